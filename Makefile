@@ -1,0 +1,37 @@
+# Everything runs in .venv, made by bin/prepare. `make check` is for every change, `make test` before handing it over.
+python = $$(bin/prepare test)
+venv = $$(dirname $(python))
+
+.PHONY: check test format demo bench compat bounds wheel clean
+
+check: ## under a minute: lint, types, contracts, format, and the quick tests
+	bin/test tests/unit tests/scenarios tests/house
+
+test: ## everything
+	bin/test
+
+format: ## put the tree into the house's format
+	$(venv)/ruff check --fix-only --quiet . && $(venv)/ruff format --quiet .
+
+demo: ## 336,776 flights through three nodes, one of them killed on the way
+	bin/demo
+
+bench: ## ratios within one run, not seconds
+	$(python) -m pytest tests/benchmarks
+
+compat: ## published clients of Disque, from their registries, against a running node
+	python3 tests/compat/run.py
+
+bounds: ## the tests with the oldest dependencies that pyproject.toml allows
+	python3 -m venv .bounds
+	.bounds/bin/pip install -q --editable .[test] $$(python3 tests/house/oldest_requirements.py)
+	.bounds/bin/pytest -q tests/unit tests/integration
+
+wheel: ## sdist and wheel into dist/, checked
+	rm -rf dist build
+	$(python) -m build --no-isolation --outdir dist . >/dev/null
+	$(python) tests/house/check_wheel.py dist/*.whl dist/*.tar.gz
+
+clean: ## what was made here, the environment included
+	rm -rf .venv .demo .compat .bounds build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

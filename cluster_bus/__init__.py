@@ -1,0 +1,1 @@
+"""Nodes talking to nodes: vocabulary, frames, links, membership. Knows no job."""

@@ -1,0 +1,374 @@
+"""The bus on real sockets: listener, dialing, one outgoing link per node (ports.Wire).
+
+Membership says whom to dial and whom to hang up (Wire); the Bus reports outcomes to its owner, the
+driver, which asks membership in turn. So the Bus keeps only what sockets need: which link belongs
+to which node, attempts under way, links that others dialed. It knows no job; runs of job kinds are
+handed on as they came, one frame per call unless membership messages stand between them.
+
+A stranger's job messages close its link; everything refused is counted in `rejected` by reason, and
+logged, each reason once in LOG_GAP_SECONDS, for a port scanner shall not fill the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import os
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from cluster_bus.codec import FRAME_BYTES_MAX, FrameError, Run
+from cluster_bus.handshake import ACCEPTOR, DIALER, NONCE_BYTES, Handshake, Hello
+from cluster_bus.link import HANDSHAKE_SECONDS, UNSENT_BYTES_MAX, Link
+from cluster_bus.messages import FIRST_JOB_KIND
+from cluster_bus.node import FORGOTTEN, Node
+
+CONNECT_SECONDS: Final = 5.0
+LOG_GAP_SECONDS: Final = 10.0
+# Connections that have not proved anything yet; a cluster's nodes need one each, for milliseconds.
+UNPROVED_LINKS_MAX: Final = 512
+BACKLOG: Final = 511
+
+ALL_ADDRESSES: Final = ("0.0.0.0", "::")
+LOOPBACK_ADDRESSES: Final = ("127.0.0.1", "::1")
+
+
+class BusOwner(Protocol):
+    """Whom the Bus reports to: the driver. Every call may be the beginning of a turn."""
+
+    def hello(self) -> Hello:
+        """What to say when a link opens (Membership.hello)."""
+
+    def on_link_up(self, node: Node, hello: Hello, peer_host: str, local_host: str) -> Node | None:
+        """Membership.link_up: whose link it is from now on, None to close it."""
+
+    def on_link_down(self, node: Node) -> None:
+        """Membership.link_down."""
+
+    def on_accept(self, hello: Hello, peer_host: str, local_host: str) -> Node | None:
+        """Membership.accept: who dialed us, None for a stranger. Asked again with each frame of a stranger."""
+
+    def on_incoming_lost(self, node: Node) -> None:
+        """The link on which `node` spoke to us is gone, or is about to be replaced by a new one."""
+
+    def on_membership(
+        self, sender: Node | None, hello: Hello, peer_host: str, local_host: str, kind: int, items: list[Any]
+    ) -> None:
+        """Membership.receive; FrameError closes the link."""
+
+    def on_runs(self, sender: Node, runs: list[Run]) -> None:
+        """Job messages, in order; FrameError closes the link."""
+
+
+def bind_addresses(bind: Sequence[str], *, has_secret: bool, protected_mode: bool) -> list[str]:
+    """Where the bus listens, given `bind` (empty: everywhere).
+
+    Without a secret anybody who reaches the bus could delete or inject jobs (Q28), so it stays on
+    loopback unless `protected-mode no` (semantics.md, section 14).
+    """
+    if has_secret or not protected_mode:
+        return list(bind or ALL_ADDRESSES)
+    return [host for host in bind if is_loopback(host)] or list(LOOPBACK_ADDRESSES)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only processes of this machine reach this address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def source_address(binds: Sequence[str], target: str) -> str | None:
+    """The address to dial `target` (numeric) from: our first bind address that reaches it; None: the system chooses.
+
+    The other end takes our address from the socket (disque/cluster.md, section 2), so it should be one we listen on.
+    """
+    goal = ipaddress.ip_address(target)
+    for host in binds:
+        try:
+            source = ipaddress.ip_address(host)
+        except ValueError:
+            continue
+        if source.is_unspecified:
+            return None
+        if source.version == goal.version and source.is_loopback == goal.is_loopback:
+            return host
+    return None
+
+
+class Bus:
+    """A Wire on asyncio; see the module.
+
+    port            the port it listens on, after `listen`
+    secret          `cluster-secret`; a change counts for new links
+    rejected        links refused or closed for cause, by reason
+    frames_sent, frames_received, bytes_sent, bytes_received   since start
+    """
+
+    def __init__(
+        self,
+        owner: BusOwner,
+        *,
+        secret: bytes = b"",
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        unsent_bytes_max: int = UNSENT_BYTES_MAX,
+        server_tls: ssl.SSLContext | None = None,
+        client_tls: ssl.SSLContext | None = None,
+        log: Callable[[str, str], None] | None = None,
+    ) -> None:
+        self.secret = secret
+        self.port = 0
+        self.rejected: Counter[str] = Counter()
+        self.frames_sent = 0
+        self.frames_received = 0
+        self.bytes_sent = 0
+        self.bytes_received = 0
+        self._owner = owner
+        self._frame_bytes_max = frame_bytes_max
+        self._unsent_bytes_max = unsent_bytes_max
+        self._server_tls = server_tls
+        self._client_tls = client_tls
+        self._log = log
+        self._logged_at: dict[str, float] = {}
+        self._binds: list[str] = []
+        self._servers: list[asyncio.Server] = []
+        self._attempts: dict[Node, tuple[object, asyncio.Task[None]]] = {}
+        self._outgoing: dict[Node, Link] = {}  # from connect on
+        self._ready: dict[Node, Link] = {}  # from the end of the handshake on
+        self._unproved: dict[Link, None] = {}
+        self._incoming: dict[bytes, Link] = {}  # id -> the link that node dialed
+
+    # -- listening -----------------------------------------------------------------------------------------
+
+    async def listen(self, hosts: Sequence[str], port: int) -> None:
+        """Accept links on these addresses; OSError if one can't be bound.
+
+        Of the IPv6 wildcard and loopback it is forgiven that a machine may have no IPv6.
+        """
+        loop = asyncio.get_running_loop()
+        self._binds = list(hosts)
+        for host in hosts:
+            try:
+                server = await loop.create_server(
+                    self._accepted_link,
+                    host,
+                    port,
+                    backlog=BACKLOG,
+                    ssl=self._server_tls,
+                    ssl_handshake_timeout=HANDSHAKE_SECONDS if self._server_tls else None,
+                )
+            except OSError as error:
+                no_ipv6 = error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL) and host in ("::", "::1")
+                if no_ipv6 and self._servers:
+                    continue
+                await self.close()
+                raise
+            self._servers.append(server)
+        self.port = self._servers[0].sockets[0].getsockname()[1] if self._servers else 0
+
+    async def close(self) -> None:
+        """Stop listening and drop every link, without reports."""
+        servers, self._servers = self._servers, []
+        for server in servers:
+            server.close()
+        tasks = [task for _, task in self._attempts.values()]
+        self._attempts.clear()
+        for task in tasks:
+            task.cancel()
+        for link in [*self._outgoing.values(), *self._unproved, *self._incoming.values()]:
+            link.drop()
+        for links in (self._outgoing, self._ready, self._incoming):
+            links.clear()
+        self._unproved.clear()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -- Wire ------------------------------------------------------------------------------------------------
+
+    def dial(self, node: Node) -> None:
+        """Start connecting; on_link_up or on_link_down will follow, unless `hang_up` comes first."""
+        self._drop_outgoing(node)
+        token = object()
+        task = asyncio.get_running_loop().create_task(self._dial(node, node.host, node.bus_port, token))
+        self._attempts[node] = (token, task)
+
+    def hang_up(self, node: Node) -> None:
+        """Drop our link or attempt without a report; of a forgotten node also the link it dialed."""
+        self._drop_outgoing(node)
+        if node.flags & FORGOTTEN and (link := self._incoming.pop(node.id, None)) is not None:
+            link.drop()
+
+    def send(self, node: Node, frame: bytes) -> None:
+        """Queue a frame; dropped without a link, or if the node would not take one so large."""
+        link = self._ready.get(node)
+        if link is None:
+            return
+        assert link.peer is not None
+        if len(frame) > link.peer.frame_bytes_max:
+            self._reject("frame too large for the node", f"{len(frame)} bytes not sent to {node!r}")
+            return
+        self.frames_sent += 1
+        self.bytes_sent += len(frame)
+        link.write(frame)
+
+    # -- LinkOwner -------------------------------------------------------------------------------------------
+
+    def link_opened(self, link: Link) -> None:
+        """A connection is there. Ours may have been given up meanwhile; of others only so many may be unproved."""
+        if link.role is DIALER:
+            assert link.node is not None
+            attempt = self._attempts.get(link.node)
+            if attempt is None or attempt[0] is not link.token:
+                link.drop()
+                return
+            del self._attempts[link.node]
+            self._outgoing[link.node] = link
+        elif len(self._unproved) >= UNPROVED_LINKS_MAX:
+            self._reject("too many handshakes", link.peer_host)
+            link.drop()
+        else:
+            self._unproved[link] = None
+
+    def link_ready(self, link: Link) -> None:
+        """A handshake is over."""
+        hello = link.peer
+        assert hello is not None
+        if link.role is DIALER:
+            self._outgoing_ready(link, hello)
+            return
+        del self._unproved[link]
+        older = self._incoming.pop(hello.id, None)
+        if older is not None:  # The node gave that one up: what is still in it must not be read after this one's.
+            older.drop()
+            if older.node is not None:
+                self._owner.on_incoming_lost(older.node)
+        self._incoming[hello.id] = link
+        link.node = self._owner.on_accept(hello, link.peer_host, link.local_host)
+
+    def link_frame(self, link: Link, runs: list[Run]) -> None:
+        """Deal the runs of a frame out, in order."""
+        self.frames_received += 1
+        hello, sender = link.peer, link.node
+        assert hello is not None
+        jobs: list[Run] = []
+        for run in runs:
+            if run[0] >= FIRST_JOB_KIND:
+                jobs.append(run)
+                continue
+            if jobs:
+                self._on_jobs(link, jobs)
+                jobs = []
+            self._owner.on_membership(sender, hello, link.peer_host, link.local_host, run[0], run[1:])
+        if jobs:
+            self._on_jobs(link, jobs)
+
+    def link_lost(self, link: Link, reason: str, detail: str) -> None:
+        """A link is no more."""
+        if reason:
+            where = f"{link.node!r}" if link.node is not None else link.peer_host
+            self._reject(reason, f"{where}: {detail}" if detail else where)
+        if link.role is DIALER:
+            assert link.node is not None
+            if self._outgoing.get(link.node) is link:
+                del self._outgoing[link.node]
+                self._ready.pop(link.node, None)
+                self._owner.on_link_down(link.node)
+            return
+        self._unproved.pop(link, None)
+        if link.peer is not None and self._incoming.get(link.peer.id) is link:
+            del self._incoming[link.peer.id]
+            if link.node is not None:
+                self._owner.on_incoming_lost(link.node)
+
+    # -- within ------------------------------------------------------------------------------------------------
+
+    def _on_jobs(self, link: Link, runs: list[Run]) -> None:
+        sender = link.node
+        if sender is None or sender.flags & FORGOTTEN:
+            assert link.peer is not None
+            sender = link.node = self._owner.on_accept(link.peer, link.peer_host, link.local_host)
+            if sender is None:
+                raise FrameError("stranger", f"job messages from node {link.peer.id.hex()}, which is not known here")
+        self._owner.on_runs(sender, runs)
+
+    def _outgoing_ready(self, link: Link, hello: Hello) -> None:
+        node = link.node
+        assert node is not None
+        resolved = self._owner.on_link_up(node, hello, link.peer_host, link.local_host)
+        if resolved is not node:
+            self._outgoing.pop(node, None)
+            if resolved is None:
+                link.drop()
+                return
+            self._drop_outgoing(resolved)
+            link.node = resolved
+            self._outgoing[resolved] = link
+        self._ready[resolved] = link
+
+    def _drop_outgoing(self, node: Node) -> None:
+        if (attempt := self._attempts.pop(node, None)) is not None:
+            attempt[1].cancel()
+        self._ready.pop(node, None)
+        if (link := self._outgoing.pop(node, None)) is not None:
+            link.drop()
+
+    def _accepted_link(self) -> Link:
+        return self._link(ACCEPTOR, None, None)
+
+    def _link(self, role: bytes, node: Node | None, token: object) -> Link:
+        hello = self._owner.hello()._replace(frame_bytes_max=self._frame_bytes_max)
+        handshake = Handshake(role, hello, os.urandom(NONCE_BYTES), self.secret)
+        return Link(
+            self,
+            handshake,
+            node,
+            token,
+            frame_bytes_max=self._frame_bytes_max,
+            unsent_bytes_max=self._unsent_bytes_max,
+        )
+
+    async def _dial(self, node: Node, host: str, port: int, token: object) -> None:
+        """Resolve and connect; from connection_made on the link itself reports."""
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await self._connect(node, host, port, token)
+        except (OSError, UnicodeError) as error:  # refused, unreachable, timed out, TLS; a name that is none
+            if isinstance(error, ssl.SSLError):
+                self._reject("tls", f"{host}:{port}: {error}")
+        finally:
+            attempt = self._attempts.get(node)
+            if attempt is not None and attempt[0] is token:
+                del self._attempts[node]
+                self._owner.on_link_down(node)
+
+    async def _connect(self, node: Node, host: str, port: int, token: object) -> None:
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        failure: OSError | None = None
+        for _, _, _, _, address in found:
+            source = source_address(self._binds, str(address[0]).partition("%")[0])
+            try:
+                await loop.create_connection(
+                    lambda: self._link(DIALER, node, token),
+                    str(address[0]),
+                    port,
+                    local_addr=None if source is None else (source, 0),
+                    ssl=self._client_tls,
+                    server_hostname=host if self._client_tls else None,
+                )
+                return
+            except OSError as error:
+                failure = error
+        if failure is not None:
+            raise failure
+
+    def _reject(self, reason: str, detail: str) -> None:
+        self.rejected[reason] += 1
+        now = asyncio.get_running_loop().time()
+        if self._log is not None and now - self._logged_at.get(reason, -LOG_GAP_SECONDS) >= LOG_GAP_SECONDS:
+            self._logged_at[reason] = now
+            self._log("warning", f"bus: {reason} ({detail})")

@@ -1,0 +1,198 @@
+"""Messages as bytes: runs joined into frames, and a decoder that trusts nothing.
+
+    frame   = length (u32: bytes that follow) | version (u8) | crc32 of the payload (u32) | payload
+    payload = msgpack array of runs; a run is the array [kind, item, item, ...]
+
+All integers are big-endian. A run is packed once however many nodes get it: `frame` only joins
+packed runs behind an array header. Version 0 marks the two frames of the link handshake, which
+every node of every version can read; a link then carries the version both ends agreed on.
+
+The decoder takes bytes in pieces of any size and raises FrameError on the first thing that no node
+of ours would send; the link is closed then, because a stream that lied once has no next frame.
+A declared length is bounded before anything is buffered for it. docs/bus.md is the page about
+these bytes, tests/unit/test_codec.py keeps them golden.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgpack  # type: ignore[import-untyped]  # It ships no types.
+
+PROTOCOL_MIN: Final = 1
+PROTOCOL_MAX: Final = 1
+HANDSHAKE_VERSION: Final = 0
+
+# A job's body may have 64 MiB (`proto-max-bulk-len`); the slack is for the job around it.
+FRAME_BYTES_MAX: Final = (64 << 20) + (1 << 20)
+
+# msgpack allocates an array from its declared count before it reads the items: eight bytes each.
+# No turn produces so many; `encode_runs` cuts.
+RUN_ITEMS_MAX: Final = 1 << 20
+_MAP_FIELDS_MAX: Final = 1024
+_STR_BYTES_MAX: Final = 4096
+
+Run = list[Any]
+
+_HEADER = struct.Struct(">IBI")
+_LENGTH_BYTES: Final = 4
+_AFTER_LENGTH_BYTES: Final = _HEADER.size - _LENGTH_BYTES
+# Below this much data behind an open frame, moving the rest to the front costs nothing worth saving.
+_COMPACT_BYTES: Final = 64 << 10
+
+
+class FrameError(ValueError):
+    """The bytes are not what a node would send. `reason` is short and fixed, for counting; `detail` is for people."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason = reason
+        self.detail = detail
+
+
+def common_version(versions: tuple[int, int]) -> int:
+    """The highest version both we and a node with this (lowest, highest) speak; 0 if there is none."""
+    low, high = max(PROTOCOL_MIN, versions[0]), min(PROTOCOL_MAX, versions[1])
+    return high if low <= high else 0
+
+
+def encode_run(kind: int, items: Sequence[Any]) -> bytes:
+    """One packed run. For more than RUN_ITEMS_MAX items, or very large ones, see `encode_runs`."""
+    packed: bytes = msgpack.packb([kind, *items])
+    return packed
+
+
+def encode_runs(kind: int, items: Sequence[Any], bytes_max: int = FRAME_BYTES_MAX // 2) -> list[bytes]:
+    """The same items as one packed run, or as several if one would have more than `bytes_max` bytes.
+
+    A single item above the limit becomes a run of its own: whether it may travel was decided when
+    the job was accepted.
+    """
+    if len(items) < RUN_ITEMS_MAX:
+        packed = encode_run(kind, items)
+        if len(packed) <= bytes_max or len(items) == 1:
+            return [packed]
+    half = len(items) // 2
+    return encode_runs(kind, items[:half], bytes_max) + encode_runs(kind, items[half:], bytes_max)
+
+
+def frame(version: int, runs: Sequence[bytes]) -> bytes:
+    """One frame of packed runs, in this order."""
+    count = len(runs)
+    if count < 16:
+        head = bytes((0x90 | count,))
+    elif count < 1 << 16:
+        head = b"\xdc" + count.to_bytes(2, "big")
+    else:
+        head = b"\xdd" + count.to_bytes(4, "big")
+    payload = b"".join((head, *runs))
+    return _HEADER.pack(_AFTER_LENGTH_BYTES + len(payload), version, zlib.crc32(payload)) + payload
+
+
+def frames(version: int, runs: Sequence[bytes], bytes_max: int = FRAME_BYTES_MAX) -> list[bytes]:
+    """As few frames as hold these runs, none with a payload above `bytes_max` unless one run alone is larger."""
+    result: list[bytes] = []
+    start, size = 0, 5
+    for at, run in enumerate(runs):
+        if size + len(run) > bytes_max and at > start:
+            result.append(frame(version, runs[start:at]))
+            start, size = at, 5
+        size += len(run)
+    if start < len(runs):
+        result.append(frame(version, runs[start:]))
+    return result
+
+
+def _refuse_extension(code: int, data: bytes) -> Any:
+    raise ValueError(f"extension type {code}")
+
+
+def _decode(payload: memoryview) -> list[Run]:
+    try:
+        runs = msgpack.unpackb(
+            payload,
+            raw=False,
+            use_list=True,
+            strict_map_key=True,
+            ext_hook=_refuse_extension,
+            max_array_len=min(len(payload), RUN_ITEMS_MAX),
+            max_map_len=_MAP_FIELDS_MAX,
+            max_str_len=_STR_BYTES_MAX,
+            max_bin_len=len(payload),
+            max_ext_len=0,
+        )
+    except (ValueError, TypeError, RecursionError) as error:  # msgpack's own errors are ValueErrors, as is bad UTF-8
+        raise FrameError("bad msgpack", str(error) or type(error).__name__) from None
+    if type(runs) is not list:
+        raise FrameError("bad shape", "the payload is not an array")
+    for run in runs:
+        if type(run) is not list or not run or type(run[0]) is not int or run[0] <= 0:
+            raise FrameError("bad shape", "a run is not an array that starts with its kind")
+    return runs
+
+
+class Decoder:
+    """Bytes in, frames out. One per connection; dead after its first FrameError.
+
+    versions     lowest and highest version accepted; the link narrows it when its handshake is over
+    bytes_max    longest payload accepted; likewise
+    """
+
+    __slots__ = ("_at", "_buffer", "bytes_max", "versions")
+
+    def __init__(
+        self, bytes_max: int = FRAME_BYTES_MAX, versions: tuple[int, int] = (PROTOCOL_MIN, PROTOCOL_MAX)
+    ) -> None:
+        self.bytes_max = bytes_max
+        self.versions = versions
+        self._buffer = bytearray()
+        self._at = 0  # Where the next frame starts: small frames are not worth moving the rest for.
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes written and not yet returned as frames."""
+        return len(self._buffer) - self._at
+
+    def feed(self, data: bytes) -> list[list[Run]]:
+        """Every frame that is complete with this piece, each a list of runs; FrameError."""
+        self.write(data)
+        result = []
+        while (runs := self.next_frame()) is not None:
+            result.append(runs)
+        return result
+
+    def write(self, data: bytes) -> None:
+        """Add bytes without decoding; see `next_frame`."""
+        if self._at:
+            del self._buffer[: self._at]  # bytearray gives up its front without moving the rest
+            self._at = 0
+        self._buffer += data
+
+    def next_frame(self) -> list[Run] | None:
+        """The next complete frame as a list of runs, None if more bytes are needed; FrameError."""
+        buffer, at = self._buffer, self._at
+        have = len(buffer) - at
+        if have < _LENGTH_BYTES:
+            return None
+        length = int.from_bytes(buffer[at : at + _LENGTH_BYTES], "big")
+        if not _AFTER_LENGTH_BYTES < length <= _AFTER_LENGTH_BYTES + self.bytes_max:
+            raise FrameError("bad length", f"{length} bytes declared, at most {self.bytes_max} expected")
+        if have > _LENGTH_BYTES and not self.versions[0] <= buffer[at + _LENGTH_BYTES] <= self.versions[1]:
+            # Looked at before the rest has come: a stranger's gibberish should not make us wait for its "length".
+            raise FrameError("bad version", f"version {buffer[at + _LENGTH_BYTES]}")
+        end = at + _LENGTH_BYTES + length
+        if len(buffer) < end:
+            return None
+        crc = int.from_bytes(buffer[at + _LENGTH_BYTES + 1 : at + _HEADER.size], "big")
+        with memoryview(buffer) as view, view[at + _HEADER.size : end] as payload:
+            if zlib.crc32(payload) != crc:
+                raise FrameError("bad crc")
+            runs = _decode(payload)
+        self._at = end
+        if end == len(buffer) or end > _COMPACT_BYTES:
+            del buffer[:end]
+            self._at = 0
+        return runs

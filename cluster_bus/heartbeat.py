@@ -1,0 +1,125 @@
+"""What PING, PONG and MEET carry: a header about the sender and gossip about others.
+
+    item   = (header, [entry, ...])
+    header = map: host, port, bus_port, flags, memory, version
+    entry  = (node id, host, port, bus_port, flags, ms since our unanswered ping, ms since its last answer); -1: none
+
+Of a sender's own flags only LEAVING is believed (disque/cluster.md, section 1); of an entry's,
+PFAIL and FAIL are its reporter's opinion. Ages are spans, so no two clocks are compared.
+Fields and positions we don't know are ignored, those a shorter item lacks are an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from cluster_bus.codec import FrameError
+from cluster_bus.handshake import VERSION_CHARS_MAX, is_host, is_port
+from cluster_bus.node import FAIL, HANDSHAKE, ID_BYTES, LEAVING, MYSELF, NOADDR, PFAIL, Node
+
+if TYPE_CHECKING:
+    from random import Random
+
+GOSSIP_FLAGS: Final = PFAIL | FAIL | LEAVING | NOADDR
+FAILING: Final = PFAIL | FAIL
+MEMORY_LEVEL_MAX: Final = 3
+
+# Entries per heartbeat: at least three, a tenth of the table (disque/cluster.md, section 2). A node that
+# has just been met learns (almost) everybody at once, so that a cluster is whole in milliseconds.
+GOSSIP_MIN: Final = 3
+GREETING_ENTRIES_MAX: Final = 100
+
+
+class Header(NamedTuple):
+    """The sender about itself; see the module."""
+
+    host: str
+    port: int
+    bus_port: int
+    flags: int
+    memory_level: int
+    software: str
+
+
+class Entry(NamedTuple):
+    """The sender about another node; see the module."""
+
+    id: bytes
+    host: str
+    port: int
+    bus_port: int
+    flags: int
+
+
+def header_map(me: Node, announced_host: str) -> dict[str, Any]:
+    """The header of every heartbeat of this node."""
+    return {
+        "host": announced_host,
+        "port": me.port,
+        "bus_port": me.bus_port,
+        "flags": me.flags & LEAVING,
+        "memory": me.memory_level,
+        "version": me.version,
+    }
+
+
+def entry(node: Node, now_ms: int) -> tuple[bytes, str, int, int, int, int, int]:
+    """Gossip about `node`."""
+    ping_age_ms = now_ms - node.ping_sent_ms if node.ping_sent_ms else -1
+    pong_age_ms = now_ms - node.pong_received_ms if node.pong_received_ms else -1
+    return (node.id, node.host, node.port, node.bus_port, node.flags & GOSSIP_FLAGS, ping_age_ms, pong_age_ms)
+
+
+def choose(nodes: list[Node], receiver: Node, rng: Random, *, is_greeting: bool = False) -> list[Node]:
+    """Whom to gossip about: the suspected and failed first, for their agreement waits for it, then at random.
+
+    Never about ourselves, the receiver, handshakes and nodes without address; about nodes without a
+    link only when they fail (`nodes` is the whole table, ourselves included).
+    """
+    known = [node for node in nodes if _may_gossip(node) and node is not receiver]
+    count = GREETING_ENTRIES_MAX if is_greeting else min(max(GOSSIP_MIN, len(nodes) // 10), len(nodes) - 2)
+    if len(known) <= count:
+        return known
+    failing = [node for node in known if node.flags & FAILING]
+    if len(failing) >= count:
+        return rng.sample(failing, count)
+    others = [node for node in known if not node.flags & FAILING]
+    return failing + rng.sample(others, min(count - len(failing), len(others)))
+
+
+def _may_gossip(node: Node) -> bool:
+    if node.flags & (MYSELF | HANDSHAKE | NOADDR) or not node.host:
+        return False
+    return node.is_linked or bool(node.flags & FAILING)
+
+
+def read(item: Any) -> tuple[Header, list[Entry]]:
+    """A heartbeat's item as received; FrameError if it is not one."""
+    if not isinstance(item, list) or len(item) < 2 or not isinstance(item[0], dict) or not isinstance(item[1], list):
+        raise FrameError("bad heartbeat", "not a header and a list")
+    get: Callable[..., Any] = item[0].get
+    host, port, bus_port, flags = get("host"), get("port"), get("bus_port"), get("flags")
+    level, software = get("memory", 0), get("version", "")
+    if not (is_host(host) and is_port(port) and is_port(bus_port) and type(flags) is int and type(level) is int):
+        raise FrameError("bad heartbeat", "a header field is missing or of the wrong type")
+    if not isinstance(software, str) or not software.isprintable():
+        software = ""
+    level = min(max(level, 0), MEMORY_LEVEL_MAX)
+    header = Header(host, port, bus_port, flags & LEAVING, level, software[:VERSION_CHARS_MAX])
+    return header, [_read_entry(each) for each in item[1]]
+
+
+def _read_entry(item: Any) -> Entry:
+    if not (
+        isinstance(item, list)
+        and len(item) >= 7
+        and isinstance(item[0], bytes)
+        and len(item[0]) == ID_BYTES
+        and is_host(item[1])
+        and is_port(item[2])
+        and is_port(item[3])
+        and type(item[4]) is int
+    ):
+        raise FrameError("bad heartbeat", "a gossip entry is not one")
+    return Entry(item[0], item[1], item[2], item[3], item[4])

@@ -1,0 +1,217 @@
+"""One connection between two nodes, either end of it, as an asyncio.Protocol.
+
+A link begins with the handshake (handshake.py), under a time limit and a small size limit; only then
+does its owner, the Bus, hear of it. From then on the dialing end writes frames and the accepting end
+reads them, never the other way round: what a node says goes on the link it dialed.
+
+Bounds: a frame's declared length (codec.py), what one callback decodes before other links get their
+turn, and what may lie unsent (Q34: a stalled node must not eat our memory). Whatever goes wrong closes
+the link, and the owner is told why. The link decides nothing else: not who is welcome, not when to redial.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any, Final, Protocol, cast
+
+from cluster_bus.codec import FRAME_BYTES_MAX, HANDSHAKE_VERSION, Decoder, FrameError, Run
+from cluster_bus.handshake import DIALER, HANDSHAKE_BYTES_MAX, Handshake, Hello
+from cluster_bus.node import Node
+
+HANDSHAKE_SECONDS: Final = 5.0
+# So much is decoded before the loop gets round to other links and clients: a few milliseconds.
+PUMP_BYTES: Final = 256 << 10
+UNSENT_BYTES_MAX: Final = 64 << 20
+
+
+class LinkOwner(Protocol):
+    """Who is told about a link; the Bus."""
+
+    def link_opened(self, link: Link) -> None:
+        """The connection is there; the handshake begins. The owner may drop it."""
+
+    def link_ready(self, link: Link) -> None:
+        """The handshake is over; `link.peer` tells who it is."""
+
+    def link_frame(self, link: Link, runs: list[Run]) -> None:
+        """A frame came on an accepted link; FrameError closes it."""
+
+    def link_lost(self, link: Link, reason: str, detail: str) -> None:
+        """The link is no more; not called after `drop`. `reason` is "" if the other end closed it."""
+
+
+class Link(asyncio.Protocol):
+    """One link.
+
+    node        whom we dialed, or who dialed us (None: a stranger)
+    role        DIALER or ACCEPTOR: which end we are
+    token       identity of the dialing attempt, for the owner
+    peer        the other end's Hello, once the handshake is over
+    is_open     connected and not given up
+    peer_host, local_host   numeric addresses of the connection's ends
+    """
+
+    __slots__ = (
+        "_decoder",
+        "_handshake",
+        "_is_paused",
+        "_loop",
+        "_owner",
+        "_timer",
+        "_transport",
+        "_unsent_bytes_max",
+        "_why",
+        "frame_bytes_max",
+        "is_open",
+        "local_host",
+        "node",
+        "peer",
+        "peer_host",
+        "role",
+        "token",
+    )
+
+    def __init__(
+        self,
+        owner: LinkOwner,
+        handshake: Handshake,
+        node: Node | None = None,
+        token: object = None,
+        *,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        unsent_bytes_max: int = UNSENT_BYTES_MAX,
+    ) -> None:
+        self.node = node
+        self.token = token
+        self.role = handshake.role
+        self.peer: Hello | None = None
+        self.peer_host = ""
+        self.local_host = ""
+        self.is_open = False
+        self.frame_bytes_max = frame_bytes_max
+        self._owner: LinkOwner | None = owner
+        self._handshake = handshake
+        self._decoder = Decoder(HANDSHAKE_BYTES_MAX, (HANDSHAKE_VERSION, HANDSHAKE_VERSION))
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._transport: asyncio.Transport | None = None
+        self._is_paused = False
+        self._unsent_bytes_max = unsent_bytes_max
+        self._why = ("", "")
+
+    # -- asyncio.Protocol ------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Say HELLO."""
+        self._transport = cast(asyncio.Transport, transport)
+        self.is_open = True
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.peer_host = _host(transport.get_extra_info("peername"))
+        self.local_host = _host(transport.get_extra_info("sockname"))
+        self._timer = self._loop.call_later(HANDSHAKE_SECONDS, self.refuse, "handshake time-out", "no proof in time")
+        assert self._owner is not None
+        self._owner.link_opened(self)
+        if self.is_open:
+            self._transport.write(self._handshake.first_frame())
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes; decode unless a pause is on, whose end will do it."""
+        self._decoder.write(data)
+        if not self._is_paused:
+            self._pump()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The end of it."""
+        self.is_open = False
+        if self._timer is not None:
+            self._timer.cancel()
+        owner, self._owner = self._owner, None
+        if owner is not None:
+            reason, detail = self._why
+            owner.link_lost(self, reason, detail or str(error or ""))
+
+    # -- reading ---------------------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        """Decode what is here, but at most PUMP_BYTES before others get their turn."""
+        decoder = self._decoder
+        stop_at = decoder.buffered_bytes - PUMP_BYTES
+        try:
+            while self.is_open and (runs := decoder.next_frame()) is not None:
+                self._on_frame(runs)
+                if self.is_open and 0 < decoder.buffered_bytes <= stop_at:
+                    self._pause()
+                    return
+        except FrameError as error:
+            self.refuse(error.reason, error.detail)
+        self._resume()
+
+    def _pause(self) -> None:
+        if not self._is_paused and self._transport is not None:
+            self._is_paused = True
+            self._transport.pause_reading()
+        self._loop.call_soon(self._pump)
+
+    def _resume(self) -> None:
+        if self._is_paused and self._transport is not None:
+            self._is_paused = False
+            if self.is_open:
+                self._transport.resume_reading()
+
+    def _on_frame(self, runs: list[Run]) -> None:
+        assert self._owner is not None
+        if self.peer is not None:
+            if self.role is DIALER:
+                raise FrameError("unexpected frame", "answers come on the node's own link")
+            self._owner.link_frame(self, runs)
+            return
+        assert self._transport is not None
+        self._transport.write(self._handshake.receive(runs))
+        if self._handshake.is_done:
+            assert self._timer is not None
+            self._timer.cancel()
+            self.peer = self._handshake.peer
+            self._decoder.versions = (self._handshake.version, self._handshake.version)
+            self._decoder.bytes_max = self.frame_bytes_max
+            self._owner.link_ready(self)
+
+    # -- writing and closing -----------------------------------------------------------------------------
+
+    def write(self, frame: bytes) -> None:
+        """Queue a frame. If too much lies unsent already the link is closed instead: the node is stalled."""
+        if not self.is_open or self._transport is None:
+            return
+        unsent_bytes = self._transport.get_write_buffer_size()
+        if unsent_bytes > self._unsent_bytes_max:
+            self.refuse("too much unsent", f"{unsent_bytes} bytes")
+        else:
+            self._transport.write(frame)
+
+    def refuse(self, reason: str, detail: str = "") -> None:
+        """Close, and let the owner know why."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        self._why = (reason, detail)
+        if self._transport is not None:
+            if self.peer is None:
+                self._transport.close()  # Flushes our own frames: the other end shall find out as well.
+            else:
+                self._transport.abort()
+
+    def drop(self) -> None:
+        """Close without a word to the owner: it knows."""
+        self._owner = None
+        self.is_open = False
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def _host(address: Any) -> str:
+    """The numeric host of a socket address; "" if it is none. A scope id (`%eth0`) means nothing elsewhere."""
+    return str(address[0]).partition("%")[0] if isinstance(address, tuple) and address else ""

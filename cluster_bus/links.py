@@ -1,0 +1,169 @@
+"""Our outgoing links and the addresses they lead to: when to dial, whom to hang up, what changed.
+
+One link per node of the table, dialed by us; what comes back from it is only its end. A link that broke
+is dialed again after a pause that doubles, unless the node itself shows up first: then at once, for
+it is evidently there. A node says where it is; the address its connections come from is a guess.
+
+This half of Membership knows addresses, runs and moments, and no message. Everything it wants done
+outside lies in the tray; see class Links.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from cluster_bus.codec import common_version
+from cluster_bus.handshake import RUN_BYTES, Hello
+from cluster_bus.node import NOADDR, Node
+from cluster_bus.table import NodeTable
+
+if TYPE_CHECKING:
+    from random import Random
+
+# An address that refuses is tried again soon, for a restarting node, then once a second; a link that lasted
+# shows that the address is good, one closed at once (the node forgot us) does not.
+DIAL_GAP_MS_MIN: Final = 100
+DIAL_GAP_MS_MAX: Final = 1_000
+PROVEN_LINK_MS: Final = 5_000
+
+
+class Links(NodeTable):
+    """The table of nodes with the links to them. Beyond NodeTable:
+
+    now_ms, wall_ms   set by the driver at the start of a turn
+    announced_host    `cluster-announce-ip`, "" if others shall take our address from the socket
+
+    The tray, emptied by the driver each turn. Hang-ups come before dials, new runs before link events:
+
+    hang_ups          drop our outgoing link or attempt, no report; if FORGOTTEN, its incoming links too
+    dials             connect to these; report link_up or link_down
+    new_runs          these nodes' processes are not those we knew
+    link_events       (node, True: its link came up, False: went down), oldest first
+    forgotten         these left the table
+    address_changed   these have another host, port or bus port
+    must_save, must_sync   write the nodes file; and only go on when it is on disk
+    notices           lines for the log
+    """
+
+    def __init__(self, me: Node, rng: Random, announced_host: str) -> None:
+        super().__init__(me)
+        self.now_ms = 0
+        self.wall_ms = 0
+        self.announced_host = announced_host
+        self.hang_ups: list[Node] = []
+        self.dials: list[Node] = []
+        self.new_runs: list[Node] = []
+        self.link_events: list[tuple[Node, bool]] = []
+        self.forgotten: list[Node] = []
+        self.address_changed: list[Node] = []
+        self.must_save = False
+        self.must_sync = False
+        self.notices: list[str] = []
+        self._rng = rng
+        if announced_host:
+            me.host = announced_host
+        if not me.run:
+            me.run = rng.randbytes(RUN_BYTES)
+
+    # -- dialing ---------------------------------------------------------------------------------------
+
+    def _dial(self, node: Node) -> None:
+        if node.host and node.bus_port and not node.flags & NOADDR:
+            node.is_dialing = True
+            self.dials.append(node)
+
+    def _redial(self, node: Node) -> None:
+        """Another link instead of the one we have, at once."""
+        self._hang_up(node)
+        self._dial(node)
+        self.refresh()
+
+    def _hang_up(self, node: Node) -> None:
+        self.hang_ups.append(node)
+        self._unlink(node)
+
+    def _link(self, node: Node, hello: Hello) -> None:
+        """The link to `node` is up."""
+        self._learn_run(node, hello.run)
+        node.is_dialing = False
+        node.is_linked = True
+        node.link_since_ms = self.now_ms
+        node.link_run = hello.run
+        node.protocol = common_version(hello.versions)
+        node.version = hello.software
+        self.link_events.append((node, True))
+        self.refresh()
+
+    def _unlink(self, node: Node) -> None:
+        """Book-keeping for a link or attempt that is no more; the caller refreshes."""
+        if node.is_dialing:
+            node.is_dialing = False
+            if node in self.dials:
+                self.dials.remove(node)
+        if node.is_linked:
+            node.is_linked = False
+            node.link_run = b""
+            node.protocol = 0
+            self.link_events.append((node, False))
+
+    def _back_off(self, node: Node) -> None:
+        """The link broke or could not be made: when to try again. The caller refreshes."""
+        if node.is_linked and self.now_ms - node.link_since_ms >= PROVEN_LINK_MS:
+            node.dial_gap_ms = 0
+        self._unlink(node)
+        gap_ms = max(node.dial_gap_ms, DIAL_GAP_MS_MIN)
+        node.dial_at_ms = self.now_ms + gap_ms + int(self._rng.random() * gap_ms / 2)
+        node.dial_gap_ms = min(2 * gap_ms, DIAL_GAP_MS_MAX)
+
+    def _await_pong(self, node: Node) -> None:
+        """From now on an answer is due, unless one has been due already: the older moment counts."""
+        if not node.ping_sent_ms:
+            node.ping_sent_ms, node.ping_sent_wall_ms = max(self.now_ms, 1), self.wall_ms
+
+    # -- addresses -------------------------------------------------------------------------------------
+
+    def _learn_own_host(self, local_host: str, *, is_met: bool) -> None:
+        """The address others reach us at, from their connection: a MEET's always, another's while we know none."""
+        if self.announced_host or not local_host or local_host == self.me.host:
+            return
+        if is_met or not self.me.host:
+            self.me.host = local_host
+            self.must_save = True
+
+    def _learn_run(self, node: Node, run: bytes) -> None:
+        if node.run and node.run != run:
+            self.new_runs.append(node)
+        node.run = run
+
+    def _learn_address_heard(self, node: Node, host: str, port: int, bus_port: int, peer_host: str, run: bytes) -> None:
+        """A node said where it is (`host` only if it announces one) on a link from `peer_host`.
+
+        Its word counts. The address its connection comes from is a guess (NAT, several interfaces): it
+        does not replace one at which we reach that very process.
+        """
+        is_reached = node.is_linked and node.link_run == run
+        if not host:
+            host = node.host if is_reached else peer_host or node.host
+        if self._learn_address(node, host, port, bus_port) and not is_reached:
+            self._redial(node)
+
+    def _learn_address(self, node: Node, host: str, port: int, bus_port: int) -> bool:
+        port, bus_port = port or node.port, bus_port or node.bus_port
+        if (host, port, bus_port) == (node.host, node.port, node.bus_port):
+            return False
+        node.host, node.port, node.bus_port = host, port, bus_port
+        node.flags &= ~NOADDR
+        self.address_changed.append(node)
+        self.must_save = True
+        return True
+
+    def _lose_address(self, node: Node) -> None:
+        """Somebody else answers at its address; we wait until it, or gossip, tells us the new one."""
+        self.notices.append(f"another node answers at {node.host}:{node.port}, address of {node.name.decode()} dropped")
+        node.flags |= NOADDR
+        node.host, node.port, node.bus_port = "", 0, 0
+        self.address_changed.append(node)
+        self.must_save = True
+        self._unlink(node)
+        self._await_pong(node)
+        self.refresh()

@@ -1,0 +1,458 @@
+"""Who belongs to the cluster: meeting, heartbeats, gossip, failures, leaving, forgetting.
+
+Every node dials every other node it knows, so there are two links per pair, and everything a
+node says, its PONGs included, goes out on the link it dialed. Who is at the other end is known
+(and proved, handshake.py) before anything else is read. Hence two rules:
+
+* A placeholder (HANDSHAKE) lives only until its link is up: then it is resolved to the node that
+  was found there, which may be new, known under another address, or ourselves.
+* A stranger who says MEET enters the table at once, under the id it proved, and is dialed
+  back. Whatever else a stranger says is ignored and counted.
+
+A heartbeat is asked for (PING, MEET) and answered (PONG); only the answer proves both
+directions, so only it ends a suspicion. An answer may be lost with a link, hence an unanswered
+PING is repeated; its first moment counts.
+
+Pure. The driver sets `now_ms` (monotonic) and `wall_ms` at the beginning of a turn, calls, and empties
+the tray at the end (links.py); messages lie in `outgoing`. A Wire dials and hangs up when told and
+reports link_up, link_down, accept, receive (bus.py; the simulator's likewise).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from cluster_bus import failure, heartbeat
+from cluster_bus.codec import FrameError
+from cluster_bus.handshake import Hello
+from cluster_bus.heartbeat import FAILING, Entry, Header
+from cluster_bus.links import Links
+from cluster_bus.messages import FAIL_NODE, MEET, PING, PONG
+from cluster_bus.node import FAIL, HANDSHAKE, ID_BYTES, LEAVING, NOADDR, Node
+from cluster_bus.nodes_file import NodeLine
+from cluster_bus.outgoing import Outgoing
+
+if TYPE_CHECKING:
+    from random import Random
+
+# disque/cluster.md, section 2, unless said otherwise.
+NODE_TIMEOUT_MS: Final = 15_000
+TICK_MS: Final = 100
+HANDSHAKE_MS_MIN: Final = 1_000
+RANDOM_PING_MS: Final = 1_000
+RANDOM_PING_CHOICE: Final = 5
+BLACKLIST_MS: Final = 60_000
+BUS_PORT_OFFSET: Final = 10_000
+# Ours. A lone node has nothing to look after.
+LONE_TICK_MS: Final = 1_000
+# After a longer pause between two ticks it was us who slept (suspended, stopped): silence proves nothing.
+SLEPT_MS_MIN: Final = 2_000
+# What gossip may start at a time: a liar can't make us dial the whole world.
+HANDSHAKES_MAX: Final = 1_000
+
+
+class Membership(Links):
+    """The table, its links (class Links: the clock and the tray) and its conversations.
+
+    outgoing          what is to be said to whom
+    node_timeout_ms   `cluster-node-timeout`; may change at any time
+    ignored           what was ignored, by reason
+    """
+
+    def __init__(
+        self,
+        me: Node,
+        outgoing: Outgoing,
+        rng: Random,
+        *,
+        node_timeout_ms: int = NODE_TIMEOUT_MS,
+        announced_host: str = "",
+    ) -> None:
+        super().__init__(me, rng, announced_host)
+        self.outgoing = outgoing
+        self.node_timeout_ms = node_timeout_ms
+        self.ignored: Counter[str] = Counter()
+        self._blacklist: dict[bytes, int] = {}  # id -> when gossip may bring it back
+        self._last_tick_ms = 0
+        self._random_ping_at_ms = 0
+        self._told_memory_level = me.memory_level
+
+    @property
+    def memory_level(self) -> int:
+        """0, 1 (> 75 %), 2 (> 95 %); a change is told to all linked nodes with the next tick."""
+        return self.me.memory_level
+
+    @memory_level.setter
+    def memory_level(self, level: int) -> None:
+        self.me.memory_level = level
+
+    def hello(self) -> Hello:
+        """What we say about ourselves when a link opens."""
+        me = self.me
+        return Hello(me.id, me.run, self.announced_host, me.port, me.bus_port, me.version)
+
+    def load(self, lines: Iterable[NodeLine]) -> None:
+        """Enter the nodes of a nodes file; of our own line only LEAVING and the learned host are taken."""
+        for line in lines:
+            if line.id == self.me.id:
+                self.me.flags |= line.flags & LEAVING
+                self.me.host = self.me.host or line.host
+                continue
+            node = self.intern(line.id)
+            node.host, node.port, node.bus_port = line.host, line.port, line.bus_port
+            node.flags = line.flags
+            node.fail_at_ms = self.now_ms if line.flags & FAIL else 0
+            # Moments of another process's clock are worth nothing: what was under way starts now.
+            if line.ping_sent_ms:
+                self._await_pong(node)
+            if line.pong_received_ms:
+                node.pong_received_ms, node.pong_received_wall_ms = self.now_ms, self.wall_ms
+            self._admit(node)
+        self.refresh()
+
+    # -- what an operator asks for ------------------------------------------------------------------
+
+    def meet(self, host: str, port: int, bus_port: int | None = None) -> None:
+        """CLUSTER MEET: shake hands with the node there (client port; bus port is 10000 above unless given).
+
+        `host` may be a name; the Wire resolves it. No-op while a handshake with that address is under way.
+        """
+        if self.find_handshake(host, port) is None:
+            self._shake_hands(host, port, port + BUS_PORT_OFFSET if bus_port is None else bus_port)
+            self.must_save = True
+
+    def forget(self, node: Node) -> None:
+        """CLUSTER FORGET: out of the table, and gossip may not bring it back for BLACKLIST_MS; MEET may."""
+        if not node.flags & HANDSHAKE:
+            self._blacklist[node.id] = self.now_ms + BLACKLIST_MS
+        self._expel(node)
+        self.refresh()
+
+    def reset(self, *, hard: bool) -> None:
+        """CLUSTER RESET: forget everybody, without blacklist; hard: take another id, too. LEAVING stays."""
+        for node in list(self.nodes.values()):
+            if node is not self.me:
+                self._expel(node)
+        if hard:
+            self._rename_me(self._rng.randbytes(ID_BYTES))
+            self.notices.append(f"this node is now {self.me.name.decode()}")
+        self.must_save = self.must_sync = True
+        self.refresh()
+
+    def set_leaving(self, flag: bool) -> None:
+        """CLUSTER LEAVING yes or no: everybody with a link is told at once."""
+        if flag != bool(self.me.flags & LEAVING):
+            self.me.flags ^= LEAVING
+            self.must_save = True
+            self._ping_linked()
+
+    # -- links ----------------------------------------------------------------------------------------
+
+    def link_up(self, node: Node, hello: Hello, peer_host: str = "", local_host: str = "") -> Node | None:
+        """The link we dialed for `node` finished its handshake: whose link is it?
+
+        Returns the node it belongs to from now on; if that is another object than `node`, any link or
+        attempt of that node is replaced by this one, without a report. None: close it, without a report.
+        `peer_host` is the numeric address that was reached.
+        """
+        if self.nodes.get(node.id) is not node:
+            return None
+        owner: Node | None = node
+        if node.flags & HANDSHAKE:
+            owner = self._resolve(node, hello)
+        elif hello.id != node.id:
+            self._lose_address(node)
+            owner = None
+        if owner is not None:
+            host = hello.host or peer_host or node.host
+            self._learn_address(owner, host, hello.port or node.port, hello.bus_port or node.bus_port)
+            self._learn_own_host(local_host, is_met=False)
+            self._link(owner, hello)
+            self._greet(owner)
+        return owner
+
+    def link_down(self, node: Node) -> None:
+        """The link to `node` broke, or an attempt failed; not called for what we hung up ourselves."""
+        if self.nodes.get(node.id) is node:
+            self._back_off(node)
+            self._await_pong(node)
+            self.refresh()
+
+    def accept(self, hello: Hello, peer_host: str, local_host: str) -> Node | None:
+        """A link to us finished its handshake: the node that dialed, None for a stranger (only MEET counts).
+
+        It shows that the node is alive, so if we have no link to it, or one to a process that is gone, we dial.
+        """
+        node = self.find(hello.id)
+        if node is None:
+            return None
+        self._learn_own_host(local_host, is_met=False)
+        self._learn_run(node, hello.run)
+        self._learn_address_heard(node, hello.host, hello.port, hello.bus_port, peer_host, hello.run)
+        if node.is_linked and node.link_run != hello.run:
+            self._redial(node)
+        elif not node.is_linked and not node.is_dialing:
+            self._dial(node)
+        return node
+
+    def receive(
+        self, sender: Node | None, hello: Hello, peer_host: str, local_host: str, kind: int, items: list[Any]
+    ) -> None:
+        """Membership messages that came on an incoming link; `sender` is what accept() said. FrameError: close it."""
+        node = self.find(hello.id) if sender is None or self.find(sender.id) is not sender else sender
+        for item in items:
+            if kind == FAIL_NODE:
+                self._on_fail_node(node, item)
+                continue
+            if kind not in (PING, PONG, MEET):
+                self.ignored["unknown kind"] += 1
+                continue
+            header, entries = heartbeat.read(item)
+            if node is None:
+                if kind != MEET or hello.id == self.me.id:
+                    self.ignored["stranger"] += 1
+                    continue
+                node = self._welcome(hello, header, peer_host)
+            self._learn_own_host(local_host, is_met=kind == MEET)
+            self._learn_address_heard(node, header.host, header.port, header.bus_port, peer_host, hello.run)
+            self._on_header(node, header)
+            if kind == PONG:
+                self._on_pong(node)
+            else:
+                self._answer(node, is_greeting=kind == MEET)
+            for entry in entries:
+                self._on_gossip(node, entry)
+
+    # -- time ----------------------------------------------------------------------------------------------
+
+    def next_tick_ms(self) -> int:
+        """When `tick` wants to be called, monotonic."""
+        return self._last_tick_ms + (TICK_MS if len(self.nodes) > 1 else LONE_TICK_MS)
+
+    def tick(self) -> None:
+        """The periodic work: dial, ping, suspect, give up handshakes."""
+        if self.now_ms - self._last_tick_ms > max(SLEPT_MS_MIN, self.node_timeout_ms // 2):
+            for node in self.nodes.values():
+                if node.ping_sent_ms:
+                    node.ping_sent_ms = max(self.now_ms, 1)
+        self._last_tick_ms = self.now_ms
+        is_news = self.me.memory_level != self._told_memory_level
+        for node in list(self.nodes.values()):
+            if node is self.me:
+                continue
+            if node.flags & HANDSHAKE:
+                self._tend_handshake(node)
+                continue
+            self._tend_link(node)
+            if failure.is_silent(node, self.now_ms, self.node_timeout_ms) and failure.suspect(node):
+                is_news = True
+                self._on_suspected(node)
+        if is_news:
+            self._ping_linked()  # At once: agreement on a failure, and where copies go, waits for it.
+        if self.now_ms >= self._random_ping_at_ms:
+            self._random_ping_at_ms = self.now_ms + RANDOM_PING_MS
+            self._ping_somebody()
+
+    def _tend_handshake(self, node: Node) -> None:
+        if self.now_ms - node.known_since_ms > max(self.node_timeout_ms, HANDSHAKE_MS_MIN):
+            self.notices.append(f"no handshake with {node.host}:{node.port} (bus {node.bus_port}) in time, given up")
+            self._expel(node)
+        elif not node.is_dialing and self.now_ms >= node.dial_at_ms:
+            self._dial(node)
+
+    def _tend_link(self, node: Node) -> None:
+        now_ms, timeout_ms = self.now_ms, self.node_timeout_ms
+        if not node.is_linked:
+            self._await_pong(node)  # A node that can't be reached must become suspected, too.
+            if not node.is_dialing and now_ms >= node.dial_at_ms:
+                self._dial(node)
+        elif node.ping_sent_ms:
+            if now_ms - node.ping_sent_ms > timeout_ms // 2 and now_ms - node.link_since_ms > timeout_ms:
+                self._redial(node)  # The node may be well and only this connection dead.
+            elif now_ms - node.pinged_ms >= timeout_ms // 4:
+                self._ping(node)
+        elif now_ms - node.pong_received_ms > timeout_ms // 2:
+            self._ping(node)
+
+    def _ping_somebody(self) -> None:
+        """Of a few random nodes, the one we have not heard of for longest."""
+        waiting = [node for node in self.linked if not node.ping_sent_ms]
+        if waiting:
+            few = self._rng.sample(waiting, min(RANDOM_PING_CHOICE, len(waiting)))
+            self._ping(min(few, key=_pong_received_ms))
+
+    # -- heartbeats ----------------------------------------------------------------------------------------
+
+    def _ping(self, node: Node) -> None:
+        self._beat(node, PING)
+        node.pinged_ms = self.now_ms
+        self._await_pong(node)
+
+    def _ping_linked(self) -> None:
+        self._told_memory_level = self.me.memory_level
+        for node in self.linked:
+            self._ping(node)
+
+    def _greet(self, node: Node) -> None:
+        """First on a new link: our heartbeat, with everybody we know, and the answer it may be waiting for."""
+        self._beat(node, MEET if node.must_meet else PING, is_greeting=True)
+        node.must_meet = False
+        node.pinged_ms = self.now_ms
+        self._await_pong(node)
+        if node.owes_pong:
+            self._answer(node, is_greeting=False)
+
+    def _answer(self, node: Node, *, is_greeting: bool) -> None:
+        node.owes_pong = not node.is_linked
+        if node.is_linked:
+            self._beat(node, PONG, is_greeting=is_greeting)
+
+    def _beat(self, node: Node, kind: int, *, is_greeting: bool = False) -> None:
+        header = heartbeat.header_map(self.me, self.announced_host)
+        about = heartbeat.choose(list(self.nodes.values()), node, self._rng, is_greeting=is_greeting)
+        self.outgoing.send((node,), kind, (header, [heartbeat.entry(each, self.now_ms) for each in about]))
+
+    def _on_pong(self, node: Node) -> None:
+        node.ping_sent_ms = node.ping_sent_wall_ms = 0
+        node.pong_received_ms, node.pong_received_wall_ms = self.now_ms, self.wall_ms
+        if failure.heal(node):
+            self.notices.append(f"node {node.name.decode()} answers again")
+            self.must_save = True
+            self.refresh()
+
+    def _on_header(self, node: Node, header: Header) -> None:
+        node.memory_level = header.memory_level
+        node.version = header.software
+        if (node.flags ^ header.flags) & LEAVING:
+            node.flags ^= LEAVING
+            self.must_save = True
+            self.refresh()
+
+    # -- gossip and failures ---------------------------------------------------------------------------
+
+    def _on_gossip(self, sender: Node, entry: Entry) -> None:
+        """The sender tells us about another node: its opinion, or a node we don't know."""
+        if entry.id == self.me.id:
+            return
+        node = self.find(entry.id)
+        if node is None:
+            if not self._is_blacklisted(entry.id):
+                self._try_address(entry)
+            return
+        if entry.flags & FAILING:
+            failure.report(node, sender, self.now_ms)
+            self._try_agree(node)
+        else:
+            failure.withdraw(node, sender)
+        if node.flags & FAILING and (entry.host, entry.port, entry.bus_port) != (node.host, node.port, node.bus_port):
+            self._try_address(entry)  # It may have moved, and others heard of it.
+
+    def _try_address(self, entry: Entry) -> None:
+        if entry.flags & NOADDR or not entry.host or not entry.bus_port:
+            return
+        if self.find_handshake(entry.host, entry.port) is None and len(self.nodes) - self.size < HANDSHAKES_MAX:
+            self._shake_hands(entry.host, entry.port, entry.bus_port)
+
+    def _is_blacklisted(self, node_id: bytes) -> bool:
+        until_ms = self._blacklist.get(node_id)
+        if until_ms is None:
+            return False
+        if self.now_ms < until_ms:
+            return True
+        del self._blacklist[node_id]
+        return False
+
+    def _on_suspected(self, node: Node) -> None:
+        self.notices.append(f"node {node.name.decode()} does not answer: suspected")
+        self.must_save = True
+        self.refresh()
+        self._try_agree(node)
+
+    def _try_agree(self, node: Node) -> None:
+        if failure.agree(node, self.size, self.now_ms, self.node_timeout_ms):
+            self._on_failed(node, "a majority agrees")
+            self.outgoing.send(self.linked, FAIL_NODE, (node.id,))
+
+    def _on_fail_node(self, sender: Node | None, item: Any) -> None:
+        """A majority agreed, the sender says. If the node is well after all, its next answer heals it: ask."""
+        if not isinstance(item, list) or not item or not isinstance(item[0], bytes):
+            raise FrameError("bad message", "FAIL_NODE without a node id")
+        node = self.find(item[0])
+        if sender is None or node is None:
+            self.ignored["stranger"] += 1
+        elif failure.mark_failed(node, self.now_ms):
+            self._on_failed(node, f"{sender.name.decode()} says so")
+            if node.is_linked:
+                self._ping(node)
+
+    def _on_failed(self, node: Node, why: str) -> None:
+        self.notices.append(f"node {node.name.decode()} marked as failing: {why}")
+        self.must_save = True
+        self.refresh()
+
+    # -- meeting ---------------------------------------------------------------------------------------------
+
+    def _shake_hands(self, host: str, port: int, bus_port: int) -> None:
+        """Dial an address whose node is not known yet."""
+        node = Node(self._rng.randbytes(ID_BYTES), host, port, bus_port, HANDSHAKE)
+        node.known_since_ms = self.now_ms
+        self._enter(node)
+        self._dial(node)
+
+    def _resolve(self, placeholder: Node, hello: Hello) -> Node | None:
+        """A handshake's link is up: the node found there, ready to take the link over, or None to close it."""
+        self._remove(placeholder)
+        self.must_save = True
+        if hello.id == self.me.id:
+            return None  # We met ourselves.
+        node = self.find(hello.id)
+        if node is None:
+            node = self.intern(hello.id)
+            self._admit(node)
+        elif node.is_linked and node.link_run == hello.run:
+            self._beat(node, MEET, is_greeting=True)  # A second address of it. It may have forgotten us, so do meet.
+            return None
+        else:
+            self._unlink(node)
+        node.must_meet = True
+        return node
+
+    def _welcome(self, hello: Hello, header: Header, peer_host: str) -> Node:
+        """A stranger said MEET; its id is proved. It becomes a member, and we dial it."""
+        node = self.intern(hello.id)
+        node.host, node.port, node.bus_port = header.host or peer_host, header.port, header.bus_port
+        node.run = hello.run
+        self._admit(node)
+        self._dial(node)
+        self.refresh()
+        return node
+
+    def _admit(self, node: Node) -> None:
+        """Into the table, as a node we know; forget what we held against it."""
+        self._enter(node)
+        self._blacklist.pop(node.id, None)
+        node.known_since_ms = self.now_ms
+        node.dial_at_ms = node.dial_gap_ms = 0
+        self.must_save = True
+        self.notices.append(f"node {node.name.decode()} joined")
+
+    def _expel(self, node: Node) -> None:
+        """Out of the table, links closed, its reports about others void."""
+        self._hang_up(node)
+        is_member = not node.flags & HANDSHAKE
+        self._remove(node)
+        node.ping_sent_ms = node.ping_sent_wall_ms = node.fail_at_ms = 0
+        node.owes_pong = node.must_meet = False
+        node.reports.clear()
+        for other in self.nodes.values():
+            failure.withdraw(other, node)
+        if is_member:
+            self.forgotten.append(node)
+            self.notices.append(f"node {node.name.decode()} forgotten")
+        self.must_save = True
+
+
+def _pong_received_ms(node: Node) -> int:
+    return node.pong_received_ms

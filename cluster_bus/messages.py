@@ -1,0 +1,63 @@
+"""The vocabulary of the bus: message kinds and the shape of their items.
+
+What a loop turn produced for a node travels as *runs*: a kind followed by its items, in the
+order they were produced. A receiver takes a run as a whole, so a thousand acknowledged jobs
+cost one look-up of the handler. Items are positional; a receiver ignores positions it does
+not know, which is how a newer node may say more (docs/bus.md).
+
+Node ids are 20 bytes; a set of nodes (`NODES`) is their concatenation, sorted. Times are
+spans in milliseconds, never moments of another node's clock.
+
+Membership kinds are below 32 and never reach the core; job kinds start at 32.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# -- membership (cluster_bus/membership.py) -------------------------------------------------
+HELLO: Final = 1  # First frame both ways on a link: map of fields; see handshake.py.
+PROOF: Final = 2  # Second frame both ways: HMAC over both nonces and both ids.
+PING: Final = 3  # (map of header fields, [gossip entries]); see heartbeat.py
+PONG: Final = 4  # (the same)
+MEET: Final = 5  # (the same) from a node the receiver may not know yet
+FAIL_NODE: Final = 6  # (node id)
+
+# -- jobs (disque_py/core) ---------------------------------------------------------------------
+FIRST_JOB_KIND: Final = 32
+REPLJOB: Final = 32  # a job image (core/image.py), flags (1: no answer wanted)
+GOTJOB: Final = 33  # job id
+REFUSED: Final = 34  # job id, reason (see REFUSALS): answer to REPLJOB
+HOLDERS: Final = 35  # job id, NODES: the longer list of holders, to those having the job
+ENQUEUE: Final = 36  # job id, delay ms: the creator keeps no copy
+QUEUED: Final = 37  # job id, flags (QUEUED_*), attempt, nacks, additional deliveries
+WILLQUEUE: Final = 38  # job id, attempt
+LEASED: Final = 39  # job id, milliseconds left, attempt
+SETACK: Final = 40  # job id, NODES the sender knows as holders (empty: a dummy ack)
+GOTACK: Final = 41  # job id, NODES merged, 1 if the SETACK named the answering node
+DELJOB: Final = 42  # job id, NODES of the finished collection; None: delete, whatever is known
+NEEDJOBS: Final = 43  # queue, count, flags (1: answers a hint)
+YOURJOBS: Final = 44  # number, all numbers up to here are settled, [job images]
+TOOK: Final = 45  # number, answers (one byte per job: 0 taken, else a refusal)
+SETTLED: Final = 46  # all numbers up to this one are settled
+INTEREST: Final = 47  # queue, number of waiting clients (0: had some lately; -1: gone)
+HINT: Final = 48  # queue, length
+PAUSE: Final = 49  # queue, flags (1 in, 2 out), version ms, version node id
+LEFT: Final = 50  # job id, leaver id, new holder id or b"", NODES the leaver knows
+LEFT_OK: Final = 51  # job id
+OUTCOME: Final = 52  # reserved for keyed ADDJOB (asks the creator of a copy for its outcome)
+
+REFUSED_PAUSED: Final = 1
+REFUSED_MEMORY: Final = 2
+REFUSED_LEAVING: Final = 3
+REFUSED_DONE: Final = 4
+REFUSED_BUSY: Final = 5
+
+QUEUED_RELEASED: Final = 1  # By NACK or ENQUEUE: a running lease ends here and now.
+QUEUED_WAITING: Final = 2  # An announcement: still waiting in our queue, nothing new.
+
+NAMES: Final = {
+    value: name
+    for name, value in sorted(globals().items())
+    if isinstance(value, int) and name.isupper() and not name.startswith(("FIRST_", "REFUSED_", "QUEUED_"))
+}

@@ -1,0 +1,132 @@
+"""Node: what we know of one member of the cluster, ourselves included.
+
+A Node object is identity: for each id there is exactly one object per process, so sets of
+nodes are sets of these objects and compare by identity. Membership alone creates them
+(`Membership.intern`) and changes the fields of its part; the core only reads, apart from
+the fields under "the core's own".
+
+`id` is 20 random bytes; clients see it as 40 lower-case hex characters (`name`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+# Flags, with the words CLUSTER NODES prints for them (spec: disque/cluster.md, section 1).
+MYSELF: Final = 1
+PFAIL: Final = 2  # Suspected by this node only; printed `fail?`.
+FAIL: Final = 4  # Agreed on by a majority.
+HANDSHAKE: Final = 8  # Address known, id not yet: the id is a random placeholder.
+NOADDR: Final = 16
+LEAVING: Final = 32
+FORGOTTEN: Final = 64  # Kept only because jobs may still name it.
+UNKNOWN: Final = 128  # Named as a holder by somebody, but never met.
+
+FLAG_WORDS: Final = (
+    (MYSELF, "myself"),
+    (PFAIL, "fail?"),
+    (FAIL, "fail"),
+    (HANDSHAKE, "handshake"),
+    (NOADDR, "noaddr"),
+    (LEAVING, "leaving"),
+)
+
+ID_BYTES: Final = 20
+
+
+class Node:
+    """One node. See the module for who may change what.
+
+    id, name         20 bytes; the same as 40 hex characters (bytes, as RESP wants it)
+    host, port       where clients and the bus reach it ("" and 0: unknown)
+    bus_port         port of its bus (client port + 10000 unless announced otherwise)
+    flags            bits above
+    run              8 random bytes of its current process, b"" until a link told us
+    is_linked        our outgoing link to it is up: what we send will arrive or the link breaks
+    protocol         bus protocol version agreed on that link (0: no link)
+    memory_level     0, 1 (> 75 %), 2 (> 95 %): gossiped in its heartbeats
+    version          software version it reported
+    ping_sent_ms     0 when none is outstanding; monotonic
+    pong_received_ms, pong_received_wall_ms   when it last answered; monotonic and wall
+    fail_at_ms       when FAIL was set; monotonic
+    reports          reporter -> when it last said this node fails; monotonic
+    known_since_ms, link_since_ms   when it entered the table, when our link came up; monotonic
+
+    Of our outgoing link, membership's own:
+
+    is_dialing       an attempt to connect is under way
+    dial_at_ms       no earlier attempt than this; monotonic
+    dial_gap_ms      the pause after the next failed attempt
+    link_run         run of the process our link reached, b"" without a link
+    must_meet        the first heartbeat on the link is a MEET, for it may not know us
+    owes_pong        it asked and we had no link to answer on
+    pinged_ms        when a PING last left, repeated ones included; monotonic
+    """
+
+    __slots__ = (
+        "bus_port",
+        "core",
+        "dial_at_ms",
+        "dial_gap_ms",
+        "fail_at_ms",
+        "flags",
+        "host",
+        "id",
+        "is_dialing",
+        "is_linked",
+        "known_since_ms",
+        "link_run",
+        "link_since_ms",
+        "memory_level",
+        "must_meet",
+        "name",
+        "owes_pong",
+        "ping_sent_ms",
+        "ping_sent_wall_ms",
+        "pinged_ms",
+        "pong_received_ms",
+        "pong_received_wall_ms",
+        "port",
+        "protocol",
+        "reports",
+        "run",
+        "version",
+    )
+
+    def __init__(self, node_id: bytes, host: str = "", port: int = 0, bus_port: int = 0, flags: int = 0) -> None:
+        self.id = node_id
+        self.name = node_id.hex().encode()
+        self.host = host
+        self.port = port
+        self.bus_port = bus_port
+        self.flags = flags
+        self.run = b""
+        self.is_linked = False
+        self.protocol = 0
+        self.memory_level = 0
+        self.version = ""
+        self.known_since_ms = 0
+        self.link_since_ms = 0
+        self.ping_sent_ms = 0
+        self.ping_sent_wall_ms = 0
+        self.pong_received_ms = 0
+        self.pong_received_wall_ms = 0
+        self.fail_at_ms = 0
+        self.reports: dict[Node, int] = {}
+        self.is_dialing = False
+        self.dial_at_ms = 0
+        self.dial_gap_ms = 0
+        self.link_run = b""
+        self.must_meet = False
+        self.owes_pong = False
+        self.pinged_ms = 0
+        # The core's own: hand-over numbering and interest of this node (core/federation.py).
+        self.core: Any = None
+
+    def __repr__(self) -> str:
+        return f"<Node {self.name[:8].decode()} {self.host}:{self.port} {self.flag_text()}>"
+
+    def flag_text(self) -> str:
+        """The flags as CLUSTER NODES and nodes.conf show them: words, or `noflags`."""
+        words = [word for bit, word in FLAG_WORDS if self.flags & bit]
+        return ",".join(words) if words else "noflags"

@@ -1,0 +1,147 @@
+"""The nodes file as text: CLUSTER NODES lines that a node finds its cluster by after a restart.
+
+    version 1
+    <id> <host>:<port> <flags> <ping-sent> <pong-received> <link> bus-port=17711
+    ...
+    checksum 89abcdef
+
+The six fields are the original's (disque/cluster.md, section 6); `key=value` fields may follow, and
+unknown ones are ignored, so a newer version may say more. Files of the original are read, too: they
+have neither version, checksum nor further fields. Exactly one line is `myself`. Handshakes are not
+saved. Lines starting with `vars` and empty lines are ignored.
+
+The checksum (crc32, hex) covers everything above it and must be there when a version is: a file that was
+damaged or cut off is reported (Q36), never half believed. nodes_store.py does the writing.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from cluster_bus.node import FLAG_WORDS, HANDSHAKE, ID_BYTES, MYSELF, Node
+
+FILE_VERSION: Final = 1
+_BUS_PORT_OFFSET: Final = 10_000  # Where the original's bus is; only its files lack the field.
+_FIELDS: Final = 6
+_FLAGS: Final = {word: bit for bit, word in FLAG_WORDS} | {"noflags": 0}
+
+
+class NodesFileError(Exception):
+    """The text is not a nodes file; `line` counts from 1, 0 is the file as a whole."""
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(f"line {line}: {reason}" if line else reason)
+        self.line = line
+        self.reason = reason
+
+
+class NodeLine(NamedTuple):
+    """One node as the file has it; times are Unix milliseconds of whoever wrote it, 0: none."""
+
+    id: bytes
+    host: str
+    port: int
+    bus_port: int
+    flags: int
+    ping_sent_ms: int
+    pong_received_ms: int
+
+
+def six_fields(node: Node) -> str:
+    """A node's line in CLUSTER NODES, without the line end (disque/info.md, section 3)."""
+    link = "connected" if node.is_linked or node.flags & MYSELF else "disconnected"
+    return (
+        f"{node.name.decode()} {node.host}:{node.port} {node.flag_text()} "
+        f"{node.ping_sent_wall_ms} {node.pong_received_wall_ms} {link}"
+    )
+
+
+def dump(nodes: Iterable[Node]) -> str:
+    """The file's text for these nodes."""
+    lines = [f"version {FILE_VERSION}"]
+    lines += [f"{six_fields(node)} bus-port={node.bus_port}" for node in nodes if not node.flags & HANDSHAKE]
+    body = "\n".join(lines) + "\n"
+    return f"{body}checksum {zlib.crc32(body.encode()):08x}\n"
+
+
+def parse(text: str) -> list[NodeLine]:
+    """All nodes of the file, `myself` first; NodesFileError."""
+    nodes: dict[bytes, NodeLine] = {}
+    lines = text.split("\n")
+    is_versioned = _check_frame(text, lines)
+    for number, line in enumerate(lines, 1):
+        words = line.split()
+        if not words or words[0] == "vars" or (is_versioned and words[0] in ("version", "checksum")):
+            continue
+        node = _parse_line(number, words)
+        if node.id in nodes:
+            raise NodesFileError(number, "this node id stands in an earlier line already")
+        nodes[node.id] = node
+    mine = [node for node in nodes.values() if node.flags & MYSELF]
+    if len(mine) != 1:
+        raise NodesFileError(0, f"{len(mine)} nodes are flagged `myself`, it must be exactly one")
+    return mine + [node for node in nodes.values() if not node.flags & MYSELF]
+
+
+def _check_frame(text: str, lines: list[str]) -> bool:
+    """Whether the text has a version line; if so, version and checksum were found good."""
+    words = lines[0].split()
+    if not words or words[0] != "version":
+        return False
+    if len(words) != 2 or not words[1].isdecimal():
+        raise NodesFileError(1, "`version` and a number expected")
+    if int(words[1]) > FILE_VERSION:
+        raise NodesFileError(1, f"written by a newer version (format {words[1]}, this one reads up to {FILE_VERSION})")
+    body, _, last = text.removesuffix("\n").rpartition("\n")
+    if not last.startswith("checksum "):
+        raise NodesFileError(len(lines), "the checksum line is missing: the file was cut off")
+    if last != f"checksum {zlib.crc32((body + chr(10)).encode(errors='surrogateescape')):08x}":
+        raise NodesFileError(len(lines), "the checksum does not match: the file is damaged, or was edited")
+    return True
+
+
+def _parse_line(number: int, words: list[str]) -> NodeLine:
+    if len(words) < _FIELDS:
+        raise NodesFileError(number, f"{_FIELDS} fields expected, found {len(words)}")
+    name, address, flag_words, ping_sent, pong_received = words[: _FIELDS - 1]
+    try:
+        node_id = bytes.fromhex(name)
+    except ValueError:
+        node_id = b""
+    if len(node_id) != ID_BYTES or len(name) != 2 * ID_BYTES:
+        raise NodesFileError(number, "the node id is not 40 hexadecimal digits")
+    host, colon, port_word = address.rpartition(":")
+    port = _number(port_word, 65535)
+    if not colon or port is None:
+        raise NodesFileError(number, f"`{address}` is not host:port")
+    flags = 0
+    for word in flag_words.split(","):
+        if word not in _FLAGS:
+            raise NodesFileError(number, f"unknown flag `{word}`")
+        flags |= _FLAGS[word]
+    times = [_number(word, 1 << 63) for word in (ping_sent, pong_received)]
+    if times[0] is None or times[1] is None:
+        raise NodesFileError(number, "ping-sent and pong-received must be milliseconds")
+    bus_port = _bus_port(number, words[_FIELDS:], port)
+    return NodeLine(node_id, host, port, bus_port, flags & ~HANDSHAKE, times[0], times[1])
+
+
+def _bus_port(number: int, fields: list[str], port: int) -> int:
+    bus_port: int | None = port + _BUS_PORT_OFFSET if 0 < port <= 65535 - _BUS_PORT_OFFSET else 0
+    for field in fields:
+        key, equals, value = field.partition("=")
+        if not equals:
+            raise NodesFileError(number, f"`{field}` is not key=value")
+        if key == "bus-port":
+            bus_port = _number(value, 65535)
+    if bus_port is None:
+        raise NodesFileError(number, "bus-port is not a port")
+    return bus_port
+
+
+def _number(word: str, highest: int) -> int | None:
+    if not (word.isascii() and word.isdecimal()) or len(word) > 20 or int(word) > highest:
+        return None
+    return int(word)

@@ -1,0 +1,47 @@
+"""What this turn wants to tell other nodes, batched into runs.
+
+`send(nodes, kind, item)` is the only way a message is produced. Consecutive items of one kind
+for the same nodes form one run, which is encoded once however many nodes get it. The order of
+items towards any one node is the order of the calls.
+
+`nodes` is a tuple; callers pass the *same* tuple object for the same group (Broker.others
+memoizes them), because a run is continued only on identity, never by comparing contents.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cluster_bus.node import Node
+
+Run = tuple[tuple[Node, ...], int, list[Any]]
+
+
+class Outgoing:
+    """The runs of the current turn, oldest first; the driver takes them with `take`."""
+
+    __slots__ = ("_items", "_kind", "_nodes", "runs", "sent_count")
+
+    def __init__(self) -> None:
+        self.runs: list[Run] = []
+        self.sent_count = 0
+        self._nodes: tuple[Node, ...] | None = None
+        self._kind = 0
+        self._items: list[Any] = []
+
+    def send(self, nodes: tuple[Node, ...], kind: int, item: Any) -> None:
+        """Queue one item for each of `nodes`; those without a link are skipped when encoding."""
+        if nodes is self._nodes and kind == self._kind:
+            self._items.append(item)
+        else:
+            self._items = [item]
+            self._nodes = nodes
+            self._kind = kind
+            self.runs.append((nodes, kind, self._items))
+
+    def take(self) -> list[Run]:
+        """Hand the runs over and start afresh."""
+        runs = self.runs
+        self.runs = []
+        self._nodes = None
+        return runs

@@ -1,0 +1,121 @@
+"""Where a node is, as people write it: host:port, [v6]:port, a socket's path, disque://…
+
+An Address names a place, a Target everything that is needed to talk there: who we are, the
+protocol wanted, TLS, patience. Both are plain values; connection.py opens them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+PORT_DEFAULT: Final = 7711
+HOST_DEFAULT: Final = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A TCP address, or a unix socket when `path` is set. bus_port 0: the port plus 10000."""
+
+    host: str = HOST_DEFAULT
+    port: int = PORT_DEFAULT
+    path: str = ""
+    bus_port: int = 0
+
+    def __str__(self) -> str:
+        if self.path:
+            return self.path
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def prompt(self) -> str:
+        """How the interactive prompt names it."""
+        return f"disque {self.path}" if self.path else str(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """How to speak TLS: whom to trust, who we are. Paths of PEM files, empty for none."""
+
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    is_insecure: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An address and the manners there.
+
+    protocol            2 or 3
+    protocol_is_wish    do with RESP2 where the server has no RESP3
+    connect_timeout_s   None: as long as the system tries
+    read_timeout_s      None: for ever, because GETJOB may wait for ever
+    """
+
+    address: Address = field(default_factory=Address)
+    user: str = ""
+    password: str = ""
+    protocol: int = 2
+    protocol_is_wish: bool = False
+    tls: Tls | None = None
+    connect_timeout_s: float | None = None
+    read_timeout_s: float | None = None
+
+    def at(self, address: Address) -> Target:
+        """The same manners at another place."""
+        return replace(self, address=address)
+
+
+def parse_port(text: str) -> int:
+    """A TCP port. ValueError with a sentence when it is none."""
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) < 65536:
+        raise ValueError(f"'{text}' is no port")
+    return int(text)
+
+
+def parse_address(text: str) -> Address:
+    """`host:port[@bus-port]`, `[v6]:port`, `host`, `:port`, `/path`, `unix:/path`. ValueError if it is none of them."""
+    if text.startswith("/"):
+        return Address(path=text)
+    if text.startswith("unix:"):
+        return Address(path=text.removeprefix("unix:").removeprefix("//"))
+    place, _, bus = text.partition("@")
+    if place.startswith("["):
+        host, bracket, rest = place[1:].partition("]")
+        if not bracket or (rest and not rest.startswith(":")):
+            raise ValueError(f"'{text}' is no address (host:port)")
+        port = rest[1:]
+    elif place.count(":") > 1:
+        # CLUSTER NODES prints IPv6 without brackets: the port is behind the last colon.
+        host, _, port = place.rpartition(":")
+    else:
+        host, _, port = place.partition(":")
+    if not host and not port:
+        raise ValueError(f"'{text}' is no address (host:port)")
+    return Address(
+        host=host or HOST_DEFAULT,
+        port=parse_port(port) if port else PORT_DEFAULT,
+        bus_port=parse_port(bus) if bus else 0,
+    )
+
+
+def parse_url(text: str) -> Target:
+    """`disque://[user:password@]host[:port]`, `disques://` for TLS. ValueError if it is neither."""
+    parts = urlsplit(text)
+    if parts.scheme not in ("disque", "disques"):
+        raise ValueError(f"'{text}' is no URL for Disque (disque://[user:password@]host:port, disques:// for TLS)")
+    if parts.path not in ("", "/") or parts.query or parts.fragment:
+        raise ValueError(f"'{text}' has more than user, password, host and port")
+    host = parts.hostname or HOST_DEFAULT
+    try:
+        port = parts.port or PORT_DEFAULT
+    except ValueError:
+        raise ValueError(f"the port of '{text}' is no port") from None
+    return Target(
+        Address(host=host, port=port),
+        user=unquote(parts.username or ""),
+        password=unquote(parts.password or ""),
+        tls=Tls() if parts.scheme == "disques" else None,
+    )

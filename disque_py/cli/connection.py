@@ -1,0 +1,164 @@
+"""One blocking connection of a command line program.
+
+Opening it does what every command needs first: TLS, HELLO 3 where RESP3 is wanted, AUTH. A password
+that the server refuses is no reason to stop (the commands that follow will say so, and some need no
+login); it is kept in `warnings` for the caller to show. Nothing is sent twice here: whether a command
+may be repeated on a new connection is the caller's decision.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from typing import Final
+
+from disque_py.cli.address import Address, Target, Tls
+from disque_py.cli.replies import NotRespError, Reply, ReplyParser, encode
+
+RECEIVE_BYTES: Final = 1 << 18
+
+
+class ConnectError(Exception):
+    """No connection; the text is the whole line to print."""
+
+
+class ConnectionLostError(Exception):
+    """The connection broke, timed out or spoke something else; the text says why."""
+
+
+def reason_of(error: OSError) -> str:
+    """What the system says about an error, without its number."""
+    if isinstance(error, TimeoutError):
+        return "timed out"
+    return error.strerror or str(error)
+
+
+class Connection:
+    """A connection that is up. `protocol` is what was agreed on, `warnings` what the user should know."""
+
+    def __init__(self, sock: socket.socket, target: Target) -> None:
+        self.target = target
+        self.protocol = 2
+        self.warnings: list[str] = []
+        self._socket = sock
+        self._parser = ReplyParser()
+
+    @classmethod
+    def open(cls, target: Target) -> Connection:
+        """Connect, agree on the protocol, log in. ConnectError when the server can't be talked to."""
+        sock = None
+        try:
+            sock = _connect(target)
+            sock.settimeout(target.read_timeout_s)
+            connection = cls(sock, target)
+            connection._introduce()
+        except (OSError, ValueError, ConnectionLostError) as error:
+            if sock is not None:
+                sock.close()
+            reason = reason_of(error) if isinstance(error, OSError) else str(error)
+            raise ConnectError(f"Could not connect to Disque at {target.address}: {reason}") from error
+        return connection
+
+    def close(self) -> None:
+        """Drop the connection."""
+        self._socket.close()
+
+    @property
+    def socket(self) -> socket.socket:
+        """The socket, for a caller that waits for it himself."""
+        return self._socket
+
+    def write(self, data: bytes) -> None:
+        """Send bytes as they are. ConnectionLostError when the other end is gone."""
+        try:
+            self._socket.sendall(data)
+        except OSError as error:
+            raise ConnectionLostError(reason_of(error)) from error
+
+    def send(self, words: list[bytes]) -> None:
+        """Send one command."""
+        self.write(encode(words))
+
+    def read(self) -> Reply:
+        """Wait for the next reply. ConnectionLostError when none can come any more."""
+        try:
+            while (reply := self._parser.take()) is None:
+                data = self._socket.recv(RECEIVE_BYTES)
+                if not data:
+                    raise ConnectionLostError("Server closed the connection")
+                self._parser.feed(data)
+        except NotRespError as error:
+            raise ConnectionLostError(f"The server does not speak RESP: {error}") from error
+        except OSError as error:
+            raise ConnectionLostError(reason_of(error)) from error
+        return reply
+
+    def call(self, *words: bytes | str) -> Reply:
+        """Send a command and wait for its reply, an error reply included."""
+        self.send([word.encode() if isinstance(word, str) else word for word in words])
+        return self.read()
+
+    def call_many(self, commands: list[list[bytes]]) -> list[Reply]:
+        """Send all commands at once; their replies in order. For a few hundred short ones."""
+        self.write(b"".join(encode(words) for words in commands))
+        return [self.read() for _ in commands]
+
+    def _introduce(self) -> None:
+        target = self.target
+        if target.protocol == 3 and (self._hello(3) or self.warnings):
+            return
+        if target.user:
+            # AUTH takes a password alone; names are only known to HELLO.
+            self._hello(2)
+        elif target.password:
+            reply = self.call("AUTH", target.password.encode())
+            if reply.is_error:
+                self.warnings.append(f"AUTH failed: {reply.text.decode(errors='replace')}")
+
+    def _hello(self, protocol: int) -> bool:
+        """HELLO with a version, and the login where there is one. Whether the protocol is agreed on."""
+        target = self.target
+        login = ["AUTH", target.user or "default", target.password] if target.password or target.user else []
+        reply = self.call("HELLO", str(protocol), *login)
+        if not reply.is_error:
+            self.protocol = protocol
+            return True
+        text = reply.text.decode(errors="replace")
+        if reply.text.startswith((b"WRONGPASS", b"NOAUTH")):
+            self.warnings.append(f"AUTH failed: {text}")
+        elif protocol == 3 and not target.protocol_is_wish:
+            raise ConnectionLostError(f"HELLO 3 failed: {text}")
+        elif target.user and protocol == 2:
+            self.warnings.append(f"AUTH failed: {text}")
+        return False
+
+
+def _connect(target: Target) -> socket.socket:
+    """A socket to the target, with TLS around it where wanted."""
+    address = target.address
+    if address.path:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock.settimeout(target.connect_timeout_s)
+            sock.connect(address.path)
+        except OSError:
+            sock.close()
+            raise
+    else:
+        sock = socket.create_connection((address.host, address.port), target.connect_timeout_s)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock if target.tls is None else _secured(sock, target.tls, address)
+
+
+def _secured(sock: socket.socket, tls: Tls, address: Address) -> socket.socket:
+    try:
+        context = ssl.create_default_context(cafile=tls.ca_file or None)
+        if tls.is_insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if tls.cert_file:
+            context.load_cert_chain(tls.cert_file, tls.key_file or None)
+        return context.wrap_socket(sock, server_hostname=address.host)
+    except (OSError, ValueError):
+        sock.close()
+        raise

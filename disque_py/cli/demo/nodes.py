@@ -1,0 +1,209 @@
+"""Three nodes as child processes of the demonstration.
+
+They have free ports on the loopback interface and one scratch folder, which is removed at the end.
+None outlives us: `stop` ends them, and where the system can (Linux), a child is told by the kernel
+when its parent is gone, however it went.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+import hiredis
+
+from disque_py.cli.demo.link import LinkLostError, ask
+
+NAMES: Final = ("a", "b", "c")
+START_SECONDS: Final = 20.0
+STOP_SECONDS: Final = 3.0
+LOOK_AGAIN_SECONDS: Final = 0.05
+# Below the range from which the system gives out ports for outgoing connections, and low enough
+# that the port of the bus, 10000 above, is one too.
+PORTS: Final = range(12_000, 22_000)
+BUS_PORT_ABOVE: Final = 10_000
+# Linux: before the child becomes a node, it asks the kernel for a SIGKILL when its parent is gone
+# (PR_SET_PDEATHSIG is 1). A program of its own, because this process has threads when it forks.
+DIE_WITH_PARENT: Final = (
+    "import ctypes, os, signal, sys; ctypes.CDLL(None).prctl(1, signal.SIGKILL); os.execv(sys.argv[1], sys.argv[1:])"
+)
+
+
+class NodesError(Exception):
+    """The nodes don't do what they should; the text says which and why."""
+
+
+class NodeProcess:
+    """One node: its name in the display, its port, and the process while there is one."""
+
+    def __init__(self, name: str, port: int, folder: Path) -> None:
+        self.name = name
+        self.port = port
+        self.folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is there."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start the process; it takes a moment until it answers."""
+        self.folder.mkdir(exist_ok=True)
+        self._process = subprocess.Popen(
+            [
+                *server_command(),
+                *("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)),
+                *("--cluster-config-file", "nodes.conf", "--logfile", str(self.log)),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=(self.folder / "stderr").open("ab"),
+            # A terminal's Ctrl-C is for us; we end the nodes in order.
+            start_new_session=True,
+        )
+
+    @property
+    def log(self) -> Path:
+        """Where the node writes its log."""
+        return self.folder / "log"
+
+    def kill(self) -> None:
+        """SIGKILL: no chance to say goodbye."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def terminate(self) -> None:
+        """Ask it to stop."""
+        if self._process is not None and self.is_running:
+            self._process.terminate()
+
+    def wait_stopped(self, seconds: float) -> None:
+        """Wait for the end, and make one when the patience is over."""
+        if self._process is None:
+            return
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def why_it_ended(self) -> str:
+        """The last it said."""
+        said = [path.read_text(errors="replace") for path in (self.folder / "stderr", self.log) if path.exists()]
+        return "\n".join(said)[-2000:]
+
+
+class Nodes:
+    """The cluster of the demonstration; use it as a context."""
+
+    def __init__(self) -> None:
+        self._scratch = Path(tempfile.mkdtemp(prefix="disque-demo-"))
+        self.all = [
+            NodeProcess(name, port, self._scratch / name)
+            for name, port in zip(NAMES, free_ports(len(NAMES)), strict=True)
+        ]
+
+    def __enter__(self) -> Nodes:
+        for node in self.all:
+            node.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for node in self.all:
+            node.terminate()
+        for node in self.all:
+            node.wait_stopped(STOP_SECONDS)
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    async def join(self) -> None:
+        """Introduce the nodes to each other and wait until each can reach all. NodesError."""
+        for node in self.all:
+            await self.wait_answering(node)
+        for other in self.all[1:]:
+            await ask(self.all[0].port, b"CLUSTER", b"MEET", b"127.0.0.1", b"%d" % other.port)
+        await self._until(self.is_whole, "the nodes do not find each other")
+
+    async def is_whole(self) -> bool:
+        """Whether every node says that it reaches every other."""
+        return all([await sees_all(node.port, len(self.all)) for node in self.all])
+
+    async def wait_answering(self, node: NodeProcess) -> None:
+        """Wait until a node that was started answers. NodesError when it ends instead."""
+
+        async def answers() -> bool:
+            if not node.is_running:
+                raise NodesError(f"node {node.name} ended:\n{node.why_it_ended()}")
+            return bool(await ask(node.port, b"PING") == b"PONG")
+
+        await self._until(answers, f"node {node.name} does not answer")
+
+    async def registered_jobs(self) -> int:
+        """Jobs that any node still holds, acknowledged ones included. OSError, LinkLostError."""
+        infos = [await ask(node.port, b"INFO", b"jobs") for node in self.all]
+        return sum(info_number(info, b"registered_jobs") for info in infos)
+
+    async def _until(self, is_so: Any, complaint: str) -> None:
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                while True:
+                    with contextlib.suppress(OSError, TimeoutError, LinkLostError):
+                        if await is_so():
+                            return
+                    await asyncio.sleep(LOOK_AGAIN_SECONDS)
+        except TimeoutError:
+            raise NodesError(f"{complaint} within {START_SECONDS:g} s") from None
+
+
+async def sees_all(port: int, count: int) -> bool:
+    """Whether HELLO lists `count` nodes, all with the priority of a node that is linked and well."""
+    reply = await ask(port, b"HELLO")
+    if isinstance(reply, hiredis.ReplyError):
+        return False
+    nodes = reply[2:]
+    return len(nodes) == count and all(priority == b"1" for _, _, _, priority in nodes)
+
+
+def info_number(info: Any, field: bytes) -> int:
+    """The value of a whole-number field of INFO; 0 when it is missing."""
+    for line in bytes(info).splitlines() if isinstance(info, bytes) else ():
+        name, _, value = line.partition(b":")
+        if name == field:
+            return int(value)
+    return 0
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that are free now, together with the bus port above each. NodesError."""
+    found: list[int] = []
+    for port in random.sample(PORTS, len(PORTS)):
+        if is_free(port) and is_free(port + BUS_PORT_ABOVE):
+            found.append(port)
+            if len(found) == count:
+                return found
+    raise NodesError("no free ports on 127.0.0.1")
+
+
+def is_free(port: int) -> bool:
+    """Whether nobody listens there."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def server_command() -> list[str]:
+    """The words that start a node, without its options."""
+    server = [sys.executable, "-m", "disque_py.server.main"]
+    return [sys.executable, "-c", DIE_WITH_PARENT, *server] if sys.platform == "linux" else server

@@ -1,0 +1,93 @@
+"""--stat: what a node is doing, a line per second.
+
+The numbers are INFO's. A node that goes away is waited for, with a line that says so: the display is
+for watching restarts too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from disque_py.cli.address import Target
+from disque_py.cli.connection import ConnectError, Connection, ConnectionLostError
+
+EVERY_S_DEFAULT: Final = 1.0
+HEADER_EVERY_LINES: Final = 20
+HEADER: Final = "jobs       queues     mem      clients blocked requests            connections"
+
+
+def info_fields(text: bytes) -> dict[str, str]:
+    """INFO or CLUSTER INFO as names and values; titles and empty lines are skipped."""
+    fields = {}
+    for line in text.decode("utf-8", "replace").splitlines():
+        name, colon, value = line.partition(":")
+        if colon and not line.startswith("#"):
+            fields[name] = value
+    return fields
+
+
+def human_bytes(count: int) -> str:
+    """`870.15K`, as INFO's used_memory_human."""
+    if count < 1024:
+        return f"{count}B"
+    value = float(count)
+    for unit in "KMGTP":
+        value /= 1024
+        if value < 1024 or unit == "P":
+            break
+    return f"{value:.2f}{unit}"
+
+
+def stat_line(fields: Mapping[str, str], requests_before: int | None) -> tuple[str, int]:
+    """One line of the display, and the number of requests for the next one to compare with."""
+    number = {name: int(value) for name, value in fields.items() if value.isdigit()}
+    requests = number.get("total_commands_processed", 0)
+    # After a restart or CONFIG RESETSTAT the count begins anew.
+    more = requests - requests_before if requests_before is not None and requests >= requests_before else 0
+    line = "{:<10} {:<10} {:<8} {:<7} {:<7} {:<19} {:<11}".format(
+        number.get("registered_jobs", 0),
+        number.get("registered_queues", 0),
+        human_bytes(number.get("used_memory", 0)),
+        number.get("connected_clients", 0),
+        number.get("blocked_clients", 0),
+        f"{requests} (+{more})",
+        number.get("total_connections_received", 0),
+    )
+    return line.rstrip(), requests
+
+
+def watch(target: Target, every_s: float | None, lines: int) -> bool:
+    """Print `lines` lines (negative: for ever). False if a line could not be had because of an error reply.
+
+    ConnectError if the first connection can't be made.
+    """
+    connection: Connection | None = Connection.open(target)
+    requests: int | None = None
+    printed = 0
+    try:
+        while printed != lines:
+            if printed:
+                time.sleep(every_s or EVERY_S_DEFAULT)
+            try:
+                connection = connection or Connection.open(target)
+                reply = connection.call("INFO")
+            except (ConnectError, ConnectionLostError) as error:
+                if connection is not None:
+                    connection.close()
+                connection = None
+                text = str(error)
+            else:
+                if reply.is_error:
+                    print(reply.text.decode(errors="replace"), flush=True)
+                    return False
+                text, requests = stat_line(info_fields(reply.text), requests)
+            if printed % HEADER_EVERY_LINES == 0:
+                print(HEADER)
+            print(text, flush=True)
+            printed += 1
+    finally:
+        if connection is not None:
+            connection.close()
+    return True

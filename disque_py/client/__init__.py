@@ -1,0 +1,81 @@
+"""The client library: asyncio, blocking, and a worker.
+
+    async with AsyncDisque("127.0.0.1:7711") as client:
+        await client.add_job("mail", b"...", retry=60)
+        job = await client.get_job("mail")
+        await client.ack(job)
+
+It speaks RESP and knows nothing else of this project; docs/client.md tells what it promises. How it
+is built: commands.py says every command once, faces.py makes methods of them; aio*.py and
+blocking.py, pool.py, socket_connection.py are the two shells; cluster.py, feed.py, retry.py and
+bulk.py are the rules that both follow, pure.
+"""
+
+from disque_py.client.address import Address
+from disque_py.client.aio import AsyncDisque
+from disque_py.client.blocking import Disque
+from disque_py.client.errors import (
+    AuthError,
+    BadIdError,
+    BatchError,
+    ClientClosedError,
+    ConnectionLostError,
+    DisqueConnectionError,
+    DisqueError,
+    LeavingError,
+    LoadingError,
+    MaxLenError,
+    MisconfError,
+    NoJobError,
+    NoReplError,
+    NotConnectedError,
+    OutOfMemoryError,
+    PausedError,
+    ProtocolError,
+    ReplyError,
+    ReplyTimeoutError,
+    TooLateError,
+)
+from disque_py.client.faces import Result
+from disque_py.client.options import ClientOptions
+from disque_py.client.pipeline import AsyncPipeline, Pipeline
+from disque_py.client.results import ClusterNode, Hello, Job, JobInfo, NodeInfo, QueueStat
+from disque_py.client.worker import Worker, WorkerHooks
+
+__all__ = [
+    "Address",
+    "AsyncDisque",
+    "AsyncPipeline",
+    "AuthError",
+    "BadIdError",
+    "BatchError",
+    "ClientClosedError",
+    "ClientOptions",
+    "ClusterNode",
+    "ConnectionLostError",
+    "Disque",
+    "DisqueConnectionError",
+    "DisqueError",
+    "Hello",
+    "Job",
+    "JobInfo",
+    "LeavingError",
+    "LoadingError",
+    "MaxLenError",
+    "MisconfError",
+    "NoJobError",
+    "NoReplError",
+    "NodeInfo",
+    "NotConnectedError",
+    "OutOfMemoryError",
+    "PausedError",
+    "Pipeline",
+    "ProtocolError",
+    "QueueStat",
+    "ReplyError",
+    "ReplyTimeoutError",
+    "Result",
+    "TooLateError",
+    "Worker",
+    "WorkerHooks",
+]

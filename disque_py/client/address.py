@@ -1,0 +1,93 @@
+"""Where nodes are: addresses, and the URL that names a cluster.
+
+`host:port`, `[v6]:port`, `host` (port 7711), `unix:/path`; a cluster is one URL
+`disque://[[user]:password@]host:port,host:port/?option=value`, `disques://` the same over TLS,
+`unix:///path?…` one socket. Pure text; nothing is resolved here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import parse_qsl, unquote
+
+DEFAULT_PORT: Final = 7711
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A TCP address, or a unix socket when `path` is set."""
+
+    host: str = ""
+    port: int = 0
+    path: str = ""
+
+    def __str__(self) -> str:
+        if self.path:
+            return f"unix:{self.path}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(words: str) -> Address:
+    """An address as people write it. Raises ValueError with the text it could not read."""
+    if words.startswith("unix:"):
+        path = words.removeprefix("unix://") if words.startswith("unix://") else words.removeprefix("unix:")
+        if not path:
+            raise ValueError("unix: needs the path of a socket")
+        return Address(path=path)
+    if words.startswith("/"):
+        return Address(path=words)
+    if words.startswith("["):
+        host, bracket, rest = words[1:].partition("]")
+        if not bracket or (rest and not rest.startswith(":")):
+            raise ValueError(f"not an address: {words!r}")
+        port = rest[1:]
+    elif words.count(":") > 1:  # A bare IPv6 address: the last group is no port.
+        host, port = words, ""
+    else:
+        host, _, port = words.partition(":")
+    if not host:
+        raise ValueError(f"no host in {words!r}")
+    return Address(host=host, port=_port(port, words) if port else DEFAULT_PORT)
+
+
+def _port(digits: str, words: str) -> int:
+    if not (digits.isascii() and digits.isdigit()) or not 0 < int(digits) < 65536:
+        raise ValueError(f"not a port: {words!r}")
+    return int(digits)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterUrl:
+    """A URL taken apart; `options` are the words after the question mark, still text."""
+
+    nodes: tuple[Address, ...]
+    tls: bool
+    username: str | None
+    password: str | None
+    options: dict[str, str]
+
+
+def parse_url(url: str) -> ClusterUrl:
+    """A cluster's URL taken apart. Raises ValueError for another scheme or an address it can't read."""
+    scheme, colon, rest = url.partition("://")
+    if not colon or scheme not in ("disque", "disques", "unix"):
+        raise ValueError(f"a URL starts with disque://, disques:// or unix://, not {scheme!r}")
+    rest, _, query = rest.partition("?")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    credentials, at, places = rest.rpartition("@")
+    username: str | None = None
+    password: str | None = None
+    if at:
+        name, has_password, secret = credentials.partition(":")
+        username = unquote(name) or None
+        password = unquote(secret) if has_password else None
+    if scheme == "unix":
+        return ClusterUrl((Address(path=unquote(places)),), False, username, password, options)
+    hosts, _, path = places.partition("/")
+    if path:
+        raise ValueError(f"a path means nothing to Disque: {'/' + path!r}")
+    nodes = tuple(parse_address(unquote(place)) for place in hosts.split(",") if place)
+    if not nodes:
+        raise ValueError("the URL names no node")
+    return ClusterUrl(nodes, scheme == "disques", username, password, options)

@@ -1,0 +1,348 @@
+"""AsyncDisque: the client for asyncio programs.
+
+Every command is a coroutine; any number of tasks may share one client. What is repeated after a
+failure, and what is not, is retry.py; which node is asked, cluster.py and aio_pool.py. Here these
+are put together: one loop for single commands, one for waiting GETJOBs, one for many at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from disque_py.client import commands
+from disque_py.client.address import Address
+from disque_py.client.aio_connection import AsyncConnection, Batch
+from disque_py.client.aio_pool import AsyncPool
+from disque_py.client.aio_scan import AsyncScans
+from disque_py.client.bulk import Bulk
+from disque_py.client.commands import ADD_TIMEOUT_MS, Body
+from disque_py.client.errors import DisqueConnectionError, DisqueError, NotConnectedError
+from disque_py.client.feed import FeedWatch
+from disque_py.client.options import make_options, settings_of_url
+from disque_py.client.pipeline import AsyncPipeline, envelope, read_all
+from disque_py.client.protocol import Reply
+from disque_py.client.request import Lane, Request
+from disque_py.client.results import Job, jobs
+from disque_py.client.retry import Patience, may_repeat, means_elsewhere
+from disque_py.client.templates import AddTemplate, slabs
+
+T = TypeVar("T")
+
+# A GETJOB that waits longer is asked in slices: silence past a slice means a dead node, where a wait for ever
+# could not tell one from an empty queue.
+SLICE_MS: Final = 30_000
+
+# Writes of a pipeline that may be under way: the node always has work, and memory stays flat.
+WINDOW: Final = 4
+
+# How long an abandoned GETJOB may still answer.
+HANG_UP_S: Final = 1.0
+
+
+class AsyncDisque(AsyncScans):
+    """A client of a cluster. Settings: options.ClientOptions.
+
+    Connections are made when they are needed; `async with` or `connect()` makes the first at once.
+    """
+
+    def __init__(self, *nodes: str | Address, **settings: Any) -> None:
+        """`AsyncDisque("10.0.0.1:7711", "10.0.0.2:7711", password=…)`. Raises ValueError for what it can't read."""
+        self.options = make_options(nodes, settings)
+        self._rng = random.Random()
+        self._pool: AsyncPool | None = None
+        self._feed = FeedWatch()
+        self._chores: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    def from_url(cls, url: str, **settings: Any) -> Self:
+        """A client of `disque://[[user]:password@]host:port,…/?option=value`; `settings` win over the URL's."""
+        nodes, found = settings_of_url(url)
+        return cls(*nodes, **{**found, **settings})
+
+    @property
+    def pool(self) -> AsyncPool:
+        """The connections; made in the loop that uses them first."""
+        if self._pool is None:
+            self._pool = AsyncPool(self.options, self._rng)
+        return self._pool
+
+    @property
+    def node(self) -> Address | None:
+        """The node that commands go to now."""
+        return self._pool.cluster.home if self._pool is not None else None
+
+    @property
+    def consumer_node(self) -> Address | None:
+        """The node that this client's consumers sit at now."""
+        return self._pool.cluster.consumer_home if self._pool is not None else None
+
+    async def connect(self) -> Self:
+        """Reach a node. Raises NotConnectedError, AuthError."""
+        await self.pool.connection(commands.ping(), self._patience())
+        return self
+
+    async def close(self) -> None:
+        """Close all connections; jobs on their way to abandoned GETJOBs are given back first."""
+        if self._chores:
+            await asyncio.wait(self._chores, timeout=2 * HANG_UP_S)
+        self.pool.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.connect()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # One command.
+
+    async def run(self, request: Request[T]) -> T:
+        """Execute one command, on another node if need be. Raises what can go wrong with it (errors.py)."""
+        if request.wait_word is not None:
+            return await self._fetch(request)
+        pool = self.pool
+        patience: Patience | None = None
+        while True:
+            connection = pool.ready(request)
+            if connection is None:
+                patience = patience or self._patience()
+                connection = await pool.connection(request, patience)
+            try:
+                reply = await connection.ask(request.payload(), request.limit_s(self.options.timeout))
+            except asyncio.CancelledError:
+                if request.lane is Lane.OWN:
+                    pool.drop(connection)
+                raise
+            except DisqueConnectionError as error:
+                pool.broke(connection, error)
+                patience = patience or self._patience()
+                if not self._may_repeat(error, request, patience):
+                    raise
+            else:
+                if request.lane is Lane.OWN:
+                    pool.give_back(connection)
+                if not means_elsewhere(reply) or request.is_pinned:
+                    return request.value(reply, connection.address, self.options.decode)
+                pool.cluster.left(connection.address)
+                patience = patience or self._patience()
+                if patience.is_over(self._now()):
+                    raise reply
+            await asyncio.sleep(patience.pause_s())
+
+    async def _fetch(self, request: Request[T]) -> T:
+        """A GETJOB that may wait: in slices, on a connection of its own, never losing what came when cancelled."""
+        pool = self.pool
+        patience = self._patience()
+        until = self._now() + (request.wait_ms or 0) / 1000 if request.wait_ms else None
+        while True:
+            connection = await pool.connection(request, patience)
+            left_ms = SLICE_MS if until is None else max(1, round((until - self._now()) * 1000))
+            wait_ms = min(left_ms, SLICE_MS)
+            try:
+                batch = connection.submit(request.payload_waiting(wait_ms), 1, wait_ms / 1000 + self.options.timeout)
+                reply = await self._reply_of(batch, connection)
+            except DisqueConnectionError as error:
+                pool.broke(connection, error)
+                if not self._may_repeat(error, request, patience):
+                    raise
+                await asyncio.sleep(patience.pause_s())
+                continue
+            pool.give_back(connection)
+            if means_elsewhere(reply):
+                pool.cluster.left(connection.address)
+                if patience.is_over(self._now()):
+                    raise reply
+                await asyncio.sleep(patience.pause_s())
+                continue
+            patience.renew()
+            if reply is None and (until is None or self._now() < until):
+                continue
+            value = request.value(reply, connection.address, self.options.decode)
+            if reply and self.options.follow:
+                self._watch_feed(jobs(reply), connection)
+            return value
+
+    async def _reply_of(self, batch: Batch, connection: AsyncConnection) -> Reply:
+        try:
+            return (await batch.future)[0]
+        except asyncio.CancelledError:
+            self._do(self._abandon(batch, connection))
+            raise
+
+    async def _abandon(self, batch: Batch, connection: AsyncConnection) -> None:
+        """Nobody waits for this GETJOB any more; jobs that come all the same go back to their queues."""
+        if not batch.replies:
+            await self.pool.hang_up(connection, HANG_UP_S)
+        else:
+            self.pool.give_back(connection)
+        if batch.replies and isinstance(batch.replies[0], list):
+            found = jobs(batch.replies[0])
+            for job in found:
+                job.node = connection.address
+            with suppress(DisqueError):
+                await self.nack(*found)
+
+    def _watch_feed(self, found: Sequence[Job], connection: AsyncConnection) -> None:
+        cluster, now = self.pool.cluster, self._now()
+        prefix = self._feed.saw([job.id for job in found], cluster.prefix_of(connection.address), now)
+        address = cluster.node_with_prefix(prefix, now) if prefix else None
+        if address is not None:
+            self._feed.moved(now)
+            self.pool.move_consumers(address)
+
+    def _do(self, chore: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(chore)
+        self._chores.add(task)
+        task.add_done_callback(self._chores.discard)
+
+    def _patience(self) -> Patience:
+        return Patience(self.options.patience, self._rng)
+
+    def _may_repeat(self, error: DisqueConnectionError, request: Request[Any], patience: Patience) -> bool:
+        if request.is_pinned or patience.is_over(self._now()):
+            return False
+        return may_repeat(error, request.repeat, retry_unsafe=self.options.retry_unsafe)
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    # Jobs.
+
+    async def get_jobs(
+        self,
+        *queues: str | bytes,
+        count: int = 1,
+        timeout_ms: int = 0,
+        nohang: bool = False,
+        withcounters: bool = False,
+    ) -> list[Job]:
+        """GETJOB → up to `count` jobs; an empty list when none came in `timeout_ms` (0: for ever), or with `nohang`.
+
+        A call that had to wait gets one job. Cancelling is safe: jobs on their way are given back.
+        """
+        return await self.run(
+            commands.get_jobs(*queues, count=count, timeout_ms=timeout_ms, nohang=nohang, withcounters=withcounters)
+        )
+
+    async def get_job(
+        self, *queues: str | bytes, timeout_ms: int = 0, nohang: bool = False, withcounters: bool = False
+    ) -> Job | None:
+        """GETJOB → one job, or None when none came in `timeout_ms` (0: for ever), or with `nohang`."""
+        found = await self.get_jobs(*queues, timeout_ms=timeout_ms, nohang=nohang, withcounters=withcounters)
+        return found[0] if found else None
+
+    async def jobs(
+        self, *queues: str | bytes, count: int = 1, idle_ms: int = 0, withcounters: bool = False
+    ) -> AsyncIterator[Job]:
+        """Jobs for ever, or until none came for `idle_ms`; acknowledge each. Up to `count` are fetched at once."""
+        while found := await self.get_jobs(*queues, count=count, timeout_ms=idle_ms, withcounters=withcounters):
+            for job in found:
+                yield job
+
+    async def add_jobs(
+        self,
+        queue: str | bytes,
+        bodies: Iterable[Body],
+        *,
+        timeout_ms: int = ADD_TIMEOUT_MS,
+        replicate: int | None = None,
+        delay: int | None = None,
+        retry: int | None = None,
+        ttl: int | None = None,
+        maxlen: int | None = None,
+        async_: bool = False,
+        retry_unsafe: bool | None = None,
+    ) -> list[str]:
+        """Many ADDJOBs in one pipeline → their ids, in the order of the bodies. Options as in `add_job`.
+
+        Raises BatchError when some failed; its `results` has an id or an error for each.
+        """
+        template = AddTemplate(
+            queue,
+            timeout_ms=timeout_ms,
+            options=commands.add_options(
+                replicate=replicate, delay=delay, retry=retry, ttl=ttl, maxlen=maxlen, async_=async_
+            ),
+            retry_unsafe=retry_unsafe,
+        )
+        replies: list[Reply] = []
+        for slab in slabs(bodies):
+            bulk = template.bulk(slab, retry_unsafe=self.options.retry_unsafe)
+            await self._run_bulk(bulk, template.request)
+            replies += bulk.replies
+        return template.ids(replies)
+
+    async def scanned_node(self) -> Address:
+        """The node whose queues and jobs a scan lists: the one that commands go to."""
+        return (await self.pool.connection(commands.ping(), self._patience())).address
+
+    def pipeline(self) -> AsyncPipeline:
+        """Commands collected and sent together (pipeline.py)."""
+        return AsyncPipeline(self._run_many)
+
+    async def _run_many(self, requests: Sequence[Request[Any]]) -> list[Any]:
+        cover = envelope(requests)
+        bulk = Bulk(
+            [request.payload() for request in requests],
+            [request.repeat for request in requests],
+            retry_unsafe=self.options.retry_unsafe,
+        )
+        node = await self._run_bulk(bulk, cover)
+        return read_all(requests, bulk.replies, node, self.options.decode)
+
+    async def _run_bulk(self, bulk: Bulk, cover: Request[Any]) -> Address | None:
+        """Send until everything is answered or may not be repeated → the node that was asked last."""
+        pool = self.pool
+        patience = self._patience()
+        limit_s = cover.limit_s(self.options.timeout)
+        while True:
+            try:
+                connection = pool.ready(cover) or await pool.connection(cover, patience)
+            except NotConnectedError as error:
+                bulk.heard((), 0, error)
+                return None
+            trouble = await self._send(bulk, connection, limit_s)
+            if trouble is not None:
+                pool.broke(connection, trouble)
+            elif cover.lane is Lane.OWN:
+                pool.give_back(connection)
+            if bulk.made_progress:
+                patience.renew()
+            if bulk.wants_elsewhere:
+                pool.cluster.left(connection.address)
+            if bulk.is_done or patience.is_over(self._now()):
+                return connection.address
+            await asyncio.sleep(patience.pause_s())
+
+    async def _send(
+        self, bulk: Bulk, connection: AsyncConnection, limit_s: float | None
+    ) -> DisqueConnectionError | None:
+        """One round over one connection, a few writes ahead of the answers."""
+        replies: list[Reply] = []
+        sent_count = 0
+        trouble: DisqueConnectionError | None = None
+        window: deque[Batch] = deque()
+        try:
+            for payload, count in bulk.chunks():
+                window.append(connection.submit(payload, count, limit_s))
+                await connection.drain()
+                if len(window) >= WINDOW:
+                    replies += await window[0].future
+                    sent_count += window.popleft().count
+            while window:
+                replies += await window[0].future
+                sent_count += window.popleft().count
+        except DisqueConnectionError as error:
+            trouble = error
+            for batch in window:
+                replies += batch.replies
+                sent_count += batch.count if batch.is_sent else 0
+        bulk.heard(replies, sent_count, trouble)
+        return trouble

@@ -1,0 +1,278 @@
+"""One asyncio connection: many callers, replies in order.
+
+A caller hands in bytes and the number of replies they ask for, and gets a Batch with one future:
+a pipeline of a thousand commands costs one future, not a thousand tasks. What is handed in during
+one pass of the loop leaves in one write. A single timer watches the batch at the head: silence
+for longer than it allows means a dead node, and the connection is given up with all that wait.
+
+Knows nothing of nodes to choose from or of repeating; the pool does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections import deque
+from contextlib import suppress
+
+from disque_py.client.address import Address
+from disque_py.client.errors import (
+    ConnectionLostError,
+    DisqueConnectionError,
+    DisqueError,
+    NotConnectedError,
+    ProtocolError,
+    ReplyError,
+    ReplyTimeoutError,
+)
+from disque_py.client.handshake import failure, handshake, read_handshake
+from disque_py.client.options import ClientOptions
+from disque_py.client.protocol import NOTHING, Decoder, Reply
+from disque_py.client.results import Hello
+
+
+class Batch:
+    """Commands that were sent together, and what has come of their replies.
+
+    future    done when all `count` replies are in `replies`, or the connection broke: then those that came are there
+    limit_s   silence that means a dead node; None: no limit
+    is_sent   some of its bytes may have left
+    """
+
+    __slots__ = ("count", "future", "is_sent", "limit_s", "replies")
+
+    def __init__(self, count: int, limit_s: float | None, future: asyncio.Future[list[Reply]]) -> None:
+        self.count = count
+        self.limit_s = limit_s
+        self.future = future
+        self.replies: list[Reply] = []
+        self.is_sent = False
+
+
+class AsyncConnection(asyncio.Protocol):
+    """A connection to one node.
+
+    address   where it was dialled
+    hello     what the node said of itself and the others; set by `greet`
+    pending   replies that are owed: the pool's measure of how busy it is
+    is_blamed its failure was counted against the node: once, however many callers it had
+    """
+
+    __slots__ = (
+        "_batches",
+        "_closed",
+        "_decoder",
+        "_error",
+        "_heard_at",
+        "_is_writable",
+        "_loop",
+        "_out",
+        "_timer",
+        "_transport",
+        "_unsent",
+        "_writable",
+        "address",
+        "hello",
+        "is_blamed",
+        "pending",
+    )
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.hello: Hello | None = None
+        self.pending = 0
+        self.is_blamed = False
+        self._loop = asyncio.get_running_loop()
+        self._decoder = Decoder()
+        self._batches: deque[Batch] = deque()
+        self._out: list[bytes] = []
+        self._unsent: list[Batch] = []
+        self._transport: asyncio.Transport | None = None
+        self._closed: asyncio.Future[None] = self._loop.create_future()
+        self._error: DisqueConnectionError | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._heard_at = 0.0
+        self._is_writable = True
+        self._writable: asyncio.Future[None] | None = None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing more can be sent."""
+        return self._error is not None
+
+    # What callers do.
+
+    def submit(self, payload: bytes, count: int, limit_s: float | None) -> Batch:
+        """Send commands that ask for `count` replies. Raises ConnectionLostError(sent=False) on a closed connection."""
+        if self._error is not None or self._transport is None:
+            raise ConnectionLostError(f"{self.address}: {self._error or 'not connected'}", sent=False)
+        batch = Batch(count, limit_s, self._loop.create_future())
+        if not self._batches:
+            self._heard_at = self._loop.time()
+        self._batches.append(batch)
+        self.pending += count
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(payload)
+        self._unsent.append(batch)
+        if self._timer is None and limit_s is not None:
+            self._timer = self._loop.call_later(limit_s, self._watch)
+        return batch
+
+    async def ask(self, payload: bytes, limit_s: float | None) -> Reply:
+        """One command, one reply (a ReplyError is returned, not raised). Raises ConnectionLostError, ProtocolError."""
+        return (await self.submit(payload, 1, limit_s).future)[0]
+
+    async def drain(self) -> None:
+        """Wait while the system's buffers are full."""
+        if not self._is_writable and self._error is None:
+            if self._writable is None:
+                self._writable = self._loop.create_future()
+            await asyncio.shield(self._writable)
+
+    async def greet(self, options: ClientOptions) -> None:
+        """AUTH, CLIENT SETNAME, HELLO in one write. Raises ReplyError, ConnectionLostError."""
+        payloads = handshake(options)
+        replies = await self.submit(b"".join(payloads), len(payloads), options.connect_timeout).future
+        self.hello = read_handshake(replies)
+
+    def close(self) -> None:
+        """Give up at once; what waits gets ConnectionLostError."""
+        self._fail(ConnectionLostError(f"{self.address}: connection closed", sent=True))
+
+    async def hang_up(self, limit_s: float) -> None:
+        """Say that nothing more comes and read what the node still sends, so that no job is lost on the way."""
+        if self._transport is not None and self._error is None and self._transport.can_write_eof():
+            self._flush()
+            self._transport.write_eof()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(self._closed), limit_s)
+        self.close()
+
+    # What the transport does.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio: connected."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        sock = transport.get_extra_info("socket")
+        if sock is not None and sock.family != socket.AF_UNIX:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+    def data_received(self, data: bytes) -> None:
+        """asyncio: bytes; complete replies go to the batches, first come first served."""
+        decoder = self._decoder
+        decoder.feed(data)
+        batches = self._batches
+        self._heard_at = self._loop.time()
+        try:
+            while (reply := decoder.next()) is not NOTHING:
+                if not batches:
+                    # The node speaks first only to refuse us (too many clients, a protocol error).
+                    self._fail(_unasked(self.address, reply))
+                    return
+                batch = batches[0]
+                batch.replies.append(reply)
+                self.pending -= 1
+                if len(batch.replies) == batch.count:
+                    batches.popleft()
+                    if not batch.future.done():
+                        batch.future.set_result(batch.replies)
+        except ProtocolError as error:
+            self._fail(error)
+
+    def eof_received(self) -> bool:
+        """asyncio: the node closed its side."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """asyncio: gone."""
+        self._fail(ConnectionLostError(f"{self.address}: {exc or 'closed by the node'}", sent=True))
+
+    def pause_writing(self) -> None:
+        """asyncio: the buffers are full."""
+        self._is_writable = False
+
+    def resume_writing(self) -> None:
+        """asyncio: the buffers have room again."""
+        self._is_writable = True
+        if self._writable is not None:
+            self._writable.set_result(None)
+            self._writable = None
+
+    # Inside.
+
+    def _flush(self) -> None:
+        if self._error is None and self._out and self._transport is not None:
+            for batch in self._unsent:
+                batch.is_sent = True
+            self._transport.write(b"".join(self._out) if len(self._out) > 1 else self._out[0])
+        self._out.clear()
+        self._unsent.clear()
+
+    def _watch(self) -> None:
+        # Armed at most once; it looks at the head, because nobody behind it can be answered earlier.
+        self._timer = None
+        if not self._batches:
+            return
+        limit_s = self._batches[0].limit_s
+        if limit_s is None:
+            left_s = next((batch.limit_s for batch in self._batches if batch.limit_s is not None), None)
+        else:
+            left_s = self._heard_at + limit_s - self._loop.time()
+            if left_s <= 0:
+                self._fail(ReplyTimeoutError(f"{self.address}: no answer for {limit_s:g} s", sent=True))
+                return
+        if left_s is not None:
+            self._timer = self._loop.call_later(left_s, self._watch)
+
+    def _fail(self, error: DisqueConnectionError) -> None:
+        if self._error is not None:
+            return
+        self._error = error
+        if self._transport is not None:
+            self._transport.abort()
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._closed.done():
+            self._closed.set_result(None)
+        if self._writable is not None:
+            self._writable.set_result(None)
+            self._writable = None
+        batches, self._batches = self._batches, deque()
+        for batch in batches:
+            if not batch.future.done():
+                batch.future.set_exception(failure(error, sent=batch.is_sent))
+                batch.future.exception()  # Seen: a caller that was cancelled must not leave a warning behind.
+
+
+def _unasked(address: Address, reply: Reply) -> DisqueConnectionError:
+    if isinstance(reply, ReplyError):
+        return NotConnectedError(f"{address}: {reply.text}")
+    return ProtocolError(f"{address}: a reply that nobody asked for")
+
+
+async def dial(address: Address, options: ClientOptions, tls: ssl.SSLContext | None) -> AsyncConnection:
+    """Connect and greet. Raises NotConnectedError, or the ReplyError of a node that refuses us."""
+    loop = asyncio.get_running_loop()
+    connection = AsyncConnection(address)
+    try:
+        async with asyncio.timeout(options.connect_timeout):
+            if address.path:
+                await loop.create_unix_connection(lambda: connection, address.path)
+            else:
+                name = address.host if tls is not None else None
+                await loop.create_connection(
+                    lambda: connection, address.host, address.port, ssl=tls, server_hostname=name
+                )
+            await connection.greet(options)
+    except BaseException as error:
+        connection.close()
+        if isinstance(error, TimeoutError):
+            raise NotConnectedError(f"{address}: no connection in {options.connect_timeout:g} s") from error
+        if isinstance(error, OSError):  # Our own connection errors are among them.
+            raise NotConnectedError(str(error) if isinstance(error, DisqueError) else f"{address}: {error}") from error
+        raise
+    return connection

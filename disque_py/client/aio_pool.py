@@ -1,0 +1,223 @@
+"""The connections of one asyncio client, and the way to a node that works.
+
+Three kinds per node (request.Lane). One *plain* connection carries every command that is answered
+at once, of any number of tasks. ADDJOBs share a few, because each may wait for copies and
+replies come in order; another is opened only when all are busy. A GETJOB that may wait has one
+to itself and leaves it for the next.
+
+The pool dials and keeps `Cluster` informed; it repeats nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Any, Final
+
+from disque_py.client.address import Address
+from disque_py.client.aio_connection import AsyncConnection, dial
+from disque_py.client.cluster import Cluster
+from disque_py.client.errors import (
+    ClientClosedError,
+    ConnectionLostError,
+    DisqueConnectionError,
+    NotConnectedError,
+    ReplyError,
+)
+from disque_py.client.options import ClientOptions
+from disque_py.client.request import Lane, Request
+from disque_py.client.retry import Patience, is_hopeless
+
+# Owed replies on a connection from which ADDJOBs open another one: below it, sharing saves more than waiting costs.
+LANE_BUSY: Final = 8
+
+
+class AsyncPool:
+    """Connections by node and lane; `rng` chooses among equal nodes."""
+
+    def __init__(self, options: ClientOptions, rng: Random) -> None:
+        self.cluster = Cluster(options.seeds, rng, discover=options.discover)
+        self._options = options
+        self._tls = options.tls_context()
+        self._rng = rng
+        self._plain: dict[Address, AsyncConnection] = {}
+        self._adds: dict[Address, list[AsyncConnection]] = {}
+        self._idle: dict[Address, list[AsyncConnection]] = {}
+        self._own: set[AsyncConnection] = set()
+        self._dialling = asyncio.Lock()
+        self._locks: dict[tuple[Address, Lane], asyncio.Lock] = {}
+        self._trouble = "none is due, all failed a moment ago"
+        self._is_closed = False
+
+    def ready(self, request: Request[Any]) -> AsyncConnection | None:
+        """The connection for a command if it is there at once: the way of nearly all of them."""
+        home = self.cluster.home
+        if home is None or request.lane is Lane.OWN or request.is_pinned:
+            return None
+        if request.lane is Lane.ADDS:
+            for connection in self._adds.get(home, ()):
+                if connection.pending < LANE_BUSY and not connection.is_closed:
+                    return connection
+            return None
+        if request.node not in (None, home) or (request.is_consumers and self.cluster.feeder is not None):
+            return None
+        plain = self._plain.get(home)
+        return plain if plain is not None and not plain.is_closed else None
+
+    async def connection(self, request: Request[Any], patience: Patience) -> AsyncConnection:
+        """A connection for a command, of its lane, to the node it belongs to.
+
+        Raises NotConnectedError when the patience is over, AuthError, ClientClosedError.
+        """
+        address = self.cluster.wanted(request, asyncio.get_running_loop().time())
+        if address is not None:
+            try:
+                return await self._to(address, request.lane)
+            except DisqueConnectionError:
+                if request.is_pinned:
+                    raise
+        return await self._to_home(request.lane, patience)
+
+    async def _to_home(self, lane: Lane, patience: Patience) -> AsyncConnection:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                return await self._to(self.cluster.home or await self._find_home(), lane)
+            except ClientClosedError:
+                raise
+            except DisqueConnectionError:
+                if patience.is_over(loop.time()):
+                    raise
+            await asyncio.sleep(patience.pause_s())
+
+    async def _find_home(self) -> Address:
+        """The first node that answers and is not leaving, else one that is. One search at a time.
+
+        Raises NotConnectedError, AuthError, ClientClosedError.
+        """
+        async with self._dialling:
+            if self.cluster.home is not None:
+                return self.cluster.home
+            last_resort: Address | None = None
+            for address in self.cluster.choices(asyncio.get_running_loop().time()):
+                try:
+                    await self._plain_to(address)
+                except ClientClosedError:
+                    raise
+                except DisqueConnectionError as error:
+                    self._trouble = str(error)
+                    continue
+                last_resort = address
+                if self.cluster.is_good(address):
+                    break
+            if last_resort is None:
+                raise NotConnectedError(f"no node can be reached; the last tried: {self._trouble}")
+            self.cluster.home = last_resort
+            return last_resort
+
+    async def _to(self, address: Address, lane: Lane) -> AsyncConnection:
+        if lane is Lane.PLAIN:
+            return await self._plain_to(address)
+        if lane is Lane.ADDS:
+            return await self._adds_to(address)
+        idle = self._idle.get(address, [])
+        while idle:
+            connection = idle.pop()
+            if not connection.is_closed:
+                return connection
+        connection = await self._dial(address)
+        self._own.add(connection)
+        return connection
+
+    async def _plain_to(self, address: Address) -> AsyncConnection:
+        async with self._locks.setdefault((address, Lane.PLAIN), asyncio.Lock()):
+            connection = self._plain.get(address)
+            if connection is None or connection.is_closed:
+                connection = await self._dial(address)
+                self._plain[address] = connection
+            return connection
+
+    async def _adds_to(self, address: Address) -> AsyncConnection:
+        lanes = self._adds.setdefault(address, [])
+        async with self._locks.setdefault((address, Lane.ADDS), asyncio.Lock()):
+            lanes[:] = [connection for connection in lanes if not connection.is_closed]
+            best = min(lanes, key=lambda connection: connection.pending, default=None)
+            if best is None or (best.pending >= LANE_BUSY and len(lanes) < self._options.pool_size):
+                best = await self._dial(address)
+                lanes.append(best)
+            return best
+
+    async def _dial(self, address: Address) -> AsyncConnection:
+        self._check_open()
+        loop = asyncio.get_running_loop()
+        try:
+            connection = await dial(address, self._options, self._tls)
+        except NotConnectedError:
+            self.cluster.failed(address, loop.time())
+            raise
+        except ReplyError as error:
+            if is_hopeless(error):
+                raise
+            self.cluster.failed(address, loop.time())
+            raise NotConnectedError(f"{address}: {error.text}") from error
+        try:
+            self._check_open()
+        except ClientClosedError:
+            connection.close()
+            raise
+        assert connection.hello is not None
+        self.cluster.greeted(address, connection.hello)
+        return connection
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClientClosedError("the client is closed")
+
+    def give_back(self, connection: AsyncConnection) -> None:
+        """A GETJOB is over: its connection is kept for the next one if this is still where we consume."""
+        here = self.cluster.consumer_home
+        idle = self._idle.setdefault(connection.address, [])
+        if connection.is_closed or connection.address != here or len(idle) >= self._options.pool_size:
+            self._own.discard(connection)
+            connection.close()
+        else:
+            idle.append(connection)
+
+    async def hang_up(self, connection: AsyncConnection, limit_s: float) -> None:
+        """A GETJOB was abandoned: read what is still on its way, then close."""
+        await connection.hang_up(limit_s)
+        self._own.discard(connection)
+
+    def drop(self, connection: AsyncConnection) -> None:
+        """A connection whose answer nobody wants any more."""
+        self._own.discard(connection)
+        connection.close()
+
+    def broke(self, connection: AsyncConnection, error: DisqueConnectionError) -> None:
+        """A connection failed under a command; one that owed an answer speaks against its node."""
+        self._own.discard(connection)
+        owed = not isinstance(error, ConnectionLostError) or error.sent
+        if owed and not connection.is_blamed and not self._is_closed:
+            connection.is_blamed = True
+            self.cluster.failed(connection.address, asyncio.get_running_loop().time())
+
+    def move_consumers(self, address: Address) -> None:
+        """Consume at another node from the next GETJOB on; if it can't be reached, `Cluster` takes it back."""
+        self.cluster.move_consumers(address)
+        for old, idle in self._idle.items():
+            if old != address:
+                for leftover in idle:
+                    self.drop(leftover)
+                idle.clear()
+
+    def close(self) -> None:
+        """Close every connection; what waits on them gets ConnectionLostError, what comes later ClientClosedError."""
+        self._is_closed = True
+        for connection in self._plain.values():
+            connection.close()
+        for lanes in (*self._adds.values(), *self._idle.values()):
+            for connection in lanes:
+                connection.close()
+        for connection in list(self._own):
+            connection.close()
+        self._own.clear()

@@ -1,0 +1,220 @@
+"""The commands as methods: one table per kind of client, all made from commands.py.
+
+A method is a function of commands.py with `self` in front: its name, its parameters and its
+documentation are said there once, and type checkers see them through `ParamSpec`. What needs more
+than one command (acks that belong to several nodes) is written out here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Iterable
+from functools import wraps
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from disque_py.client import commands
+from disque_py.client.commands import JobRef, by_node
+from disque_py.client.request import Request
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Result(Generic[T]):
+    """The answer to a command of a pipeline, once that was executed."""
+
+    __slots__ = ("_outcome",)
+
+    def __init__(self) -> None:
+        self._outcome: T | Exception = RuntimeError("the pipeline was not executed")
+
+    def settle(self, outcome: T | Exception) -> None:
+        """The pipeline was executed: the value, or the error in its place."""
+        self._outcome = outcome
+
+    @property
+    def value(self) -> T:
+        """What the command answered. Raises its error; RuntimeError before the pipeline was executed."""
+        if isinstance(self._outcome, Exception):
+            raise self._outcome
+        return self._outcome
+
+
+def _dress(method: Callable[..., Any], build: Callable[..., Request[Any]]) -> None:
+    """Give a derived method the signature that people and tools look for."""
+    signature = inspect.signature(build)
+    me = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+    answer = str(signature.return_annotation).removeprefix("Request[").removesuffix("]")
+    method.__signature__ = signature.replace(  # type: ignore[attr-defined]  # functions accept attributes
+        parameters=[me, *signature.parameters.values()], return_annotation=answer
+    )
+
+
+def _awaited(build: Callable[P, Request[T]]) -> Callable[Concatenate[AsyncCommands, P], Coroutine[Any, Any, T]]:
+    @wraps(build)
+    def method(self: AsyncCommands, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+        return self.run(build(*args, **kwargs))
+
+    _dress(method, build)
+    return method
+
+
+def _called(build: Callable[P, Request[T]]) -> Callable[Concatenate[BlockingCommands, P], T]:
+    @wraps(build)
+    def method(self: BlockingCommands, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.run(build(*args, **kwargs))
+
+    _dress(method, build)
+    return method
+
+
+def _queued(build: Callable[P, Request[T]]) -> Callable[Concatenate[PipelineCommands, P], Result[T]]:
+    @wraps(build)
+    def method(self: PipelineCommands, /, *args: P.args, **kwargs: P.kwargs) -> Result[T]:
+        return self.add(build(*args, **kwargs))
+
+    _dress(method, build)
+    return method
+
+
+class AsyncCommands(ABC):
+    """Every command as a coroutine."""
+
+    @abstractmethod
+    async def run(self, request: Request[T]) -> T:
+        """Execute one command. Raises what can go wrong with it (errors.py)."""
+
+    async def _run_by_node(self, build: Callable[..., Request[int]], jobs: Iterable[JobRef]) -> int:
+        groups = by_node(jobs)
+        if len(groups) <= 1:
+            return await self.run(build(*next(iter(groups.values()), ())))
+        return sum(await asyncio.gather(*(self.run(build(*group)) for group in groups.values())))
+
+    async def ack(self, *jobs: JobRef) -> int:
+        """ACKJOB, at the nodes that delivered the jobs → how many were known there; others are acknowledged too."""
+        return await self._run_by_node(commands.ack, jobs)
+
+    async def fast_ack(self, *jobs: JobRef) -> int:
+        """FASTACK → how many were known: cheaper than `ack`, more second deliveries when nodes fail."""
+        return await self._run_by_node(commands.fast_ack, jobs)
+
+    async def nack(self, *jobs: JobRef) -> int:
+        """NACK, at the nodes that delivered the jobs → how many were put back into their queues."""
+        return await self._run_by_node(commands.nack, jobs)
+
+    async def ack_jobs(self, jobs: Iterable[JobRef]) -> int:
+        """`ack` for a collection."""
+        return await self._run_by_node(commands.ack, jobs)
+
+    add_job = _awaited(commands.add_job)
+    working = _awaited(commands.working)
+    enqueue = _awaited(commands.enqueue)
+    dequeue = _awaited(commands.dequeue)
+    delete = _awaited(commands.delete)
+    show = _awaited(commands.show)
+    qlen = _awaited(commands.qlen)
+    qpeek = _awaited(commands.qpeek)
+    qstat = _awaited(commands.qstat)
+    pause = _awaited(commands.pause)
+    hello = _awaited(commands.hello)
+    ping = _awaited(commands.ping)
+    time = _awaited(commands.time)
+    info = _awaited(commands.info)
+    config_get = _awaited(commands.config_get)
+    config_set = _awaited(commands.config_set)
+    cluster_info = _awaited(commands.cluster_info)
+    cluster_nodes = _awaited(commands.cluster_nodes)
+    cluster_myid = _awaited(commands.cluster_myid)
+    cluster_meet = _awaited(commands.cluster_meet)
+    cluster_forget = _awaited(commands.cluster_forget)
+    cluster_reset = _awaited(commands.cluster_reset)
+    cluster_leaving = _awaited(commands.cluster_leaving)
+    cluster_saveconfig = _awaited(commands.cluster_saveconfig)
+    execute = _awaited(commands.execute)
+
+
+class BlockingCommands(ABC):
+    """Every command as a call."""
+
+    @abstractmethod
+    def run(self, request: Request[T]) -> T:
+        """Execute one command. Raises what can go wrong with it (errors.py)."""
+
+    def _run_by_node(self, build: Callable[..., Request[int]], jobs: Iterable[JobRef]) -> int:
+        groups = by_node(jobs)
+        if not groups:
+            return self.run(build())
+        return sum(self.run(build(*group)) for group in groups.values())
+
+    def ack(self, *jobs: JobRef) -> int:
+        """ACKJOB, at the nodes that delivered the jobs → how many were known there; others are acknowledged too."""
+        return self._run_by_node(commands.ack, jobs)
+
+    def fast_ack(self, *jobs: JobRef) -> int:
+        """FASTACK → how many were known: cheaper than `ack`, more second deliveries when nodes fail."""
+        return self._run_by_node(commands.fast_ack, jobs)
+
+    def nack(self, *jobs: JobRef) -> int:
+        """NACK, at the nodes that delivered the jobs → how many were put back into their queues."""
+        return self._run_by_node(commands.nack, jobs)
+
+    def ack_jobs(self, jobs: Iterable[JobRef]) -> int:
+        """`ack` for a collection."""
+        return self._run_by_node(commands.ack, jobs)
+
+    add_job = _called(commands.add_job)
+    working = _called(commands.working)
+    enqueue = _called(commands.enqueue)
+    dequeue = _called(commands.dequeue)
+    delete = _called(commands.delete)
+    show = _called(commands.show)
+    qlen = _called(commands.qlen)
+    qpeek = _called(commands.qpeek)
+    qstat = _called(commands.qstat)
+    pause = _called(commands.pause)
+    hello = _called(commands.hello)
+    ping = _called(commands.ping)
+    time = _called(commands.time)
+    info = _called(commands.info)
+    config_get = _called(commands.config_get)
+    config_set = _called(commands.config_set)
+    cluster_info = _called(commands.cluster_info)
+    cluster_nodes = _called(commands.cluster_nodes)
+    cluster_myid = _called(commands.cluster_myid)
+    cluster_meet = _called(commands.cluster_meet)
+    cluster_forget = _called(commands.cluster_forget)
+    cluster_reset = _called(commands.cluster_reset)
+    cluster_leaving = _called(commands.cluster_leaving)
+    cluster_saveconfig = _called(commands.cluster_saveconfig)
+    execute = _called(commands.execute)
+
+
+class PipelineCommands(ABC):
+    """Every command as a promise: a Result that has its value once the pipeline was executed."""
+
+    @abstractmethod
+    def add(self, request: Request[T]) -> Result[T]:
+        """Take one command into the pipeline."""
+
+    add_job = _queued(commands.add_job)
+    get_jobs = _queued(commands.get_jobs)
+    ack = _queued(commands.ack)
+    fast_ack = _queued(commands.fast_ack)
+    nack = _queued(commands.nack)
+    working = _queued(commands.working)
+    enqueue = _queued(commands.enqueue)
+    dequeue = _queued(commands.dequeue)
+    delete = _queued(commands.delete)
+    show = _queued(commands.show)
+    qlen = _queued(commands.qlen)
+    qpeek = _queued(commands.qpeek)
+    qstat = _queued(commands.qstat)
+    pause = _queued(commands.pause)
+    ping = _queued(commands.ping)
+    time = _queued(commands.time)
+    info = _queued(commands.info)
+    config_get = _queued(commands.config_get)
+    config_set = _queued(commands.config_set)
+    command = _queued(commands.execute)

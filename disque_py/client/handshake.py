@@ -1,0 +1,39 @@
+"""How every connection begins, and how it ends for those who wait on it.
+
+Pure; shared by the asyncio and the blocking connection. AUTH, CLIENT SETNAME and HELLO leave in one
+write: a connection is ready after one round trip (Disque README, "Client libraries", step 2).
+"""
+
+from __future__ import annotations
+
+from disque_py.client import results
+from disque_py.client.errors import ConnectionLostError, DisqueConnectionError, ReplyError
+from disque_py.client.options import ClientOptions
+from disque_py.client.protocol import Reply, encode, word
+from disque_py.client.results import Hello
+
+
+def handshake(options: ClientOptions) -> list[bytes]:
+    """The commands a connection begins with."""
+    commands: list[list[bytes]] = []
+    if options.password is not None:
+        secret = word(options.password)
+        commands.append([b"AUTH", secret] if options.username is None else [b"AUTH", word(options.username), secret])
+    if options.name is not None:
+        commands.append([b"CLIENT", b"SETNAME", word(options.name)])
+    commands.append([b"HELLO"])
+    return [encode(command) for command in commands]
+
+
+def read_handshake(replies: list[Reply]) -> Hello:
+    """HELLO out of a handshake's replies. Raises the first ReplyError among them."""
+    for reply in replies:
+        if isinstance(reply, ReplyError):
+            raise reply
+    return results.hello(replies[-1])
+
+
+def failure(error: DisqueConnectionError, *, sent: bool) -> DisqueConnectionError:
+    """A connection's failure as one of its callers sees it: an object of its own, with its own traceback."""
+    kind = type(error) if isinstance(error, ConnectionLostError) else ConnectionLostError
+    return kind(str(error), sent=sent)

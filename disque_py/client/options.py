@@ -1,0 +1,119 @@
+"""A client's settings, from keyword arguments or a URL.
+
+Pure, except that a TLS context is made here (it reads certificate files once).
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from disque_py.client.address import Address, parse_address, parse_url
+from disque_py.client.results import Decode
+
+TLS_WORDS: Final = frozenset({"ca", "cert", "key", "verify"})
+DEFAULT_NODE: Final = Address(host="127.0.0.1", port=7711)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientOptions:
+    """Settings of a client; times in seconds.
+
+    seeds             nodes to begin with, in no order
+    username, password   for AUTH; a user name only where the server knows users
+    decode            how `Job.value` reads a body: an encoding, a function of bytes, None for bytes
+    timeout           silence of a node that should have answered, before it is given up
+    connect_timeout   for one node: connecting, AUTH and HELLO together
+    patience          how long a command looks for a node that works, before NotConnectedError
+    pool_size         connections to one node for ADDJOBs at most (blocking client: for all commands
+                      that don't wait for jobs); waiting GETJOBs have connections of their own
+    discover          also use the nodes that HELLO names; False: the seeds only
+    follow            move this client's consumers to the node that feeds them
+    retry_unsafe      send again what may have been executed and would then be done twice (ADDJOB, NACK, ENQUEUE)
+    name              CLIENT SETNAME of every connection
+    tls               a context, True for the system's authorities, False for plain TCP
+    """
+
+    seeds: tuple[Address, ...] = (DEFAULT_NODE,)
+    username: str | None = None
+    password: str | None = None
+    decode: Decode = None
+    timeout: float = 5.0
+    connect_timeout: float = 3.0
+    patience: float = 10.0
+    pool_size: int = 8
+    discover: bool = True
+    follow: bool = True
+    retry_unsafe: bool = False
+    name: str | None = None
+    tls: ssl.SSLContext | bool = False
+
+    def tls_context(self) -> ssl.SSLContext | None:
+        """What connections are wrapped in; None for plain ones."""
+        if isinstance(self.tls, ssl.SSLContext):
+            return self.tls
+        return ssl.create_default_context() if self.tls else None
+
+
+def make_options(nodes: tuple[str | Address, ...], settings: dict[str, Any]) -> ClientOptions:
+    """Options from a client's arguments. Raises ValueError, or TypeError for a word that is no setting."""
+    seeds = tuple(node if isinstance(node, Address) else parse_address(node) for node in nodes)
+    options = ClientOptions(seeds=seeds or (DEFAULT_NODE,), **settings)
+    if options.pool_size < 1:
+        raise ValueError("pool_size must be at least 1")
+    if options.timeout <= 0 or options.connect_timeout <= 0 or options.patience < 0:
+        raise ValueError("timeout and connect_timeout must be above 0, patience not below")
+    return options
+
+
+def settings_of_url(url: str) -> tuple[tuple[Address, ...], dict[str, Any]]:
+    """The nodes and settings that a URL names; `ca`, `cert`, `key` and `verify=no` make the TLS context.
+
+    Raises ValueError for an option that does not exist or a value that can't be read.
+    """
+    parts = parse_url(url)
+    settings: dict[str, Any] = {"username": parts.username, "password": parts.password}
+    tls_words = {name: value for name, value in parts.options.items() if name in TLS_WORDS}
+    known = {field.name for field in fields(ClientOptions)} - {"seeds", "username", "password", "tls"}
+    for name, value in parts.options.items():
+        if name in TLS_WORDS:
+            continue
+        if name not in known:
+            raise ValueError(f"unknown option in the URL: {name!r}")
+        settings[name] = _READERS.get(name, str)(value)
+    if parts.tls:
+        settings["tls"] = _url_context(tls_words)
+    elif tls_words:
+        raise ValueError("TLS options need disques://")
+    return parts.nodes, {name: value for name, value in settings.items() if value is not None}
+
+
+def _url_context(tls_words: dict[str, str]) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=tls_words.get("ca"))
+    if "cert" in tls_words:
+        context.load_cert_chain(tls_words["cert"], tls_words.get("key"))
+    if not _flag(tls_words.get("verify", "yes")):
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _flag(value: str) -> bool:
+    if value.lower() in ("1", "yes", "true", "on"):
+        return True
+    if value.lower() in ("0", "no", "false", "off"):
+        return False
+    raise ValueError(f"yes or no, not {value!r}")
+
+
+_READERS: Final[dict[str, Callable[[str], Any]]] = {
+    "timeout": float,
+    "connect_timeout": float,
+    "patience": float,
+    "pool_size": int,
+    "discover": _flag,
+    "follow": _flag,
+    "retry_unsafe": _flag,
+}

@@ -1,0 +1,230 @@
+"""The connections of one blocking client, shared by its threads.
+
+A thread takes a connection, uses it alone, and gives it back. At most `pool_size` are in use for
+commands that are answered soon; a GETJOB that may wait takes none of these places, so waiting
+consumers never stop producers. The pool dials and keeps `Cluster` informed, under one lock that
+is never held while dialling or waiting for a node; it repeats nothing.
+
+After a fork the child starts with no connections: two processes on one socket would read each
+other's replies.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from random import Random
+from typing import Any
+
+from disque_py.client.address import Address
+from disque_py.client.cluster import Cluster
+from disque_py.client.errors import (
+    ClientClosedError,
+    ConnectionLostError,
+    DisqueConnectionError,
+    NotConnectedError,
+    ReplyError,
+)
+from disque_py.client.options import ClientOptions
+from disque_py.client.request import Lane, Request
+from disque_py.client.retry import Patience, is_hopeless
+from disque_py.client.socket_connection import SocketConnection, dial
+
+
+class Pool:
+    """Connections by node; `rng` chooses among equal nodes."""
+
+    def __init__(self, options: ClientOptions, rng: Random) -> None:
+        self._options = options
+        self._tls = options.tls_context()
+        self._rng = rng
+        self._is_closed = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self.lock = threading.Lock()
+        self._room = threading.Condition(self.lock)
+        self._searching = threading.Lock()
+        self.cluster = Cluster(self._options.seeds, self._rng, discover=self._options.discover)
+        self._idle: dict[Address, list[SocketConnection]] = {}
+        self._busy: set[SocketConnection] = set()
+        self._counted = 0
+        self._trouble = "none is due, all failed a moment ago"
+
+    def take(self, request: Request[Any], patience: Patience) -> SocketConnection:
+        """A connection for a command, to the node it belongs to; the caller gives it back or says that it broke.
+
+        Raises NotConnectedError when the patience is over or all places are taken so long,
+        AuthError, ClientClosedError.
+        """
+        if self._pid != os.getpid():
+            self._begin()
+        is_counted = request.lane is not Lane.OWN
+        if is_counted:
+            self._take_place()
+        try:
+            connection = self._take(request, patience)
+        except BaseException:
+            if is_counted:
+                self._leave_place()
+            raise
+        connection.is_counted = is_counted
+        return connection
+
+    def _take_place(self) -> None:
+        with self._room:
+            if not self._room.wait_for(
+                lambda: self._is_closed or self._counted < self._options.pool_size, self._options.patience
+            ):
+                raise NotConnectedError(f"all {self._options.pool_size} connections are in use")
+            self._counted += 1
+
+    def _leave_place(self) -> None:
+        with self._room:
+            self._counted -= 1
+            self._room.notify()
+
+    def _take(self, request: Request[Any], patience: Patience) -> SocketConnection:
+        with self.lock:
+            address = self.cluster.wanted(request, time.monotonic())
+        if address is not None:
+            try:
+                return self._to(address)
+            except DisqueConnectionError:
+                if request.is_pinned:
+                    raise
+        while True:
+            try:
+                return self._to(self.cluster.home or self._find_home())
+            except ClientClosedError:
+                raise
+            except DisqueConnectionError:
+                if patience.is_over(time.monotonic()):
+                    raise
+            time.sleep(patience.pause_s())
+
+    def _find_home(self) -> Address:
+        """The first node that answers and is not leaving, else one that is. One search at a time.
+
+        Raises NotConnectedError, AuthError, ClientClosedError.
+        """
+        with self._searching:
+            with self.lock:
+                if self.cluster.home is not None:
+                    return self.cluster.home
+                choices = self.cluster.choices(time.monotonic())
+            last_resort: Address | None = None
+            for address in choices:
+                try:
+                    connection = self._to(address)
+                except ClientClosedError:
+                    raise
+                except DisqueConnectionError as error:
+                    self._trouble = str(error)
+                    continue
+                last_resort = address
+                with self.lock:
+                    self._busy.discard(connection)
+                    self._idle.setdefault(address, []).append(connection)
+                    if self.cluster.is_good(address):
+                        break
+            if last_resort is None:
+                raise NotConnectedError(f"no node can be reached; the last tried: {self._trouble}")
+            with self.lock:
+                self.cluster.home = last_resort
+            return last_resort
+
+    def _to(self, address: Address) -> SocketConnection:
+        while True:
+            with self.lock:
+                self._check_open()
+                idle = self._idle.get(address)
+                if not idle:
+                    break
+                connection = idle.pop()
+                if not connection.is_stale():
+                    self._busy.add(connection)
+                    return connection
+            connection.close()
+        return self._dial(address)
+
+    def _dial(self, address: Address) -> SocketConnection:
+        try:
+            connection = dial(address, self._options, self._tls)
+        except NotConnectedError:
+            self._failed(address)
+            raise
+        except ReplyError as error:
+            if is_hopeless(error):
+                raise
+            self._failed(address)
+            raise NotConnectedError(f"{address}: {error.text}") from error
+        assert connection.hello is not None
+        with self.lock:
+            if self._is_closed:
+                connection.close()
+            self._check_open()
+            self.cluster.greeted(address, connection.hello)
+            self._busy.add(connection)
+        return connection
+
+    def _failed(self, address: Address) -> None:
+        with self.lock:
+            self.cluster.failed(address, time.monotonic())
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClientClosedError("the client is closed")
+
+    def give_back(self, connection: SocketConnection) -> None:
+        """The command is over; the connection is kept for the next one, unless its node failed."""
+        with self._room:
+            self._forget(connection)
+            idle = self._idle.setdefault(connection.address, [])
+            if (
+                not self._is_closed
+                and not connection.is_closed
+                and len(idle) < self._options.pool_size
+                and self.cluster.is_due(connection.address, time.monotonic())
+            ):
+                idle.append(connection)
+                return
+        connection.close()
+
+    def broke(self, connection: SocketConnection, error: BaseException) -> None:
+        """A connection failed under a command; one that owed an answer speaks against its node."""
+        connection.close()
+        with self._room:
+            self._forget(connection)
+            owed = isinstance(error, DisqueConnectionError) and not (
+                isinstance(error, ConnectionLostError) and not error.sent
+            )
+            if owed and not self._is_closed and connection.address in (self.cluster.home, self.cluster.feeder):
+                # Once per change of node: other threads that lose their connections find another home already.
+                self.cluster.failed(connection.address, time.monotonic())
+
+    def _forget(self, connection: SocketConnection) -> None:
+        self._busy.discard(connection)
+        if connection.is_counted:
+            connection.is_counted = False
+            self._counted -= 1
+            self._room.notify()
+
+    def left(self, address: Address) -> None:
+        """A node wants its clients to go elsewhere."""
+        with self.lock:
+            self.cluster.left(address)
+
+    def close(self) -> None:
+        """Close every connection; threads that wait on one get ConnectionLostError, later calls ClientClosedError."""
+        with self._room:
+            self._is_closed = True
+            idle, self._idle = self._idle, {}
+            for connection in self._busy:
+                connection.shut_down()
+            self._room.notify_all()
+        for connections in idle.values():
+            for connection in connections:
+                connection.close()

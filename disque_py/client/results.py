@@ -1,0 +1,264 @@
+"""What commands answer, as typed objects.
+
+Formats: spec/disque/info.md and semantics.md, section 12: name-value replies may grow more pairs
+at the end, and GETJOB entries more words, so every parser reads by name and keeps what it doesn't
+know in `more`. Pure. Queue names and ids are text, bodies stay bytes: only the program knows what
+they are, and `Job.value` decodes them when it is asked, in the handler, where an error belongs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from disque_py.client.address import Address
+from disque_py.client.protocol import Reply, text
+
+# An encoding name, or what makes a value of a body (`json.loads`).
+Decode: TypeAlias = "str | Callable[[bytes], Any] | None"
+
+ID_LENGTH: Final = 40
+
+
+@dataclass(slots=True)
+class Job:
+    """A job as GETJOB and QPEEK give it.
+
+    nacks, additional_deliveries   None unless asked for (`withcounters=True`)
+    more                           further name-value pairs of the entry
+    node                           where it was fetched: WORKING and NACK only work where the job is known
+    """
+
+    queue: str
+    id: str
+    body: bytes
+    nacks: int | None = None
+    additional_deliveries: int | None = None
+    more: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    node: Address | None = field(default=None, repr=False, compare=False)
+    decode: Decode = field(default=None, repr=False, compare=False)
+
+    @property
+    def value(self) -> Any:
+        """The body through the client's `decode`; without one the bytes. Raises what `decode` raises."""
+        if self.decode is None:
+            return self.body
+        return self.body.decode(self.decode) if isinstance(self.decode, str) else self.decode(self.body)
+
+    @property
+    def text(self) -> str:
+        """The body as UTF-8 text. Raises UnicodeDecodeError."""
+        return self.body.decode()
+
+
+@dataclass(slots=True)
+class NodeInfo:
+    """A node in HELLO: `priority` 1 is fine, 5 unlinked, 10 suspected, 100 failed or leaving."""
+
+    id: str
+    host: str
+    port: int
+    priority: int
+    more: dict[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(slots=True)
+class Hello:
+    """HELLO: who answers, and whom it knows (itself included)."""
+
+    version: int
+    id: str
+    nodes: list[NodeInfo]
+
+
+@dataclass(slots=True)
+class ClusterNode:
+    """A line of CLUSTER NODES; `flags` as the node prints them, empty when none."""
+
+    id: str
+    host: str
+    port: int
+    flags: frozenset[str]
+    ping_sent_ms: int
+    pong_received_ms: int
+    linked: bool
+
+
+@dataclass(slots=True)
+class QueueStat:
+    """QSTAT; ages in seconds, `import_rate` in jobs per second, `pause` none, in, out or all."""
+
+    name: str
+    len: int
+    age: int
+    idle: int
+    blocked: int
+    import_from: list[str]
+    import_rate: int
+    jobs_in: int
+    jobs_out: int
+    pause: str
+    more: dict[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(slots=True)
+class JobInfo:
+    """SHOW: a job as one node sees it.
+
+    state                     wait-repl, active, queued or acked
+    ttl, delay, retry         seconds; ttl is what is left
+    ctime                     creation: milliseconds times 1,000,000, plus a sequence
+    next_*_within             milliseconds, None when never
+    queue, body               None for an ack of a job that the node never had
+    """
+
+    id: str
+    queue: str | None
+    state: str
+    repl: int
+    ttl: int
+    ctime: int
+    delay: int
+    retry: int
+    nacks: int
+    additional_deliveries: int
+    nodes_delivered: list[str]
+    nodes_confirmed: list[str]
+    next_requeue_within: int | None
+    next_awake_within: int | None
+    body: bytes | None
+    more: dict[str, Any] = field(default_factory=dict, repr=False)
+
+
+def job_id(reply: Reply) -> str:
+    """An id, the answer of ADDJOB."""
+    return str(reply, "ascii")
+
+
+def is_at_most_once(text_id: str) -> bool:
+    """Whether an id belongs to a RETRY 0 job: its TTL field is even (spec: jobs-and-queues.md, section 1)."""
+    return text_id[-1:] in "02468aceACE"
+
+
+def jobs(reply: Reply) -> list[Job]:
+    """GETJOB's and QPEEK's array; no array is no jobs."""
+    return [_job(entry) for entry in reply] if reply else []
+
+
+def _job(entry: Reply) -> Job:
+    job = Job(text(entry[0]), str(entry[1], "ascii"), entry[2])
+    if len(entry) > 3:
+        fields = _pairs(entry[3:])
+        job.nacks = fields.pop("nacks", None)
+        job.additional_deliveries = fields.pop("additional-deliveries", None)
+        job.more = fields
+    return job
+
+
+def hello(reply: Reply) -> Hello:
+    """HELLO without arguments: format, own id, then one array of four strings per node."""
+    nodes = [
+        NodeInfo(text(entry[0]), text(entry[1]), int(entry[2]), int(entry[3]), _pairs(entry[4:])) for entry in reply[2:]
+    ]
+    return Hello(int(reply[0]), text(reply[1]), nodes)
+
+
+def cluster_nodes(reply: Reply) -> list[ClusterNode]:
+    """CLUSTER NODES: six fields per line; later fields are left alone."""
+    nodes = []
+    for line in text(reply).splitlines():
+        if not line.strip():
+            continue
+        node_id, address, flags, ping_ms, pong_ms, link = line.split(" ")[:6]
+        host, _, port = address.rpartition(":")
+        words = frozenset(flag for flag in flags.split(",") if flag not in ("", "-", "noflags"))
+        nodes.append(ClusterNode(node_id, host, int(port), words, int(ping_ms), int(pong_ms), link == "connected"))
+    return nodes
+
+
+def queue_stat(reply: Reply) -> QueueStat | None:
+    """QSTAT; None for a queue this node does not have."""
+    if reply is None:
+        return None
+    pairs = _pairs(reply)
+    return QueueStat(
+        name=pairs.pop("name"),
+        len=pairs.pop("len"),
+        age=pairs.pop("age", 0),
+        idle=pairs.pop("idle", 0),
+        blocked=pairs.pop("blocked", 0),
+        import_from=pairs.pop("import-from", []),
+        import_rate=pairs.pop("import-rate", 0),
+        jobs_in=pairs.pop("jobs-in", 0),
+        jobs_out=pairs.pop("jobs-out", 0),
+        pause=pairs.pop("pause", "none"),
+        more=pairs,
+    )
+
+
+def job_info(reply: Reply) -> JobInfo | None:
+    """SHOW; None for a job this node does not know."""
+    if reply is None:
+        return None
+    names = reply[::2]
+    body = next((value for name, value in zip(names, reply[1::2], strict=True) if name == b"body"), None)
+    pairs = _pairs(reply)
+    pairs.pop("body", None)
+    return JobInfo(
+        id=pairs.pop("id"),
+        queue=pairs.pop("queue", None),
+        state=pairs.pop("state"),
+        repl=pairs.pop("repl", 0),
+        ttl=pairs.pop("ttl", 0),
+        ctime=pairs.pop("ctime", 0),
+        delay=pairs.pop("delay", 0),
+        retry=pairs.pop("retry", 0),
+        nacks=pairs.pop("nacks", 0),
+        additional_deliveries=pairs.pop("additional-deliveries", 0),
+        nodes_delivered=pairs.pop("nodes-delivered", []),
+        nodes_confirmed=pairs.pop("nodes-confirmed", []),
+        next_requeue_within=pairs.pop("next-requeue-within", None),
+        next_awake_within=pairs.pop("next-awake-within", None),
+        body=body,
+        more=pairs,
+    )
+
+
+def info(reply: Reply) -> dict[str, str | int | float]:
+    """INFO and CLUSTER INFO: `name:value` lines; values that read as numbers become numbers."""
+    fields: dict[str, str | int | float] = {}
+    for line in text(reply).splitlines():
+        name, colon, value = line.partition(":")
+        if colon and not line.startswith("#"):
+            fields[name] = value if name.endswith(HEX_FIELDS) else _number(value)
+    return fields
+
+
+# Hexadecimal, and by chance of digits only.
+HEX_FIELDS: Final = ("run_id", "build_id", "sha1")
+
+
+def _number(value: str) -> str | int | float:
+    digits = value.removeprefix("-")
+    if digits.isascii() and digits.isdigit() and len(digits) < 19 and (digits[0] != "0" or digits == "0"):
+        return int(value)
+    whole, dot, fraction = digits.partition(".")
+    if dot and whole.isdigit() and fraction.isdigit() and value.isascii():
+        return float(value)
+    return value
+
+
+def pairs(reply: Reply) -> dict[str, str]:
+    """CONFIG GET: names and values, flat."""
+    return {text(name): text(value) for name, value in zip(reply[::2], reply[1::2], strict=True)}
+
+
+def _pairs(flat: Reply) -> dict[str, Any]:
+    return {text(name): _readable(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
+
+
+def _readable(value: Reply) -> Any:
+    if isinstance(value, bytes):
+        return text(value)
+    return [_readable(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,205 @@
+"""One blocking connection: a socket, used by one thread at a time.
+
+Sending and receiving go on together: a node stops reading from a client that does not read its
+replies (spec: semantics.md, section 13), so sending a long pipeline first and reading afterwards
+could wait for ever. Knows nothing of nodes to choose from or of repeating; the pool does.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final
+
+from disque_py.client.address import Address
+from disque_py.client.errors import (
+    ConnectionLostError,
+    DisqueConnectionError,
+    DisqueError,
+    NotConnectedError,
+    ProtocolError,
+    ReplyTimeoutError,
+)
+from disque_py.client.handshake import handshake, read_handshake
+from disque_py.client.options import ClientOptions
+from disque_py.client.protocol import NOTHING, Decoder, Reply
+from disque_py.client.results import Hello
+
+READ_BYTES: Final = 65_536
+
+# Commands on their way at a time: the node always has work, and its replies fit into the system's buffers.
+WINDOW_COMMANDS: Final = 1_024
+
+
+class SocketConnection:
+    """A connection to one node.
+
+    hello         what the node said of itself and the others
+    sent_count    commands of the present exchange of which a byte may have left
+    is_counted    it takes one of the pool's places
+    """
+
+    __slots__ = ("_decoder", "_is_open", "_poll", "_sock", "address", "hello", "is_counted", "sent_count")
+
+    def __init__(self, address: Address, sock: socket.socket) -> None:
+        self.address = address
+        self.hello: Hello | None = None
+        self.sent_count = 0
+        self.is_counted = False
+        self._sock = sock
+        self._decoder = Decoder()
+        self._is_open = True
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing more can be sent."""
+        return not self._is_open
+
+    def is_stale(self) -> bool:
+        """Whether an unused connection was closed by its node, or says something nobody asked for."""
+        return not self._is_open or bool(self._poll.poll(0))
+
+    def ask(self, payload: bytes, limit_s: float | None) -> Reply:
+        """One command, one reply (a ReplyError is returned, not raised). Raises ConnectionLostError, ProtocolError."""
+        replies: list[Reply] = []
+        self.exchange(iter(((payload, 1),)), limit_s, replies)
+        return replies[0]
+
+    def exchange(self, chunks: Iterator[tuple[bytes, int]], limit_s: float | None, replies: list[Reply]) -> None:
+        """Send chunks (bytes, commands in them) and append their replies, as they come, to `replies`.
+
+        `limit_s` is the silence that means a dead node. Raises ConnectionLostError, ProtocolError;
+        then the connection is closed, `replies` has what came and `sent_count` tells what may have left.
+        """
+        self.sent_count = 0
+        try:
+            self._exchange(chunks, limit_s, replies)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, OSError) and not isinstance(error, DisqueError):
+                raise ConnectionLostError(f"{self.address}: {error}", sent=self.sent_count > len(replies)) from error
+            raise
+
+    def _exchange(self, chunks: Iterator[tuple[bytes, int]], limit_s: float | None, replies: list[Reply]) -> None:
+        out = memoryview(b"")
+        more = True
+        while True:
+            if not out and more and self.sent_count - len(replies) < WINDOW_COMMANDS:
+                payload, count = next(chunks, (b"", 0))
+                out = memoryview(payload)
+                more = count > 0
+                self.sent_count += count
+            wants_room = False
+            if out:
+                sent = self._send(out)
+                wants_room = sent == 0
+                out = out[sent:]
+            if not out and more and self.sent_count - len(replies) < WINDOW_COMMANDS:
+                continue
+            if not out and len(replies) == self.sent_count:
+                return
+            self._wait(limit_s, wants_room=wants_room)
+            self._receive(replies)
+
+    def _send(self, out: memoryview) -> int:
+        try:
+            return self._sock.send(out)
+        except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            return 0
+
+    def _wait(self, limit_s: float | None, *, wants_room: bool) -> None:
+        if wants_room:
+            self._poll.modify(self._sock, select.POLLIN | select.POLLOUT)
+        events = self._poll.poll(None if limit_s is None else max(1, int(limit_s * 1000)))
+        if wants_room:
+            self._poll.modify(self._sock, select.POLLIN)
+        if not events:
+            raise ReplyTimeoutError(f"{self.address}: no answer for {limit_s:g} s", sent=True)
+
+    def _receive(self, replies: list[Reply]) -> None:
+        decoder = self._decoder
+        is_more = True
+        while is_more:
+            try:
+                data = self._sock.recv(READ_BYTES)
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                return
+            if not data:
+                raise ConnectionLostError(f"{self.address}: closed by the node", sent=True)
+            decoder.feed(data)
+            while (reply := decoder.next()) is not NOTHING:
+                replies.append(reply)
+            if len(replies) > self.sent_count:
+                raise ProtocolError(f"{self.address}: a reply that nobody asked for")
+            # TLS keeps what it has decrypted to itself: poll would not tell.
+            is_more = len(data) == READ_BYTES or (isinstance(self._sock, ssl.SSLSocket) and self._sock.pending() > 0)
+
+    def greet(self, options: ClientOptions) -> None:
+        """AUTH, CLIENT SETNAME, HELLO in one write. Raises ReplyError, ConnectionLostError."""
+        payloads = handshake(options)
+        replies: list[Reply] = []
+        self.exchange(iter(((b"".join(payloads), len(payloads)),)), options.connect_timeout, replies)
+        self.hello = read_handshake(replies)
+
+    def shut_down(self) -> None:
+        """Wake the thread that waits on this connection: it gets ConnectionLostError, and closes."""
+        with suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close; more than once does no harm."""
+        if self._is_open:
+            self._is_open = False
+            with suppress(KeyError, ValueError, OSError):
+                self._poll.unregister(self._sock)
+            self._sock.close()
+
+
+def dial(address: Address, options: ClientOptions, tls: ssl.SSLContext | None) -> SocketConnection:
+    """Connect and greet. Raises NotConnectedError, or the ReplyError of a node that refuses us."""
+    began = time.monotonic()
+    try:
+        sock = _connect(address, options, tls)
+    except OSError as error:
+        raise NotConnectedError(f"{address}: {error}") from error
+    connection = SocketConnection(address, sock)
+    if time.monotonic() - began > options.connect_timeout:
+        connection.close()
+        raise NotConnectedError(f"{address}: no connection in {options.connect_timeout:g} s")
+    try:
+        connection.greet(options)
+    except DisqueConnectionError as error:
+        raise NotConnectedError(str(error)) from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _connect(address: Address, options: ClientOptions, tls: ssl.SSLContext | None) -> socket.socket:
+    if address.path:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock.settimeout(options.connect_timeout)
+            sock.connect(address.path)
+        except BaseException:
+            sock.close()
+            raise
+    else:
+        sock = socket.create_connection((address.host, address.port), options.connect_timeout)
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if tls is not None:
+                sock = tls.wrap_socket(sock, server_hostname=address.host)
+        except BaseException:
+            sock.close()
+            raise
+    sock.setblocking(False)
+    return sock

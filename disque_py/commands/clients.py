@@ -1,0 +1,191 @@
+"""CLIENT: who is connected, names, reply modes, pausing and disconnecting.
+
+Spec: disque/commands.md, section 5; disque/info.md, section 9. SETINFO, ID, INFO, NO-EVICT, NO-TOUCH and TRACKING off are there because
+generic clients send them when they connect; the last three change nothing here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from disque_py.commands.options import read_integer, read_timeout
+from disque_py.commands.subcommands import ANY, Form, form_of, text_of
+from disque_py.core.broker import Broker
+from disque_py.core.client import REPLY_OFF, REPLY_ON, REPLY_SKIP, Client
+from disque_py.core.errors import SYNTAX, CommandError
+from disque_py.resp import OK, bulk, integer, nil_bulk
+
+WRONG_FORM: Final = "ERR Syntax error, try CLIENT (LIST | KILL ip:port | GETNAME | SETNAME connection-name)"
+BAD_NAME: Final = "ERR Client names cannot contain spaces, newlines or special characters."
+KILL_OPTIONS: Final = (b"id", b"type", b"addr", b"skipme")
+
+
+def client(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """CLIENT subcommand [argument ...]."""
+    form = form_of(FORMS, argv)
+    if form is None:
+        raise CommandError(WRONG_FORM)
+    return form.handler(broker, client, argv)
+
+
+def line_of(broker: Broker, client: Client) -> str:
+    """One client as CLIENT LIST shows it, without the line end.
+
+    Our connections have neither a spare input buffer nor a fixed output buffer, so qbuf-free and obl are 0; oll counts the
+    replies of this turn, omem the bytes that the client has not taken yet.
+    """
+    output = client.port.output_bytes()
+    return (
+        f"id={client.id} addr={client.addr} fd={client.fd} name={text_of(client.name)}"
+        f" age={max(0, broker.now_ms - client.connected_ms) // 1000}"
+        f" idle={max(0, broker.now_ms - client.active_ms) // 1000}"
+        f" flags={_flags(client)} qbuf={client.port.input_bytes()} qbuf-free=0"
+        f" obl=0 oll={len(client.out)} omem={output} events={'rw' if output else 'r'}"
+        f" cmd={client.last_command or 'NULL'}"
+    )
+
+
+def _flags(client: Client) -> str:
+    flags = (
+        ("O", client.is_monitor),
+        ("b", bool(client.waiting)),
+        ("c", client.close_asked),
+        ("U", client.is_unix),
+    )
+    return "".join(letter for letter, is_set in flags if is_set) or "N"
+
+
+def check_name(name: bytes) -> bytes:
+    """The name, if it is one; CommandError."""
+    if any(not 33 <= char <= 126 for char in name):
+        raise CommandError(BAD_NAME)
+    return name
+
+
+def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    return bulk("".join(line_of(broker, each) + "\n" for _, each in sorted(broker.clients.items())))
+
+
+def _info(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    return bulk(line_of(broker, client) + "\n")
+
+
+def _id(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    return integer(client.id)
+
+
+def _getname(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    return bulk(client.name) if client.name else nil_bulk(client.protocol)
+
+
+def _setname(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    client.name = check_name(argv[2])
+    return OK
+
+
+def _kill(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """KILL addr; or KILL with filters, all of which must fit."""
+    if len(argv) == 2:
+        raise CommandError(SYNTAX)
+    if len(argv) == 3:
+        if argv[2].lower() in KILL_OPTIONS:
+            raise CommandError(SYNTAX)
+        addr = text_of(argv[2])
+        found = [each for each in broker.clients.values() if each.addr == addr]
+        if not found:
+            raise CommandError("ERR No such client")
+        _end(found, client)
+        return OK
+    found = _matching(broker, client, argv)
+    _end(found, client)
+    return integer(len(found))
+
+
+def _matching(broker: Broker, client: Client, argv: list[bytes]) -> list[Client]:
+    if len(argv) % 2:
+        raise CommandError(SYNTAX)
+    found = list(broker.clients.values())
+    skips_me = True
+    for at in range(2, len(argv), 2):
+        option, word = argv[at].lower(), argv[at + 1]
+        if option == b"id":
+            number = read_integer(word, SYNTAX)
+            if number < 1:
+                raise CommandError(SYNTAX)
+            found = [each for each in found if each.id == number]
+        elif option == b"addr":
+            addr = text_of(word)
+            found = [each for each in found if each.addr == addr]
+        elif option == b"type":
+            if word.lower() != b"normal":  # The only kind there is.
+                raise CommandError(f"ERR Unknown client type '{text_of(word)}'")
+        elif option == b"skipme" and word.lower() in (b"yes", b"no"):
+            skips_me = word.lower() == b"yes"
+        else:
+            raise CommandError(SYNTAX)
+    return [each for each in found if not (skips_me and each is client)]
+
+
+def _end(found: list[Client], me: Client) -> None:
+    """Disconnect them; who kills itself gets the reply first."""
+    for each in found:
+        if each is me:
+            me.close_asked = True
+        else:
+            each.port.close(after_replies=False)
+
+
+def _reply(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """REPLY on|off|skip. What the mode means for each command's reply is inputs.py's."""
+    word = argv[2].lower()
+    if word == b"on":
+        client.reply_mode = REPLY_ON
+        return OK
+    if word == b"off":
+        client.reply_mode = REPLY_OFF
+    elif word == b"skip":
+        if client.reply_mode != REPLY_OFF:
+            client.reply_mode = REPLY_SKIP
+    else:
+        raise CommandError(SYNTAX)
+    return None
+
+
+def _pause(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """PAUSE milliseconds: no client's commands are read until then; a shorter pause never replaces a longer one."""
+    until_ms = broker.now_ms + read_timeout(argv[2])
+    broker.clients_paused_until_ms = max(broker.clients_paused_until_ms, until_ms)
+    return OK
+
+
+def _accept(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """Something that other servers do and that has no meaning here."""
+    return OK
+
+
+def _accept_switch(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    if argv[2].lower() not in (b"on", b"off"):
+        raise CommandError(SYNTAX)
+    return OK
+
+
+def _accept_off(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    if argv[2].lower() != b"off":
+        raise CommandError(WRONG_FORM)
+    return OK
+
+
+FORMS: Final = {
+    b"list": Form(_list, 2, 2),
+    b"info": Form(_info, 2, 2),
+    b"id": Form(_id, 2, 2),
+    b"getname": Form(_getname, 2, 2),
+    b"setname": Form(_setname, 3, 3),
+    b"kill": Form(_kill, 2, ANY),
+    b"reply": Form(_reply, 3, 3),
+    b"pause": Form(_pause, 3, 3),
+    b"setinfo": Form(_accept, 4, 4),
+    b"no-evict": Form(_accept_switch, 3, 3),
+    b"no-touch": Form(_accept_switch, 3, 3),
+    b"tracking": Form(_accept_off, 3, 3),
+}

@@ -1,0 +1,67 @@
+"""What a client says about its own connection: AUTH, PING, and ECHO, SELECT and RESET, which generic clients send.
+
+Spec: disque/commands.md, section 5. There is one password and no users; where a user name is asked for (HELLO … AUTH) it is
+`default`. Passwords are compared in constant time. QUIT needs no row: it works in every state and is inputs.py's.
+"""
+
+from __future__ import annotations
+
+from hmac import compare_digest
+from typing import Final
+
+from disque_py.commands.options import read_integer
+from disque_py.core.broker import Broker
+from disque_py.core.client import REPLY_ON, Client
+from disque_py.core.errors import CommandError
+from disque_py.resp import OK, bulk, simple
+
+DEFAULT_USER: Final = b"default"
+NO_PASSWORD: Final = "ERR Client sent AUTH, but no password is set"
+
+PONG: Final = simple("PONG")
+
+
+def is_password(broker: Broker, word: bytes) -> bool:
+    """Whether this is the password; CommandError if none is set."""
+    password = broker.settings.requirepass
+    if not password:
+        raise CommandError(NO_PASSWORD)
+    return compare_digest(password.encode("utf-8", "surrogateescape"), word)
+
+
+def auth(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """AUTH password. A wrong one also ends an earlier login."""
+    client.is_authenticated = is_password(broker, argv[1])
+    if not client.is_authenticated:
+        raise CommandError("ERR invalid password")
+    return OK
+
+
+def ping(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """PING [message] → PONG, or the message."""
+    if len(argv) > 2:
+        raise CommandError("ERR wrong number of arguments for 'ping' command")
+    return bulk(argv[1]) if len(argv) == 2 else PONG
+
+
+def echo(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """ECHO message → the message."""
+    return bulk(argv[1])
+
+
+def select(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """SELECT index: there is one database, 0, so that clients which always choose one can."""
+    if read_integer(argv[1], "ERR invalid DB index"):
+        raise CommandError("ERR DB index is out of range")
+    return OK
+
+
+def reset(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """RESET: the connection is as it was when it was opened; a login is over, MONITOR ends."""
+    client.is_authenticated = False
+    client.protocol = 2
+    client.name = b""
+    client.reply_mode = REPLY_ON
+    client.is_monitor = False
+    broker.monitors.pop(client, None)
+    return simple("RESET")

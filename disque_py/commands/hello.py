@@ -1,0 +1,112 @@
+"""HELLO: the nodes of the cluster for clients that choose one, and the protocol version for those that ask for it.
+
+Without a number it is Disque's own command (disque/info.md, section 4). `HELLO 2|3 [AUTH user password] [SETNAME name]` is what
+generic clients open a connection with; all of it is checked before any of it is done. It may come before the login, hence the
+login is checked here (semantics.md, section 12).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cluster_bus.node import FAIL, LEAVING, PFAIL, Node
+from disque_py import __version__
+from disque_py.commands.clients import check_name
+from disque_py.commands.connection import DEFAULT_USER, is_password
+from disque_py.commands.options import read_integer
+from disque_py.commands.subcommands import text_of
+from disque_py.core.broker import Broker
+from disque_py.core.client import Client
+from disque_py.core.errors import NOAUTH, CommandError
+from disque_py.resp import EMPTY_ARRAY, array, bulk, bulk_array, integer, pairs
+
+FORMAT_VERSION: Final = 1
+
+# Priorities: clients take a node with the lowest number.
+GOOD: Final = 1
+UNLINKED: Final = 5
+SUSPECTED: Final = 10
+UNFIT: Final = 100
+
+NOT_A_VERSION: Final = "ERR Protocol version is not an integer or out of range"
+NO_SUCH_VERSION: Final = "NOPROTO unsupported protocol version"
+WRONG_PASSWORD: Final = "WRONGPASS invalid username-password pair or user is disabled."
+
+
+def hello(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """HELLO | HELLO EXTENDED | HELLO 2|3 [AUTH user password] [SETNAME name]."""
+    if len(argv) == 1:
+        return _nodes(broker, client, is_extended=False)
+    if argv[1].lower() == b"extended":
+        if len(argv) > 2:
+            raise CommandError("ERR wrong number of arguments for 'hello' command")
+        return _nodes(broker, client, is_extended=True)
+    return _agree(broker, client, argv)
+
+
+def _nodes(broker: Broker, client: Client, *, is_extended: bool) -> bytes:
+    if broker.settings.requirepass and not client.is_authenticated:
+        raise CommandError(NOAUTH)
+    entries = []
+    for node in broker.cluster.nodes.values():
+        fields: list[bytes | str] = [node.name, node.host, str(node.port), str(priority_of(broker, node))]
+        if is_extended:
+            fields += [text for pair in extended_fields(broker, node) for text in pair]
+        entries.append(bulk_array(fields))
+    return array([integer(FORMAT_VERSION), bulk(broker.me.name), *entries])
+
+
+def priority_of(broker: Broker, node: Node) -> int:
+    """How well a node is to be used: 1 good, 5 without a link from here, 10 suspected, 100 failed or leaving."""
+    if node.flags & (FAIL | LEAVING):
+        return UNFIT
+    if node.flags & PFAIL:
+        return SUSPECTED
+    return GOOD if node.is_linked or node is broker.me else UNLINKED
+
+
+def extended_fields(broker: Broker, node: Node) -> list[tuple[str, str]]:
+    """What HELLO EXTENDED and CLUSTER NODES EXTENDED append for a node; empty where nobody told us."""
+    version = __version__ if node is broker.me else node.version
+    return [("bus-port", str(node.bus_port)), ("host", node.host), ("version", version)]
+
+
+def _agree(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    protocol = read_integer(argv[1], NOT_A_VERSION)
+    if protocol not in (2, 3):
+        raise CommandError(NO_SUCH_VERSION)
+    is_authenticated = client.is_authenticated
+    name: bytes | None = None
+    at = 2
+    while at < len(argv):
+        option = argv[at].lower()
+        if option == b"auth" and at + 2 < len(argv):
+            if not (is_password(broker, argv[at + 2]) and argv[at + 1] == DEFAULT_USER):
+                client.is_authenticated = False
+                raise CommandError(WRONG_PASSWORD)
+            is_authenticated = True
+            at += 3
+        elif option == b"setname" and at + 1 < len(argv):
+            name = check_name(argv[at + 1])
+            at += 2
+        else:
+            raise CommandError(f"ERR Syntax error in HELLO option '{text_of(argv[at])}'")
+    if broker.settings.requirepass and not is_authenticated:
+        raise CommandError(f"{NOAUTH} HELLO must be called with the client already authenticated, or with AUTH")
+    client.is_authenticated = is_authenticated
+    client.protocol = protocol
+    if name is not None:
+        client.name = name
+    return pairs(
+        (
+            ("server", bulk("disque")),
+            ("version", bulk(__version__)),
+            ("proto", integer(protocol)),
+            ("id", integer(client.id)),
+            # One kind of node, no slots, no replicas: generic clients take it for a plain server.
+            ("mode", bulk("standalone")),
+            ("role", bulk("master")),
+            ("modules", EMPTY_ARRAY),
+        ),
+        protocol,
+    )

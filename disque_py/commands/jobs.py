@@ -1,0 +1,356 @@
+"""ADDJOB, GETJOB, ACKJOB, FASTACK, DELJOB, WORKING, NACK, ENQUEUE, DEQUEUE, SHOW.
+
+Handlers read their arguments into locals and refuse before anything is changed; what happens then is the core's.
+Spec: disque/commands.md, section 2.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from disque_py.commands.options import INT64_MAX, read_ids, read_integer, read_timeout, value_of
+from disque_py.core import acks, delivery, federation, lifecycle, memory, pausing, replication, requeue
+from disque_py.core.broker import Broker
+from disque_py.core.client import Client
+from disque_py.core.errors import BAD_ID, LEAVING, SYNTAX, CommandError
+from disque_py.core.ids import is_valid_id
+from disque_py.core.image import COUNTER_MAX
+from disque_py.core.job import ACKED, ACTIVE, QUEUED, STATE_NAMES, WAIT_REPL, Collection, Job, Replication
+from disque_py.core.queue import PAUSED_IN
+from disque_py.resp import array, bulk, bulk_array, error, integer, nil_array, nil_bulk
+
+TTL_DEFAULT_S: Final = 86_400
+RETRY_DEFAULT_S_MAX: Final = 300
+REPLICATE_MAX: Final = 65_535
+REPLICATE_DEFAULT: Final = 3
+# Spans are kept in milliseconds in 64 bits; longer ones are refused, never cut (quirks Q19).
+SECONDS_MAX: Final = INT64_MAX // 1_000_000
+
+NOREPL: Final = "NOREPL Not enough reachable nodes for the requested replication level"
+NOREPL_EXTERNAL: Final = NOREPL + ", since I'm unable to hold a copy of the message for the following reason: "
+TTL_ERROR: Final = "ERR TTL must be a number > 0"
+RETRY_ERROR: Final = "ERR RETRY time must be a non negative number"
+DELAY_ERROR: Final = "ERR DELAY time must be a non negative number"
+REPLICATE_ERROR: Final = "ERR REPLICATE must be between 1 and 65535"
+MAXLEN_ERROR: Final = "ERR MAXLEN must be a positive number"
+PAUSED: Final = "PAUSED Queue paused in input, try later"
+
+
+def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """ADDJOB queue body ms-timeout [REPLICATE n] [DELAY s] [RETRY s] [TTL s] [MAXLEN n] [ASYNC]."""
+    replicate = 0
+    ttl_s = TTL_DEFAULT_S
+    retry_s = -1
+    delay_s = 0
+    maxlen = 0
+    is_async = False
+    at = 4
+    end = len(argv)
+    while at < end:
+        option = argv[at].lower()
+        if option == b"async":
+            is_async = True
+            at += 1
+            continue
+        if at + 1 >= end:
+            raise CommandError(SYNTAX)
+        word = argv[at + 1]
+        if option == b"replicate":
+            replicate = _between(word, 1, REPLICATE_MAX, REPLICATE_ERROR)
+        elif option == b"retry":
+            retry_s = _between(word, 0, SECONDS_MAX, RETRY_ERROR)
+        elif option == b"delay":
+            delay_s = _between(word, 0, SECONDS_MAX, DELAY_ERROR)
+        elif option == b"ttl":
+            ttl_s = _between(word, 1, SECONDS_MAX, TTL_ERROR)
+        elif option == b"maxlen":
+            maxlen = _between(word, 1, INT64_MAX, MAXLEN_ERROR)
+        else:
+            raise CommandError(SYNTAX)
+        at += 2
+    timeout_ms = 0 if argv[3] == b"0" else read_timeout(argv[3])
+
+    if retry_s < 0:
+        retry_s = max(1, min(RETRY_DEFAULT_S_MAX, ttl_s // 10))
+    cluster = broker.cluster
+    if not retry_s:
+        if replicate > 1:
+            raise CommandError("ERR With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)")
+        replicate = 1
+    if delay_s >= ttl_s:
+        raise CommandError("ERR The specified DELAY is greater than TTL. Job refused since would never be delivered")
+    is_external = False
+    if broker.used_memory > broker.memory_limits[0] or broker.is_leaving:
+        is_external = memory.replicates_externally(broker, replicate or 1)
+    if not replicate:
+        replicate = default_replicate(broker, is_external)
+    if replicate > 1 or is_external:
+        needed = replicate if is_external else replicate - 1
+        short = needed - len(cluster.usable)
+        if short > 0:
+            if is_external and short == 1:
+                reason = "I'm leaving the cluster" if broker.is_leaving else "I'm out of memory"
+                raise CommandError(NOREPL_EXTERNAL + reason)
+            raise CommandError(NOREPL)
+    name = argv[1]
+    queue = broker.queues.get(name)
+    if queue is not None:
+        if maxlen and queue.length >= maxlen:
+            raise CommandError("MAXLEN Queue is already longer than the specified MAXLEN count")
+        if queue.paused & PAUSED_IN:
+            raise CommandError(PAUSED)
+
+    ttl_ms = ttl_s * 1000
+    job = Job(
+        broker.ids.next(ttl_ms, retry_s > 0),
+        name,
+        argv[2],
+        broker.next_ctime(),
+        broker.now_ms + ttl_ms,
+        retry_s * 1000,
+        delay_s * 1000,
+        replicate,
+        broker.sets.mine,
+    )
+    if is_external and not retry_s:
+        federation.start_once(broker, client, job, timeout_ms)
+        return None
+    if is_async or (replicate == 1 and not is_external):
+        if is_async and (replicate > 1 or is_external):
+            replication.start_async(broker, job, is_external=is_external)
+        if not is_external:
+            lifecycle.register(broker, job)
+            if delay_s:
+                replication.queue_or_delay(broker, job)
+            else:
+                lifecycle.enqueue(broker, job)
+            if broker.is_journaling:
+                lifecycle.record_job(broker, job)
+        broker.stats.jobs_added += 1
+        return b"+%b\r\n" % job.id
+    replication.start(broker, client, job, timeout_ms, is_external=is_external)
+    return None
+
+
+def _between(word: bytes, low: int, high: int, text: str) -> int:
+    value = read_integer(word, text)
+    if not low <= value <= high:
+        raise CommandError(text)
+    return value
+
+
+def default_replicate(broker: Broker, is_external: bool) -> int:
+    """`replicate-default`, or 3 but no more than there are nodes to count on (semantics.md, section 6; quirks Q13)."""
+    configured = broker.settings.replicate_default
+    if configured:
+        return configured
+    usable = broker.countable()
+    return max(1, min(REPLICATE_DEFAULT, usable if is_external else usable + 1))
+
+
+def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """GETJOB [NOHANG] [TIMEOUT ms] [COUNT n] [WITHCOUNTERS] FROM queue [queue ...]."""
+    nohang = False
+    timeout_ms = 0
+    count = 1
+    with_counters = False
+    at = 1
+    end = len(argv)
+    while True:
+        if at >= end:
+            raise CommandError(SYNTAX)
+        option = argv[at].lower()
+        if option == b"from":
+            at += 1
+            break
+        if option == b"nohang":
+            nohang = True
+        elif option == b"withcounters":
+            with_counters = True
+        elif option == b"timeout":
+            timeout_ms = read_timeout(value_of(argv, at))
+            at += 1
+        elif option == b"count":
+            count = _between(value_of(argv, at), 1, INT64_MAX, "ERR COUNT must be a number greater than zero")
+            at += 1
+        else:
+            raise CommandError(SYNTAX)
+        at += 1
+    if at >= end:
+        raise CommandError(SYNTAX)
+    known = broker.queues
+    queues = [known.get(name) or broker.queue(name) for name in argv[at:]]
+    entries = delivery.collect(broker, queues, count, with_counters)
+    if entries:
+        return b"*%d\r\n%b" % (len(entries), b"".join(entries))
+    if nohang:
+        for queue in queues:
+            federation.ask_sources(broker, queue, is_urgent=False)
+            queue.waited_ms = broker.now_ms
+            broker.interest_due[queue] = None
+        return nil_array(client.protocol)
+    if broker.is_leaving:
+        raise CommandError(LEAVING)
+    delivery.wait(broker, client, queues, timeout_ms, with_counters)
+    return None
+
+
+def ackjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """ACKJOB [id ...] → how many were known here and not acknowledged yet."""
+    if len(argv) == 2:
+        if not is_valid_id(argv[1]):
+            raise CommandError(BAD_ID)
+        return b":1\r\n" if acks.ack_here(broker, argv[1]) else b":0\r\n"
+    return integer(sum([acks.ack_here(broker, job_id) for job_id in read_ids(argv)]))
+
+
+def fastack(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """FASTACK [id ...] → how many were deleted here; other nodes delete theirs, best effort."""
+    return integer(sum([acks.fast_ack(broker, job_id) for job_id in read_ids(argv)]))
+
+
+def deljob(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """DELJOB [id ...] → how many were deleted here; other nodes are not told."""
+    count = 0
+    for job_id in read_ids(argv):
+        job = broker.find(job_id)
+        if job is not None:
+            replication.remove(broker, job)
+            count += 1
+    return integer(count)
+
+
+def working(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """WORKING id → the job's RETRY in seconds, for which the next delivery is postponed from now."""
+    job_id = argv[1]
+    if not is_valid_id(job_id):
+        raise CommandError(BAD_ID)
+    job = broker.find(job_id)
+    if job is None:
+        raise CommandError("NOJOB Job not known in the context of this node.")
+    if job.state == ACKED:
+        raise CommandError("NOJOB Job already acknowledged.")
+    left_ms = job.expire_at_ms - broker.now_ms
+    age_ms = broker.wall_ms - job.ctime // 1_000_000
+    if age_ms > left_ms:
+        raise CommandError(
+            "TOOLATE Half of job TTL already elapsed, you are no longer allowed to postpone the next delivery."
+        )
+    if job.retry_ms and job.state != WAIT_REPL:
+        if job.state == QUEUED:
+            lifecycle.dequeue(broker, job)
+        job.is_leased_here = True
+        job.requeue_at_ms = broker.now_ms + job.retry_ms
+        job.was_announced = False
+        lifecycle.arm(broker, job)
+        requeue.tell_leased(broker, job)
+    return integer(job.retry_ms // 1000)
+
+
+def nack(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """NACK [id ...] → how many went back to their queues; their nacks counters grow."""
+    count = 0
+    for job_id in read_ids(argv):
+        job = broker.find(job_id)
+        if job is None or not requeue.is_queueable(job):
+            continue
+        if job.nacks < COUNTER_MAX:
+            job.nacks += 1
+        queue = broker.queues.get(job.queue)
+        if queue is not None and queue.paused & PAUSED_IN:
+            pausing.defer(broker, queue, job)
+        else:
+            requeue.release(broker, job)
+        broker.stats.jobs_nacked += 1
+        count += 1
+    return integer(count)
+
+
+def enqueue(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """ENQUEUE [id ...] → how many were put into their queues; refused as a whole if one of these is paused."""
+    jobs = [job for job in map(broker.find, read_ids(argv)) if job is not None and requeue.is_queueable(job)]
+    for job in jobs:
+        queue = broker.queues.get(job.queue)
+        if queue is not None and queue.paused & PAUSED_IN:
+            raise CommandError(PAUSED)
+    count = 0
+    for job in jobs:
+        if not requeue.is_queueable(job):
+            continue  # Named twice.
+        if job.was_queued:
+            if job.deliveries < COUNTER_MAX:
+                job.deliveries += 1
+            requeue.release(broker, job)
+        else:
+            lifecycle.enqueue(broker, job)
+        count += 1
+    return integer(count)
+
+
+def dequeue(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """DEQUEUE [id ...] → how many were taken out of their queues here."""
+    count = 0
+    for job_id in read_ids(argv):
+        job = broker.find(job_id)
+        if job is not None and job.state == QUEUED:
+            lifecycle.dequeue(broker, job)
+            if job.retry_ms:
+                job.requeue_at_ms = broker.now_ms + job.retry_ms + broker.jitter()
+            lifecycle.arm(broker, job)
+            count += 1
+    return integer(count)
+
+
+def show(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """SHOW id → all that is known of the job here, or nil."""
+    if not is_valid_id(argv[1]):
+        raise CommandError(BAD_ID)
+    job = broker.find(argv[1])
+    return nil_bulk(client.protocol) if job is None else describe(broker, client, job)
+
+
+def describe(broker: Broker, client: Client, job: Job) -> bytes:
+    """The reply of SHOW: fifteen pairs, then what this server adds (disque/info.md, section 6)."""
+    nil = nil_bulk(client.protocol)
+    is_dummy = job.is_dummy
+    now_ms = broker.now_ms
+    confirmed: list[bytes] = []
+    if isinstance(job.work, Replication | Collection):
+        confirmed = broker.sets.names(job.work.confirmed)
+        if job.state == ACKED:
+            confirmed.append(broker.me.name)
+    if job.state == QUEUED:
+        requeue_ms = job.retry_ms or None
+    elif job.state == ACTIVE and job.requeue_at_ms:
+        requeue_ms = max(0, job.requeue_at_ms - now_ms)
+    else:
+        requeue_ms = None
+    awake_ms = max(0, (job.awake_at_ms or job.expire_at_ms) - now_ms)
+    fields = (
+        ("id", bulk(job.id)),
+        ("queue", nil if is_dummy else bulk(job.queue)),
+        ("state", bulk(STATE_NAMES[job.state])),
+        ("repl", integer(job.replicate)),
+        ("ttl", integer(max(0, -((now_ms - job.expire_at_ms) // 1000)))),
+        ("ctime", integer(job.ctime)),
+        ("delay", integer(job.delay_ms // 1000)),
+        ("retry", integer(job.retry_ms // 1000)),
+        ("nacks", integer(job.nacks)),
+        ("additional-deliveries", integer(job.deliveries)),
+        ("nodes-delivered", bulk_array(broker.sets.names(job.holders))),
+        ("nodes-confirmed", bulk_array(confirmed)),
+        ("next-requeue-within", nil if requeue_ms is None else integer(requeue_ms)),
+        ("next-awake-within", integer(awake_ms)),
+        ("body", nil if is_dummy else bulk(job.body)),
+        ("attempt", integer(job.attempt)),
+        ("leased", integer(int(job.is_leased_here and job.requeue_at_ms > now_ms))),
+    )
+    return array([part for name, value in fields for part in (bulk(name), value)])
+
+
+LOADJOB_REPLY: Final = error("ERR LOADJOB is a special command only processed from AOF")
+
+
+def loadjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """LOADJOB blob: the original's journal record, never a client's command."""
+    return LOADJOB_REPLY

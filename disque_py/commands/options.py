@@ -1,0 +1,74 @@
+"""Reading arguments: integers, job ids, options.
+
+Spec: disque/commands.md, sections 1.3 and 2: an optional sign, leading zeros, no blanks, 64 bits; the empty string is 0
+and parsing stops at a NUL byte. Python's int() accepts more (underscores, blanks, other digits), hence the pattern.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from disque_py.core.errors import BAD_ID, NOT_AN_INTEGER, SYNTAX, CommandError
+from disque_py.core.ids import is_valid_id
+
+INT64_MIN: Final = -(1 << 63)
+INT64_MAX: Final = (1 << 63) - 1
+UINT64_MASK: Final = (1 << 64) - 1
+
+_INTEGER: Final = re.compile(rb"[+-]?[0-9]{1,40}")
+# What nearly all integers in arguments are; one look-up instead of a match and a conversion.
+_SMALL: Final = {b"%d" % value: value for value in range(1025)}
+
+
+def read_integer(word: bytes, error: str = NOT_AN_INTEGER) -> int:
+    """A signed 64-bit integer, or CommandError(error)."""
+    value = _SMALL.get(word)
+    if value is not None:
+        return value
+    word = word.partition(b"\0")[0]
+    if not word:
+        return 0
+    if not _INTEGER.fullmatch(word):
+        raise CommandError(error)
+    value = int(word)
+    if not INT64_MIN <= value <= INT64_MAX:
+        raise CommandError(error)
+    return value
+
+
+def read_timeout(word: bytes) -> int:
+    """A time-out in milliseconds; 0 waits for ever."""
+    value = read_integer(word, "ERR timeout is not an integer or out of range")
+    if value < 0:
+        raise CommandError("ERR timeout is negative")
+    return value
+
+
+def read_cursor(word: bytes) -> int:
+    """A SCAN cursor: unsigned 64-bit decimal, empty is 0, a leading minus wraps."""
+    text = word.partition(b"\0")[0]
+    if not text:
+        return 0
+    if not _INTEGER.fullmatch(text):
+        raise CommandError("ERR invalid cursor or option name")
+    value = int(text)
+    if not -UINT64_MASK <= value <= UINT64_MASK:
+        raise CommandError("ERR invalid cursor or option name")
+    return value & UINT64_MASK
+
+
+def read_ids(argv: list[bytes]) -> list[bytes]:
+    """All arguments as job ids; one bad one and nothing is done."""
+    ids = argv[1:]
+    for job_id in ids:
+        if not is_valid_id(job_id):
+            raise CommandError(BAD_ID)
+    return ids
+
+
+def value_of(argv: list[bytes], at: int) -> bytes:
+    """The word after the option at `at`; a value option may not be the last word."""
+    if at + 1 >= len(argv):
+        raise CommandError(SYNTAX)
+    return argv[at + 1]

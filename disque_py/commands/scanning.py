@@ -1,0 +1,100 @@
+"""JSCAN and QSCAN. Spec: disque/commands.md, sections 2.11 and 3.4; the walk itself is core/scan.py."""
+
+from __future__ import annotations
+
+from disque_py.commands.jobs import describe
+from disque_py.commands.options import read_cursor, read_integer
+from disque_py.core import federation, scan
+from disque_py.core.broker import Broker
+from disque_py.core.client import Client
+from disque_py.core.errors import SYNTAX, CommandError
+from disque_py.core.job import ACKED, ACTIVE, QUEUED, STATE_NAMES, WAIT_REPL
+from disque_py.resp import array, bulk, simple
+
+COUNT_DEFAULT = 100
+
+_STATES = {STATE_NAMES[state].encode(): state for state in (WAIT_REPL, ACTIVE, QUEUED, ACKED)}
+
+
+class _Cursor:
+    """The one word that is no option; a second one is a mistake."""
+
+    def __init__(self) -> None:
+        self.value = 0
+        self._is_given = False
+
+    def read(self, word: bytes) -> None:
+        if self._is_given:
+            raise CommandError(SYNTAX)
+        self.value = read_cursor(word)
+        self._is_given = True
+
+
+def jscan(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """JSCAN [cursor] [COUNT n] [BUSYLOOP] [QUEUE name] [STATE s]... [REPLY id|all]."""
+    cursor = _Cursor()
+    count = COUNT_DEFAULT
+    is_whole = False
+    queue: bytes | None = None
+    states: list[int] = []
+    is_full = False
+    at = 1
+    end = len(argv)
+    while at < end:
+        option = argv[at].lower()
+        has_value = at + 1 < end
+        if option == b"busyloop":
+            is_whole = True
+        elif option == b"count" and has_value:
+            at += 1
+            count = read_integer(argv[at])
+        elif option == b"queue" and has_value:
+            at += 1
+            queue = argv[at]
+        elif option == b"state" and has_value:
+            at += 1
+            state = _STATES.get(argv[at].lower())
+            if state is None:
+                raise CommandError("ERR Invalid job state name")
+            states.append(state)
+        elif option == b"reply" and has_value:
+            at += 1
+            word = argv[at].lower()
+            if word not in (b"id", b"all"):
+                raise CommandError("ERR Invalid REPLY type, try ID or ALL")
+            is_full = word == b"all"
+        else:
+            cursor.read(argv[at])
+        at += 1
+    wanted = scan.JobFilter(queue, tuple(states))
+    following, jobs = scan.scan_jobs(broker, cursor.value, -1 if is_whole else count, wanted)
+    items = [describe(broker, client, job) if is_full else simple(job.id) for job in jobs]
+    return array([bulk(b"%d" % following), array(items)])
+
+
+def qscan(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """QSCAN [cursor] [COUNT n] [BUSYLOOP] [MINLEN n] [MAXLEN n] [IMPORTRATE n]."""
+    cursor = _Cursor()
+    count = COUNT_DEFAULT
+    is_whole = False
+    limits = {b"minlen": -1, b"maxlen": -1, b"importrate": -1}
+    at = 1
+    end = len(argv)
+    while at < end:
+        option = argv[at].lower()
+        has_value = at + 1 < end
+        if option == b"busyloop":
+            is_whole = True
+        elif option == b"count" and has_value:
+            at += 1
+            count = read_integer(argv[at])
+        elif option in limits and has_value:
+            at += 1
+            limits[option] = read_integer(argv[at])
+        else:
+            cursor.read(argv[at])
+        at += 1
+    wanted = scan.QueueFilter(limits[b"minlen"], limits[b"maxlen"], limits[b"importrate"])
+    following, queues = scan.scan_queues(broker, cursor.value, -1 if is_whole else count)
+    names = [bulk(queue.name) for queue in queues if wanted.takes(queue, federation.import_rate(broker, queue))]
+    return array([bulk(b"%d" % following), array(names)])

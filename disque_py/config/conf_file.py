@@ -1,0 +1,138 @@
+"""Reading config files, `include` and the directives of the command line.
+
+Later lines win, and those of the command line come last (spec: disque/config.md, section 1). Everything wrong is
+collected, so that one attempt to start shows all of it. Files are reached through `read` and `is_directory` only.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from disque_py.config.directives import INCLUDE
+from disque_py.config.kinds import WRONG_COUNT
+from disque_py.config.settings import DirectiveError, Settings
+from disque_py.config.words import UnbalancedQuotesError, quote_text, split_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+COMMAND_LINE: Final = "the command line"
+UNEXPECTED: Final = "unexpected argument: give directives as --name value"
+
+# Deeper nesting is a file that includes itself.
+INCLUDE_DEPTH_MAX: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One line that can't be accepted; line_number counts from 1, or is 0 if no single line is to blame."""
+
+    source: str
+    line_number: int
+    line: str
+    reason: str
+
+
+class ConfigError(Exception):
+    """The configuration can't be used; `problems` has at least one entry."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__(f"{len(problems)} problems in the configuration")
+        self.problems = tuple(problems)
+
+    def report(self) -> str:
+        """For standard error: line number, line and reason of each problem."""
+        parts = ["*** FATAL CONFIG FILE ERROR ***"]
+        for problem in self.problems:
+            if problem.line_number:
+                parts.append(f"Reading {problem.source}, at line {problem.line_number}")
+                parts.append(f">>> '{problem.line}'")
+            else:
+                parts.append(f"Reading {problem.source}")
+            parts.append(problem.reason)
+        return "\n".join(parts) + "\n"
+
+
+class ConfigReader:
+    """Applies sources, one after the other, to a Settings object.
+
+    included        names of directives set by included files
+    directory       what relative paths refer to; a `dir` line changes it at once
+    """
+
+    def __init__(
+        self, settings: Settings, directory: str, read: Callable[[str], str], is_directory: Callable[[str], bool]
+    ) -> None:
+        self.settings = settings
+        self.directory = directory
+        self.included: set[str] = set()
+        self._read = read
+        self._is_directory = is_directory
+        self._problems: list[Problem] = []
+        settings.dir = directory
+
+    def read_text(self, text: str, source: str, depth: int = 0) -> None:
+        """Apply the lines of a file; `source` names it in reports."""
+        for line_number, raw in enumerate(text.split("\n"), 1):
+            line = raw.strip()
+            if not line or line.startswith("#"):
+                continue
+            try:
+                self._apply(split_text(line), depth)
+            except (DirectiveError, UnbalancedQuotesError) as error:
+                self._problems.append(Problem(source, line_number, line, str(error)))
+
+    def read_options(self, options: Sequence[str]) -> None:
+        """Apply `--name value …` groups; blanks inside one argument of the shell are kept."""
+        groups: list[list[str]] = []
+        for word in options:
+            if word.startswith("--") and len(word) > 2:
+                groups.append([word[2:]])
+            elif groups:
+                groups[-1].append(word)
+            else:
+                self._problems.append(Problem(COMMAND_LINE, 1, word, UNEXPECTED))
+        for number, group in enumerate(groups, 1):
+            try:
+                self._apply(group, 0)
+            except DirectiveError as error:
+                line = "--" + " ".join([group[0], *map(quote_text, group[1:])])
+                self._problems.append(Problem(COMMAND_LINE, number, line, str(error)))
+
+    def finish(self) -> None:
+        """Everything was read: raise ConfigError if anything was wrong, or doesn't fit together."""
+        if not self._problems:
+            self._problems.extend(Problem("the configuration", 0, "", text) for text in self.settings.conflicts())
+        if self._problems:
+            raise ConfigError(self._problems)
+
+    def _apply(self, words: Sequence[str], depth: int) -> None:
+        if not words:
+            return
+        name = words[0].lower()
+        if name == INCLUDE:
+            self._include(words[1:], depth)
+            return
+        old = self.settings.set_text(name, words[1:])
+        if depth:
+            self.included.add(name)
+        if name == "dir":
+            path = posixpath.normpath(posixpath.join(self.directory, self.settings.dir))
+            if not self._is_directory(path):
+                self.settings.restore(name, old)
+                raise DirectiveError(f"Can't chdir to '{path}': no such directory")
+            self.settings.dir = self.directory = path
+
+    def _include(self, words: Sequence[str], depth: int) -> None:
+        if len(words) != 1:
+            raise DirectiveError(WRONG_COUNT)
+        if depth >= INCLUDE_DEPTH_MAX:
+            raise DirectiveError(f"files include each other more than {INCLUDE_DEPTH_MAX} deep")
+        path = posixpath.join(self.directory, words[0])
+        try:
+            text = self._read(path)
+        except OSError as error:
+            raise DirectiveError(f"can't read '{path}': {error.strerror or error}") from None
+        self.read_text(text, path, depth + 1)

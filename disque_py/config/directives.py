@@ -1,0 +1,493 @@
+"""Every directive, declared once: name, kind, default, help, and where it may be used.
+
+CONFIG, the config file, conf/disque.conf (sample.py) and the attributes of `Settings` derive from this table or are
+compared with it by tests. The ranges are the original's unless it accepted nonsense (spec: disque/config.md, section 2;
+quirks.md, Q5, Q24 and section 4); what is ours alone is explained in docs/divergence.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from disque_py.config.kinds import (
+    Addresses,
+    Choice,
+    FileName,
+    Flag,
+    Integer,
+    KeepAlive,
+    Kind,
+    Memory,
+    Octal,
+    OutputLimit,
+    OutputLimitGroups,
+    OutputLimits,
+    RefusedFlag,
+    Renames,
+    Seeds,
+    Text,
+)
+
+# What CONFIG REWRITE does with the lines of a directive.
+MANAGED: Final = "managed"  # Written anew from the value in force.
+KEPT: Final = "kept"  # Left as they are.
+NEVER: Final = "never"  # Runtime only: not valid in files.
+
+MB: Final = 1 << 20
+GB: Final = 1 << 30
+PORT: Final = Integer(0, 65_535)
+YES_NO: Final = Flag()
+PATH: Final = Text()
+
+NO_PERSISTENCE: Final = "persistence is not available in this version: jobs are kept in memory only"
+
+
+@dataclass(frozen=True, slots=True)
+class Directive:
+    """One row.
+
+    is_live     CONFIG SET may change it
+    is_shown    CONFIG GET lists it
+    is_secret   CONFIG GET and error replies never show the value
+    rewriting   MANAGED, KEPT or NEVER
+    example     what conf/disque.conf shows when the default is empty
+    """
+
+    name: str
+    kind: Kind
+    default: Any
+    help: str
+    is_live: bool = False
+    is_shown: bool = True
+    is_secret: bool = False
+    rewriting: str = MANAGED
+    example: str = ""
+    attribute: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "attribute", self.name.replace("-", "_"))
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Directives that conf/disque.conf shows under one heading."""
+
+    title: str
+    directives: tuple[Directive, ...]
+
+
+_NETWORK: Final = Section(
+    "Network",
+    (
+        Directive(
+            "port",
+            PORT,
+            7711,
+            "TCP port for clients; 0 accepts no plain TCP clients. Nodes talk to each other on this port + 10000 unless"
+            " cluster-port says otherwise.",
+        ),
+        Directive(
+            "bind",
+            Addresses(),
+            (),
+            "1 to 16 addresses to listen on, for clients and for other nodes; without it, all IPv4 and IPv6 addresses."
+            " Connections to other nodes come from the first one.",
+            example="192.168.1.100 127.0.0.1",
+        ),
+        Directive(
+            "protected-mode",
+            YES_NO,
+            True,
+            "As long as this is yes and cluster-secret is not set, other nodes are accepted on loopback addresses only:"
+            " whoever reaches the bus can read and delete every job.",
+        ),
+        Directive(
+            "tcp-backlog",
+            Integer(0, 65_535),
+            511,
+            "Connections that may wait to be accepted. The kernel cuts it to net.core.somaxconn.",
+        ),
+        Directive(
+            "unixsocket",
+            PATH,
+            "",
+            "Path of a unix socket to accept clients on as well. A file left there by an earlier run is removed first.",
+            example="/run/disque/disque.sock",
+        ),
+        Directive(
+            "unixsocketperm",
+            Octal(),
+            0,
+            "Permissions of the unix socket, octal; 0 leaves what the umask gives.",
+        ),
+        Directive(
+            "timeout",
+            Integer(0, 10**9),
+            0,
+            "Close clients that were silent for this many seconds; 0: never. Clients blocked in ADDJOB or GETJOB are"
+            " not touched.",
+            is_live=True,
+        ),
+        Directive(
+            "tcp-keepalive",
+            KeepAlive(),
+            0,
+            "Seconds of silence after which the kernel probes whether a client still exists; 0 or no: it doesn't, yes:"
+            " 300. The next probes follow every third of it, and three unanswered ones end the connection.",
+            is_live=True,
+        ),
+    ),
+)
+
+_TLS: Final = Section(
+    "TLS",
+    (
+        Directive("tls-port", PORT, 0, "TCP port for clients that use TLS; 0: none. May stand beside `port`."),
+        Directive(
+            "tls-cert-file", PATH, "", "Certificate of this node, PEM, with its chain.", example="/etc/disque/node.crt"
+        ),
+        Directive("tls-key-file", PATH, "", "Its private key, PEM.", example="/etc/disque/node.key"),
+        Directive(
+            "tls-key-file-pass",
+            Text(512),
+            "",
+            "Password of the private key, if it has one.",
+            is_secret=True,
+            example="secret",
+        ),
+        Directive(
+            "tls-ca-cert-file",
+            PATH,
+            "",
+            "Certificates of the authorities that we trust, PEM; needed to check clients and other nodes.",
+            example="/etc/disque/ca.crt",
+        ),
+        Directive(
+            "tls-auth-clients",
+            Choice("no", "optional", "yes"),
+            "yes",
+            "Whether clients must (yes) or may (optional) show a certificate signed by tls-ca-cert-file.",
+        ),
+        Directive(
+            "tls-cluster",
+            YES_NO,
+            False,
+            "Use TLS between nodes, with certificates checked on both ends. All nodes of a cluster must agree.",
+        ),
+    ),
+)
+
+_PROCESS: Final = Section(
+    "Process and log",
+    (
+        Directive("daemonize", YES_NO, False, "Run in the background. Leave it at no under systemd and in containers."),
+        Directive(
+            "supervised",
+            Choice("no", "systemd", "auto"),
+            "no",
+            "Tell systemd when the node is ready, stopping and alive (units with Type=notify); auto: if NOTIFY_SOCKET"
+            " is set.",
+        ),
+        Directive("pidfile", PATH, "/var/run/disque.pid", "Where the process id is written when daemonized."),
+        Directive(
+            "dir",
+            Text(may_be_empty=False),
+            ".",
+            "Working directory: relative paths, such as those of the cluster's file and the log, start here.",
+            is_live=True,
+        ),
+        Directive(
+            "loglevel",
+            Choice("debug", "verbose", "notice", "warning"),
+            "notice",
+            "How much is logged: debug, verbose, notice or warning.",
+            is_live=True,
+        ),
+        Directive(
+            "logfile",
+            PATH,
+            "",
+            "File to log to; empty: standard output. It may be renamed at any time (logrotate): a new one is opened.",
+        ),
+        Directive("syslog-enabled", YES_NO, False, "Log to syslog as well."),
+        Directive("syslog-ident", Text(255, may_be_empty=False), "disque", "Name of this node in syslog."),
+        Directive(
+            "syslog-facility",
+            Choice("user", *(f"local{number}" for number in range(8))),
+            "local0",
+            "Facility of syslog: user or local0 to local7.",
+        ),
+        Directive(
+            "watchdog-period",
+            Integer(0, 10**7),
+            0,
+            "CONFIG SET only: log where the program is when its loop stalls longer than this many milliseconds (at"
+            " least 200); 0: off.",
+            is_live=True,
+            rewriting=NEVER,
+        ),
+    ),
+)
+
+_CLIENTS: Final = Section(
+    "Clients",
+    (
+        Directive(
+            "maxclients",
+            Integer(1, 10**7),
+            10_000,
+            "How many clients may be connected. It is lowered at start if the limit of open files, minus 32, is lower.",
+            is_live=True,
+        ),
+        Directive(
+            "requirepass",
+            Text(512),
+            "",
+            "Password that clients must give with AUTH; empty: none. Guessing is cheap here, so it should be long.",
+            is_live=True,
+            is_secret=True,
+            example="a-long-random-text",
+        ),
+        Directive(
+            "rename-command",
+            Renames(),
+            (),
+            '`rename-command <command> <new name>` hides a command behind another name; the new name "" removes it. May'
+            " be repeated.",
+            is_shown=False,
+            rewriting=KEPT,
+            example='DEBUG ""',
+        ),
+        Directive(
+            "proto-max-bulk-len",
+            Memory(1024, 512 * MB),
+            64 * MB,
+            "Longest single argument that a client may send, hence the largest job; at most 512mb.",
+            is_live=True,
+        ),
+        Directive(
+            "client-query-buffer-limit",
+            Memory(MB),
+            GB,
+            "A client with more than this received and not yet executed is disconnected.",
+            is_live=True,
+        ),
+        Directive(
+            "client-output-buffer-limit",
+            OutputLimitGroups(),
+            OutputLimits(normal=OutputLimit(256 * MB, 64 * MB, 60), stream=OutputLimit(32 * MB, 8 * MB, 60)),
+            "`<class> <hard> <soft> <soft seconds>`: a client with more unread replies than `hard`, or more than `soft`"
+            " for that long, is disconnected; 0: no limit. Class normal: everybody, stream: MONITOR.",
+            is_live=True,
+        ),
+    ),
+)
+
+_MEMORY: Final = Section(
+    "Memory",
+    (
+        Directive(
+            "maxmemory",
+            Memory(),
+            GB,
+            "Memory for jobs; 0: no limit. Above 75% of it other nodes are asked to keep the copies, above 95% jobs"
+            " that are safe to forget are evicted, at 100% ADDJOB is refused with -OOM.",
+            is_live=True,
+        ),
+        Directive(
+            "maxmemory-policy",
+            Choice("acks", "noeviction"),
+            "acks",
+            "What may be evicted: acks (what is only remembered to spread acknowledgements) or nothing (noeviction).",
+            is_live=True,
+        ),
+    ),
+)
+
+_CLUSTER: Final = Section(
+    "Cluster",
+    (
+        Directive(
+            "cluster-config-file",
+            Text(may_be_empty=False),
+            "nodes.conf",
+            "File in which this node keeps its id and the nodes it knows. Each node needs its own; it is not for"
+            " editing.",
+        ),
+        Directive(
+            "cluster-node-timeout",
+            Integer(1, 10**9),
+            15_000,
+            "Milliseconds without an answer after which a node is suspected to have failed.",
+            is_live=True,
+        ),
+        Directive("cluster-port", PORT, 0, "Port on which other nodes are accepted; 0: port + 10000."),
+        Directive(
+            "cluster-seeds",
+            Seeds(),
+            (),
+            "Nodes to meet at start, host:port or host:port@busport: the same as CLUSTER MEET. Already known ones, and"
+            " this node itself, do no harm.",
+            example="10.0.0.1:7711 10.0.0.2:7711",
+        ),
+        Directive(
+            "cluster-secret",
+            Text(512),
+            "",
+            "Secret shared by all nodes, which both ends of a link prove to know before anything else is read. Without"
+            " it the bus is open to whoever reaches its port.",
+            is_secret=True,
+            example="a-long-random-text",
+        ),
+        Directive(
+            "cluster-announce-ip",
+            Text(255),
+            "",
+            "Address under which other nodes and clients reach this node, if it can't see it itself (NAT, containers).",
+            example="203.0.113.7",
+        ),
+        Directive("cluster-announce-port", PORT, 0, "Client port to announce in the same case; 0: the real one."),
+        Directive("cluster-announce-bus-port", PORT, 0, "Bus port to announce in the same case; 0: the real one."),
+        Directive(
+            "replicate-default",
+            Integer(0, 65_535),
+            0,
+            "Copies of a job added without REPLICATE; 0: the number of nodes in use, at most 3.",
+            is_live=True,
+        ),
+    ),
+)
+
+_OBSERVING: Final = Section(
+    "Slow log and latency",
+    (
+        Directive(
+            "slowlog-log-slower-than",
+            Integer(-1 << 63),
+            10_000,
+            "Commands that take more microseconds than this are remembered for SLOWLOG; 0: all, negative: none.",
+            is_live=True,
+        ),
+        Directive("slowlog-max-len", Integer(0, 10**7), 128, "How many of them are remembered.", is_live=True),
+        Directive(
+            "latency-monitor-threshold",
+            Integer(0),
+            0,
+            "Events that take at least this many milliseconds are shown by LATENCY; 0: off.",
+            is_live=True,
+        ),
+    ),
+)
+
+_JOURNAL: Final = Section(
+    "Persistence",
+    (
+        Directive(
+            "appendonly",
+            RefusedFlag(NO_PERSISTENCE),
+            False,
+            "Persistence is not available in this version: only no is accepted. The other directives of this section"
+            " are checked and kept, and have no effect yet.",
+            is_live=True,
+        ),
+        Directive("appendfilename", FileName(), "disque.aof", "Name of the file inside dir. No effect yet."),
+        Directive(
+            "appendfsync",
+            Choice("always", "everysec", "no"),
+            "everysec",
+            "When written records are forced to disk: always, everysec or no. No effect yet.",
+            is_live=True,
+        ),
+        Directive(
+            "no-appendfsync-on-rewrite",
+            YES_NO,
+            False,
+            "Don't force records to disk while the file is being rewritten. No effect yet.",
+        ),
+        Directive(
+            "auto-aof-rewrite-percentage",
+            Integer(0),
+            100,
+            "Rewrite the file when it has grown by this many percent; 0: off. No effect yet.",
+            is_live=True,
+        ),
+        Directive(
+            "auto-aof-rewrite-min-size",
+            Memory(),
+            64 * MB,
+            "… but not before it has this size. No effect yet.",
+            is_live=True,
+        ),
+        Directive(
+            "aof-rewrite-incremental-fsync",
+            YES_NO,
+            True,
+            "Force a rewrite to disk every 32 MB instead of once at its end. No effect yet.",
+            is_live=True,
+        ),
+        Directive(
+            "aof-load-truncated",
+            YES_NO,
+            True,
+            "Start with a file whose end is missing, instead of refusing it. No effect yet.",
+            is_live=True,
+        ),
+        Directive(
+            "aof-enqueue-jobs-once",
+            RefusedFlag(NO_PERSISTENCE),
+            False,
+            "Put the jobs that were queued into their queues again at the next start; only no is accepted in this"
+            " version.",
+            is_live=True,
+        ),
+    ),
+)
+
+_LEFTOVERS: Final = Section(
+    "Accepted so that files written for Disque can be used",
+    (
+        Directive(
+            "hz",
+            Integer(1, 500, is_clamped=True),
+            10,
+            "Shown in INFO, without effect: timers here run when they are due.",
+            is_live=True,
+        ),
+        Directive("maxmemory-samples", Integer(1, 10**6), 5, "No effect.", is_live=True),
+        Directive("activerehashing", YES_NO, True, "No effect.", is_live=True),
+        Directive("databases", Integer(1, 10**6), 16, "No effect.", rewriting=KEPT),
+    ),
+)
+
+SECTIONS: Final = (_NETWORK, _TLS, _PROCESS, _CLIENTS, _MEMORY, _CLUSTER, _OBSERVING, _JOURNAL, _LEFTOVERS)
+DIRECTIVES: Final = tuple(directive for section in SECTIONS for directive in section.directives)
+BY_NAME: Final = {directive.name: directive for directive in DIRECTIVES}
+
+INCLUDE: Final = "include"  # Not a value but a deed of the reader: conf_file.py.
+INCLUDE_HELP: Final = "Read another file at this point. Later lines win, so put it first to override what it says."
+
+# How Redis's directives that Disque never had begin: known, so that the message can say more than "bad directive".
+REDIS_ONLY_PREFIXES: Final = (
+    "acl",
+    "cluster-enabled",
+    "cluster-migration",
+    "cluster-require",
+    "hash-max",
+    "io-threads",
+    "list-max",
+    "lua-",
+    "masterauth",
+    "min-replicas",
+    "min-slaves",
+    "notify-keyspace",
+    "rdb",
+    "repl-",
+    "replicaof",
+    "save",
+    "set-max",
+    "slave",
+    "stop-writes",
+    "tls-replication",
+    "zset-max",
+)

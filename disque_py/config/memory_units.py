@@ -1,0 +1,46 @@
+"""Amounts of memory as people write them: `64mb`, `1gb`, `1000`.
+
+Units (spec: disque/config.md, section 1): none or `b` are bytes; `k` `m` `g` are powers of 1000, `kb` `mb` `gb` powers
+of 1024; any case. An unknown unit is an error: `10zb` must not become ten bytes (quirks.md, Q5).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+UNITS: Final = {
+    "": 1,
+    "b": 1,
+    "k": 1000,
+    "kb": 1 << 10,
+    "m": 1000**2,
+    "mb": 1 << 20,
+    "g": 1000**3,
+    "gb": 1 << 30,
+}
+
+BYTES_MAX: Final = (1 << 63) - 1  # What programs reading INFO and CONFIG GET keep in a signed 64-bit integer.
+
+_AMOUNT: Final = re.compile(r"([0-9]+)([a-z]*)")
+
+
+def parse_memory(text: str) -> int:
+    """Bytes meant by `text`; ValueError with the reason otherwise."""
+    match = _AMOUNT.fullmatch(text.lower())
+    if match is None:
+        raise ValueError("an amount of memory is a number and a unit, such as 64mb")
+    digits, unit = match.groups()
+    if unit not in UNITS:
+        raise ValueError(f"unknown memory unit '{unit}': use b, k, kb, m, mb, g or gb")
+    if len(digits) > 19 or int(digits) * UNITS[unit] > BYTES_MAX:
+        raise ValueError("the amount of memory is too large")
+    return int(digits) * UNITS[unit]
+
+
+def memory_text(value_bytes: int) -> str:
+    """The shortest exact way to write it: with gb, mb or kb if nothing is lost, else plain bytes."""
+    for unit in ("gb", "mb", "kb"):
+        if value_bytes and value_bytes % UNITS[unit] == 0:
+            return f"{value_bytes // UNITS[unit]}{unit}"
+    return str(value_bytes)

@@ -1,0 +1,56 @@
+"""conf/disque.conf, generated from the table of directives.
+
+`python -m disque_py.config.sample > conf/disque.conf` after a change of the table; a test compares the two. Every line
+is commented out and shows the default, so that the file as delivered changes nothing: `#name value` without a blank is
+a directive, `# text` is prose.
+"""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from typing import Final
+
+from disque_py.config.directives import INCLUDE, INCLUDE_HELP, MANAGED, NEVER, SECTIONS, Directive
+from disque_py.config.words import quote_text
+
+WIDTH: Final = 98
+
+INTRODUCTION: Final = """\
+# Configuration of a disque-py node
+#
+#     disque-server disque.conf
+#     disque-server disque.conf --port 7712 --bind 127.0.0.1
+#
+# Each line below that starts with # and no blank shows a default (or an example, where there is no default);
+# remove the # to change it. Directives of the command line come after the file and win, as later lines do.
+# Amounts of memory: 1k is 1000 bytes, 1kb 1024; also m, mb, g, gb, in any case. Quotes and escapes ("\\n",
+# "\\x41") work as in commands. Values marked (live) can be changed with CONFIG SET and saved with CONFIG REWRITE.
+"""
+
+
+def render() -> str:
+    """The whole file."""
+    parts = [INTRODUCTION, "\n", _prose(INCLUDE_HELP), f"#{INCLUDE} /etc/disque/shared.conf\n"]
+    for section in SECTIONS:
+        parts.append(f"\n# {'=' * 10} {section.title} {'=' * (WIDTH - len(section.title) - 14)}\n")
+        parts.extend(_entry(directive) for directive in section.directives)
+    return "".join(parts)
+
+
+def _entry(directive: Directive) -> str:
+    if directive.rewriting == NEVER:
+        return "\n" + _prose(f"{directive.name}: {directive.help}")
+    lines = [" ".join(map(quote_text, words)) for words in directive.kind.lines(directive.default)]
+    if directive.example:
+        lines = [directive.example]
+    live = " (live)" if directive.is_live and directive.rewriting == MANAGED else ""
+    return "\n" + _prose(directive.help + live) + "".join(f"#{directive.name} {line}\n" for line in lines)
+
+
+def _prose(text: str) -> str:
+    return "".join(f"# {line}\n" for line in textwrap.wrap(text, WIDTH, break_on_hyphens=False))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())

@@ -1,0 +1,182 @@
+"""Settings: the values in force, one attribute per directive.
+
+The broker reads attributes (`settings.maxmemory`); names and texts are for CONFIG, files and the command line. Nothing
+here takes effect on the process: server/settings_effects.py does that after a change.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from disque_py.config.directives import BY_NAME, DIRECTIVES, NEVER, REDIS_ONLY_PREFIXES, Directive
+from disque_py.config.glob import matches
+from disque_py.config.kinds import WRONG_COUNT, OutputLimits, RefusedError, Seed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HIDDEN: Final = "(hidden)"
+BUS_PORT_DISTANCE: Final = 10_000  # From the client port to the bus port, as in the original.
+PORT_MAX: Final = 65_535
+
+
+class DirectiveError(Exception):
+    """The name or the value is refused, and nothing was changed.
+
+    `text` is the reason for a line of a file, and the whole error reply, code included, for CONFIG SET.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+
+class Settings:
+    """All values; a new object has the defaults. Units are those of the directive (ms, seconds, bytes)."""
+
+    __slots__ = tuple(directive.attribute for directive in DIRECTIVES)
+
+    activerehashing: bool
+    aof_enqueue_jobs_once: bool
+    aof_load_truncated: bool
+    aof_rewrite_incremental_fsync: bool
+    appendfilename: str
+    appendfsync: str
+    appendonly: bool
+    auto_aof_rewrite_min_size: int
+    auto_aof_rewrite_percentage: int
+    bind: tuple[str, ...]
+    client_output_buffer_limit: OutputLimits
+    client_query_buffer_limit: int
+    cluster_announce_bus_port: int
+    cluster_announce_ip: str
+    cluster_announce_port: int
+    cluster_config_file: str
+    cluster_node_timeout: int
+    cluster_port: int
+    cluster_secret: str
+    cluster_seeds: tuple[Seed, ...]
+    daemonize: bool
+    databases: int
+    dir: str
+    hz: int
+    latency_monitor_threshold: int
+    logfile: str
+    loglevel: str
+    maxclients: int
+    maxmemory: int
+    maxmemory_policy: str
+    maxmemory_samples: int
+    no_appendfsync_on_rewrite: bool
+    pidfile: str
+    port: int
+    proto_max_bulk_len: int
+    protected_mode: bool
+    rename_command: tuple[tuple[str, str], ...]
+    replicate_default: int
+    requirepass: str
+    slowlog_log_slower_than: int
+    slowlog_max_len: int
+    supervised: str
+    syslog_enabled: bool
+    syslog_facility: str
+    syslog_ident: str
+    tcp_backlog: int
+    tcp_keepalive: int
+    timeout: int
+    tls_auth_clients: str
+    tls_ca_cert_file: str
+    tls_cert_file: str
+    tls_cluster: bool
+    tls_key_file: str
+    tls_key_file_pass: str
+    tls_port: int
+    unixsocket: str
+    unixsocketperm: int
+    watchdog_period: int
+
+    def __init__(self) -> None:
+        for directive in DIRECTIVES:
+            setattr(self, directive.attribute, directive.default)
+
+    @property
+    def bus_port(self) -> int:
+        """Where this node listens for others: cluster-port, or the client port + 10000."""
+        return self.cluster_port or (self.port or self.tls_port) + BUS_PORT_DISTANCE
+
+    def value(self, name: str) -> Any:
+        """The value of a directive by its name in lower case; KeyError."""
+        return getattr(self, BY_NAME[name].attribute)
+
+    def restore(self, name: str, value: Any) -> None:
+        """Put back what `set_text` returned, after the change could not be put into effect."""
+        setattr(self, BY_NAME[name.lower()].attribute, value)
+
+    def get_text(self, name: str) -> str:
+        """The value as CONFIG GET shows it: empty or `(hidden)` for secrets; KeyError for unknown names."""
+        directive = BY_NAME[name.lower()]
+        text = directive.kind.text(getattr(self, directive.attribute))
+        return HIDDEN if directive.is_secret and text else text
+
+    def matching(self, pattern: str) -> list[tuple[str, str]]:
+        """CONFIG GET: names, in the order of the table, and values. Any case fits (quirks.md, section 4)."""
+        return [
+            (directive.name, self.get_text(directive.name))
+            for directive in DIRECTIVES
+            if directive.is_shown and matches(pattern, directive.name, ignore_case=True)
+        ]
+
+    def set_text(self, name: str, words: Sequence[str], source: str = "file") -> Any:
+        """Change one value; the old one is returned, for `restore`.
+
+        `source` is "file" (also the command line): words as they stand behind the name; or "set": the one value of
+        CONFIG SET. DirectiveError if the name is unknown or not allowed there, or the value is wrong; the texts for
+        CONFIG SET are those of disque/commands.md, section 6.
+        """
+        directive = BY_NAME.get(name.lower())
+        if source == "set":
+            return self._set_live(name, directive, words)
+        if directive is None or directive.rewriting == NEVER:
+            raise DirectiveError(_unknown_text(name.lower()))
+        try:
+            return self._put(directive, words)
+        except ValueError as error:
+            raise DirectiveError(str(error)) from None
+
+    def _set_live(self, name: str, directive: Directive | None, words: Sequence[str]) -> Any:
+        if directive is None or not directive.is_live:
+            raise DirectiveError(f"ERR Unsupported CONFIG parameter: {name}")
+        typed = " ".join(words)
+        try:
+            return self._put(directive, typed.split() if directive.kind.takes_many_words else words)
+        except RefusedError as refused:
+            raise DirectiveError(f"ERR {refused}") from None
+        except ValueError:
+            shown = HIDDEN if directive.is_secret else typed
+            raise DirectiveError(f"ERR Invalid argument '{shown}' for CONFIG SET '{name}'") from None
+
+    def _put(self, directive: Directive, words: Sequence[str]) -> Any:
+        old = getattr(self, directive.attribute)
+        setattr(self, directive.attribute, directive.kind.merge(old, directive.kind.parse(words)))
+        return old
+
+    def conflicts(self) -> list[str]:
+        """What is wrong although each value alone is right; checked once, before the server starts."""
+        found = []
+        if self.bus_port > PORT_MAX:
+            found.append(f"the bus port would be {self.bus_port}: choose a port up to 55535, or set cluster-port")
+        ports = [port for port in (self.port, self.tls_port, self.bus_port) if port]
+        if len(set(ports)) < len(ports):
+            found.append("port, tls-port and the bus port must differ")
+        if self.tls_port or self.tls_cluster:
+            if not (self.tls_cert_file and self.tls_key_file):
+                found.append("TLS needs tls-cert-file and tls-key-file")
+            if not self.tls_ca_cert_file and (self.tls_cluster or self.tls_auth_clients != "no"):
+                found.append("TLS needs tls-ca-cert-file to check certificates, unless tls-auth-clients is no")
+        return found
+
+
+def _unknown_text(name: str) -> str:
+    if name.startswith(REDIS_ONLY_PREFIXES):
+        return f"{WRONG_COUNT}: '{name}' belongs to Redis and has no meaning here, remove the line"
+    return WRONG_COUNT

@@ -1,0 +1,1 @@
+"""Memory and rules of one broker: pure, deterministic, no clock, chance, socket or file of its own."""

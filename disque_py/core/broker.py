@@ -1,0 +1,210 @@
+"""Broker: the memory of one node.
+
+Everything the rules work on hangs here, and nothing else does: jobs by id, queues by name, who waits, the
+schedule, the outbox. It makes no decisions; those are in the conversation modules. Time and chance come from
+outside: `now_ms` and `wall_ms` are set by the driver once per turn, `rng` is given.
+
+Jobs are indexed in SHARDS small dicts: one large dict stops the world for half a second when it grows at five million
+entries, and the shards also give JSCAN and the background sweep their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from cluster_bus.messages import PAUSE
+from cluster_bus.node import FAIL, HANDSHAKE, LEAVING, MYSELF, Node
+from cluster_bus.outgoing import Outgoing
+from disque_py.config.settings import Settings
+from disque_py.core.done import DoneTable
+from disque_py.core.ids import IdSource
+from disque_py.core.job import Job
+from disque_py.core.nodesets import NodeSets
+from disque_py.core.outbox import Outbox
+from disque_py.core.queue import QUEUE_BYTES, Queue
+from disque_py.core.schedule import Schedule, Timetable
+from disque_py.core.stats import Stats
+
+if TYPE_CHECKING:
+    from cluster_bus.membership import Membership
+    from disque_py.core.client import Client
+    from disque_py.core.leaving import Drain
+    from disque_py.core.row import Row
+    from disque_py.ports import Host
+
+SHARDS: Final = 4096
+
+# Offsets that keep nodes from acting at the same moment (disque/cluster.md, section 2: +-250 ms), drawn in advance.
+JITTER_MS: Final = 250
+JITTERS: Final = 1024
+
+
+class Broker:
+    """One node's memory.
+
+    cluster           the table of nodes (cluster_bus/membership.py)
+    settings          directives in force
+    now_ms, wall_ms   this turn's monotonic and Unix time
+    shards, job_count jobs by id (see `find`)
+    queues            by name
+    waiting_repl      jobs in WAIT_REPL, in order of creation
+    ready             queues that have both jobs and waiting clients, perhaps
+    hint_due          queues whose jobs might interest another node (interest.py)
+    used_memory       accounted bytes of jobs and queues; what maxmemory applies to
+    acked_count, once_delivered_count   records that eviction may drop (memory.py)
+    pause_versions    queue -> (flags, version) of pauses that were set with BCAST (pausing.py)
+    """
+
+    def __init__(self, cluster: Membership, messages: Outgoing, settings: Settings, rng: Random, host: Host) -> None:
+        self.cluster = cluster
+        self.settings = settings
+        self.rng = rng
+        self.host = host
+        self.now_ms = 0
+        self.wall_ms = 0
+        self.started_ms = 0
+        self.housekept_ms = 0
+        self.stopwatch_ns: Callable[[], int] = lambda: 0
+        self.me: Node = cluster.me
+        self.outbox = Outbox(messages)
+        self.send = messages.send
+        self.sets = NodeSets(cluster.me, cluster.intern)
+        self.ids = IdSource(cluster.me.name, rng)
+        self.schedule = Schedule()
+        self.done = DoneTable(2 * settings.cluster_node_timeout)
+        self.stats = Stats()
+        self.shards: list[dict[bytes, Job]] = [{} for _ in range(SHARDS)]
+        self.job_count = 0
+        self.queues: dict[bytes, Queue] = {}
+        # By serial, with gaps where queues were dropped: QSCAN's cursor is a place in it.
+        self.queue_order: list[Queue] = []
+        self.queue_serial = 0
+        self.queue_gc: Iterator[Queue] = iter(())
+        self.waiting_repl: dict[Job, None] = {}
+        self.clients: dict[int, Client] = {}
+        self.monitors: dict[Client, None] = {}
+        self.blocked_count = 0
+        self.ready: dict[Queue, None] = {}
+        self.hint_due: dict[Queue, None] = {}
+        self.interest_due: dict[Queue, None] = {}
+        # queue -> (node -> clients waiting there); a Queue of that name shares the inner dict.
+        self.interest: dict[bytes, dict[Node, int]] = {}
+        self.told_interest: dict[bytes, int] = {}
+        self.timeouts: Timetable[Client] = Timetable()
+        self.eviction_shard = 0
+        self.sweep_shard = 0
+        self.sweep_position_ms = 0
+        self.drain: Drain | None = None
+        self.used_memory = 0
+        self.peak_memory = 0
+        self.acked_count = 0
+        self.once_delivered_count = 0
+        self.pause_versions: dict[bytes, tuple[int, int, bytes]] = {}
+        self.announcements: dict[tuple[Node, ...], list[Job]] = {}
+        self.sweeps: dict[Queue, Iterator[None]] = {}
+        self.clients_paused_until_ms = 0
+        self.is_loading = False
+        # Commands in force, by name in lower and upper case; set by inputs.install.
+        self.commands: dict[bytes, Row] = {}
+        self.is_journaling = False
+        self.run = rng.randbytes(8)
+        self.run_name = rng.randbytes(20).hex()
+        self._last_ctime = 0
+        self._jitters: list[int] = []
+        self.memory_limits = (0, 0, 0)
+        self.apply_maxmemory()
+
+    # -- jobs -------------------------------------------------------------------------------------
+
+    def find(self, job_id: bytes) -> Job | None:
+        """The job with this id (40 bytes, positionally valid), or None."""
+        return self.shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
+
+    def next_ctime(self) -> int:
+        """Creation time of a new job: wall clock in ms x 1,000,000, strictly increasing whatever the clock does."""
+        ctime = self.wall_ms * 1_000_000
+        if ctime <= self._last_ctime:
+            ctime = self._last_ctime + 1
+        self._last_ctime = ctime
+        return ctime
+
+    def jitter(self) -> int:
+        """A uniform offset of -250 … +249 ms."""
+        if not self._jitters:
+            draw = self.rng.random
+            self._jitters = [int(draw() * 2 * JITTER_MS) - JITTER_MS for _ in range(JITTERS)]
+        return self._jitters.pop()
+
+    # -- queues ------------------------------------------------------------------------------------
+
+    def queue(self, name: bytes) -> Queue:
+        """The queue of this name, made if need be."""
+        queue = self.queues.get(name)
+        if queue is None:
+            queue = self.queues[name] = Queue(name, self.now_ms)
+            interested = self.interest.get(name)
+            if interested is not None:
+                queue.interested = interested
+            self.used_memory += QUEUE_BYTES + len(name)
+            self.queue_serial += 1
+            queue.serial = self.queue_serial
+            self.queue_order.append(queue)
+        return queue
+
+    def drop_queue(self, queue: Queue) -> None:
+        """Forget an idle queue."""
+        del self.queues[queue.name]
+        self.used_memory -= QUEUE_BYTES + len(queue.name)
+        self.hint_due.pop(queue, None)
+        self.interest_due.pop(queue, None)
+        self.ready.pop(queue, None)
+        self.sweeps.pop(queue, None)
+        queue.is_dropped = True
+        if len(self.queue_order) > 2 * len(self.queues) + 1024:
+            self.queue_order = [kept for kept in self.queue_order if not kept.is_dropped]
+
+    # -- nodes -------------------------------------------------------------------------------------
+
+    @property
+    def is_leaving(self) -> bool:
+        """CLUSTER LEAVING yes is in force."""
+        return bool(self.me.flags & LEAVING)
+
+    def countable(self) -> int:
+        """Other nodes the default REPLICATE counts: a merely suspected one counts (semantics.md, section 6)."""
+        cluster = self.cluster
+        if len(cluster.usable) == cluster.size - 1:
+            return len(cluster.usable)
+        return sum(not node.flags & (MYSELF | HANDSHAKE | LEAVING | FAIL) for node in cluster.nodes.values())
+
+    def members(self) -> list[Node]:
+        """All other nodes of the table that are known by id."""
+        return [node for node in self.cluster.nodes.values() if not node.flags & (MYSELF | HANDSHAKE)]
+
+    def tell_pause(self, nodes: tuple[Node, ...], name: bytes) -> None:
+        """Send a queue's pause state, as set with BCAST, to these nodes."""
+        flags, version_ms, version_node = self.pause_versions[name]
+        self.send(nodes, PAUSE, (name, flags, version_ms, version_node))
+
+    # -- memory ------------------------------------------------------------------------------------
+
+    def apply_maxmemory(self) -> None:
+        """`maxmemory` changed: compute the 75, 95 and 100 % marks; 0 means no limit (semantics.md, section 7)."""
+        limit = self.settings.maxmemory
+        if limit:
+            self.memory_limits = (limit // 100 * 75, limit // 100 * 95, limit)
+        else:
+            self.memory_limits = (1 << 62, 1 << 62, 1 << 62)
+
+    @property
+    def memory_level(self) -> int:
+        """0; 1 above 75 %; 2 above 95 %; 3 at 100 % of maxmemory and more."""
+        used = self.used_memory
+        above, high, full = self.memory_limits
+        if used <= above:
+            return 0
+        if used <= high:
+            return 1
+        return 2 if used < full else 3

@@ -1,0 +1,101 @@
+"""Client: one connection as the broker knows it.
+
+Replies are bytes appended to `out`; the driver writes them once per turn. While an ADDJOB of
+this client waits for copies, later replies wait behind it: `slots` keeps the order of requests,
+each slot being a list of one element, the reply or None while it is not known yet.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from disque_py.ports import ClientPort
+
+if TYPE_CHECKING:
+    from collections import deque
+
+    from disque_py.core.job import Job
+    from disque_py.core.queue import Queue
+
+# What a client waits for; RUNNING means nothing.
+RUNNING: Final = 0
+WAITS_FOR_COPIES: Final = 1  # ADDJOB
+WAITS_FOR_JOBS: Final = 2  # GETJOB
+
+REPLY_ON: Final = 0
+REPLY_OFF: Final = 1
+REPLY_SKIP: Final = 2  # Suppress the reply of the next command only.
+
+
+class Client:
+    """One connection.
+
+    id, addr, fd, name     as CLIENT LIST shows them; ids start at 1 and only grow
+    connected_ms, active_ms   monotonic: connection, last command
+    out                    replies of this turn, ready to be written
+    is_authenticated       False while `requirepass` is set and AUTH has not succeeded
+    protocol               2 or 3 (after HELLO 3)
+    waiting                RUNNING, WAITS_FOR_COPIES or WAITS_FOR_JOBS
+    slots                  replies in the order of requests while ADDJOBs wait, else None
+    queues                 the queues a blocked GETJOB waits on
+    with_counters          … and whether it wants the counters
+    awake_at_ms            … and until when (0: for ever); its entry in broker.timeouts
+    reply_mode, is_silenced  CLIENT REPLY; and what it means for the command that runs or is waited for
+    is_monitor             gets a line for every command executed
+    """
+
+    __slots__ = (
+        "active_ms",
+        "addr",
+        "awake_at_ms",
+        "close_asked",
+        "connected_ms",
+        "fd",
+        "id",
+        "is_authenticated",
+        "is_monitor",
+        "is_silenced",
+        "is_unix",
+        "last_command",
+        "name",
+        "out",
+        "port",
+        "protocol",
+        "queues",
+        "reply_mode",
+        "slots",
+        "waiting",
+        "waiting_jobs",
+        "with_counters",
+    )
+
+    def __init__(self, client_id: int, port: ClientPort, addr: str, now_ms: int, fd: int = -1) -> None:
+        self.id = client_id
+        self.port = port
+        self.addr = addr
+        self.fd = fd
+        self.is_unix = False
+        self.name = b""
+        self.connected_ms = now_ms
+        self.active_ms = now_ms
+        self.out: list[bytes] = []
+        self.is_authenticated = False
+        self.protocol = 2
+        self.reply_mode = REPLY_ON
+        self.is_silenced = False
+        self.is_monitor = False
+        self.last_command = ""
+        self.close_asked = False
+        self.waiting = RUNNING
+        self.slots: deque[list[bytes | None]] | None = None
+        self.waiting_jobs: dict[Job, list[bytes | None]] = {}
+        self.queues: tuple[Queue, ...] = ()
+        self.with_counters = False
+        self.awake_at_ms = 0
+
+    def reply(self, data: bytes) -> None:
+        """Answer in request order: behind the replies that are still being waited for."""
+        if self.slots:
+            self.slots.append([data])
+        else:
+            self.out.append(data)

@@ -1,0 +1,165 @@
+"""GETJOB: jobs to clients, at once or when they come.
+
+A client that finds its queues empty waits in the line of each of them. Whatever puts a job into a queue with
+such a line marks it ready, and once per turn the ready queues are served, first come, first served, one job for
+each client. Source: disque/commands.md, section 2.2; jobs-and-queues.md, section 9.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from disque_py.core import federation, lifecycle, replication, requeue
+from disque_py.core.broker import Broker
+from disque_py.core.client import RUNNING, WAITS_FOR_JOBS, Client
+from disque_py.core.errors import LEAVING
+from disque_py.core.job import Job
+from disque_py.core.queue import PAUSED_OUT, Queue
+from disque_py.resp import nil_array
+
+# A reply stops growing here; the client can ask again (semantics.md, section 13).
+REPLY_BYTES_MAX: Final = 1024 * 1024
+
+LEAVING_REPLY: Final = b"-%b\r\n" % LEAVING.encode()
+
+
+def collect(broker: Broker, queues: list[Queue], count: int, with_counters: bool) -> list[bytes]:
+    """Up to `count` jobs, one per queue and pass, left to right, as encoded reply entries."""
+    entries: list[bytes] = []
+    size = 0
+    found = True
+    while found and len(entries) < count and size < REPLY_BYTES_MAX:
+        found = False
+        for queue in queues:
+            if not queue.length or queue.paused & PAUSED_OUT:
+                continue
+            job = lifecycle.fetch(broker, queue)
+            if job is None:
+                continue
+            found = True
+            entries.append(deliver(broker, queue, job, with_counters))
+            size += len(job.body)
+            if not queue.length:
+                ran_dry(broker, queue)
+            if len(entries) == count:
+                break
+    return entries
+
+
+def deliver(broker: Broker, queue: Queue, job: Job, with_counters: bool) -> bytes:
+    """The fetched job goes to a client: its lease starts, the other holders hear of it. The encoded entry."""
+    queue.jobs_out += 1
+    queue.active_ms = broker.now_ms
+    broker.stats.jobs_delivered += 1
+    lifecycle.lease(broker, job)
+    if job.retry_ms and job.holders is not broker.sets.mine:
+        requeue.tell_leased(broker, job)
+    body = job.body
+    if with_counters:
+        return b"*7\r\n%b%b\r\n$%d\r\n%b\r\n$5\r\nnacks\r\n:%d\r\n$21\r\nadditional-deliveries\r\n:%d\r\n" % (
+            queue.head_bytes,
+            job.id,
+            len(body),
+            body,
+            job.nacks,
+            job.deliveries,
+        )
+    return b"*3\r\n%b%b\r\n$%d\r\n%b\r\n" % (queue.head_bytes, job.id, len(body), body)
+
+
+def ran_dry(broker: Broker, queue: Queue) -> None:
+    """The last job went out: under load, ask for more before somebody waits."""
+    if queue.sources and federation.import_rate(broker, queue) > 0:
+        federation.ask_sources(broker, queue, is_urgent=True)
+
+
+def wait(broker: Broker, client: Client, queues: list[Queue], timeout_ms: int, with_counters: bool) -> None:
+    """Block the client in the lines of its queues; `timeout_ms` 0 waits for ever."""
+    distinct = tuple(dict.fromkeys(queues))
+    client.queues = distinct
+    client.with_counters = with_counters
+    client.waiting = WAITS_FOR_JOBS
+    broker.blocked_count += 1
+    if timeout_ms:
+        broker.timeouts.set(client, broker.now_ms + timeout_ms)
+    for queue in distinct:
+        queue.waiting[client] = None
+        broker.interest_due[queue] = None
+        federation.ask_sources(broker, queue, is_urgent=False)
+        federation.ask_everybody(broker, queue)
+
+
+def stop_waiting(broker: Broker, client: Client) -> None:
+    """Take the client out of every line."""
+    for queue in client.queues:
+        queue.waiting.pop(client, None)
+        queue.waited_ms = broker.now_ms
+        broker.interest_due[queue] = None
+        if queue.length and not queue.waiting:
+            broker.hint_due[queue] = None
+    client.queues = ()
+    client.waiting = RUNNING
+    broker.blocked_count -= 1
+    if client.awake_at_ms:
+        broker.timeouts.cancel(client)
+
+
+def serve_ready(broker: Broker) -> None:
+    """Hand jobs of ready queues to the clients that wait, in the order they came."""
+    while broker.ready:
+        ready = broker.ready
+        broker.ready = {}
+        for queue in ready:
+            waiting = queue.waiting
+            while waiting and queue.length and not queue.paused & PAUSED_OUT:
+                job = lifecycle.fetch(broker, queue)
+                if job is None:
+                    break
+                client = next(iter(waiting))
+                with_counters = client.with_counters
+                stop_waiting(broker, client)
+                send(broker, client, b"*1\r\n" + deliver(broker, queue, job, with_counters))
+                if not queue.length:
+                    ran_dry(broker, queue)
+
+
+def send(broker: Broker, client: Client, reply: bytes) -> None:
+    """A late reply, in the client's own reply mode; its pipeline goes on."""
+    if not client.is_silenced:
+        client.reply(reply)
+    broker.outbox.clients[client] = None
+
+
+def time_out(broker: Broker, client: Client) -> None:
+    """Nothing came in time."""
+    stop_waiting(broker, client)
+    send(broker, client, nil_array(client.protocol))
+
+
+def send_away(broker: Broker) -> None:
+    """This node leaves: whoever waits here goes elsewhere (README, "Gracefully removal of nodes")."""
+    for client in list(broker.clients.values()):
+        if client.waiting == WAITS_FOR_JOBS:
+            stop_waiting(broker, client)
+            send(broker, client, LEAVING_REPLY)
+        elif client.waiting_jobs:
+            replication.drop_client(broker, client, replication.LEAVING_REPLY)
+
+
+def release_all(broker: Broker) -> None:
+    """Everything is reset: waiting GETJOBs get nothing (CLUSTER RESET, DEBUG FLUSHALL)."""
+    for client in list(broker.clients.values()):
+        if client.waiting == WAITS_FOR_JOBS:
+            stop_waiting(broker, client)
+            send(broker, client, nil_array(client.protocol))
+
+
+def drop_client(broker: Broker, client: Client) -> None:
+    """The connection is gone."""
+    if client.waiting == WAITS_FOR_JOBS:
+        stop_waiting(broker, client)
+    if client.waiting_jobs:
+        replication.drop_client(broker, client, None)
+    broker.clients.pop(client.id, None)
+    broker.monitors.pop(client, None)
+    broker.outbox.clients.pop(client, None)

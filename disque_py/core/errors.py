@@ -1,0 +1,26 @@
+"""Errors a client can be answered with.
+
+`CommandError(text)` becomes `-<text>`; its first word is the code programs match on. Texts that
+several commands share stand here, each once (spec: disque/commands.md, section "Shared error texts").
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+
+class CommandError(Exception):
+    """The client is wrong; nothing was changed. `text` is the reply without the leading dash."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+
+SYNTAX: Final = "ERR syntax error"
+NOT_AN_INTEGER: Final = "ERR value is not an integer or out of range"
+BAD_ID: Final = "BADID Invalid Job ID format."
+LEAVING: Final = "LEAVING This node is leaving the cluster, please connect to a different one"
+OOM: Final = "OOM command not allowed when used memory > 'maxmemory'."
+NOAUTH: Final = "NOAUTH Authentication required."
+LOADING: Final = "LOADING Disque is loading the dataset in memory"

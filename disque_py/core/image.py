@@ -1,0 +1,80 @@
+"""A job as plain values: one format for bus and journal.
+
+(id, header, queue, body, holders, later fields …). The header is fixed-size binary, so that a receiver reads
+nine numbers in one step and a peer can't slip anything but numbers in; positions after the holders are ignored
+by those who don't know them. Times are spans: milliseconds of life left, and milliseconds until the first
+queueing.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, Final
+
+from disque_py.core.ids import is_valid_id
+from disque_py.core.job import Job
+
+if TYPE_CHECKING:
+    from disque_py.core.broker import Broker
+
+# ctime, ms of life left, retry ms, delay ms, replicate, nacks, additional deliveries, attempt
+HEADER: Final = struct.Struct("<QQQQHHHI")
+_pack = HEADER.pack
+_unpack = HEADER.unpack_from
+
+Image = tuple[bytes, bytes, bytes, bytes, bytes]
+
+COUNTER_MAX: Final = 65535
+ATTEMPT_MAX: Final = 2**32 - 1
+
+
+def image_of(broker: Broker, job: Job) -> Image:
+    """The job as it leaves this node; only what is worth the same everywhere is in it."""
+    left_ms = job.expire_at_ms - broker.now_ms
+    return (
+        job.id,
+        _pack(
+            job.ctime,
+            left_ms if left_ms > 0 else 0,
+            job.retry_ms,
+            job.delay_ms,
+            job.replicate,
+            job.nacks,
+            job.deliveries,
+            job.attempt,
+        ),
+        job.queue,
+        job.body,
+        broker.sets.pack(job.holders),
+    )
+
+
+def job_of(broker: Broker, image: Any) -> Job:
+    """A Job from its image, in state ACTIVE, held by whom the image names; ValueError if it is malformed.
+
+    The receiver counts the life left from now, so clocks need not agree (disque/cluster.md, section 3).
+    """
+    try:
+        job_id, header, queue, body, holders = image[:5]
+        ctime, left_ms, retry_ms, delay_ms, replicate, nacks, deliveries, attempt = _unpack(header)
+        # Joining costs little and fails on anything that is not bytes.
+        if len(b"".join((queue, holders))) >= 0 and type(body) is bytes and is_valid_id(job_id):
+            job = Job(
+                job_id,
+                queue,
+                body,
+                ctime,
+                broker.now_ms + left_ms,
+                retry_ms,
+                delay_ms,
+                replicate,
+                broker.sets.unpack(holders),
+            )
+            if nacks or deliveries or attempt:
+                job.nacks = nacks
+                job.deliveries = deliveries
+                job.attempt = attempt
+            return job
+    except (TypeError, struct.error) as broken:
+        raise ValueError(f"malformed job image: {broken}") from broken
+    raise ValueError("malformed job image")

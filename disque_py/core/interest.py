@@ -1,0 +1,177 @@
+"""Pushed interest: who waits where, and a hint when there is something for them.
+
+A node tells every linked node which queues its clients wait on (INTEREST: a number of clients, 0 when some
+waited within the last second, -1 when none do). A node with jobs that nobody here waits for owes such nodes a
+HINT; the hinted node pulls with NEEDJOBS. So a job on a queue that was silent for an hour finds its consumer on
+another node within two messages, and a silent cluster sends nothing. Source: semantics.md, section 9 (the
+original polls with growing gaps: quirks, section 3).
+
+Going up is told in the turn it happens; going down a little later, because a consumer that comes back for the
+next job at once would otherwise cost two messages per job.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+from cluster_bus.messages import HINT, INTEREST, NEEDJOBS
+from cluster_bus.node import Node
+from disque_py.core import federation
+from disque_py.core.broker import Broker
+from disque_py.core.queue import PAUSED_OUT, Queue
+
+# Interest in a queue outlives its last waiting client by this.
+LINGER_MS: Final = 1_000
+# Fewer waiting clients are told after this, if it is still true.
+DECREASE_MS: Final = 50
+# A hint that brought no pull within this time goes to the next node.
+HINT_MS: Final = 10
+ENTRIES_PER_LINK_MAX: Final = 100_000
+
+GONE: Final = -1
+
+
+def value_of(broker: Broker, queue: Queue) -> int:
+    """What other nodes should know of our clients of this queue."""
+    if queue.paused or broker.is_leaving:
+        return GONE
+    if queue.waiting:
+        return len(queue.waiting)
+    if queue.waited_ms and broker.now_ms - queue.waited_ms < LINGER_MS:
+        return 0
+    return GONE
+
+
+def tell_changes(broker: Broker) -> None:
+    """Once per turn: tell all linked nodes what changed."""
+    if not broker.interest_due:
+        return
+    due = broker.interest_due
+    broker.interest_due = {}
+    for queue in due:
+        value = value_of(broker, queue)
+        told = broker.told_interest.get(queue.name, GONE)
+        if value > told or (value < told and queue.paused):
+            _tell(broker, queue, value)
+        elif value < told and not queue.interest_timer:
+            _recheck_in(broker, queue, DECREASE_MS)
+
+
+def _recheck_in(broker: Broker, queue: Queue, span_ms: int) -> None:
+    queue.interest_timer = True
+    broker.schedule.call_at(broker.now_ms + span_ms, lambda: _recheck(broker, queue))
+
+
+def _recheck(broker: Broker, queue: Queue) -> None:
+    """A decrease has lasted: tell it; an interest of 0 ends when nobody has waited for LINGER_MS."""
+    queue.interest_timer = False
+    value = value_of(broker, queue)
+    told = broker.told_interest.get(queue.name, GONE)
+    if value < told:
+        _tell(broker, queue, value)
+    if value == 0:
+        _recheck_in(broker, queue, LINGER_MS)
+
+
+def _tell(broker: Broker, queue: Queue, value: int) -> None:
+    if value == GONE:
+        broker.told_interest.pop(queue.name, None)
+    else:
+        broker.told_interest[queue.name] = value
+    linked = broker.cluster.linked
+    if linked:
+        broker.send(linked, INTEREST, (queue.name, value))
+
+
+def on_link_up(broker: Broker, node: Node) -> None:
+    """A new link knows nothing yet: tell it everything."""
+    forget_node(broker, node)
+    only = broker.sets.only(node)
+    for name, value in broker.told_interest.items():
+        broker.send(only, INTEREST, (name, value))
+
+
+def forget_node(broker: Broker, node: Node) -> None:
+    """Interest is gone with the link."""
+    state = federation.exchange(node)
+    for name in state.interest:
+        nodes = broker.interest.get(name)
+        if nodes is not None:
+            nodes.pop(node, None)
+            if not nodes and name not in broker.queues:
+                del broker.interest[name]
+    state.interest.clear()
+
+
+def on_interest(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Clients of the sender wait for jobs of these queues, or do no longer."""
+    state = federation.exchange(sender)
+    for name, value, *_ in items:
+        if value < 0:
+            if state.interest.pop(name, None) is not None:
+                broker.interest[name].pop(sender, None)
+                if not broker.interest[name] and name not in broker.queues:
+                    del broker.interest[name]
+            continue
+        if name not in state.interest and len(state.interest) >= ENTRIES_PER_LINK_MAX:
+            broker.stats.ignored("interest in too many queues")
+            continue
+        state.interest[name] = value
+        nodes = broker.interest.get(name)
+        queue = broker.queues.get(name)
+        if nodes is None:
+            nodes = broker.interest[name] = {} if queue is None else queue.interested
+        nodes[sender] = value
+        if queue is not None and queue.length:
+            broker.hint_due[queue] = None
+
+
+def send_hints(broker: Broker) -> None:
+    """Once per turn: for each queue that owes one, a hint to the node that had the fewest per waiting client."""
+    due = broker.hint_due
+    broker.hint_due = {}
+    for queue in due:
+        if queue.hint_until_ms > broker.now_ms or not queue.length or queue.waiting or queue.paused & PAUSED_OUT:
+            continue
+        node = _next_node(queue)
+        if node is None:
+            continue
+        queue.hints[node] = queue.hints.get(node, 0) + 1
+        queue.hint_sent_to = node
+        queue.hint_until_ms = broker.now_ms + HINT_MS
+        broker.stats.hints_sent += 1
+        broker.send(broker.sets.only(node), HINT, (queue.name, queue.length))
+        broker.schedule.call_at(queue.hint_until_ms, partial(broker.hint_due.setdefault, queue))
+
+
+def _next_node(queue: Queue) -> Node | None:
+    """Whom to hint at: not the one that just left a hint unanswered, if there is another."""
+    best: Node | None = None
+    best_share = 0.0
+    silent = queue.hint_sent_to if queue.hint_until_ms else None
+    hints = queue.hints
+    for node, waiting in queue.interested.items():
+        if waiting > 0 and node.is_linked:
+            share = hints.get(node, 0) / waiting
+            if best is None or (best is silent) or (share < best_share and node is not silent):
+                best = node
+                best_share = share
+    if hints and len(hints) > len(queue.interested):
+        for node in [node for node in hints if node not in queue.interested]:
+            del hints[node]
+    return best
+
+
+def on_hint(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """The sender has jobs that clients of ours may wait for: pull."""
+    for name, *_ in items:
+        broker.stats.hints_received += 1
+        queue = broker.queues.get(name)
+        if queue is None or queue.paused or broker.is_leaving:
+            continue
+        if not queue.waiting:
+            continue
+        broker.stats.pulls_sent += 1
+        count = federation.ask_count(broker, queue)
+        broker.send(broker.sets.only(sender), NEEDJOBS, (name, count, federation.ANSWERS_HINT))

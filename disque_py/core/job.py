@@ -1,0 +1,163 @@
+"""Job: one message, as this node knows it.
+
+A node may hold a copy without having it queued; queued on one node, a job is normally only held
+by the others, whose timers queue it again when its consumer or its node is gone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from cluster_bus.node import Node
+    from disque_py.core.client import Client
+
+# Where a job stands on this node; every change is made in lifecycle.py. Plain numbers: the hot path compares them.
+WAIT_REPL: Final = 0  # A client waits until enough nodes hold a copy.
+ACTIVE: Final = 1  # Held here, in no queue of this node.
+QUEUED: Final = 2  # In a queue of this node, ready for a consumer.
+ACKED: Final = 3  # Done; kept only until every holder knows it.
+GONE: Final = 4  # Forgotten; an object that a queue's run may still name.
+
+STATE_NAMES: Final = ("wait-repl", "active", "queued", "acked", "gone")
+
+# What a job costs besides its body: object, id, entries in index, queue and schedule, as measured by
+# `make bench` (docs/performance.md). maxmemory is applied to the sum of these.
+JOB_BYTES: Final = 480
+
+JobNodes = frozenset["Node"]
+
+
+class Replication:
+    """Work on a WAIT_REPL job: who waits for it and who has confirmed a copy."""
+
+    __slots__ = ("asked_again_ms", "client", "confirmed", "deadline_ms", "is_external", "slot")
+
+    def __init__(
+        self, client: Client, slot: list[bytes | None], confirmed: set[Node], deadline_ms: int, is_external: bool
+    ) -> None:
+        self.client = client
+        self.slot = slot
+        self.confirmed = confirmed
+        self.deadline_ms = deadline_ms
+        self.asked_again_ms = 0
+        self.is_external = is_external
+
+
+class Collection:
+    """Work on an ACKED job: who has confirmed that it knows the ack, and how often we asked."""
+
+    __slots__ = ("attempts", "confirmed")
+
+    def __init__(self) -> None:
+        self.confirmed: set[Node] = set()
+        self.attempts = 0
+
+
+class Handover:
+    """Work on a job that is being handed over: to whom, under which number (federation.py)."""
+
+    __slots__ = ("after_ms", "client", "node", "number", "slot", "tried")
+
+    def __init__(self, node: Node, number: int, after_ms: int = 0) -> None:
+        self.node = node
+        self.number = number
+        self.after_ms = after_ms  # The taker queues the job only after this long (DELAY of a new job).
+        # Set when an ADDJOB of an at-most-once job waits for the answer (replication.py, "external").
+        self.client: Client | None = None
+        self.slot: list[bytes | None] = []
+        self.tried: tuple[Node, ...] = ()
+
+
+class Job:
+    """One job.
+
+    id               40 bytes
+    queue            name of its queue; b"" with no holders is a dummy ack (see `is_dummy`)
+    body             bytes
+    state            constants above
+    replicate        copies the producer asked for
+    delay_ms, retry_ms   spans as asked for; retry 0 means at most once
+    ctime            creation, wall clock ms x 1,000,000 + sequence, never changed on the way
+    expire_at_ms     when its TTL is over (monotonic clock of this node)
+    requeue_at_ms    when it is to be queued (again); 0: never
+    awake_at_ms      when the schedule looks at it; 0: not scheduled (schedule.py, the horizon)
+    holders          nodes that may have a copy, us included if we have; never smaller than the truth
+    nacks, deliveries   the two best-effort counters
+    attempt          deliveries known to us; merged by maximum
+    is_listed        an entry for it lies in its queue's run or heap
+    is_delivered     this node handed it to a consumer (or gave it away) at least once
+    was_queued       its next enqueue is a re-queue and is announced
+    is_leased_here   delivered by us and the lease is running: we answer for it
+    was_announced    the WILLQUEUE for the coming requeue has been sent
+    imported_at_ms   when another node handed it to us; 0: it did not
+    work             Replication, Collection or Handover in progress
+    """
+
+    __slots__ = (
+        "attempt",
+        "awake_at_ms",
+        "body",
+        "ctime",
+        "delay_ms",
+        "deliveries",
+        "expire_at_ms",
+        "holders",
+        "id",
+        "imported_at_ms",
+        "is_delivered",
+        "is_leased_here",
+        "is_listed",
+        "nacks",
+        "queue",
+        "replicate",
+        "requeue_at_ms",
+        "retry_ms",
+        "state",
+        "was_announced",
+        "was_queued",
+        "work",
+    )
+
+    def __init__(
+        self,
+        job_id: bytes,
+        queue: bytes,
+        body: bytes,
+        ctime: int,
+        expire_at_ms: int,
+        retry_ms: int,
+        delay_ms: int,
+        replicate: int,
+        holders: JobNodes,
+    ) -> None:
+        self.id = job_id
+        self.queue = queue
+        self.body = body
+        self.state = ACTIVE
+        self.replicate = replicate
+        self.delay_ms = delay_ms
+        self.retry_ms = retry_ms
+        self.ctime = ctime
+        self.expire_at_ms = expire_at_ms
+        self.requeue_at_ms = 0
+        self.awake_at_ms = 0
+        self.holders = holders
+        self.nacks = 0
+        self.deliveries = 0
+        self.attempt = 0
+        self.is_listed = False
+        self.is_delivered = False
+        self.was_queued = False
+        self.is_leased_here = False
+        self.was_announced = False
+        self.imported_at_ms = 0
+        self.work: Replication | Collection | Handover | None = None
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id[11:19].decode('ascii', 'replace')} {STATE_NAMES[self.state]} of {self.queue!r}>"
+
+    @property
+    def is_dummy(self) -> bool:
+        """An ack for a job this node never held, with no holder learned yet."""
+        return self.state == ACKED and not self.holders and not self.queue

@@ -1,0 +1,67 @@
+"""Memory: what a node does above 75, 95 and 100 % of maxmemory.
+
+Above 75 % a node keeps no copy of a new job if enough others are below their own 75 %; otherwise it goes on as
+usual, so that a full cluster or a lone node can be filled to 95 %. Above 95 % it evicts what is safe to lose,
+at once: acknowledged records, and at-most-once jobs that were delivered. At 100 % commands that need memory get
+-OOM. Source: README FAQ "What happens when a node runs out of memory?"; semantics.md, section 7; quirks Q5.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from disque_py.core import lifecycle
+from disque_py.core.broker import SHARDS, Broker
+from disque_py.core.job import ACKED, Job
+
+# Shards looked at per attempt: with ten million jobs about two milliseconds of work.
+SHARDS_PER_ATTEMPT: Final = 64
+
+
+def make_room(broker: Broker) -> bool:
+    """Evict until memory is at 95 % or nothing safe is left within reach; True if at or below 95 % afterwards."""
+    limit = broker.memory_limits[1]
+    if broker.used_memory <= limit:
+        return True
+    if broker.settings.maxmemory_policy == "noeviction":
+        return False
+    if not (broker.acked_count or broker.once_delivered_count):
+        return False
+    shards = broker.shards
+    at = broker.eviction_shard
+    for _ in range(SHARDS_PER_ATTEMPT if broker.job_count > 100_000 else SHARDS):
+        at = (at + 1) % SHARDS
+        for job in [job for job in shards[at].values() if may_evict(job)]:
+            broker.stats.jobs_evicted += 1
+            lifecycle.forget(broker, job)
+        if broker.used_memory <= limit:
+            break
+    broker.eviction_shard = at
+    return broker.used_memory <= limit
+
+
+def may_evict(job: Job) -> bool:
+    """An ack costs at most one more delivery; a delivered at-most-once job is never delivered again anyway."""
+    return job.state == ACKED or (job.retry_ms == 0 and job.is_delivered)
+
+
+def is_full(broker: Broker) -> bool:
+    """At 100 %, and eviction could not help: commands that need memory are refused."""
+    limits = broker.memory_limits
+    if broker.used_memory <= limits[1]:
+        return False
+    make_room(broker)
+    return broker.used_memory >= limits[2]
+
+
+def replicates_externally(broker: Broker, replicate: int) -> bool:
+    """Whether a new job is held by `replicate` others and not by us."""
+    if broker.is_leaving:
+        return True
+    if broker.used_memory <= broker.memory_limits[0]:
+        return False
+    roomy = 0
+    for node in broker.cluster.usable:
+        if node.is_linked and node.memory_level == 0:
+            roomy += 1
+    return roomy >= replicate

@@ -1,0 +1,97 @@
+"""PAUSE: stopping a queue's input, output or both, here or everywhere.
+
+With BCAST the state spreads to all nodes and is remembered with a version (wall clock, node id; the later
+wins), so that a node that joins or was away learns it, an ended pause included. Source: README "PAUSE";
+semantics.md, section 11.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from cluster_bus.node import Node
+from disque_py.core import lifecycle, requeue
+from disque_py.core.broker import Broker
+from disque_py.core.job import Job
+from disque_py.core.queue import PAUSED_IN, PAUSED_OUT, Queue
+from persistence.records import PAUSE as PAUSE_RECORD
+
+# Versions of ended pauses are kept for nodes that were away; past this many the oldest ended ones go.
+VERSIONS_MAX: Final = 10_000
+
+
+def set_pause(broker: Broker, name: bytes, flags: int) -> None:
+    """Put a state into force here; a missing queue is made only if there is something to remember."""
+    queue = broker.queues.get(name)
+    if queue is None:
+        if not flags:
+            return
+        queue = broker.queue(name)
+    if queue.paused == flags:
+        return
+    before = queue.paused
+    queue.paused = flags
+    broker.interest_due[queue] = None
+    if before & PAUSED_OUT and not flags & PAUSED_OUT:
+        if queue.waiting:
+            broker.ready[queue] = None
+        broker.hint_due[queue] = None
+    if before & PAUSED_IN and not flags & PAUSED_IN:
+        _input_resumed(broker, queue)
+
+
+def _input_resumed(broker: Broker, queue: Queue) -> None:
+    """What a NACK gave back during the pause is due now."""
+    deferred = queue.deferred
+    queue.deferred = {}
+    for job in deferred:
+        if requeue.is_queueable(job):
+            requeue.release(broker, job)
+
+
+def defer(broker: Broker, queue: Queue, job: Job) -> None:
+    """A job given back while input is paused: due when the pause ends; a restart of the pause keeps it."""
+    queue.deferred[job] = None
+    job.is_leased_here = False
+    if job.retry_ms:
+        lifecycle.postpone(broker, job, broker.now_ms + job.retry_ms + broker.jitter())
+        lifecycle.arm(broker, job)
+
+
+def broadcast(broker: Broker, name: bytes, flags: int) -> None:
+    """Make the state everybody's, with a version that is later than any known."""
+    known = broker.pause_versions.get(name)
+    version_ms = max(broker.wall_ms, known[1] + 1 if known else 0)
+    _remember(broker, name, flags, version_ms, broker.me.id)
+    if broker.cluster.linked:
+        broker.tell_pause(broker.cluster.linked, name)
+
+
+def on_pause(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """A queue's state as set with BCAST somewhere; the later version wins."""
+    for name, flags, version_ms, version_node, *_ in items:
+        known = broker.pause_versions.get(name)
+        if known is not None and (known[1], known[2]) >= (version_ms, version_node):
+            continue
+        state = int(flags) & (PAUSED_IN | PAUSED_OUT)
+        _remember(broker, name, state, int(version_ms), version_node)
+        set_pause(broker, name, state)
+
+
+def on_link_up(broker: Broker, node: Node) -> None:
+    """A node that joins or was away learns what was set with BCAST."""
+    only = broker.sets.only(node)
+    for name in broker.pause_versions:
+        broker.tell_pause(only, name)
+
+
+def _remember(broker: Broker, name: bytes, flags: int, version_ms: int, version_node: bytes) -> None:
+    versions = broker.pause_versions
+    versions.pop(name, None)
+    versions[name] = (flags, version_ms, version_node)
+    if len(versions) > VERSIONS_MAX:
+        ended = next((old for old, (state, _, _) in versions.items() if not state), None)
+        if ended is not None:
+            del versions[ended]
+    if broker.is_journaling:
+        broker.outbox.records.append((PAUSE_RECORD, (name, flags, version_ms, version_node)))

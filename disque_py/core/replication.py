@@ -1,0 +1,367 @@
+"""Copies before the reply: REPLJOB, GOTJOB, REFUSED, HOLDERS, ENQUEUE.
+
+An ADDJOB with REPLICATE R is answered when R nodes hold the job. The creator sends it to R-1 usable nodes in
+random order (to R of them, keeping no copy itself, when it replicates *externally*: it is leaving, or short of
+memory while others are not). A node that refuses says why, and another is asked at once; one that is silent
+gets company every EXTEND_MS. To a node that has the job only the longer list of holders is sent, never the body
+again.
+
+`holders` grows when a copy is *sent*, and stays grown: a node that refused simply confirms the ack later.
+An at-most-once job must not exist twice, so when we keep no copy it leaves by an acknowledged hand-over instead
+(federation.py; semantics.md, section 5).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final
+
+from cluster_bus.messages import (
+    DELJOB,
+    ENQUEUE,
+    GOTJOB,
+    HOLDERS,
+    REFUSED,
+    REFUSED_LEAVING,
+    REFUSED_MEMORY,
+    REFUSED_PAUSED,
+    REPLJOB,
+    SETACK,
+)
+from cluster_bus.node import Node
+from disque_py.core import lifecycle
+from disque_py.core.broker import Broker
+from disque_py.core.client import RUNNING, WAITS_FOR_COPIES, Client
+from disque_py.core.image import image_of, job_of
+from disque_py.core.job import ACKED, ACTIVE, WAIT_REPL, Handover, Job, Replication
+from disque_py.core.memory import make_room
+from disque_py.core.queue import PAUSED_IN
+
+# One more node is asked this often while copies are missing (README, "Job replication strategy").
+EXTEND_MS: Final = 50
+# When there is no further node to ask, the silent ones get the job again this often: their link may have broken.
+RESEND_MS: Final = 1_000
+
+NOREPL_TIMEOUT: Final = b"-NOREPL Timeout reached before replicating to the requested number of nodes\r\n"
+NOREPL_REMOVED: Final = b"-NOREPL job removed (expired?) before the requested replication level was achieved\r\n"
+NOREPL_REFUSED: Final = b"-NOREPL Not enough reachable nodes for the requested replication level\r\n"
+LEAVING_REPLY: Final = b"-LEAVING This node is leaving the cluster, please connect to a different one\r\n"
+
+KNOWN: Final = 1  # Second field of GOTJOB: the copy was here before.
+NO_ANSWER: Final = 1  # Flag of REPLJOB: best effort, don't confirm.
+
+
+def choose(broker: Broker, count: int, exclude: frozenset[Node] = frozenset()) -> tuple[Node, ...]:
+    """Up to `count` usable, linked nodes outside `exclude`, uniformly at random; the same tuple for the same group."""
+    usable = [node for node in broker.cluster.usable if node.is_linked and node not in exclude]
+    if len(usable) > count:
+        usable = broker.rng.sample(usable, count)
+    return broker.sets.others(broker.sets.of(usable))
+
+
+def start(broker: Broker, client: Client, job: Job, timeout_ms: int, *, is_external: bool) -> None:
+    """Register the job and make `client` wait for its copies; `timeout_ms` 0 waits for ever."""
+    sets = broker.sets
+    targets = choose(broker, job.replicate if is_external else job.replicate - 1)
+    if is_external:
+        job.holders = sets.of(targets)
+        confirmed: set[Node] = set()
+    else:
+        job.holders = sets.of((broker.me, *targets))
+        confirmed = {broker.me}
+    slot = wait_for_copies(client, job)
+    deadline_ms = broker.now_ms + timeout_ms if timeout_ms else 0
+    job.work = work = Replication(client, slot, confirmed, deadline_ms, is_external)
+    work.asked_again_ms = broker.now_ms
+    lifecycle.register_waiting(broker, job)
+    broker.blocked_count += 1
+    if targets:
+        broker.send(targets, REPLJOB, (image_of(broker, job), 0))
+    _schedule(broker, job, work)
+
+
+def start_async(broker: Broker, job: Job, *, is_external: bool) -> None:
+    """Best effort, at once: to all the nodes asked for, without confirmation."""
+    targets = choose(broker, job.replicate if is_external else job.replicate - 1)
+    if is_external:
+        job.holders = broker.sets.of(targets)
+        if targets:
+            broker.send(targets, REPLJOB, (image_of(broker, job), NO_ANSWER))
+            first = broker.sets.only(broker.rng.choice(targets))
+            broker.send(first, ENQUEUE, (job.id, job.delay_ms))
+        return
+    if targets:
+        job.holders = broker.sets.of((broker.me, *targets))
+        broker.send(targets, REPLJOB, (image_of(broker, job), NO_ANSWER))
+
+
+def wait_for_copies(client: Client, job: Job) -> list[bytes | None]:
+    """Give the request a place in the order of replies; the client waits."""
+    # A longer slot is one whose reply the client does not want (CLIENT REPLY OFF or SKIP).
+    slot: list[bytes | None] = [None, None] if client.is_silenced else [None]
+    if client.slots is None:
+        client.slots = deque()
+    client.slots.append(slot)
+    client.waiting_jobs[job] = slot
+    client.waiting = WAITS_FOR_COPIES
+    return slot
+
+
+def answer(broker: Broker, client: Client, job: Job, slot: list[bytes | None], reply: bytes) -> None:
+    """The wait for this job is over: fill its slot, and let out what was behind it."""
+    client.waiting_jobs.pop(job, None)
+    broker.blocked_count -= 1
+    slot[0] = reply
+    slots = client.slots
+    if slots is None:
+        return
+    out = client.out
+    while slots:
+        ready = slots[0][0]
+        if ready is None:
+            break
+        if len(slots.popleft()) == 1:
+            out.append(ready)
+    if not client.waiting_jobs and client.waiting == WAITS_FOR_COPIES:
+        client.waiting = RUNNING
+    broker.outbox.clients[client] = None
+
+
+def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """The creator asks us to hold copies. Known jobs are confirmed, new ones held, or refused with the reason."""
+    sets = broker.sets
+    only = sets.only(sender)
+    shards = broker.shards
+    now_ms = broker.now_ms
+    for item in items:
+        job = job_of(broker, item[0])
+        flags = item[1]
+        job_id = job.id
+        known = shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
+        if known is not None:
+            known.holders = sets.union(known.holders, job.holders)
+            if known.state == ACKED:
+                broker.send(only, SETACK, (job_id, sets.pack(known.holders)))
+            elif flags != NO_ANSWER:
+                # Said apart from "taken": to a node that leaves, only a new copy is worth something (leaving.py).
+                broker.send(only, GOTJOB, (job_id, KNOWN))
+            continue
+        if job_id in broker.done:
+            # Finished while this copy was on its way: a late copy is never delivered (semantics.md, section 3).
+            hold_ack(broker, job)
+            broker.send(only, SETACK, (job_id, sets.pack(job.holders)))
+            continue
+        reason = refusal(broker, job)
+        if reason:
+            if flags != NO_ANSWER:
+                broker.send(only, REFUSED, (job_id, reason))
+            continue
+        job.was_queued = True
+        retry_ms = job.retry_ms
+        if retry_ms:
+            job.requeue_at_ms = now_ms + job.delay_ms + retry_ms + broker.jitter()
+        lifecycle.register(broker, job)
+        lifecycle.arm(broker, job)
+        lifecycle.record_job(broker, job)
+        if flags != NO_ANSWER:
+            broker.send(only, GOTJOB, job_id)
+
+
+def hold_ack(broker: Broker, job: Job) -> None:
+    """Keep only the ack of this job, with the holders its image names, until it is collected."""
+    job.body = b""
+    lifecycle.register_acked(broker, job)
+    broker.schedule.set(job, broker.now_ms + RESEND_MS)
+
+
+def refusal(broker: Broker, job: Job) -> int:
+    """Why we take no copy of this job now; 0 when we do."""
+    if broker.is_leaving:
+        return REFUSED_LEAVING
+    queue = broker.queues.get(job.queue)
+    if queue is not None and queue.paused & PAUSED_IN:
+        return REFUSED_PAUSED
+    if broker.used_memory > broker.memory_limits[1] and not make_room(broker):
+        return REFUSED_MEMORY
+    return 0
+
+
+def on_gotjob(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Copies confirmed. Late confirmations mean nothing any more."""
+    shards = broker.shards
+    for job_id in items:
+        is_taken = type(job_id) is bytes
+        if not is_taken:
+            job_id = job_id[0]
+        job = shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
+        if job is None:
+            continue
+        if job.state != WAIT_REPL:
+            if is_taken and broker.drain is not None:
+                broker.drain.copied(job, sender)
+            continue
+        work = job.work
+        if isinstance(work, Replication):
+            work.confirmed.add(sender)
+            if len(work.confirmed) >= job.replicate:
+                achieve(broker, job, work)
+
+
+def achieve(broker: Broker, job: Job, work: Replication) -> None:
+    """Enough nodes hold the job: queue it, or have it queued, and answer the producer."""
+    reply = b"+%b\r\n" % job.id
+    if work.is_external:
+        first = broker.rng.choice(sorted(work.confirmed, key=_node_id))
+        broker.send(broker.sets.only(first), ENQUEUE, (job.id, job.delay_ms))
+        answer(broker, work.client, job, work.slot, reply)
+        lifecycle.forget(broker, job)
+        return
+    lifecycle.achieve(broker, job)
+    queue_or_delay(broker, job)
+    lifecycle.record_job(broker, job)
+    broker.stats.jobs_added += 1
+    answer(broker, work.client, job, work.slot, reply)
+
+
+def queue_or_delay(broker: Broker, job: Job) -> None:
+    """A new job enters its queue, or waits for its DELAY."""
+    if job.delay_ms:
+        job.requeue_at_ms = broker.now_ms + job.delay_ms
+        job.was_announced = True  # The first queueing is nobody else's business.
+        lifecycle.arm(broker, job)
+    else:
+        lifecycle.enqueue(broker, job)
+
+
+def on_refused(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """A node takes no copy: ask another at once."""
+    for job_id, *_ in items:
+        broker.stats.refusals_received += 1
+        job = broker.find(job_id)
+        if job is None or job.state != WAIT_REPL or not isinstance(job.work, Replication):
+            continue
+        _extend(broker, job)
+
+
+def on_holders(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """The creator asked further nodes: they may have copies too."""
+    for job_id, nodes, *_ in items:
+        job = broker.find(job_id)
+        if job is not None:
+            job.holders = broker.sets.union(job.holders, broker.sets.unpack(nodes))
+        else:
+            broker.stats.ignored("holders of an unknown job")
+
+
+def on_enqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """The creator kept no copy and asks us to queue the job for the first time."""
+    for job_id, delay_ms, *_ in items:
+        job = broker.find(job_id)
+        if job is None or job.state != ACTIVE or job.is_delivered or job.work is not None:
+            broker.stats.ignored("enqueue of a job that is not waiting here")
+            continue
+        queue = broker.queues.get(job.queue)
+        if queue is not None and queue.paused & PAUSED_IN:
+            continue  # Its retry timer will try again when the pause may be over.
+        if delay_ms:
+            job.requeue_at_ms = broker.now_ms + int(delay_ms)
+            job.was_announced = True
+            lifecycle.arm(broker, job)
+        else:
+            lifecycle.enqueue(broker, job)
+
+
+def remove(broker: Broker, job: Job) -> None:
+    """The job goes here and now (DELJOB, expiry, reset): whoever still waits for its copies is told."""
+    work = job.work
+    if job.state == WAIT_REPL:
+        give_up(broker, job, NOREPL_REMOVED)
+        return
+    if isinstance(work, Handover) and work.client is not None:
+        answer(broker, work.client, job, work.slot, NOREPL_REMOVED)
+    lifecycle.forget(broker, job)
+
+
+def drop_client(broker: Broker, client: Client, reply: bytes | None) -> None:
+    """The producer is gone (None), or is sent away with an error: its jobs that miss copies go too."""
+    for job in list(client.waiting_jobs):
+        if job.state == WAIT_REPL:
+            give_up(broker, job, reply)
+        elif isinstance(job.work, Handover):
+            slot = job.work.slot
+            job.work.client = None  # It may be taken already; without its producer it is a job like any other.
+            if reply is None:
+                client.waiting_jobs.pop(job, None)
+                broker.blocked_count -= 1
+            else:
+                answer(broker, client, job, slot, reply)
+
+
+def on_timer(broker: Broker, job: Job, work: Replication) -> None:
+    """Copies are still missing: give up at the deadline, else ask one more node."""
+    if work.deadline_ms and broker.now_ms >= work.deadline_ms:
+        broker.stats.replication_timeouts += 1
+        give_up(broker, job, NOREPL_TIMEOUT)
+        return
+    _extend(broker, job)
+    if job.state == WAIT_REPL:
+        _schedule(broker, job, work)
+
+
+def give_up(broker: Broker, job: Job, reply: bytes | None) -> None:
+    """The producer gets an error (or is gone: None): remove the job everywhere, best effort."""
+    work = job.work
+    others = broker.sets.others(job.holders)
+    if others:
+        broker.send(others, DELJOB, (job.id, None))
+    if isinstance(work, Replication):
+        if reply is None:
+            work.client.waiting_jobs.pop(job, None)
+            broker.blocked_count -= 1
+        else:
+            answer(broker, work.client, job, work.slot, reply)
+    lifecycle.forget(broker, job)
+
+
+def on_link_up(broker: Broker, node: Node) -> None:
+    """What we sent on the old link may be lost: the node gets the jobs again that it has not confirmed."""
+    only = broker.sets.only(node)
+    for job in broker.waiting_repl:
+        work = job.work
+        if isinstance(work, Replication) and node in job.holders and node not in work.confirmed:
+            broker.send(only, REPLJOB, (image_of(broker, job), 0))
+
+
+def _schedule(broker: Broker, job: Job, work: Replication) -> None:
+    at_ms = broker.now_ms + EXTEND_MS
+    if work.deadline_ms and work.deadline_ms < at_ms:
+        at_ms = work.deadline_ms
+    job.requeue_at_ms = at_ms
+    lifecycle.arm(broker, job)
+
+
+def _extend(broker: Broker, job: Job) -> None:
+    """Ask one more node; those who have the job learn the longer list. Without one, remind the silent."""
+    work = job.work
+    if not isinstance(work, Replication):
+        return
+    sets = broker.sets
+    more = choose(broker, 1, job.holders)
+    if more:
+        have = sets.others(sets.of(work.confirmed))
+        job.holders = sets.union(job.holders, sets.of(more))
+        broker.send(more, REPLJOB, (image_of(broker, job), 0))
+        if have:
+            broker.send(have, HOLDERS, (job.id, sets.pack(job.holders)))
+        return
+    if broker.now_ms - work.asked_again_ms < RESEND_MS:
+        return
+    # A node that refused may have room again by now; it is asked like the silent ones.
+    again = sets.of(node for node in sets.others(job.holders) if node.is_linked and node not in work.confirmed)
+    if again:
+        broker.send(sets.others(again), REPLJOB, (image_of(broker, job), 0))
+    work.asked_again_ms = broker.now_ms
+
+
+def _node_id(node: Node) -> bytes:
+    return node.id

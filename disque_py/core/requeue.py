@@ -1,0 +1,220 @@
+"""One node queues a job again, not all of its holders: WILLQUEUE, QUEUED, LEASED.
+
+A job sits on several nodes and is queued on one. A delivery starts a lease there, and the other holders hear of
+it (LEASED); each holder has a timer that ends with the last lease it heard of. Before it fires, the holder asks
+with WILLQUEUE, and who knows better objects: QUEUED (it waits in my queue), LEASED (I delivered it, so much is
+left), SETACK (it is done). Nobody objects: the holder queues it and tells the others with QUEUED. Two holders
+that did so at once keep it on the one that `wins`, by a rule both compute alike.
+
+A job that waits long in one queue is announced there before the others' timers come near: ids are collected per
+group of holders and sent once a second (QUEUED_WAITING), so that 100,000 waiting jobs cost a few messages.
+
+Counters and attempts travel with every message and merge by maximum. Source: README "Job re-queueing state machine";
+semantics.md, section 2.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from cluster_bus.messages import LEASED, QUEUED, QUEUED_RELEASED, QUEUED_WAITING, SETACK, WILLQUEUE
+from cluster_bus.node import Node
+from disque_py.core import lifecycle
+from disque_py.core.broker import Broker
+from disque_py.core.image import ATTEMPT_MAX, COUNTER_MAX
+from disque_py.core.job import ACKED, ACTIVE, WAIT_REPL, Job
+from disque_py.core.job import QUEUED as IS_QUEUED
+from disque_py.core.queue import PAUSED_IN
+
+# Announcements of waiting jobs leave at most this often (semantics.md, section 2).
+ANNOUNCE_EVERY_MS: Final = 1_000
+
+
+def tell_leased(broker: Broker, job: Job) -> None:
+    """Tell the other holders that the job is with a consumer of ours, and how long."""
+    others = broker.sets.others(job.holders)
+    if others:
+        broker.send(others, LEASED, (job.id, job.requeue_at_ms - broker.now_ms, job.attempt))
+
+
+def requeue(broker: Broker, job: Job) -> None:
+    """The time of an ACTIVE job has come: queue it and tell the other holders."""
+    again = job.was_queued
+    if again and job.deliveries < COUNTER_MAX:
+        job.deliveries += 1
+    lifecycle.enqueue(broker, job)
+    if again:
+        broker.stats.jobs_requeued += 1
+        tell_queued(broker, job, 0)
+
+
+def release(broker: Broker, job: Job) -> None:
+    """A consumer gave the job back (NACK), or an operator wants it queued now (ENQUEUE): no lease holds it any more."""
+    lifecycle.enqueue(broker, job)
+    tell_queued(broker, job, QUEUED_RELEASED)
+
+
+def tell_queued(broker: Broker, job: Job, flags: int) -> None:
+    """QUEUED to all other holders."""
+    others = broker.sets.others(job.holders)
+    if others:
+        broker.send(others, QUEUED, (job.id, flags, job.attempt, job.nacks, job.deliveries))
+
+
+def tell_willqueue(broker: Broker, job: Job) -> None:
+    """WILLQUEUE to all other holders: the job will be queued here unless somebody objects."""
+    others = broker.sets.others(job.holders)
+    job.was_announced = True
+    if others:
+        broker.send(others, WILLQUEUE, (job.id, job.attempt))
+
+
+def announce_later(broker: Broker, job: Job) -> None:
+    """A job still waits in our queue: its other holders hear of it with the next batch."""
+    others = broker.sets.others(job.holders)
+    if others:
+        if not broker.announcements:
+            broker.schedule.call_at(broker.now_ms + ANNOUNCE_EVERY_MS, lambda: send_announcements(broker))
+        broker.announcements.setdefault(others, []).append(job)
+
+
+def send_announcements(broker: Broker) -> None:
+    """Send what `announce_later` collected, as far as it still holds."""
+    batches = broker.announcements
+    broker.announcements = {}
+    for others, jobs in batches.items():
+        for job in jobs:
+            if job.state == IS_QUEUED:
+                broker.send(others, QUEUED, (job.id, QUEUED_WAITING, job.attempt, job.nacks, job.deliveries))
+
+
+def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """A holder delivered the job, or its worker is still busy with it: we queue it no earlier than the lease ends."""
+    sets = broker.sets
+    now_ms = broker.now_ms
+    shards = broker.shards
+    for job_id, left_ms, attempt, *_ in items:
+        job = shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
+        if job is None:
+            _tell_if_done(broker, sender, job_id)
+            continue
+        if sender not in job.holders:
+            job.holders = sets.add(job.holders, sender)
+        state = job.state
+        if state == ACKED:
+            broker.send(sets.only(sender), SETACK, (job_id, sets.pack(job.holders)))
+            continue
+        if attempt > job.attempt:
+            job.attempt = min(int(attempt), ATTEMPT_MAX)
+        job.was_queued = True
+        if state == WAIT_REPL or not job.retry_ms:
+            continue
+        if state == IS_QUEUED:
+            # A consumer over there has it; delivering our copy as well would be the duplicate all this is about.
+            lifecycle.dequeue(broker, job)
+            job.requeue_at_ms = 0
+        until_ms = now_ms + int(left_ms) + broker.jitter() + lifecycle.WILLQUEUE_LEAD_MS
+        if until_ms > job.requeue_at_ms:
+            lifecycle.postpone(broker, job, until_ms)
+
+
+def on_queued(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """The job waits in the sender's queue: ours need not, and our timer starts again."""
+    sets = broker.sets
+    now_ms = broker.now_ms
+    for job_id, flags, attempt, nacks, deliveries, *_ in items:
+        job = broker.find(job_id)
+        if job is None:
+            _tell_if_done(broker, sender, job_id)
+            continue
+        if sender not in job.holders:
+            job.holders = sets.add(job.holders, sender)
+        if job.state == ACKED:
+            broker.send(sets.only(sender), SETACK, (job_id, sets.pack(job.holders)))
+            continue
+        _merge(job, attempt, nacks, deliveries)
+        job.was_queued = True
+        if job.state == WAIT_REPL or not job.retry_ms:
+            continue
+        if flags == QUEUED_RELEASED:
+            job.is_leased_here = False
+        elif job.is_leased_here and job.requeue_at_ms > now_ms:
+            # It was queued there by somebody who had not heard of our delivery.
+            left_ms = job.requeue_at_ms - now_ms
+            broker.send(sets.only(sender), LEASED, (job_id, left_ms, job.attempt))
+            continue
+        if job.state == IS_QUEUED:
+            if not wins(sender, broker.me, job_id):
+                broker.send(sets.only(sender), QUEUED, (job_id, QUEUED_WAITING, job.attempt, job.nacks, job.deliveries))
+                continue
+            lifecycle.dequeue(broker, job)
+        lifecycle.postpone(broker, job, now_ms + job.retry_ms + broker.jitter())
+
+
+def on_willqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """The sender will queue the job unless somebody knows better."""
+    sets = broker.sets
+    for job_id, *_ in items:
+        job = broker.find(job_id)
+        if job is None:
+            _tell_if_done(broker, sender, job_id)
+            continue
+        if sender not in job.holders:
+            job.holders = sets.add(job.holders, sender)
+        if job.state == ACKED:
+            broker.send(sets.only(sender), SETACK, (job_id, sets.pack(job.holders)))
+        elif job.state == IS_QUEUED:
+            tell_queued(broker, job, QUEUED_WAITING)
+        elif job.is_leased_here and job.requeue_at_ms > broker.now_ms:
+            tell_leased(broker, job)
+
+
+def wins(left: Node, right: Node, job_id: bytes) -> bool:
+    """Whether `left` keeps the job queued rather than `right`; per job, so that no node always wins.
+
+    Both ids are XORed with the job's random characters and compared (disque/cluster.md, section 9).
+    """
+    salt = job_id[11:31]
+    return bytes(map(_xor, left.id, salt)) > bytes(map(_xor, right.id, salt))
+
+
+def on_timer(broker: Broker, job: Job) -> None:
+    """An ACTIVE job's timer: announce the requeueing, or do it."""
+    now_ms = broker.now_ms
+    due_ms = job.requeue_at_ms
+    if due_ms > now_ms:
+        if job.was_announced or broker.sets.mine is job.holders or due_ms - now_ms > lifecycle.willqueue_lead_ms(job):
+            lifecycle.arm(broker, job)
+            return
+        tell_willqueue(broker, job)
+        lifecycle.arm(broker, job)
+        return
+    queue = broker.queues.get(job.queue)
+    if job.retry_ms and queue is not None and queue.paused & PAUSED_IN:
+        lifecycle.postpone(broker, job, now_ms + job.retry_ms + broker.jitter())
+        lifecycle.arm(broker, job)
+        return
+    requeue(broker, job)
+
+
+def is_queueable(job: Job) -> bool:
+    """May this job be put into a queue now? An at-most-once job never after it was delivered or given away."""
+    return job.state == ACTIVE and (job.retry_ms > 0 or (not job.is_delivered and job.work is None))
+
+
+def _merge(job: Job, attempt: int, nacks: int, deliveries: int) -> None:
+    if attempt > job.attempt:
+        job.attempt = min(int(attempt), ATTEMPT_MAX)
+    if nacks > job.nacks:
+        job.nacks = min(int(nacks), COUNTER_MAX)
+    if deliveries > job.deliveries:
+        job.deliveries = min(int(deliveries), COUNTER_MAX)
+
+
+def _tell_if_done(broker: Broker, sender: Node, job_id: bytes) -> None:
+    if job_id in broker.done:
+        broker.send(broker.sets.only(sender), SETACK, (job_id, b""))
+
+
+def _xor(left: int, right: int) -> int:
+    return left ^ right

@@ -1,0 +1,86 @@
+"""Forgetting all jobs and queues of this node at once: DEBUG FLUSHALL and CLUSTER RESET.
+
+For clients it is one moment: waiting producers hear that their job was removed, waiting consumers get nothing,
+and the next command finds an empty node. Giving a million jobs' memory back takes longer than a turn may, so
+the old index is put aside and emptied a slice at a time (semantics.md, section 13).
+
+Jobs that somebody outside the index may still touch (a producer's wait, a hand-over's answer) are removed one
+by one, in the regular way. The others are dropped with their containers: nothing that could reach them survives
+this call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from cluster_bus.messages import INTEREST
+from disque_py.core import delivery, federation, interest, replication
+from disque_py.core.broker import SHARDS, Broker
+from disque_py.core.job import Job
+from persistence.records import GONE
+
+# About two milliseconds of giving memory back.
+JOBS_FREED_PER_SLICE: Final = 20_000
+SLICE_EVERY_MS: Final = 20
+
+
+def flush(broker: Broker) -> int:
+    """Forget every job, queue and pause of this node; how many jobs there were."""
+    count = broker.job_count
+    delivery.release_all(broker)
+    for job in (*broker.waiting_repl, *_handed_over(broker)):
+        if broker.find(job.id) is job:
+            replication.remove(broker, job)
+    if broker.is_journaling:
+        broker.outbox.records.extend((GONE, job_id) for shard in broker.shards for job_id in shard)
+    _drop_jobs(broker)
+    _drop_queues(broker)
+    broker.used_memory = 0
+    return count
+
+
+def _handed_over(broker: Broker) -> Iterator[Job]:
+    """Jobs whose hand-over is not answered yet: the answer will look at them."""
+    for node in broker.cluster.nodes.values():
+        if node.core is not None:
+            for jobs, _ in list(federation.exchange(node).pending.values()):
+                yield from jobs
+
+
+def _drop_jobs(broker: Broker) -> None:
+    old = [shard for shard in broker.shards if shard]
+    broker.shards = [{} for _ in range(SHARDS)]
+    broker.job_count = broker.acked_count = broker.once_delivered_count = 0
+    broker.schedule.clear()
+    broker.announcements.clear()
+    if broker.drain is not None:
+        broker.drain.moving.clear()
+        broker.drain.blocked_by = ""
+    _free(broker, old)
+
+
+def _free(broker: Broker, shards: list[dict[bytes, Job]]) -> None:
+    freed = 0
+    while shards and freed < JOBS_FREED_PER_SLICE:
+        freed += len(shards.pop())
+    if shards:
+        broker.schedule.call_at(broker.now_ms + SLICE_EVERY_MS, lambda: _free(broker, shards))
+
+
+def _drop_queues(broker: Broker) -> None:
+    for queue in broker.queues.values():
+        queue.is_dropped = True
+        queue.length = 0  # A hint or a sweep that was planned for it finds nothing to do.
+    broker.queues = {}
+    broker.queue_order = []
+    broker.queue_gc = iter(())
+    for planned in (broker.ready, broker.hint_due, broker.interest_due, broker.sweeps, broker.pause_versions):
+        planned.clear()
+    linked = broker.cluster.linked
+    for name in broker.told_interest:
+        if linked:
+            broker.send(linked, INTEREST, (name, interest.GONE))
+    broker.told_interest.clear()
+    for name in [name for name, nodes in broker.interest.items() if not nodes]:
+        del broker.interest[name]

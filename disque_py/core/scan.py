@@ -1,0 +1,111 @@
+"""JSCAN and QSCAN: walking over jobs and queues with a cursor.
+
+A job's place is made of eight characters of its id, the first two of which are its shard: the cursor is the
+next place, so a job that is there during the whole walk is returned exactly once, whatever comes and goes
+meanwhile. A queue's place is its serial number.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Final
+
+from disque_py.core.broker import SHARDS, Broker
+from disque_py.core.job import Job
+from disque_py.core.queue import Queue
+
+# Shards visited per call beyond the first, as a multiple of COUNT (disque/commands.md, section 2.11).
+VISITS_PER_COUNT: Final = 10
+PLACES_PER_SHARD: Final = 1 << 36
+
+
+def place_of(job_id: bytes) -> int:
+    """Where the job stands in the walk: 48 bits of its random characters."""
+    place = 0
+    for char in job_id[12:20]:
+        place = place << 6 | char & 63
+    return place
+
+
+class JobFilter:
+    """What a walk over jobs returns."""
+
+    __slots__ = ("queue", "states")
+
+    def __init__(self, queue: bytes | None = None, states: tuple[int, ...] = ()) -> None:
+        self.queue = queue
+        self.states = states
+
+    def takes(self, job: Job) -> bool:
+        """Whether the job is asked for; records without holders (dummy acks) never are."""
+        if not job.holders:
+            return False
+        if self.queue is not None and job.queue != self.queue:
+            return False
+        return not self.states or job.state in self.states
+
+
+def scan_jobs(broker: Broker, cursor: int, count: int, wanted: JobFilter) -> tuple[int, list[Job]]:
+    """About `count` matching jobs from `cursor` on, and the next cursor (0: done). A negative count walks to
+    the end.
+    """
+    found: list[Job] = []
+    shard, offset = divmod(cursor, PLACES_PER_SHARD)
+    visits = 0
+    while shard < SHARDS:
+        jobs = broker.shards[shard]
+        if jobs:
+            visits += 1
+            placed = sorted((place_of(job_id), job_id) for job_id in jobs)
+            start = bisect_left(placed, (shard * PLACES_PER_SHARD + offset, b""))
+            for at in range(start, len(placed)):
+                place, job_id = placed[at]
+                if 0 <= count <= len(found) and found and place != placed[at - 1][0]:
+                    return place, found
+                job = jobs[job_id]
+                if wanted.takes(job):
+                    found.append(job)
+        shard += 1
+        offset = 0
+        if count >= 0 and (len(found) >= count or visits > count * VISITS_PER_COUNT):
+            break
+    while shard < SHARDS and not broker.shards[shard]:
+        shard += 1
+    return (shard * PLACES_PER_SHARD if shard < SHARDS else 0), found
+
+
+class QueueFilter:
+    """What a walk over queues returns; -1 disables a limit."""
+
+    __slots__ = ("import_rate_min", "length_max", "length_min")
+
+    def __init__(self, length_min: int = -1, length_max: int = -1, import_rate_min: int = -1) -> None:
+        self.length_min = length_min
+        self.length_max = length_max
+        self.import_rate_min = import_rate_min
+
+    def takes(self, queue: Queue, import_rate: int) -> bool:
+        """Whether the queue is asked for."""
+        return (
+            (self.length_min == -1 or queue.length >= self.length_min)
+            and (self.length_max == -1 or queue.length <= self.length_max)
+            and (self.import_rate_min == -1 or import_rate >= self.import_rate_min)
+        )
+
+
+def scan_queues(broker: Broker, cursor: int, count: int) -> tuple[int, list[Queue]]:
+    """Up to `count` queues from serial `cursor` on (all of the rest if negative), and the next cursor (0: done)."""
+    order = broker.queue_order
+    at = bisect_left(order, cursor, key=_serial)
+    found: list[Queue] = []
+    while at < len(order):
+        if 0 <= max(count, 1) <= len(found) and count >= 0:
+            return order[at].serial, found
+        if not order[at].is_dropped:
+            found.append(order[at])
+        at += 1
+    return 0, found
+
+
+def _serial(queue: Queue) -> int:
+    return queue.serial

@@ -1,0 +1,170 @@
+"""When to look at which job or client, and other things to do later.
+
+A timer must cost little to set, less to cancel, and nothing to keep: most jobs are acknowledged long before any
+timer of theirs is due. A `Timetable` keeps its items in buckets of GRAIN_MS, in the order they came (dicts,
+because the order of a set differs between runs of one seed); taking an item out is one deletion.
+
+Jobs have a horizon: only what is due within HORIZON_MS is in the table. The rest (a TTL of a day, a long RETRY)
+is found by a sweep over all jobs every SWEEP_MS (timers.py): so ten million jobs waiting for a day cost one
+look each five minutes and no memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
+from typing import Final, Generic, Protocol, TypeVar
+
+from disque_py.core.job import Job
+
+GRAIN_SHIFT: Final = 4
+GRAIN_MS: Final = 1 << GRAIN_SHIFT
+HORIZON_MS: Final = 660_000
+SWEEP_MS: Final = 300_000
+
+
+class Timed(Protocol):
+    """What a timetable holds: hashable by identity, with the time of its entry (0: none)."""
+
+    awake_at_ms: int
+
+
+T = TypeVar("T", bound=Timed)
+
+
+class Timetable(Generic[T]):
+    """Items by the moment they are due. Never early; late by up to GRAIN_MS."""
+
+    __slots__ = ("_buckets", "_keys", "_visits", "now_ms")
+
+    def __init__(self) -> None:
+        self._buckets: dict[int, dict[T, None]] = {}
+        self._keys: list[int] = []
+        self._visits: Iterator[T] = iter(())
+        self.now_ms = 0
+
+    def set(self, item: T, at_ms: int) -> None:
+        """Look at the item at `at_ms`; replaces its entry. 0: no entry."""
+        awake_at_ms = item.awake_at_ms
+        if awake_at_ms:
+            if awake_at_ms == at_ms:
+                return
+            del self._buckets[(awake_at_ms >> GRAIN_SHIFT) + 1][item]
+        if not at_ms:
+            item.awake_at_ms = 0
+            return
+        if at_ms < self.now_ms:
+            at_ms = self.now_ms  # Overdue means the next bucket, never one that is being visited.
+        item.awake_at_ms = at_ms
+        key = (at_ms >> GRAIN_SHIFT) + 1
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            self._buckets[key] = {item: None}
+            heappush(self._keys, key)
+        else:
+            bucket[item] = None
+
+    def cancel(self, item: T) -> None:
+        """No entry for this item."""
+        awake_at_ms = item.awake_at_ms
+        if awake_at_ms:
+            del self._buckets[(awake_at_ms >> GRAIN_SHIFT) + 1][item]
+            item.awake_at_ms = 0
+
+    def due(self, count_max: int) -> Iterator[T]:
+        """Up to `count_max` items whose time has come, earliest bucket first; each is out of the table when yielded.
+
+        What is left is taken by the next call, from where this one stopped.
+        """
+        for _ in range(count_max):
+            item = next(self._visits, None)
+            if item is None:
+                self._visits = self._visit_due()
+                item = next(self._visits, None)
+                if item is None:
+                    return
+            yield item
+
+    def _visit_due(self) -> Iterator[T]:
+        keys = self._keys
+        while keys and keys[0] <= self.now_ms >> GRAIN_SHIFT:
+            key = keys[0]
+            bucket = self._buckets.get(key)
+            if not bucket:
+                self._buckets.pop(key, None)
+                heappop(keys)
+                continue
+            for item in list(bucket):
+                if item in bucket:  # An item visited before it may have cancelled it.
+                    del bucket[item]
+                    item.awake_at_ms = 0
+                    yield item
+
+    def next_ms(self) -> int | None:
+        """When something is due next; None when nothing is."""
+        keys = self._keys
+        while keys and not self._buckets.get(keys[0]):
+            self._buckets.pop(heappop(keys), None)
+        return keys[0] << GRAIN_SHIFT if keys else None
+
+    def clear(self) -> None:
+        """Forget all entries; their items are gone."""
+        self._buckets.clear()
+        self._keys.clear()
+        self._visits = iter(())
+
+
+class Schedule(Timetable[Job]):
+    """The timetable of jobs, with its horizon, and tasks to call at a moment."""
+
+    __slots__ = ("_sequence", "_tasks", "horizon_ms")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tasks: list[tuple[int, int, Callable[[], None]]] = []
+        self._sequence = 0
+        self.horizon_ms = HORIZON_MS
+
+    def begin(self, now_ms: int) -> None:
+        """Time moved: what lies beyond the new horizon is left to the sweep."""
+        self.now_ms = now_ms
+        self.horizon_ms = now_ms + HORIZON_MS
+
+    def set(self, item: Job, at_ms: int) -> None:
+        """Look at the job at `at_ms` and not before; replaces its timer. 0, or beyond the horizon: no timer."""
+        awake_at_ms = item.awake_at_ms
+        if awake_at_ms:
+            if awake_at_ms == at_ms:
+                return
+            del self._buckets[(awake_at_ms >> GRAIN_SHIFT) + 1][item]
+        if not at_ms or at_ms > self.horizon_ms:
+            item.awake_at_ms = 0
+            return
+        if at_ms < self.now_ms:
+            at_ms = self.now_ms
+        item.awake_at_ms = at_ms
+        key = (at_ms >> GRAIN_SHIFT) + 1
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            self._buckets[key] = {item: None}
+            heappush(self._keys, key)
+        else:
+            bucket[item] = None
+
+    def call_at(self, at_ms: int, task: Callable[[], None]) -> None:
+        """Call `task` at `at_ms`; it can't be cancelled, so it looks for itself whether it still matters."""
+        self._sequence += 1
+        heappush(self._tasks, (at_ms, self._sequence, task))
+
+    def due_tasks(self) -> Iterator[Callable[[], None]]:
+        """Tasks whose time has come."""
+        tasks = self._tasks
+        while tasks and tasks[0][0] <= self.now_ms:
+            yield heappop(tasks)[2]
+
+    def next_ms(self) -> int | None:
+        """When a job or a task is due next; None when nothing is."""
+        at_ms = super().next_ms()
+        if self._tasks and (at_ms is None or self._tasks[0][0] < at_ms):
+            return self._tasks[0][0]
+        return at_ms

@@ -1,0 +1,132 @@
+"""Timers: what the passing of time does to jobs, clients and queues.
+
+`tick` is called when something is due (`next_ms` says when) and at least every HOUSEKEEPING_MS. Its work is
+counted, not timed, so that it is the same on every machine; what does not fit into one call is done by the
+next, a turn later.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from disque_py.core import acks, delivery, leaving, replication, requeue
+from disque_py.core.broker import SHARDS, Broker
+from disque_py.core.job import ACKED, ACTIVE, QUEUED, Job, Replication
+from disque_py.core.lifecycle import announce_span_ms, arm
+from disque_py.core.queue import Queue
+from disque_py.core.schedule import SWEEP_MS
+
+HOUSEKEEPING_MS: Final = 100
+# Visits per tick: about a millisecond of work.
+JOBS_PER_TICK: Final = 400
+CLIENTS_PER_TICK: Final = 200
+QUEUES_PER_TICK: Final = 100
+# An empty queue that nobody used for so long is dropped; sooner when memory is short
+# (disque/jobs-and-queues.md, section 7).
+QUEUE_IDLE_MS: Final = (300_000, 10_000, 2_000, 2_000)
+
+
+def tick(broker: Broker) -> bool:
+    """Do what is due; True if there is more to do at once."""
+    for task in broker.schedule.due_tasks():
+        task()
+    jobs = 0
+    for job in broker.schedule.due(JOBS_PER_TICK):
+        visit(broker, job)
+        jobs += 1
+    broker.timeouts.now_ms = broker.now_ms
+    for client in broker.timeouts.due(CLIENTS_PER_TICK):
+        delivery.time_out(broker, client)
+    _sweep_queues(broker)
+    if broker.now_ms - broker.housekept_ms >= HOUSEKEEPING_MS:
+        _keep_house(broker)
+    return jobs == JOBS_PER_TICK or bool(broker.sweeps)
+
+
+def next_ms(broker: Broker) -> int:
+    """When `tick` has to be called at the latest."""
+    at_ms = broker.housekept_ms + HOUSEKEEPING_MS
+    for due_ms in (broker.schedule.next_ms(), broker.timeouts.next_ms()):
+        if due_ms is not None and due_ms < at_ms:
+            at_ms = due_ms
+    return at_ms
+
+
+def visit(broker: Broker, job: Job) -> None:
+    """A job's timer has come: end of life, or what its state says."""
+    now_ms = broker.now_ms
+    if job.expire_at_ms <= now_ms:
+        broker.stats.jobs_expired += job.state != ACKED
+        replication.remove(broker, job)
+        return
+    due_ms = job.requeue_at_ms
+    state = job.state
+    if state == ACTIVE and due_ms:
+        requeue.on_timer(broker, job)
+    elif due_ms > now_ms or not due_ms:
+        arm(broker, job)
+    elif state == QUEUED:
+        requeue.announce_later(broker, job)
+        job.requeue_at_ms = now_ms + announce_span_ms(job)
+        arm(broker, job)
+    elif state == ACKED:
+        acks.try_collect(broker, job)
+    elif isinstance(job.work, Replication):
+        replication.on_timer(broker, job, job.work)
+
+
+def _sweep_queues(broker: Broker) -> None:
+    """One step for each queue that drops dead entries."""
+    for queue in list(broker.sweeps):
+        if next(broker.sweeps[queue], queue) is queue:
+            del broker.sweeps[queue]
+
+
+def _keep_house(broker: Broker) -> None:
+    """Ten times a second: samples, idle queues, the part of the sweep that is due."""
+    elapsed_ms = min(broker.now_ms - broker.housekept_ms, SWEEP_MS)
+    broker.housekept_ms = broker.now_ms
+    broker.stats.sample(broker.now_ms)
+    broker.done.expire(broker.now_ms)
+    if broker.used_memory > broker.peak_memory:
+        broker.peak_memory = broker.used_memory
+    _sweep_jobs(broker, elapsed_ms)
+    _drop_idle_queues(broker)
+    broker.cluster.memory_level = min(broker.memory_level, 2)
+    if broker.is_leaving:
+        leaving.step(broker)
+
+
+def _sweep_jobs(broker: Broker, elapsed_ms: int) -> None:
+    """Jobs beyond the schedule's horizon come into its reach: look at each once per SWEEP_MS."""
+    broker.sweep_position_ms += elapsed_ms * SHARDS
+    count, broker.sweep_position_ms = divmod(broker.sweep_position_ms, SWEEP_MS)
+    horizon_ms = broker.schedule.horizon_ms
+    for _ in range(min(count, SHARDS)):
+        broker.sweep_shard = (broker.sweep_shard + 1) % SHARDS
+        for job in list(broker.shards[broker.sweep_shard].values()):
+            if not job.awake_at_ms and (job.expire_at_ms <= horizon_ms or 0 < job.requeue_at_ms <= horizon_ms):
+                arm(broker, job)
+
+
+def _drop_idle_queues(broker: Broker) -> None:
+    idle_ms = QUEUE_IDLE_MS[broker.memory_level]
+    for _ in range(QUEUES_PER_TICK):
+        queue = next(broker.queue_gc, None)
+        if queue is None:
+            broker.queue_gc = iter(list(broker.queues.values()))
+            return
+        if not queue.is_dropped and is_idle(broker, queue, idle_ms):
+            broker.drop_queue(queue)
+
+
+def is_idle(broker: Broker, queue: Queue, idle_ms: int) -> bool:
+    """Nothing of the queue is worth keeping."""
+    return (
+        not queue.length
+        and not queue.waiting
+        and not queue.paused
+        and not queue.deferred
+        and broker.now_ms - queue.active_ms >= idle_ms
+        and queue.name not in broker.told_interest
+    )

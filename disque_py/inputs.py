@@ -1,0 +1,288 @@
+"""The doors: nothing changes a broker but what comes in here.
+
+`execute` runs what a client asked for, `receive` what another node said, `tick` what is due, and `link_up`,
+`link_down`, `new_run`, `forgotten` what became of links and nodes. What they want done outside lies in
+`broker.outbox` afterwards.
+
+The order of checks before a command runs is the original's (disque/commands.md, section 1.4). Rare conditions
+(a password, MONITOR, loading) are looked at only when one of them is there at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import error as StructError
+from typing import Any, Final
+
+from cluster_bus import messages
+from cluster_bus.node import Node
+from disque_py.commands.monitoring import monitor_line, redact
+from disque_py.commands.table import COMMANDS, Command
+from disque_py.core import acks, delivery, federation, interest, leaving, memory, pausing, replication, requeue, timers
+from disque_py.core.broker import Broker
+from disque_py.core.client import REPLY_OFF, REPLY_ON, REPLY_SKIP, WAITS_FOR_COPIES, Client
+from disque_py.core.errors import LOADING, NOAUTH, OOM, CommandError
+from disque_py.core.row import Row
+from disque_py.resp import OK, error
+
+# ADDJOBs of one client that may wait for copies at the same time.
+OVERLAP_MAX: Final = 1_000
+
+OOM_REPLY: Final = error(OOM)
+NOAUTH_REPLY: Final = error(NOAUTH)
+LOADING_REPLY: Final = error(LOADING)
+
+MessageHandler = Callable[[Broker, Node, list[Any]], None]
+
+MESSAGES: Final[dict[int, MessageHandler]] = {
+    messages.REPLJOB: replication.on_repljob,
+    messages.GOTJOB: replication.on_gotjob,
+    messages.REFUSED: replication.on_refused,
+    messages.HOLDERS: replication.on_holders,
+    messages.ENQUEUE: replication.on_enqueue,
+    messages.QUEUED: requeue.on_queued,
+    messages.WILLQUEUE: requeue.on_willqueue,
+    messages.LEASED: requeue.on_leased,
+    messages.SETACK: acks.on_setack,
+    messages.GOTACK: acks.on_gotack,
+    messages.DELJOB: acks.on_deljob,
+    messages.NEEDJOBS: federation.on_needjobs,
+    messages.YOURJOBS: federation.on_yourjobs,
+    messages.TOOK: federation.on_took,
+    messages.SETTLED: federation.on_settled,
+    messages.INTEREST: interest.on_interest,
+    messages.HINT: interest.on_hint,
+    messages.PAUSE: pausing.on_pause,
+    messages.LEFT: leaving.on_left,
+    messages.LEFT_OK: leaving.on_left_ok,
+}
+
+
+class MalformedMessageError(Exception):
+    """A node sent what no node of a known version sends; its link is to be closed."""
+
+
+def install(broker: Broker, renamed: list[tuple[str, str]] | tuple[tuple[str, str], ...] = ()) -> None:
+    """Put the commands into force, under the names that rename-command gives them ("" removes one)."""
+    names = {old.lower(): new for old, new in renamed}
+    broker.commands.clear()
+    for command in COMMANDS:
+        name = names.get(command.name, command.name)
+        if name:
+            row = _row(command)
+            for key in {name.lower(): None, name.upper(): None, name: None}:
+                broker.commands[key.encode()] = row
+
+
+def _row(command: Command) -> Row:
+    return Row(command.name, command.handler, command.arity, command.flags)
+
+
+# -- clients ----------------------------------------------------------------------------------------
+
+
+def execute(broker: Broker, client: Client, requests: list[list[bytes]], at: int = 0, until_ns: int = 1 << 63) -> int:
+    """Run requests from index `at` on; the index of the first that was not run.
+
+    It stops early when the client has to wait, is to be closed, or `until_ns` of the stopwatch is reached.
+    """
+    stopwatch_ns = broker.stopwatch_ns
+    commands = broker.commands
+    settings = broker.settings
+    slow_ns = _slow_ns(broker)
+    gate = _gate(broker)
+    out = client.out
+    first = at
+    end = len(requests)
+    before_ns = stopwatch_ns()
+    row: Row | None = None
+    while at < end:
+        argv = requests[at]
+        if client.waiting and not _may_overlap(broker, client, argv):
+            break
+        at += 1
+        word = argv[0]
+        row = commands.get(word)
+        if row is None:
+            row = commands.get(word.lower())
+        mode = client.reply_mode
+        client.is_silenced = mode != REPLY_ON
+        reply: bytes | None
+        if row is None:
+            reply = OK if _is_quit(client, word) else _unknown(word)
+        elif len(argv) != row.arity and (row.arity > 0 or len(argv) < -row.arity):
+            reply = error(f"ERR wrong number of arguments for '{row.name}' command")
+        elif gate and (refusal := _refuse(broker, client, row, argv)) is not None:
+            reply = refusal
+        elif row.is_denyoom and broker.used_memory > broker.memory_limits[1] and memory.is_full(broker):
+            reply = OOM_REPLY
+        else:
+            try:
+                reply = row.handler(broker, client, argv)
+            except CommandError as refused:
+                reply = error(refused.text)
+            row.calls += 1
+            after_ns = stopwatch_ns()
+            took_ns = after_ns - before_ns
+            row.nanoseconds += took_ns
+            before_ns = after_ns
+            if took_ns >= slow_ns:
+                _note_slow(broker, row, argv, took_ns // 1000)
+            if row.is_admin:
+                gate = _gate(broker)
+                slow_ns = _slow_ns(broker)
+        if reply is not None:
+            if mode or client.reply_mode:
+                _reply_in_mode(client, mode, reply)
+            elif client.slots:
+                client.slots.append([reply])
+            else:
+                out.append(reply)
+        elif mode == REPLY_SKIP and client.reply_mode == REPLY_SKIP:
+            client.reply_mode = REPLY_ON
+        if client.close_asked or before_ns > until_ns:
+            break
+    if at > first:
+        broker.stats.commands_processed += at - first
+        client.active_ms = broker.now_ms
+        if row is not None:
+            client.last_command = row.name
+    if settings.requirepass and not client.is_authenticated:
+        pass
+    return at
+
+
+def _gate(broker: Broker) -> bool:
+    return bool(broker.settings.requirepass) or bool(broker.monitors) or broker.is_loading
+
+
+def _slow_ns(broker: Broker) -> int:
+    """The duration from which a command is worth a look; most never are."""
+    settings = broker.settings
+    limits = [1 << 62]
+    if settings.slowlog_log_slower_than >= 0:
+        limits.append(settings.slowlog_log_slower_than * 1_000)
+    if settings.latency_monitor_threshold > 0:
+        limits.append(settings.latency_monitor_threshold * 1_000_000)
+    return min(limits)
+
+
+def _note_slow(broker: Broker, row: Row, argv: list[bytes], usec: int) -> None:
+    settings = broker.settings
+    wall_s = broker.wall_ms // 1000
+    if 0 <= settings.slowlog_log_slower_than <= usec:
+        broker.stats.log_slow(redact(argv), usec, wall_s, settings.slowlog_max_len)
+    if 0 < settings.latency_monitor_threshold <= usec // 1000:
+        broker.stats.log_latency("fast-command" if row.is_fast else "command", usec // 1000, wall_s)
+
+
+def _refuse(broker: Broker, client: Client, row: Row, argv: list[bytes]) -> bytes | None:
+    """Login and loading; MONITOR sees what passes."""
+    if broker.settings.requirepass and not client.is_authenticated and not row.is_for_strangers:
+        return NOAUTH_REPLY
+    if broker.is_loading and not row.is_for_loading:
+        return LOADING_REPLY
+    if broker.monitors:
+        line = monitor_line(broker, client, argv)
+        for monitor in broker.monitors:
+            monitor.reply(line)
+            broker.outbox.clients[monitor] = None
+    return None
+
+
+def _is_quit(client: Client, word: bytes) -> bool:
+    if word.lower() != b"quit":
+        return False
+    client.close_asked = True
+    return True
+
+
+def _unknown(word: bytes) -> bytes:
+    return error(f"ERR unknown command '{word.decode('utf-8', 'surrogateescape')}'")
+
+
+def _may_overlap(broker: Broker, client: Client, argv: list[bytes]) -> bool:
+    """While an ADDJOB waits for copies, further ADDJOBs may start: only the order of replies matters.
+
+    Not with MAXLEN, whose answer depends on whether the one before was queued.
+    """
+    if client.waiting != WAITS_FOR_COPIES or len(client.waiting_jobs) >= OVERLAP_MAX:
+        return False
+    row = broker.commands.get(argv[0]) or broker.commands.get(argv[0].lower())
+    if row is None or not row.overlaps:
+        return False
+    return not any(word.lower() == b"maxlen" for word in argv[4:])
+
+
+def _reply_in_mode(client: Client, mode: int, reply: bytes) -> None:
+    """CLIENT REPLY OFF and SKIP suppress replies, errors included."""
+    if mode == REPLY_SKIP:
+        if client.reply_mode == REPLY_SKIP:
+            client.reply_mode = REPLY_ON
+        return
+    if client.reply_mode != REPLY_OFF:
+        client.reply(reply)
+
+
+def disconnect(broker: Broker, client: Client) -> None:
+    """The connection is gone: nothing waits for it any more."""
+    delivery.drop_client(broker, client)
+
+
+# -- nodes ------------------------------------------------------------------------------------------
+
+
+def receive(broker: Broker, sender: Node, runs: list[Any]) -> None:
+    """Job messages of one frame; MalformedMessageError if a run is not what its kind says."""
+    for run in runs:
+        handler = MESSAGES.get(run[0])
+        if handler is None:
+            broker.stats.ignored("message of an unknown kind")  # A newer node; it does not rely on our understanding.
+            continue
+        items = run[1:]
+        broker.stats.messages_received += len(items)
+        try:
+            handler(broker, sender, items)
+        except (ValueError, TypeError, IndexError, AttributeError, StructError) as broken:
+            raise MalformedMessageError(f"{messages.NAMES.get(run[0], run[0])}: {broken}") from broken
+
+
+def link_up(broker: Broker, node: Node) -> None:
+    """Our link to the node is up: it learns what it may have missed."""
+    pausing.on_link_up(broker, node)
+    interest.on_link_up(broker, node)
+    replication.on_link_up(broker, node)
+    federation.on_link_up(broker, node)
+
+
+def link_down(broker: Broker, node: Node) -> None:
+    """Our link to the node is gone, and its interest with it."""
+    interest.forget_node(broker, node)
+
+
+def new_run(broker: Broker, node: Node) -> None:
+    """The node's process is another than the one we knew."""
+    interest.forget_node(broker, node)
+    federation.on_new_run(broker, node)
+
+
+def forgotten(broker: Broker, node: Node) -> None:
+    """The node left the table; acks no longer wait for it, hand-overs to it are over."""
+    interest.forget_node(broker, node)
+    federation.on_new_run(broker, node)
+
+
+# -- time -------------------------------------------------------------------------------------------
+
+
+def tick(broker: Broker) -> bool:
+    """Do what is due; True if there is more to do at once."""
+    return timers.tick(broker)
+
+
+def settle(broker: Broker) -> None:
+    """End of a turn: serve who waits, tell other nodes what changed."""
+    delivery.serve_ready(broker)
+    interest.tell_changes(broker)
+    if broker.hint_due:
+        interest.send_hints(broker)

@@ -1,0 +1,224 @@
+"""Requests from bytes: RESP arrays of bulk strings, and inline commands.
+
+`_careful` is the protocol: every limit and every error text of disque/commands.md, sections 1.1 and 1.2,
+resumable at any byte. `_fast` is hiredis, a fifth of the cost, for what nearly all clients send nearly always:
+complete commands. It is only trusted with input that can't hurt it (it would reserve memory for whatever array
+length is declared) and only believed when its result is what the careful one would give; otherwise the same
+bytes are read again carefully.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import hiredis
+
+from disque_py.config.words import UnbalancedQuotesError, split_words
+
+INLINE_BYTES_MAX: Final = 65_536
+ARGUMENTS_MAX: Final = 1_048_576
+
+_STAR: Final = 42
+_DOLLAR: Final = 36
+_LENGTH: Final = re.compile(rb"[+-]?[0-9]{1,20}")
+# An array or map header with this many digits may not reach hiredis, nor may types other than array and bulk.
+_DANGEROUS: Final = re.compile(rb"\*[0-9]{6}")
+_RARE_TYPES: Final = (b"\n%", b"\n~", b"\n>", b"\n|")
+_INCOMPLETE: Final = object()
+
+
+class RequestError(Exception):
+    """The client does not speak the protocol: it gets this text as an error and is closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+
+class RequestParser:
+    """Feed bytes, get requests. After `error` is set nothing more is read.
+
+    bulk_bytes_max   `proto-max-bulk-len`
+    error            the text of a protocol error, "" while there is none
+    """
+
+    __slots__ = ("_argv", "_left", "_need", "_parts", "_reader", "_size", "bulk_bytes_max", "error")
+
+    def __init__(self, bulk_bytes_max: int) -> None:
+        self.bulk_bytes_max = bulk_bytes_max
+        self.error = ""
+        self._reader = hiredis.Reader(notEnoughData=_INCOMPLETE)
+        # Of an unfinished request: the arguments read, how many are missing, bytes of the next one.
+        self._argv: list[bytes] = []
+        self._left = 0
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._need = 0
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of an unfinished request."""
+        return self._size + sum(map(len, self._argv)) if self._left else self._size
+
+    def feed(self, data: bytes) -> list[list[bytes]]:
+        """The requests that are complete with these bytes, in order."""
+        requests: list[list[bytes]] = []
+        if self.error:
+            return requests
+        if self._parts:
+            self._parts.append(data)
+            self._size += len(data)
+            if self._size < self._need:
+                return requests
+            data = b"".join(self._parts)
+            self._parts = []
+            self._size = 0
+        at = 0
+        try:
+            if self._left:
+                at = self._careful(data, 0, requests, is_one=True)
+            if at < len(data) and not self._left and not self._parts:
+                if data[at] == _STAR:
+                    at = self._fast(data[at:] if at else data, at, requests)
+                if at < len(data):
+                    self._careful(data, at, requests, is_one=False)
+        except RequestError as error:
+            self.error = error.text
+        return requests
+
+    def _fast(self, data: bytes, offset: int, requests: list[list[bytes]]) -> int:
+        """Complete requests at the start of `data`; where the rest begins, as a place in the whole (`offset` + …)."""
+        if _DANGEROUS.search(data) is not None:
+            return offset
+        for mark in _RARE_TYPES:
+            if mark in data:
+                return offset
+        reader = self._reader
+        found: list[list[bytes]] = []
+        count = 0
+        try:
+            reader.feed(data)
+            gets = reader.gets
+            join = b"".join
+            while True:
+                argv = gets()
+                if argv is _INCOMPLETE:
+                    break
+                join(argv)  # TypeError unless all are bytes
+                if type(argv) is not list or not argv:
+                    raise TypeError
+                count += len(argv)
+                found.append(argv)
+            is_whole = not reader.has_data()
+        except (TypeError, hiredis.ProtocolError, hiredis.ReplyError):
+            self._reader = hiredis.Reader(notEnoughData=_INCOMPLETE)
+            return offset
+        if data.count(b"\n$") < count:  # Some element was no bulk string.
+            self._reader = hiredis.Reader(notEnoughData=_INCOMPLETE)
+            return offset
+        if is_whole:
+            requests += found
+            return offset + len(data)
+        # The unfinished rest goes to the careful parser, which sees its declared lengths.
+        self._reader = hiredis.Reader(notEnoughData=_INCOMPLETE)
+        end = sum(map(_canonical_bytes, found))
+        if data[end : end + 1] != b"*":
+            return offset  # Lengths were written in an unusual way; the place of the rest is not known.
+        requests += found
+        return offset + end
+
+    def _careful(self, data: bytes, at: int, requests: list[list[bytes]], *, is_one: bool) -> int:
+        """Read on from `at`; keep what is unfinished. With `is_one` stop after the request under way."""
+        size = len(data)
+        while at < size or self._left:
+            if not self._left:
+                if data[at] != _STAR:
+                    following = self._inline(data, at, requests)
+                    if following < 0:
+                        return self._keep(data, at, 0)
+                    at = following
+                    continue
+                end = data.find(b"\r\n", at)
+                if end < 0:
+                    if size - at > INLINE_BYTES_MAX:
+                        raise RequestError("ERR Protocol error: too big mbulk count string")
+                    return self._keep(data, at, 0)
+                count = _length(data[at + 1 : end])
+                if count is None or count > ARGUMENTS_MAX:
+                    raise RequestError("ERR Protocol error: invalid multibulk length")
+                at = end + 2
+                if count <= 0:
+                    continue
+                self._left = count
+                self._argv = []
+            while self._left:
+                if at >= size:
+                    return size
+                if data[at] != _DOLLAR:
+                    got = chr(data[at])
+                    raise RequestError(f"ERR Protocol error: expected '$', got '{got}'")
+                end = data.find(b"\r\n", at)
+                if end < 0:
+                    if size - at > INLINE_BYTES_MAX:
+                        raise RequestError("ERR Protocol error: too big bulk count string")
+                    return self._keep(data, at, 0)
+                length = _length(data[at + 1 : end])
+                if length is None or length < 0 or length > self.bulk_bytes_max:
+                    raise RequestError("ERR Protocol error: invalid bulk length")
+                start = end + 2
+                if size < start + length + 2:
+                    return self._keep(data, at, start + length + 2 - at)
+                self._argv.append(data[start : start + length])
+                at = start + length + 2
+                self._left -= 1
+            requests.append(self._argv)
+            self._argv = []
+            if is_one:
+                return at
+        return at
+
+    def _inline(self, data: bytes, at: int, requests: list[list[bytes]]) -> int:
+        """One line; where the next begins, or -1 if its end has not come."""
+        end = data.find(b"\n", at)
+        if end < 0:
+            if len(data) - at > INLINE_BYTES_MAX:
+                raise RequestError("ERR Protocol error: too big inline request")
+            return -1
+        if end - at > INLINE_BYTES_MAX:
+            raise RequestError("ERR Protocol error: too big inline request")
+        line = data[at:end]
+        if line.endswith(b"\r"):
+            line = line[:-1]
+        try:
+            argv = [word for word in split_words(line) if word]
+        except UnbalancedQuotesError:
+            raise RequestError("ERR Protocol error: unbalanced quotes in request") from None
+        if argv:
+            requests.append(argv)
+        return end + 1
+
+    def _keep(self, data: bytes, at: int, need: int) -> int:
+        rest = data[at:] if at else data
+        if rest:
+            self._parts = [rest]
+            self._size = len(rest)
+        self._need = need
+        return len(data)
+
+
+def _length(text: bytes) -> int | None:
+    if not text:
+        return 0
+    if not _LENGTH.fullmatch(text):
+        return None
+    return int(text)
+
+
+def _canonical_bytes(argv: list[bytes]) -> int:
+    """How long this request is when its lengths are written without extras."""
+    total = 3 + len(b"%d" % len(argv))
+    for argument in argv:
+        size = len(argument)
+        total += size + 5 + (1 if size < 10 else len(b"%d" % size))
+    return total

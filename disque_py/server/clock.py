@@ -1,0 +1,33 @@
+"""The system's clock, for the driver.
+
+Timers, leases and deadlines must go on while a machine is suspended and must not notice steps of the wall clock
+(semantics.md, section 1; quirks.md, Q37), which is what CLOCK_BOOTTIME offers. Where it is missing (macOS), the
+monotonic clock comes nearest.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+NS_PER_MS: Final = 1_000_000
+
+_MONOTONIC_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class SystemClock:
+    """ports.Clock of a server."""
+
+    __slots__ = ()
+
+    def now_ms(self) -> int:
+        """Monotonic milliseconds since some moment before the program, suspended time included."""
+        return time.clock_gettime_ns(_MONOTONIC_CLOCK) // NS_PER_MS
+
+    def wall_ms(self) -> int:
+        """Unix time in milliseconds; may jump."""
+        return time.time_ns() // NS_PER_MS
+
+    def stopwatch_ns(self) -> int:
+        """Nanoseconds, for measuring how long something took."""
+        return time.perf_counter_ns()

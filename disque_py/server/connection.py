@@ -1,0 +1,278 @@
+"""ClientConnection: bytes of one client in, replies out.
+
+Callbacks only: no coroutine and no task per connection. What arrives is parsed and run at once, within the
+turn; replies are written once when the turn is over. A client that does not take its replies is no longer read
+from (above PAUSE_BYTES unread), and cut off at the limit of its class; one that sends faster than it is served,
+or waits, is not read from either, so its memory stays bounded. No client gets more than SLICE_NS per turn.
+Source: semantics.md, section 13.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, cast
+
+from disque_py import inputs
+from disque_py.core.client import RUNNING, WAITS_FOR_COPIES, Client
+from disque_py.requests import RequestParser
+from disque_py.resp import error
+from disque_py.server.shell import now_s
+
+if TYPE_CHECKING:
+    from disque_py.server.shell import Shell
+
+# Unread replies at which a client's commands are no longer read.
+PAUSE_BYTES: Final = 1024 * 1024
+# Received and not yet run at which a client is no longer read from.
+BACKLOG_BYTES_MAX: Final = 1024 * 1024
+SLICE_NS: Final = 1_000_000
+
+TOO_MANY: Final = error("ERR max number of clients reached")
+
+
+class ClientConnection(asyncio.Protocol):
+    """One client connection; the ClientPort of its Client."""
+
+    __slots__ = (
+        "_at",
+        "_backlog_bytes",
+        "_is_resuming",
+        "_is_stuffed",
+        "_parser",
+        "_requests",
+        "_shell",
+        "_soft_since_s",
+        "_transport",
+        "client",
+    )
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+        self._transport: asyncio.Transport | None = None
+        self._parser = RequestParser(shell.driver.broker.settings.proto_max_bulk_len)
+        self._requests: list[list[bytes]] = []
+        self._at = 0
+        self._backlog_bytes = 0
+        self._is_stuffed = False
+        self._is_resuming = False
+        self._soft_since_s = 0.0
+        self.client: Client | None = None
+
+    # -- asyncio -----------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client has connected; refuse it if there are too many."""
+        shell = self._shell
+        broker = shell.driver.broker
+        self._transport = transport = cast(asyncio.Transport, transport)
+        if len(shell.connections) >= broker.settings.maxclients:
+            broker.stats.connections_rejected += 1
+            transport.write(TOO_MANY)
+            transport.close()
+            return
+        shell.driver.begin()
+        broker.stats.connections_received += 1
+        client_id = shell.next_client_id
+        shell.next_client_id += 1
+        client = Client(client_id, self, self._address(transport), broker.now_ms)
+        client.is_unix = transport.get_extra_info("socket").family.name == "AF_UNIX"
+        client.fd = transport.get_extra_info("socket").fileno()
+        self.client = client
+        broker.clients[client_id] = client
+        shell.connections[client_id] = self
+        transport.set_write_buffer_limits(high=PAUSE_BYTES)
+
+    def _address(self, transport: asyncio.Transport) -> str:
+        peer = transport.get_extra_info("peername")
+        if isinstance(peer, tuple) and len(peer) >= 2:
+            host = str(peer[0])
+            return f"[{host}]:{peer[1]}" if ":" in host else f"{host}:{peer[1]}"
+        return f"{self._shell.driver.broker.settings.unixsocket}:0"
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client is gone: nothing waits for it any more."""
+        client = self.client
+        self._transport = None
+        self._requests = []
+        if client is not None:
+            self._shell.driver.begin()
+            inputs.disconnect(self._shell.driver.broker, client)
+            self._shell.connections.pop(client.id, None)
+            self.client = None
+
+    def data_received(self, data: bytes) -> None:
+        """Parse and run."""
+        client = self.client
+        if client is None or client.close_asked:
+            return
+        driver = self._shell.driver
+        driver.begin()
+        broker = driver.broker
+        broker.stats.net_input_bytes += len(data)
+        requests = self._parser.feed(data)
+        broker.outbox.clients[client] = None
+        if self._at < len(self._requests):
+            self._requests += requests
+            self._backlog_bytes += len(data)
+        else:
+            self._requests = requests
+            self._at = 0
+            self._backlog_bytes = len(data)
+        if not self._is_resuming:
+            self._run(client)
+        if self._parser.pending_bytes > broker.settings.client_query_buffer_limit:
+            self._abort()
+
+    def pause_writing(self) -> None:
+        """More than PAUSE_BYTES of replies wait: stop reading this client's commands."""
+        self._is_stuffed = True
+        self._soft_since_s = now_s()
+        self._throttle()
+
+    def resume_writing(self) -> None:
+        """The client caught up."""
+        self._is_stuffed = False
+        self._soft_since_s = 0.0
+        self._resume_soon()
+
+    def eof_received(self) -> bool:
+        """Half-closed: what was asked is still answered when it can be at once; then we close."""
+        return False
+
+    # -- running -----------------------------------------------------------------------------------
+
+    def _run(self, client: Client) -> None:
+        """Run what was received, as far as the client may go on and for one slice of time."""
+        driver = self._shell.driver
+        broker = driver.broker
+        requests = self._requests
+        if self._at < len(requests) and not self._is_stuffed and not self._is_held():
+            until_ns = driver.clock.stopwatch_ns() + SLICE_NS
+            self._at = inputs.execute(broker, client, requests, self._at, until_ns)
+        if client.close_asked:
+            self._requests = []
+            self._at = 0
+        elif self._at >= len(requests):
+            self._requests = []
+            self._at = 0
+            self._backlog_bytes = 0
+            if self._parser.error:
+                client.reply(error(self._parser.error))
+                client.close_asked = True
+            self._unthrottle()
+        else:
+            if client.waiting == RUNNING and not self._is_stuffed and not self._is_held():
+                self._resume_soon()
+            if self._backlog_bytes > BACKLOG_BYTES_MAX:
+                self._throttle()
+
+    def _is_held(self) -> bool:
+        """CLIENT PAUSE is in force: commands of all clients wait."""
+        broker = self._shell.driver.broker
+        left_ms = broker.clients_paused_until_ms - broker.now_ms
+        if left_ms <= 0:
+            return False
+        if not self._is_resuming:
+            self._is_resuming = True
+            self._shell.loop.call_later(left_ms / 1000, self._resume)
+        return True
+
+    def _resume_soon(self) -> None:
+        if not self._is_resuming:
+            self._is_resuming = True
+            self._shell.loop.call_soon(self._resume)
+
+    def _resume(self) -> None:
+        """Go on with the pipeline, in a turn of its own."""
+        self._is_resuming = False
+        client = self.client
+        if client is None or self._transport is None:
+            return
+        driver = self._shell.driver
+        driver.begin()
+        driver.broker.outbox.clients[client] = None
+        self._run(client)
+
+    def _throttle(self) -> None:
+        transport = self._transport
+        if transport is not None and transport.is_reading():
+            transport.pause_reading()
+
+    def _unthrottle(self) -> None:
+        transport = self._transport
+        if transport is not None and not self._is_stuffed and not transport.is_reading() and not transport.is_closing():
+            transport.resume_reading()
+
+    # -- ClientPort --------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """End of a turn: write the replies; a client that waited goes on with its pipeline."""
+        client = self.client
+        transport = self._transport
+        if client is None or transport is None:
+            return
+        out = client.out
+        has_progress = bool(out)
+        if out:
+            data = out[0] if len(out) == 1 else b"".join(out)
+            out.clear()
+            self._shell.driver.broker.stats.net_output_bytes += len(data)
+            transport.write(data)
+            if self._is_stuffed or len(data) > PAUSE_BYTES:
+                self._enforce_output_limit(client)
+        if client.close_asked:
+            # Not while replies of earlier requests are still being waited for.
+            if not client.slots:
+                transport.close()
+        elif self._at < len(self._requests) and not self._is_stuffed:
+            # An ADDJOB may follow others that still wait; once some are answered there is room for more of them.
+            if client.waiting == RUNNING or (has_progress and client.waiting == WAITS_FOR_COPIES):
+                self._resume_soon()
+
+    def close(self, *, after_replies: bool) -> None:
+        """Close the connection: at once, or when the client has got what is written."""
+        client = self.client
+        if client is None:
+            return
+        if after_replies:
+            client.close_asked = True
+            self._shell.driver.begin()
+            self._shell.driver.broker.outbox.clients[client] = None
+        else:
+            self._abort()
+
+    def input_bytes(self) -> int:
+        """Bytes received and not run."""
+        return self._parser.pending_bytes + (self._backlog_bytes if self._requests else 0)
+
+    def output_bytes(self) -> int:
+        """Reply bytes the client has not taken."""
+        transport = self._transport
+        return transport.get_write_buffer_size() if transport is not None else 0
+
+    def _abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _enforce_output_limit(self, client: Client) -> None:
+        """Cut off a client at the hard limit of its class, or above the soft one for too long."""
+        limits = self._shell.driver.broker.settings.client_output_buffer_limit
+        limit = limits.stream if client.is_monitor else limits.normal
+        size = self.output_bytes()
+        if limit.hard_bytes and size > limit.hard_bytes:
+            self._abort()
+        elif limit.soft_bytes and size > limit.soft_bytes:
+            if not self._soft_since_s:
+                self._soft_since_s = now_s()
+            elif limit.soft_seconds and now_s() - self._soft_since_s > limit.soft_seconds:
+                self._abort()
+
+    def look_after(self, now_ms: int, idle_ms: int) -> None:
+        """Once a second: limits that time alone reaches, and idle clients (`timeout`)."""
+        client = self.client
+        if client is None:
+            return
+        if self._is_stuffed:
+            self._enforce_output_limit(client)
+        if idle_ms and client.waiting == RUNNING and not client.is_monitor and now_ms - client.active_ms > idle_ms:
+            self._abort()

@@ -1,0 +1,111 @@
+"""From the command line to Settings, and from Settings back into the config file.
+
+The syntax lives in config/; here are the files. A rewrite never leaves a half-written file behind: a new one is written
+and synced beside the old one and then takes its name.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from disque_py.config.conf_file import ConfigError, ConfigReader, Problem
+from disque_py.config.rewriting import rewrite
+from disque_py.config.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(slots=True)
+class Configuration:
+    """What the program was told.
+
+    path            the config file, absolute; "" without one (standard input is none)
+    included        directives set by included files, see rewriting.rewrite
+    is_default      nothing was given at all
+    """
+
+    settings: Settings
+    path: str = ""
+    included: set[str] = field(default_factory=set)
+    is_default: bool = False
+
+
+def load(arguments: Sequence[str]) -> Configuration:
+    """Read `[file | -] [--name value …]`; ConfigError with everything that is wrong.
+
+    Paths inside stay as they are and refer to `settings.dir`, which becomes absolute; the caller changes to it.
+    """
+    configuration = Configuration(Settings(), is_default=not arguments)
+    reader = ConfigReader(configuration.settings, os.getcwd(), _read, os.path.isdir)
+    options = list(arguments)
+    if options and not options[0].startswith("--"):
+        source = options.pop(0)
+        if source == "-":
+            reader.read_text(sys.stdin.read(), "standard input")
+        else:
+            configuration.path = os.path.abspath(source)
+            reader.read_text(_read_main(source), source)
+    reader.read_options(options)
+    reader.finish()
+    configuration.included = reader.included
+    return configuration
+
+
+def rewrite_file(configuration: Configuration) -> None:
+    """CONFIG REWRITE: LookupError without a config file, OSError if it can't be written."""
+    if not configuration.path:
+        raise LookupError("The server is running without a config file")
+    try:
+        old_text = _read(configuration.path)
+    except FileNotFoundError:
+        old_text = ""
+    replace_file(configuration.path, rewrite(old_text, configuration.settings, configuration.included))
+
+
+def replace_file(path: str, text: str) -> None:
+    """Put `text` into the file in one step, keeping its permissions; a link stays a link. OSError."""
+    path = os.path.realpath(path)
+    directory = os.path.dirname(path)
+    temporary = os.path.join(directory, f".{os.path.basename(path)}.{os.getpid()}.new")
+    try:
+        mode = os.stat(path).st_mode & 0o777
+    except FileNotFoundError:
+        mode = 0o644
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        with open(descriptor, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError:
+        os.unlink(temporary)
+        raise
+    sync_directory(directory)
+
+
+def sync_directory(directory: str) -> None:
+    """Make a rename in it durable; OSError."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
+        return file.read()
+
+
+def _read_main(path: str) -> str:
+    try:
+        return _read(path)
+    except OSError as error:
+        reason = f"can't open config file '{path}': {error.strerror or error}"
+        raise ConfigError([Problem(path, 0, "", reason)]) from None

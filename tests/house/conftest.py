@@ -1,0 +1,55 @@
+"""What the house tests look at: the source files of the checkout, parsed once."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("cluster_bus", "persistence", "disque_py")
+
+# Rooms that are the outside world, or talk to it. Everything else is pure: a new module is held
+# to the rules of tests/house/test_purity.py until it is put on this list.
+OUTSIDE = (
+    "cluster_bus/link.py",
+    "cluster_bus/bus.py",
+    "cluster_bus/nodes_store.py",
+    "disque_py/cli/",
+    "disque_py/client/",
+    "disque_py/server/",
+)
+
+
+@dataclass(frozen=True)
+class Module:
+    """One source file of the packages: `name` is its path below the checkout, with slashes."""
+
+    name: str
+    text: str
+    tree: ast.Module
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether it must be deterministic."""
+        return not self.name.startswith(OUTSIDE)
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The checkout."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def modules() -> list[Module]:
+    """All modules of the packages, in order of their names."""
+    paths = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+    found = []
+    for path in paths:
+        text = path.read_text(encoding="utf-8")
+        found.append(Module(path.relative_to(ROOT).as_posix(), text, ast.parse(text)))
+    assert found
+    return found

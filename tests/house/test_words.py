@@ -1,0 +1,60 @@
+"""The project speaks of itself alone: no place it was written at, and no tool it was written with."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+SKIPPED_FOLDERS = {
+    ".git", ".venv", ".demo", ".compat", ".bounds", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis",
+    ".import_linter_cache", "__pycache__", "build", "dist", "node_modules",
+}  # fmt: skip
+# Paths that exist on one machine only. /tmp, /var and /etc are everybody's.
+MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:home|root|Users|work|farm|opt/(?:dev|wheels|pypi))/\w")
+# Bracketed, so that this file does not say the words itself.
+WORDS = re.compile(
+    r"\b(?:c[l]aude|g[p]t|l[l]ms?|co[p]ilot|cha[t]bots?|(?:sub|a[i] |coding )[a]gents?)\b", re.IGNORECASE
+)
+UNFINISHED = re.compile(r"\b(?:T[O]DO|F[I]XME|X[X]X|H[A]CK|Not[I]mplementedError)\b")
+
+
+def written_files(root: Path) -> list[Path]:
+    """Every file that somebody wrote, which is every file that is text."""
+    found = []
+    for path in sorted(root.rglob("*")):
+        folders = path.relative_to(root).parts
+        if path.is_file() and not SKIPPED_FOLDERS & set(folders) and not any(f.endswith(".egg-info") for f in folders):
+            found.append(path)
+    assert found
+    return found
+
+
+@pytest.fixture(scope="module")
+def lines(root):
+    """(place, text) of every line in the checkout."""
+    found = []
+    for path in written_files(root):
+        text = path.read_bytes()
+        if b"\0" not in text[:4096]:
+            numbered = enumerate(text.decode("utf-8").splitlines(), 1)
+            found += [(f"{path.relative_to(root)}:{number}", line) for number, line in numbered]
+    return found
+
+
+def test_no_path_of_one_machine(lines):
+    """What works only where it was written does not work."""
+    assert [place for place, line in lines if MACHINE_PATHS.search(line) and "test_words.py" not in place] == []
+
+
+def test_no_word_about_how_it_was_made(lines):
+    """Readers want to know what it does."""
+    assert [place for place, line in lines if WORDS.search(line)] == []
+
+
+def test_nothing_is_left_for_later(lines):
+    """What is missing stands in an issue, not in the middle of a function."""
+    code = (".py", ".sh", ".toml", "Makefile", "bin/", ".ci/")
+    found = [place for place, line in lines if UNFINISHED.search(line) and any(word in place for word in code)]
+    assert found == []

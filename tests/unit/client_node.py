@@ -1,0 +1,158 @@
+"""A scripted node for the client's tests: it stands for the network, and can fail as the network does.
+
+Answers are bytes, or a function of the command's words; HANG_UP closes the connection instead,
+SILENCE leaves the command without an answer. HELLO is made from the node's id, priority and peers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Final, Self
+
+import hiredis
+
+HANG_UP: Final = b"hang up"
+SILENCE: Final = b"silence"
+
+Answer = bytes | Callable[[list[bytes]], bytes]
+
+JOB_A = "D-aaaaaaaa-" + "x" * 24 + "-05a1"
+JOB_B = "D-bbbbbbbb-" + "y" * 24 + "-05a1"
+
+
+class Node:
+    """Listens on a free loopback port until closed.
+
+    commands   words of every command that came, HELLO left out
+    last_word  sent when a client says that nothing more comes, before the connection is closed
+    """
+
+    def __init__(self, letter: str = "a", answers: dict[str, Answer] | None = None, *, priority: int = 1) -> None:
+        self.id = letter * 40
+        self.priority = priority
+        self.peers: list[Node] = []
+        self.answers: dict[str, Answer] = {"PING": b"+PONG\r\n", **(answers or {})}
+        self.commands: list[list[bytes]] = []
+        self.greetings = 0
+        self.last_word = b""
+        self._open: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+        self.port = 0
+        self.listen()
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return f"127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def listen(self) -> None:
+        """Begin (again) to take connections."""
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        self.port = self._listener.getsockname()[1]
+        self._start(self._accept, self._listener)
+
+    def close(self) -> None:
+        """Take no more connections, drop those there are."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.drop()
+        for thread in self._threads:
+            thread.join(5)
+
+    def drop(self) -> None:
+        """Break every connection."""
+        for sock in self._open:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    def named(self, name: str) -> list[list[bytes]]:
+        """The commands of that name."""
+        return [words for words in self.commands if words[0] == name.encode()]
+
+    def _start(self, work: Callable[[socket.socket], None], sock: socket.socket) -> None:
+        self._threads.append(threading.Thread(target=work, args=(sock,), daemon=True))
+        self._threads[-1].start()
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                sock, _ = listener.accept()
+            except OSError:
+                return
+            self._open.append(sock)
+            self._start(self._serve, sock)
+
+    def _serve(self, sock: socket.socket) -> None:
+        reader = hiredis.Reader()
+        with sock, contextlib.suppress(OSError):
+            while data := sock.recv(65536):
+                reader.feed(data)
+                while (words := reader.gets()) is not False:
+                    answer = self._answer(words)
+                    if answer is HANG_UP:
+                        return
+                    if answer is not SILENCE:
+                        sock.sendall(answer)
+            sock.sendall(self.last_word)
+
+    def _answer(self, words: list[bytes]) -> bytes:
+        if words[0] == b"HELLO" and "HELLO" not in self.answers:
+            self.greetings += 1
+            return self._hello()
+        self.commands.append(words)
+        answer = self.answers.get(words[0].decode(), b"-ERR unknown command\r\n")
+        return answer(words) if callable(answer) else answer
+
+    def _hello(self) -> bytes:
+        nodes = [self, *self.peers]
+        entries = (
+            b"*4\r\n" + b"".join(bulk(word) for word in (node.id, "127.0.0.1", str(node.port), str(node.priority)))
+            for node in nodes
+        )
+        return b"*%d\r\n:1\r\n%b%b" % (2 + len(nodes), bulk(self.id), b"".join(entries))
+
+
+def bulk(value: str | bytes) -> bytes:
+    """A bulk string."""
+    data = value.encode() if isinstance(value, str) else value
+    return b"$%d\r\n%b\r\n" % (len(data), data)
+
+
+def jobs_reply(*ids: str, queue: str = "q", body: bytes = b"body") -> bytes:
+    """GETJOB's answer with these jobs, without counters."""
+    return b"*%d\r\n" % len(ids) + b"".join(b"*3\r\n" + bulk(queue) + bulk(id_) + bulk(body) for id_ in ids)
+
+
+def in_turn(*answers: bytes) -> Callable[[list[bytes]], bytes]:
+    """One answer after the other; the last for ever."""
+    rest: Iterator[bytes] = iter(answers[:-1])
+    return lambda _: next(rest, answers[-1])
+
+
+def closed_port() -> int:
+    """A port where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        port: int = sock.getsockname()[1]
+    return port
+
+
+def wait_until(is_true: Callable[[], bool], limit_s: float = 5.0) -> None:
+    """Give threads the time they need; fails after `limit_s`."""
+    until = time.monotonic() + limit_s
+    while not is_true():
+        assert time.monotonic() < until
+        time.sleep(0.005)

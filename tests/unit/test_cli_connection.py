@@ -1,0 +1,93 @@
+"""connection.py: connecting, agreeing on the protocol, logging in, and losing it all."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from disque_py.cli.address import Address, Target
+from disque_py.cli.connection import ConnectError, Connection, ConnectionLostError
+
+
+def open_to(node, **manners):
+    return contextlib.closing(Connection.open(Target(Address(port=node.port), **manners)))
+
+
+def test_a_call_is_answered(scripted):
+    node = scripted({"PING": b"+PONG\r\n"})
+    with open_to(node) as connection:
+        assert connection.call("PING").text == b"PONG"
+    assert node.requests == [[b"PING"]]
+
+
+def test_a_password_is_sent_and_a_refusal_is_a_warning(scripted):
+    node = scripted({"AUTH": b"-ERR invalid password\r\n", "PING": b"+PONG\r\n"})
+    with open_to(node, password="pw") as connection:
+        assert connection.warnings == ["AUTH failed: ERR invalid password"]
+        assert connection.call("PING").text == b"PONG"
+    assert node.requests[0] == [b"AUTH", b"pw"]
+
+
+def test_a_user_name_logs_in_with_hello(scripted):
+    node = scripted({"HELLO": b"*0\r\n"})
+    with open_to(node, user="ann", password="pw"):
+        pass
+    assert node.requests == [[b"HELLO", b"2", b"AUTH", b"ann", b"pw"]]
+
+
+def test_resp3_is_agreed_on_together_with_the_login(scripted):
+    node = scripted({"HELLO": b"%0\r\n"})
+    with open_to(node, protocol=3, password="pw") as connection:
+        assert connection.protocol == 3
+    assert node.requests == [[b"HELLO", b"3", b"AUTH", b"default", b"pw"]]
+
+
+def test_without_resp3_a_demand_fails_and_a_wish_does_not(scripted):
+    node = scripted({"HELLO": b"-ERR wrong number of arguments for 'hello' command\r\n"})
+    with pytest.raises(ConnectError, match="HELLO 3 failed"):
+        Connection.open(Target(Address(port=node.port), protocol=3))
+    with open_to(node, protocol=3, protocol_is_wish=True) as connection:
+        assert connection.protocol == 2
+
+
+def test_a_wrong_password_is_asked_for_once(scripted):
+    node = scripted({"HELLO": b"-WRONGPASS no\r\n"})
+    with open_to(node, protocol=3, password="pw") as connection:
+        assert connection.warnings == ["AUTH failed: WRONGPASS no"]
+    assert len(node.requests) == 1
+
+
+def test_nobody_there_is_told_with_the_address():
+    with pytest.raises(ConnectError, match=r"^Could not connect to Disque at 127\.0\.0\.1:1: Connection refused$"):
+        Connection.open(Target(Address(port=1)))
+
+
+def test_a_missing_socket_is_told_with_its_path(tmp_path):
+    with pytest.raises(ConnectError, match=r"no\.sock: No such file or directory$"):
+        Connection.open(Target(Address(path=str(tmp_path / "no.sock"))))
+
+
+def test_a_closed_connection_is_lost(scripted):
+    node = scripted({"PING": lambda words: None})
+    with open_to(node) as connection, pytest.raises(ConnectionLostError, match="Server closed the connection"):
+        connection.call("PING")
+
+
+def test_another_protocol_is_lost_too(scripted):
+    node = scripted({"PING": b"HTTP/1.1 400 Bad Request\r\n"})
+    with open_to(node) as connection, pytest.raises(ConnectionLostError, match="does not speak RESP"):
+        connection.call("PING")
+
+
+def test_patience_ends_where_it_is_limited(scripted):
+    node = scripted({"PING": b""})
+    with open_to(node, read_timeout_s=0.05) as connection, pytest.raises(ConnectionLostError, match="timed out"):
+        connection.call("PING")
+
+
+def test_many_calls_travel_together(scripted):
+    node = scripted({"QLEN": b":1\r\n"})
+    with open_to(node) as connection:
+        replies = connection.call_many([[b"QLEN", b"a"], [b"QLEN", b"b"]])
+    assert [reply.text for reply in replies] == [b"1", b"1"]

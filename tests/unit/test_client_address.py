@@ -1,0 +1,64 @@
+"""Addresses and cluster URLs as people write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.client.address import Address, parse_address, parse_url
+
+
+@pytest.mark.parametrize(
+    ("words", "address"),
+    [
+        ("10.0.0.1:7712", Address("10.0.0.1", 7712)),
+        ("localhost", Address("localhost", 7711)),
+        ("[::1]:7712", Address("::1", 7712)),
+        ("[::1]", Address("::1", 7711)),
+        ("fe80::1", Address("fe80::1", 7711)),
+        ("unix:/run/disque.sock", Address(path="/run/disque.sock")),
+        ("unix:///run/disque.sock", Address(path="/run/disque.sock")),
+        ("/run/disque.sock", Address(path="/run/disque.sock")),
+    ],
+)
+def test_an_address_is_read_as_it_is_written(words, address):
+    """Disque's port is the default."""
+    assert parse_address(words) == address
+
+
+@pytest.mark.parametrize("words", ["", ":7711", "a:0", "a:65536", "a:x", "[::1", "[::1]7711", "unix:", "a:+1"])
+def test_what_is_no_address_is_refused(words):
+    """Better at the start than as an unreachable node."""
+    with pytest.raises(ValueError, match=r"."):
+        parse_address(words)
+
+
+def test_an_address_is_written_so_that_it_can_be_read():
+    """Brackets around IPv6, unix: before a path."""
+    for address in (Address("h", 1), Address("::1", 2), Address(path="/s")):
+        assert parse_address(str(address)) == address
+
+
+def test_a_url_names_nodes_password_and_options():
+    """Several nodes between commas; escapes in the password."""
+    url = parse_url("disque://:p%40ss@h1:7711,[::1]:7712/?timeout=2&name=me")
+    assert url.nodes == (Address("h1", 7711), Address("::1", 7712))
+    assert (url.username, url.password, url.tls) == (None, "p@ss", False)
+    assert url.options == {"timeout": "2", "name": "me"}
+
+
+def test_disques_means_tls_and_a_user_may_be_named():
+    """As rediss is to redis."""
+    url = parse_url("disques://ann:secret@h")
+    assert (url.tls, url.username, url.password, url.nodes) == (True, "ann", "secret", (Address("h", 7711),))
+
+
+def test_a_unix_url_is_one_socket():
+    """Everything before the question mark is its path."""
+    assert parse_url("unix:///run/d.sock?name=x").nodes == (Address(path="/run/d.sock"),)
+
+
+@pytest.mark.parametrize("url", ["redis://h", "h:7711", "disque://", "disque://h/0", "disque://,"])
+def test_what_names_no_cluster_is_refused(url):
+    """A path would be a database number in Redis; here it is a mistake."""
+    with pytest.raises(ValueError, match=r"."):
+        parse_url(url)

@@ -1,0 +1,116 @@
+"""Every command: what goes over the wire for which arguments."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.client import commands
+from disque_py.client.address import Address
+from disque_py.client.request import Lane, Repeat
+from disque_py.client.results import Job
+
+A, B = Address("a", 1), Address("b", 1)
+
+
+def line(request):
+    """The words with blanks between."""
+    return b" ".join(request.argv).decode()
+
+
+@pytest.mark.parametrize(
+    ("request_", "wire"),
+    [
+        (commands.add_job("q", "b"), "ADDJOB q b 5000"),
+        (
+            commands.add_job("q", b"b", timeout_ms=1, replicate=2, delay=3, retry=0, ttl=5, maxlen=6, async_=True),
+            "ADDJOB q b 1 REPLICATE 2 DELAY 3 RETRY 0 TTL 5 MAXLEN 6 ASYNC",
+        ),
+        (commands.get_jobs("q", "r"), "GETJOB TIMEOUT 0 FROM q r"),
+        (commands.get_jobs("q", count=3, timeout_ms=9, withcounters=True),
+         "GETJOB TIMEOUT 9 COUNT 3 WITHCOUNTERS FROM q"),
+        (commands.get_jobs("q", nohang=True), "GETJOB NOHANG FROM q"),
+        (commands.ack("i", b"j"), "ACKJOB i j"),
+        (commands.fast_ack("i"), "FASTACK i"),
+        (commands.nack("i"), "NACK i"),
+        (commands.enqueue("i"), "ENQUEUE i"),
+        (commands.dequeue("i"), "DEQUEUE i"),
+        (commands.delete("i"), "DELJOB i"),
+        (commands.working("i"), "WORKING i"),
+        (commands.show("i"), "SHOW i"),
+        (commands.qlen("q"), "QLEN q"),
+        (commands.qpeek("q", -2), "QPEEK q -2"),
+        (commands.qstat("q"), "QSTAT q"),
+        (commands.pause("q", "in", "out", bcast=True), "PAUSE q in out bcast"),
+        (commands.pause("q"), "PAUSE q state"),
+        (commands.qscan_page(7, count=1, busyloop=True, minlen=2, maxlen=3, importrate=4),
+         "QSCAN 7 COUNT 1 BUSYLOOP MINLEN 2 MAXLEN 3 IMPORTRATE 4"),
+        (commands.jscan_page(queue="q", states=["active", "queued"]), "JSCAN 0 QUEUE q STATE active STATE queued"),
+        (commands.jscan_info_page(1, busyloop=True), "JSCAN 1 BUSYLOOP REPLY all"),
+        (commands.hello(), "HELLO"),
+        (commands.ping(), "PING"),
+        (commands.time(), "TIME"),
+        (commands.info(), "INFO"),
+        (commands.info("jobs"), "INFO jobs"),
+        (commands.config_get("max*"), "CONFIG GET max*"),
+        (commands.config_set("maxmemory", 100), "CONFIG SET maxmemory 100"),
+        (commands.cluster_info(), "CLUSTER INFO"),
+        (commands.cluster_nodes(), "CLUSTER NODES"),
+        (commands.cluster_myid(), "CLUSTER MYID"),
+        (commands.cluster_meet("h", 1), "CLUSTER MEET h 1"),
+        (commands.cluster_meet("h", 1, 2), "CLUSTER MEET h 1 2"),
+        (commands.cluster_forget("id"), "CLUSTER FORGET id"),
+        (commands.cluster_reset(hard=True), "CLUSTER RESET HARD"),
+        (commands.cluster_leaving(), "CLUSTER LEAVING"),
+        (commands.cluster_leaving(False), "CLUSTER LEAVING no"),
+        (commands.cluster_saveconfig(), "CLUSTER SAVECONFIG"),
+        (commands.execute("any", 1, b"x"), "any 1 x"),
+    ],
+)  # fmt: skip
+def test_arguments_become_words(request_, wire):
+    """Spec: spec/disque/commands.md."""
+    assert line(request_) == wire
+
+
+def test_adding_may_be_repeated_only_when_somebody_said_so():
+    """A second ADDJOB is a second job."""
+    assert commands.add_job("q", "b").repeat is Repeat.ASK
+    assert commands.add_job("q", "b", retry_unsafe=True).repeat is Repeat.SAFE
+    assert commands.add_job("q", "b", retry_unsafe=False).repeat is Repeat.NEVER
+
+
+def test_what_may_wait_travels_apart_from_what_does_not():
+    """An ack must not stand behind a GETJOB, nor behind an ADDJOB that waits for copies."""
+    assert commands.get_jobs("q").lane is Lane.OWN
+    assert commands.add_job("q", "b").lane is Lane.ADDS
+    assert commands.get_jobs("q", nohang=True).lane is Lane.PLAIN
+    assert commands.ack("i").lane is Lane.PLAIN
+
+
+def test_commands_about_a_job_go_where_it_was_fetched():
+    """WORKING and NACK only work where the job is known."""
+    job = Job("q", "i", b"", node=A)
+    assert commands.working(job).node == A
+    assert commands.show(job).node == A
+    assert commands.nack("i").node is None
+
+
+def test_jobs_of_several_nodes_are_grouped():
+    """In the order in which the nodes appear."""
+    one, two, three = Job("q", "1", b"", node=A), Job("q", "2", b"", node=B), Job("q", "3", b"", node=A)
+    assert commands.by_node([one, two, "4", three]) == {A: [one, three], B: [two], None: ["4"]}
+
+
+def test_getjob_without_a_queue_is_refused():
+    """The node would say `syntax error`, which tells nobody what is missing."""
+    with pytest.raises(ValueError, match="queue"):
+        commands.get_jobs()
+
+
+def test_answers_are_read():
+    """Where they are more than a number or a word."""
+    assert commands.time().read([b"7", b"8"]) == (7, 8)
+    assert commands.cluster_leaving().read(b"yes") is True
+    assert commands.cluster_leaving(True).read(b"OK") is True
+    assert commands.qscan_page().read([b"0", [b"q"]]) == (0, ["q"])
+    assert commands.jscan_info_page().read([b"5", [[b"id", b"i", b"state", b"active"]]])[1][0].id == "i"
+    assert commands.execute("X").read([1, None]) == [1, None]

@@ -1,0 +1,43 @@
+"""Errors as types: by code, and by what may have happened."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.client import errors
+from disque_py.client.errors import from_reply
+
+
+@pytest.mark.parametrize(("code", "kind"), errors.BY_CODE.items())
+def test_every_code_has_its_type(code, kind):
+    """The first word of the reply decides; the whole text is kept."""
+    error = from_reply(f"{code} why it is so")
+    assert type(error) is kind
+    assert (error.code, error.text) == (code, f"{code} why it is so")
+
+
+def test_other_codes_are_reply_errors_and_keep_their_code():
+    """Codes of later servers can be matched without a new library."""
+    error = from_reply("FENCED somebody else has it")
+    assert type(error) is errors.ReplyError
+    assert error.code == "FENCED"
+
+
+@pytest.mark.parametrize("text", ["ERR invalid password", "ERR Client sent AUTH, but no password is set"])
+def test_what_auth_says_is_about_the_password(text):
+    """AUTH answers with the general code (spec: commands.md, section 5)."""
+    assert isinstance(from_reply(text), errors.AuthError)
+
+
+def test_connection_errors_are_builtin_connection_errors_too():
+    """So that code which knows only the network catches them."""
+    assert issubclass(errors.NotConnectedError, ConnectionError)
+    assert issubclass(errors.ReplyTimeoutError, TimeoutError)
+
+
+def test_a_batch_error_has_every_result_and_the_first_failure():
+    """What worked is not lost with what failed."""
+    failure = from_reply("PAUSED Queue paused in input, try later")
+    error = errors.BatchError(["id", failure])
+    assert (error.results, error.first) == (["id", failure], failure)
+    assert "1 of 2" in str(error)

@@ -1,0 +1,67 @@
+"""Settings, from arguments and URLs."""
+
+from __future__ import annotations
+
+import ssl
+
+import pytest
+
+from disque_py.client.address import Address
+from disque_py.client.options import make_options, settings_of_url
+
+
+def test_without_a_node_the_local_one_is_meant():
+    """On Disque's port."""
+    assert make_options((), {}).seeds == (Address("127.0.0.1", 7711),)
+
+
+def test_nodes_may_be_text_or_addresses():
+    """In the order given."""
+    assert make_options(("h:1", Address("i", 2)), {}).seeds == (Address("h", 1), Address("i", 2))
+
+
+@pytest.mark.parametrize(
+    "settings", [{"pool_size": 0}, {"timeout": 0}, {"connect_timeout": -1}, {"patience": -1}]
+)  # fmt: skip
+def test_settings_that_make_no_sense_are_refused(settings):
+    """At the start, not at the first failure."""
+    with pytest.raises(ValueError, match="must"):
+        make_options((), settings)
+
+
+def test_a_word_that_is_no_setting_is_a_type_error():
+    """As for any function."""
+    with pytest.raises(TypeError):
+        make_options((), {"time_out": 1})
+
+
+def test_a_url_carries_settings():
+    """Numbers and flags as such."""
+    nodes, settings = settings_of_url("disque://:pw@h:1/?timeout=2.5&pool_size=3&discover=no&name=me&decode=utf-8")
+    assert nodes == (Address("h", 1),)
+    assert settings == {
+        "password": "pw", "timeout": 2.5, "pool_size": 3, "discover": False, "name": "me", "decode": "utf-8",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("url", ["disque://h/?color=red", "disque://h/?discover=perhaps", "disque://h/?ca=/x"])
+def test_options_that_can_not_be_read_are_refused(url):
+    """TLS options without TLS would be a false sense of safety."""
+    with pytest.raises(ValueError, match=r"."):
+        settings_of_url(url)
+
+
+def test_disques_makes_a_context_that_verifies_unless_told_otherwise():
+    """verify=no is for tests and self-signed certificates."""
+    _, settings = settings_of_url("disques://h")
+    assert settings["tls"].verify_mode == ssl.CERT_REQUIRED
+    _, settings = settings_of_url("disques://h/?verify=no")
+    assert settings["tls"].verify_mode == ssl.CERT_NONE
+
+
+def test_tls_is_a_context_or_a_word():
+    """True takes the system's authorities."""
+    context = ssl.create_default_context()
+    assert make_options((), {"tls": context}).tls_context() is context
+    assert make_options((), {"tls": True}).tls_context() is not None
+    assert make_options((), {}).tls_context() is None

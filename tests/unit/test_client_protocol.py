@@ -1,0 +1,63 @@
+"""Commands to bytes, bytes to replies."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.client.errors import PausedError, ProtocolError
+from disque_py.client.protocol import NOTHING, Decoder, encode, text, word
+
+
+def test_a_command_is_an_array_of_bulk_strings():
+    """Empty and binary arguments are arguments."""
+    assert encode([b"ADDJOB", b"q", b"", b"\r\n"]) == b"*4\r\n$6\r\nADDJOB\r\n$1\r\nq\r\n$0\r\n\r\n$2\r\n\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "wire"),
+    [(b"b", b"b"), ("ü", b"\xc3\xbc"), (7, b"7"), (-1, b"-1"), (0.5, b"0.5"), (bytearray(b"x"), b"x"),
+     (memoryview(b"y"), b"y")],
+)  # fmt: skip
+def test_arguments_are_text_bytes_or_numbers(value, wire):
+    """Numbers as Python writes them."""
+    assert word(value) == wire
+
+
+@pytest.mark.parametrize("value", [None, True, [], {}])
+def test_other_things_are_no_arguments(value):
+    """`None` as the word None would be a bug found late."""
+    with pytest.raises(TypeError):
+        word(value)
+
+
+def test_names_that_are_not_utf8_come_back_as_they_were():
+    """Queue names are binary safe."""
+    assert word(text(b"\xff\xfe")) == b"\xff\xfe"
+
+
+def test_replies_come_out_whole_however_they_came_in():
+    """Fed byte by byte, with a tail that belongs to the next."""
+    decoder = Decoder()
+    replies = []
+    for byte in b"+OK\r\n:1\r\n$-1\r\n*2\r\n$1\r\na\r\n*-1\r\n$3\r\nab":
+        decoder.feed(bytes([byte]))
+        if (reply := decoder.next()) is not NOTHING:
+            replies.append(reply)
+    assert replies == [b"OK", 1, None, [b"a", None]]
+    assert decoder.next() is NOTHING
+
+
+def test_an_error_reply_is_an_object_not_an_exception():
+    """The next replies of a pipeline must not be lost with it."""
+    decoder = Decoder()
+    decoder.feed(b"-PAUSED Queue paused\r\n:1\r\n")
+    assert isinstance(decoder.next(), PausedError)
+    assert decoder.next() == 1
+
+
+def test_what_is_not_resp_is_a_protocol_error():
+    """An HTTP server on that port, for example."""
+    decoder = Decoder()
+    decoder.feed(b"HTTP/1.1 400 Bad Request\r\n")
+    with pytest.raises(ProtocolError):
+        decoder.next()

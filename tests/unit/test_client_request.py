@@ -1,0 +1,38 @@
+"""A command on its way: its bytes, its limit, its answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.client.address import Address
+from disque_py.client.errors import PausedError, from_reply
+from disque_py.client.request import Lane, Request, words
+from disque_py.client.results import jobs
+
+HERE = Address("h", 1)
+
+
+def test_silence_is_limited_by_the_commands_own_wait_and_the_timeout():
+    """A command that may take for ever has no limit."""
+    assert Request((b"PING",), str).limit_s(5) == 5
+    assert Request((b"ADDJOB",), str, wait_ms=2_000).limit_s(5) == 7
+    assert Request((b"ADDJOB",), str, wait_ms=0).limit_s(5) is None
+
+
+def test_a_wait_can_be_shortened_without_changing_the_request():
+    """GETJOB goes out in slices."""
+    request = Request(words("GETJOB", "TIMEOUT", 0, "FROM", "q"), jobs, lane=Lane.OWN, wait_word=2)
+    assert b"$3\r\n250\r\n" in request.payload_waiting(250)
+    assert b"$1\r\n0\r\n" in request.payload()
+
+
+def test_jobs_are_told_where_they_came_from():
+    """NACK and WORKING go back there."""
+    (job,) = Request((b"GETJOB",), jobs).value([[b"q", b"D-1", b"x"]], HERE, "utf-8")
+    assert (job.node, job.value) == (HERE, "x")
+
+
+def test_an_error_reply_is_raised_when_its_value_is_asked_for():
+    """The reply itself travels as an object."""
+    with pytest.raises(PausedError):
+        Request((b"ADDJOB",), str).value(from_reply("PAUSED no"), HERE, None)

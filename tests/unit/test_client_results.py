@@ -1,0 +1,95 @@
+"""Replies as typed objects (formats: spec/disque/info.md)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from disque_py.client import results
+from disque_py.client.results import Job
+
+
+def test_a_job_is_queue_id_and_body():
+    """Queue and id are text, the body stays bytes."""
+    (job,) = results.jobs([[b"q", b"D-1", b"\xff"]])
+    assert (job.queue, job.id, job.body, job.nacks) == ("q", "D-1", b"\xff", None)
+
+
+def test_counters_are_read_by_name_and_what_follows_is_kept():
+    """GETJOB entries may grow (semantics.md, section 12)."""
+    (job,) = results.jobs([[b"q", b"D-1", b"", b"nacks", 1, b"additional-deliveries", 2, b"meta", [b"k", b"v"]]])
+    assert (job.nacks, job.additional_deliveries, job.more) == (1, 2, {"meta": ["k", "v"]})
+
+
+@pytest.mark.parametrize("reply", [None, []])
+def test_no_array_is_no_jobs(reply):
+    """A time-out is not an error."""
+    assert results.jobs(reply) == []
+
+
+def test_a_body_is_decoded_when_its_value_is_asked_for():
+    """An encoding, a function, or nothing at all; errors belong to the handler."""
+    assert Job("q", "i", b"\xc3\xbc", decode="utf-8").value == "ü"
+    assert Job("q", "i", b"[1]", decode=json.loads).value == [1]
+    assert Job("q", "i", b"raw").value == b"raw"
+    assert Job("q", "i", b"raw").text == "raw"
+    with pytest.raises(ValueError, match="Expecting"):
+        _ = Job("q", "i", b"{", decode=json.loads).value
+
+
+@pytest.mark.parametrize(("ttl", "once"), [("05a0", True), ("05a1", False), ("fffe", True), ("ffff", False)])
+def test_an_even_ttl_field_means_at_most_once(ttl, once):
+    """Spec: jobs-and-queues.md, section 1."""
+    assert results.is_at_most_once("D-aaaaaaaa-" + "x" * 24 + "-" + ttl) is once
+
+
+def test_hello_lists_nodes_with_numbers_as_numbers():
+    """Port and priority are bulk strings on the wire; pairs behind them are kept."""
+    hello = results.hello([1, b"me", [b"me", b"", b"7711", b"1"], [b"o", b"10.0.0.2", b"7712", b"100", b"zone", b"z"]])
+    assert (hello.version, hello.id) == (1, "me")
+    other = hello.nodes[1]
+    assert (other.host, other.port, other.priority, other.more) == ("10.0.0.2", 7712, 100, {"zone": "z"})
+
+
+def test_cluster_nodes_are_lines_of_six_fields():
+    """The address of a node that doesn't know its own is empty; later fields are left alone."""
+    me, other = results.cluster_nodes(
+        b"aa :7711 myself,leaving 0 0 connected\nbb 10.0.0.2:7712 - 5 6 disconnected zone=z\n"
+    )
+    assert (me.host, me.port, me.flags, me.linked) == ("", 7711, {"myself", "leaving"}, True)
+    assert (other.host, other.flags, other.ping_sent_ms, other.pong_received_ms, other.linked) == (
+        "10.0.0.2", frozenset(), 5, 6, False,
+    )  # fmt: skip
+
+
+def test_qstat_is_read_by_name():
+    """Unknown fields are kept; a missing queue is None."""
+    stat = results.queue_stat([b"name", b"q", b"len", 3, b"import-from", [b"aa"], b"pause", b"in", b"new", 1])
+    assert stat is not None
+    assert (stat.name, stat.len, stat.import_from, stat.pause, stat.more) == ("q", 3, ["aa"], "in", {"new": 1})
+    assert results.queue_stat(None) is None
+
+
+def test_show_keeps_the_body_as_bytes():
+    """Names in any order; an ack of an unknown job has neither queue nor body."""
+    info = results.job_info([b"id", b"D-1", b"queue", b"q", b"state", b"active", b"retry", 3, b"body", b"\xff"])
+    assert info is not None
+    assert (info.id, info.queue, info.state, info.retry, info.body) == ("D-1", "q", "active", 3, b"\xff")
+    dummy = results.job_info([b"id", b"D-2", b"queue", None, b"state", b"acked", b"body", None])
+    assert dummy is not None
+    assert (dummy.queue, dummy.body) == (None, None)
+    assert results.job_info(None) is None
+
+
+def test_info_turns_numbers_into_numbers_and_ids_stay_text():
+    """A hexadecimal id of digits only is no number, a version is none either."""
+    info = results.info(
+        b"# Server\r\ndisque_version:1.0-rc1\r\nrun_id:1234\r\nhz:10\r\nratio:1.50\r\nx:-1\r\nempty:\r\n"
+    )
+    assert info == {"disque_version": "1.0-rc1", "run_id": "1234", "hz": 10, "ratio": 1.5, "x": -1, "empty": ""}
+
+
+def test_config_get_is_a_dictionary():
+    """Names and values in turn."""
+    assert results.pairs([b"port", b"7711", b"bind", b""]) == {"port": "7711", "bind": ""}

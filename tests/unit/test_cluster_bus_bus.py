@@ -1,0 +1,304 @@
+"""cluster_bus/bus.py: nodes on real sockets in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import subprocess
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from bus_exchange import is_whole
+from bus_node import BusNode, until
+from cluster_bus import bus as bus_module
+from cluster_bus.bus import bind_addresses, is_loopback, source_address
+from cluster_bus.codec import FrameError, Run, encode_run, frame
+from cluster_bus.messages import GOTJOB, PING
+from cluster_bus.node import Node
+
+JOB = frame(1, [encode_run(GOTJOB, [b"j"])])
+
+
+def run(story: Callable[[list[BusNode]], Awaitable[None]], *options: dict[str, Any], loop: Any = None) -> None:
+    """Tell a story about started nodes, one per given options."""
+
+    async def main() -> None:
+        nodes = [await BusNode(**each).start() for each in options]
+        try:
+            await story(nodes)
+        finally:
+            for node in nodes:
+                await node.stop()
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(main())
+
+
+async def join(nodes: list[BusNode]) -> None:
+    for node in nodes[1:]:
+        node.meet(nodes[0])
+    await until(lambda: is_whole([node.membership for node in nodes]))
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_three_nodes_join_and_job_messages_arrive_with_their_sender(loop: Any):
+    async def story(nodes: list[BusNode]) -> None:
+        await join(nodes)
+        first, second, _ = nodes
+        first.bus.send(first.known(second), JOB)
+        first.bus.send(first.known(second), frame(1, [encode_run(GOTJOB, [b"k"]), encode_run(GOTJOB, [b"l"])]))
+        await until(lambda: len(second.heard) == 2)
+        assert second.heard == [
+            (second.known(first), [[GOTJOB, b"j"]]),
+            (second.known(first), [[GOTJOB, b"k"], [GOTJOB, b"l"]]),
+        ]
+
+    run(story, {"secret": b"s"}, {"secret": b"s"}, {"secret": b"s"}, loop=loop)
+
+
+def test_a_killed_node_that_comes_back_is_linked_again():
+    async def story(nodes: list[BusNode]) -> None:
+        await join(nodes)
+        first, second = nodes
+        port = second.bus.port
+        await second.bus.close()
+        await until(lambda: not first.membership.linked)
+        await until(lambda: first.lost == [first.known(second)])
+        await second.bus.listen(["127.0.0.1"], port)
+        await until(lambda: first.membership.linked)
+
+    run(story, {}, {})
+
+
+@pytest.mark.parametrize("secrets", [(b"one", b"two"), (b"one", b""), (b"", b"two")])
+def test_nodes_with_different_secrets_stay_apart_and_say_why(secrets: tuple[bytes, bytes]):
+    async def story(nodes: list[BusNode]) -> None:
+        nodes[0].meet(nodes[1])
+        await until(lambda: any(node.bus.rejected["wrong secret"] for node in nodes))
+        assert all(node.membership.size == 1 for node in nodes)
+        assert any("secret" in line for node in nodes for line in node.log)
+
+    run(story, {"secret": secrets[0]}, {"secret": secrets[1]})
+
+
+def test_garbage_is_counted_each_time_and_logged_once():
+    async def story(nodes: list[BusNode]) -> None:
+        for _ in range(3):
+            reader, writer = await asyncio.open_connection("127.0.0.1", nodes[0].bus.port)
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            await reader.read()
+            writer.close()
+        await until(lambda: nodes[0].bus.rejected["bad length"] == 3)
+        assert len(nodes[0].log) == 1
+
+    run(story, {})
+
+
+def test_meeting_oneself_leaves_nothing():
+    async def story(nodes: list[BusNode]) -> None:
+        nodes[0].meet(nodes[0])
+        await until(lambda: len(nodes[0].membership.nodes) == 1)
+
+    run(story, {})
+
+
+def test_a_forgotten_node_may_not_send_jobs():
+    async def story(nodes: list[BusNode]) -> None:
+        await join(nodes)
+        first, second = nodes
+        first._begin().forget(first.known(second))
+        await until(lambda: not second.known(first).is_linked)
+        await until(lambda: second.known(first).is_linked)  # it dials again: a stranger now
+        second.bus.send(second.known(first), JOB)
+        await until(lambda: first.bus.rejected["stranger"])
+        assert first.heard == []
+
+    run(story, {}, {})
+
+
+def test_membership_and_job_messages_in_one_frame_keep_their_order():
+    async def story(nodes: list[BusNode]) -> None:
+        await join(nodes)
+        first, second = nodes
+        told: list[int] = []
+        second.on_membership = lambda *heard: told.append(len(second.heard))  # type: ignore[method-assign]  # watch it
+        ping, job = encode_run(PING, [0]), encode_run(GOTJOB, [b"j"])
+        first.bus.send(first.known(second), frame(1, [job, ping, job, job]))
+        await until(lambda: len(second.heard) == 2)
+        assert [len(runs) for _, runs in second.heard] == [1, 2]
+        assert 1 in told
+
+    run(story, {}, {})
+
+
+def test_a_malformed_item_closes_the_link():
+    async def story(nodes: list[BusNode]) -> None:
+        await join(nodes)
+        first, second = nodes
+
+        def refuse(sender: Node, runs: list[Run]) -> None:
+            raise FrameError("bad item", "an id too short")
+
+        second.on_runs = refuse  # type: ignore[method-assign]  # the core's part
+        first.bus.send(first.known(second), JOB)
+        await until(lambda: second.bus.rejected["bad item"])
+        await until(lambda: first.known(second).is_linked)
+
+    run(story, {}, {})
+
+
+def test_a_frame_larger_than_the_node_takes_is_not_sent():
+    async def story(nodes: list[BusNode]) -> None:
+        await join(nodes)
+        first, second = nodes
+        first.bus.send(first.known(second), frame(1, [encode_run(GOTJOB, [bytes(20_000)])]))
+        first.bus.send(first.known(second), JOB)
+        await until(lambda: second.heard)
+        assert first.bus.rejected["frame too large for the node"] == 1
+
+    run(story, {}, {"frame_bytes_max": 10_000})
+
+
+def test_a_stalled_node_is_cut_off_when_too_much_lies_unsent():
+    async def story(nodes: list[BusNode]) -> None:
+        await join(nodes)
+        first, second = nodes
+        incoming = second.bus._incoming[first.membership.me.id]
+        assert incoming._transport is not None
+        incoming._transport.pause_reading()
+        for _ in range(64):
+            first.bus.send(first.known(second), frame(1, [encode_run(GOTJOB, [bytes(1 << 20)])]))
+        await until(lambda: first.bus.rejected["too much unsent"])
+        await until(lambda: first.known(second).is_linked)
+
+    run(story, {"unsent_bytes_max": 1 << 20}, {})
+
+
+def test_connections_that_prove_nothing_are_few(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(bus_module, "UNPROVED_LINKS_MAX", 2)
+
+    async def story(nodes: list[BusNode]) -> None:
+        writers = [(await asyncio.open_connection("127.0.0.1", nodes[0].bus.port))[1] for _ in range(3)]
+        await until(lambda: nodes[0].bus.rejected["too many handshakes"] == 1)
+        for writer in writers:
+            writer.close()
+
+    run(story, {})
+
+
+def test_hanging_up_while_dialing_reports_nothing():
+    async def story(nodes: list[BusNode]) -> None:
+        bus, reports = nodes[0].bus, []
+        nodes[0].on_link_down = reports.append  # type: ignore[method-assign]  # watch it
+        target = Node(b"x" * 20, "127.0.0.1", 1, nodes[0].bus.port)
+        bus.dial(target)
+        bus.hang_up(target)
+        bus.dial(target)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        bus.hang_up(target)
+        await asyncio.sleep(0.1)
+        assert reports == []
+        assert (bus._attempts, bus._outgoing) == ({}, {})
+
+    run(story, {})
+
+
+def test_an_address_that_refuses_and_a_name_that_is_none_are_reported():
+    async def story(nodes: list[BusNode]) -> None:
+        bus, reports = nodes[0].bus, []
+        nodes[0].on_link_down = reports.append  # type: ignore[method-assign]  # watch it
+        refusing, nameless = Node(b"x" * 20, "127.0.0.1", 1, 1), Node(b"y" * 20, "x" * 70 + ".invalid", 1, 1)
+        bus.dial(refusing)
+        bus.dial(nameless)
+        await until(lambda: len(reports) == 2)
+        assert {node.id for node in reports} == {refusing.id, nameless.id}
+
+    run(story, {})
+
+
+def test_a_second_link_of_a_node_replaces_its_first():
+    async def story(nodes: list[BusNode]) -> None:
+        await join(nodes)
+        first, second = nodes
+        older = second.bus._incoming[first.membership.me.id]
+        first.bus.dial(first.known(second))
+        await until(lambda: second.bus._incoming[first.membership.me.id] is not older)
+        assert not older.is_open
+        first.bus.send(first.known(second), JOB)
+        await until(lambda: second.heard)
+
+    run(story, {}, {})
+
+
+def test_links_may_be_encrypted(tmp_path: Path):
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=disque",
+         "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(cert)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    server_tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server_tls.load_cert_chain(cert, key)
+    client_tls = ssl.create_default_context(cafile=str(cert))
+
+    async def story(nodes: list[BusNode]) -> None:
+        await join(nodes)
+        nodes[0].bus.send(nodes[0].known(nodes[1]), JOB)
+        await until(lambda: nodes[1].heard)
+
+    options = {"server_tls": server_tls, "client_tls": client_tls, "secret": b"s"}
+    run(story, options, options)
+
+
+def test_a_port_in_use_is_an_error_that_leaves_nothing_behind():
+    async def story(nodes: list[BusNode]) -> None:
+        second = BusNode()
+        with pytest.raises(OSError, match="in use"):
+            await second.bus.listen(["127.0.0.1"], nodes[0].bus.port)
+        assert second.bus._servers == []
+
+    run(story, {})
+
+
+@pytest.mark.parametrize(
+    ("bind", "has_secret", "protected", "expected"),
+    [
+        ([], False, True, ["127.0.0.1", "::1"]),
+        ([], True, True, ["0.0.0.0", "::"]),
+        ([], False, False, ["0.0.0.0", "::"]),
+        (["10.0.0.1"], False, True, ["127.0.0.1", "::1"]),
+        (["10.0.0.1", "127.0.0.2"], False, True, ["127.0.0.2"]),
+        (["10.0.0.1"], True, True, ["10.0.0.1"]),
+        (["10.0.0.1"], False, False, ["10.0.0.1"]),
+    ],
+)
+def test_without_a_secret_the_bus_stays_on_loopback(
+    bind: list[str], has_secret: bool, protected: bool, expected: list[str]
+):
+    assert bind_addresses(bind, has_secret=has_secret, protected_mode=protected) == expected
+
+
+def test_loopback_is_known_by_number_and_by_name():
+    assert all(is_loopback(host) for host in ("127.0.0.1", "127.1.2.3", "::1", "localhost"))
+    assert not any(is_loopback(host) for host in ("10.0.0.1", "::", "example.org"))
+
+
+@pytest.mark.parametrize(
+    ("binds", "target", "source"),
+    [
+        ([], "10.0.0.9", None),
+        (["0.0.0.0"], "10.0.0.9", None),
+        (["10.0.0.1"], "10.0.0.9", "10.0.0.1"),
+        (["127.0.0.1", "10.0.0.1"], "10.0.0.9", "10.0.0.1"),
+        (["127.0.0.2"], "127.0.0.1", "127.0.0.2"),
+        (["127.0.0.1"], "10.0.0.9", None),
+        (["name", "fd00::1"], "10.0.0.9", None),
+    ],
+)
+def test_a_node_dials_from_the_address_others_shall_reach_it_at(binds: list[str], target: str, source: str | None):
+    assert source_address(binds, target) == source

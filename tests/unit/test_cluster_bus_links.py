@@ -1,0 +1,139 @@
+"""cluster_bus/links.py: when to dial, whom to hang up, which address to believe."""
+
+from __future__ import annotations
+
+from random import Random
+
+from cluster_bus.handshake import Hello
+from cluster_bus.links import DIAL_GAP_MS_MAX, DIAL_GAP_MS_MIN, PROVEN_LINK_MS, Links
+from cluster_bus.node import NOADDR, Node
+
+HELLO = Hello(b"b" * 20, b"run-one-", "", 7712, 17712, "0.1")
+
+
+def links_with_node(announced_host: str = "") -> tuple[Links, Node]:
+    links = Links(Node(b"a" * 20, port=7711, bus_port=17711), Random(1), announced_host)
+    links.now_ms = 1_000_000
+    node = links.intern(HELLO.id)
+    node.host, node.port, node.bus_port = "10.0.0.2", 7712, 17712
+    links._enter(node)
+    links.refresh()
+    return links, node
+
+
+def test_a_dial_lies_in_the_tray_until_the_driver_takes_it():
+    links, node = links_with_node()
+    links._dial(node)
+    assert links.dials == [node]
+    assert node.is_dialing
+
+
+def test_a_node_without_address_is_not_dialed():
+    links, node = links_with_node()
+    node.flags |= NOADDR
+    links._dial(node)
+    assert links.dials == []
+    assert not node.is_dialing
+
+
+def test_a_link_and_its_end_are_events():
+    links, node = links_with_node()
+    links._link(node, HELLO)
+    assert (node.is_linked, node.run, node.protocol, node.version) == (True, b"run-one-", 1, "0.1")
+    links._redial(node)
+    assert links.link_events == [(node, True), (node, False)]
+    assert (links.hang_ups, links.dials) == ([node], [node])
+    assert not node.is_linked
+
+
+def test_hanging_up_takes_back_a_dial_of_the_same_turn():
+    links, node = links_with_node()
+    links._dial(node)
+    links._hang_up(node)
+    assert links.dials == []
+
+
+def test_pauses_between_attempts_double_up_to_a_second_with_jitter():
+    links, node = links_with_node()
+    for gap_ms in (100, 200, 400, 800, 1000, 1000):
+        links._back_off(node)
+        assert gap_ms <= node.dial_at_ms - links.now_ms <= gap_ms * 3 // 2
+    assert node.dial_gap_ms == DIAL_GAP_MS_MAX
+
+
+def test_a_link_that_lasted_begins_the_pauses_anew_one_closed_at_once_does_not():
+    """A node that forgot us accepts the link and closes it: that must not become a busy loop."""
+    links, node = links_with_node()
+    node.dial_gap_ms = DIAL_GAP_MS_MAX
+    links._link(node, HELLO)
+    links._back_off(node)
+    assert node.dial_at_ms - links.now_ms >= DIAL_GAP_MS_MAX
+    links._link(node, HELLO)
+    links.now_ms += PROVEN_LINK_MS
+    links._back_off(node)
+    assert DIAL_GAP_MS_MIN <= node.dial_at_ms - links.now_ms < 2 * DIAL_GAP_MS_MIN
+
+
+def test_another_run_of_a_node_is_news_the_first_one_is_not():
+    links, node = links_with_node()
+    links._learn_run(node, b"run-one-")
+    links._learn_run(node, b"run-one-")
+    assert links.new_runs == []
+    links._learn_run(node, b"run-two-")
+    assert links.new_runs == [node]
+
+
+def test_our_own_address_is_taken_from_a_meet_or_while_we_have_none():
+    links, _ = links_with_node()
+    links._learn_own_host("10.0.0.1", is_met=False)
+    links._learn_own_host("10.0.0.9", is_met=False)
+    assert links.me.host == "10.0.0.1"
+    links._learn_own_host("10.0.0.9", is_met=True)
+    assert links.me.host == "10.0.0.9"
+    assert links.must_save
+
+
+def test_an_announced_address_is_never_replaced():
+    links, _ = links_with_node("disque.example.org")
+    links._learn_own_host("10.0.0.1", is_met=True)
+    assert links.me.host == "disque.example.org"
+
+
+def test_an_unlinked_node_is_dialed_where_its_connections_come_from():
+    links, node = links_with_node()
+    links._learn_address_heard(node, "", 7712, 17712, "10.0.0.3", HELLO.run)
+    assert (node.host, links.dials, links.address_changed) == ("10.0.0.3", [node], [node])
+
+
+def test_a_link_that_reaches_the_process_outweighs_where_its_connections_come_from():
+    """With NAT between us the socket's address is not one that could be dialed."""
+    links, node = links_with_node()
+    links._link(node, HELLO)
+    links._learn_address_heard(node, "", 7712, 17712, "172.17.0.1", HELLO.run)
+    assert node.host == "10.0.0.2"
+    assert links.hang_ups == []
+
+
+def test_what_a_node_says_of_itself_counts_though_the_link_is_kept():
+    links, node = links_with_node()
+    links._link(node, HELLO)
+    links._learn_address_heard(node, "b.example.org", 7800, 17800, "172.17.0.1", HELLO.run)
+    assert (node.host, node.port, node.bus_port) == ("b.example.org", 7800, 17800)
+    assert node.is_linked
+
+
+def test_a_new_process_elsewhere_is_dialed_instead_of_the_old_link():
+    links, node = links_with_node()
+    links._link(node, HELLO)
+    links._learn_address_heard(node, "", 7800, 17800, "10.0.0.2", b"run-two-")
+    assert (links.hang_ups, links.dials) == ([node], [node])
+
+
+def test_a_lost_address_comes_back_with_the_nodes_own_word():
+    links, node = links_with_node()
+    links._lose_address(node)
+    assert node.flags & NOADDR
+    assert (node.host, node.port) == ("", 0)
+    links._learn_address_heard(node, "", 7712, 17712, "10.0.0.2", HELLO.run)
+    assert not node.flags & NOADDR
+    assert links.dials == [node]

@@ -1,0 +1,125 @@
+"""cluster_bus/nodes_file.py: what was saved comes back; what is damaged is reported, with its line."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster_bus.node import FAIL, HANDSHAKE, LEAVING, MYSELF, PFAIL, Node
+from cluster_bus.nodes_file import NodeLine, NodesFileError, dump, parse, six_fields
+
+ME, OTHER = b"\x01" * 20, b"\x02" * 20
+ORIGINAL = (
+    "8a3f8d7ceab710e27f0c54c3b1f3a052425b7e96 127.0.0.1:7900 myself 0 0 connected\n"
+    "f19ba51cdbff77ef1b3e33d1760c750eabf7e3cb 127.0.0.1:7902 leaving 0 1795226405644 connected\n"
+    "\n"
+    "vars currentEpoch 0\n"
+    "f3c944571be6dd5db5c2d784ab242d18da5406bf ::1:7919 fail?,noaddr 1795226850577 0 disconnected\n"
+)
+
+
+def nodes() -> list[Node]:
+    other = Node(OTHER, "fe80::1", 7712, 27712, PFAIL | LEAVING)
+    other.ping_sent_wall_ms, other.pong_received_wall_ms = 1_795_000_000_000, 1_794_000_000_000
+    return [Node(ME, "10.0.0.1", 7711, 17711, MYSELF), other, Node(b"\x03" * 20, "h", 1, 2, HANDSHAKE)]
+
+
+def test_a_file_has_this_very_text():
+    assert dump(nodes()).splitlines()[:-1] == [
+        "version 1",
+        f"{'01' * 20} 10.0.0.1:7711 myself 0 0 connected bus-port=17711",
+        f"{'02' * 20} fe80::1:7712 fail?,leaving 1795000000000 1794000000000 disconnected bus-port=27712",
+    ]
+
+
+def test_what_was_dumped_is_parsed_back_without_handshakes():
+    assert parse(dump(nodes())) == [
+        NodeLine(ME, "10.0.0.1", 7711, 17711, MYSELF, 0, 0),
+        NodeLine(OTHER, "fe80::1", 7712, 27712, PFAIL | LEAVING, 1_795_000_000_000, 1_794_000_000_000),
+    ]
+
+
+def test_a_file_of_the_original_is_read_its_bus_ports_are_known():
+    mine, leaving, failing = parse(ORIGINAL)
+    assert (mine.host, mine.port, mine.bus_port, mine.flags) == ("127.0.0.1", 7900, 17900, MYSELF)
+    assert leaving.flags == LEAVING
+    assert (failing.host, failing.port, failing.ping_sent_ms) == ("::1", 7919, 1_795_226_850_577)
+
+
+def test_a_fresh_node_has_no_host_yet():
+    assert six_fields(Node(ME, port=7711, flags=MYSELF)) == f"{'01' * 20} :7711 myself 0 0 connected"
+
+
+def test_myself_comes_first_wherever_it_stands():
+    first, second, *rest = ORIGINAL.splitlines(keepends=True)
+    assert parse(second + "".join(rest) + first)[0].flags == MYSELF
+
+
+def test_fields_of_a_newer_version_are_ignored():
+    text = ORIGINAL.replace("myself 0 0 connected", "myself 0 0 connected zone=b bus-port=5000")
+    assert parse(text)[0].bus_port == 5000
+
+
+def test_a_file_cut_off_anywhere_is_reported():
+    text = dump(nodes())
+    assert parse(text[:-1]) == parse(text)  # only the last line end is missing
+    for end in range(len(text) - 1):
+        with pytest.raises(NodesFileError):
+            parse(text[:end])
+
+
+def test_one_changed_byte_is_reported():
+    text = dump(nodes())
+    for at in range(len(text) - 1):
+        with pytest.raises(NodesFileError):
+            parse(text[:at] + "~" + text[at + 1 :])
+
+
+def test_a_file_ending_in_zero_bytes_is_reported():
+    """So the original's looked after a power cut (Q36)."""
+    with pytest.raises(NodesFileError, match="line 6"):
+        parse(ORIGINAL + "\0" * 100)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "reason"),
+    [
+        ("myself 0 0 connected", "myself 0 0", 1, "6 fields"),
+        ("8a3f", "xx3f", 1, "40 hexadecimal"),
+        ("8a3f", "8a", 1, "40 hexadecimal"),
+        (":7900", ":79000", 1, "host:port"),
+        ("127.0.0.1:7902", "127.0.0.1", 2, "host:port"),
+        ("leaving", "sleeping", 2, "unknown flag"),
+        ("0 1795226405644", "0 soon", 2, "milliseconds"),
+        ("connected\nf19", "connected bus-port\nf19", 1, "key=value"),
+        ("connected\nf19", "connected bus-port=x\nf19", 1, "not a port"),
+        ("f3c944571be6dd5db5c2d784ab242d18da5406bf", "8a3f8d7ceab710e27f0c54c3b1f3a052425b7e96", 5, "earlier line"),
+        ("myself", "noflags", 0, "0 nodes are flagged"),
+        ("leaving", "myself", 0, "2 nodes are flagged"),
+    ],
+)
+def test_a_malformed_line_is_reported_with_its_number(old: str, new: str, line: int, reason: str):
+    with pytest.raises(NodesFileError, match=reason) as caught:
+        parse(ORIGINAL.replace(old, new))
+    assert caught.value.line == line
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "0 nodes are flagged"),
+        ("version\n", "a number expected"),
+        ("version 2\n", "newer version"),
+        ("version 1\n", "cut off"),
+        ("version 1\nchecksum 00000000\n", "does not match"),
+    ],
+)
+def test_a_bad_frame_around_the_lines_is_reported(text: str, reason: str):
+    with pytest.raises(NodesFileError, match=reason):
+        parse(text)
+
+
+def test_failed_nodes_and_text_that_is_none_survive_to_the_parser():
+    failed = [nodes()[0], Node(OTHER, "h", 1, 2, FAIL)]
+    assert parse(dump(failed))[1].flags == FAIL
+    with pytest.raises(NodesFileError):
+        parse(b"\xff\xfe\n".decode(errors="surrogateescape"))

@@ -1,0 +1,58 @@
+"""cluster_bus/nodes_store.py: one owner, and never half a file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cluster_bus.nodes_store import NodesFileLockedError, NodesFileStore
+
+
+def test_what_was_saved_is_loaded(tmp_path: Path):
+    store = NodesFileStore(str(tmp_path / "nodes.conf"))
+    assert store.load() is None
+    store.save("one\n")
+    store.save("two\n")
+    assert store.load() == "two\n"
+    assert os.listdir(tmp_path) == ["nodes.conf"]
+
+
+def test_a_second_owner_is_refused_until_the_first_is_gone(tmp_path: Path):
+    first, second = (NodesFileStore(str(tmp_path / "nodes.conf")) for _ in range(2))
+    first.lock()
+    with pytest.raises(NodesFileLockedError, match=r"nodes\.conf is in use"):
+        second.lock()
+    first.save("still locked after a rename\n")
+    with pytest.raises(NodesFileLockedError):
+        second.lock()
+    first.close()
+    second.lock()
+    second.close()
+
+
+def test_a_path_in_the_working_directory_needs_no_slash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    NodesFileStore("nodes.conf").save("x\n")
+    assert (tmp_path / "nodes.conf").read_text() == "x\n"
+
+
+def test_a_save_that_fails_leaves_the_old_file(tmp_path: Path):
+    store = NodesFileStore(str(tmp_path / "nodes.conf"))
+    store.save("old\n")
+    (tmp_path / "nodes.conf.new").mkdir()
+    with pytest.raises(OSError, match=r"nodes\.conf\.new"):
+        store.save("new\n")
+    assert store.load() == "old\n"
+
+
+def test_bytes_that_are_no_text_are_loaded_for_the_parser_to_refuse(tmp_path: Path):
+    (tmp_path / "nodes.conf").write_bytes(b"\xff\0")
+    assert NodesFileStore(str(tmp_path / "nodes.conf")).load() == "\udcff\0"
+
+
+def test_a_directory_that_is_missing_is_the_systems_error(tmp_path: Path):
+    store = NodesFileStore(str(tmp_path / "missing" / "nodes.conf"))
+    with pytest.raises(FileNotFoundError):
+        store.lock()

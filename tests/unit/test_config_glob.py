@@ -1,0 +1,43 @@
+"""Patterns of CONFIG GET."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.config.glob import matches
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "fits"),
+    [
+        ("*", "", True),
+        ("", "", True),
+        ("", "a", False),
+        ("max*", "maxmemory", True),
+        ("*max", "maxmemory", False),
+        ("*m*y", "maxmemory", True),
+        ("maxmemor?", "maxmemory", True),
+        ("?", "", False),
+        ("[l-n]ax", "max", True),
+        ("[n-l]ax", "max", True),
+        ("[^m]ax", "max", False),
+        ("[^a]ax", "max", True),
+        (r"[\]]", "]", True),
+        ("[ab", "b", True),
+        ("[]x", "x", False),
+        (r"a\*", "a*", True),
+        (r"a\*", "ab", False),
+        ("a\\", "a\\", True),
+        ("port", "PORT", False),
+    ],
+)
+def test_patterns(pattern, text, fits):
+    assert matches(pattern, text) is fits
+
+
+def test_case_can_be_ignored():
+    assert matches("MaxM*", "maxmemory", ignore_case=True)
+
+
+def test_many_stars_cost_no_exponential_time():
+    assert not matches("*a" * 200 + "*b", "a" * 2000)

@@ -1,0 +1,130 @@
+"""Settings: reading and changing values by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.config.settings import DirectiveError, Settings
+
+
+@pytest.fixture
+def settings():
+    return Settings()
+
+
+def refusal(settings, name, *words, source="set"):
+    with pytest.raises(DirectiveError) as caught:
+        settings.set_text(name, words, source)
+    return caught.value.text
+
+
+def test_a_value_is_an_attribute_and_a_text(settings):
+    settings.set_text("MaxMemory", ["2gb"], "set")
+    assert settings.maxmemory == settings.value("maxmemory") == 2 << 30
+    assert settings.get_text("MAXMEMORY") == "2147483648"
+
+
+def test_names_are_not_attributes_that_anybody_could_invent(settings):
+    with pytest.raises(AttributeError):
+        settings.max_memory = 1
+
+
+def test_config_set_refuses_unknown_and_fixed_directives_alike(settings):
+    assert refusal(settings, "Foo", "1") == "ERR Unsupported CONFIG parameter: Foo"
+    assert refusal(settings, "port", "1") == "ERR Unsupported CONFIG parameter: port"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("timeout", "abc"), ("timeout", "-1"), ("cluster-node-timeout", "0"), ("maxmemory", "10zb"), ("loglevel", "")],
+)
+def test_config_set_quotes_a_wrong_value(settings, name, value):
+    assert refusal(settings, name, value) == f"ERR Invalid argument '{value}' for CONFIG SET '{name}'"
+
+
+def test_config_set_does_not_echo_a_wrong_password(settings):
+    assert refusal(settings, "requirepass", "x" * 513) == "ERR Invalid argument '(hidden)' for CONFIG SET 'requirepass'"
+
+
+def test_turning_the_journal_on_says_that_there_is_none(settings):
+    assert refusal(settings, "appendonly", "yes").startswith("ERR persistence is not available in this version")
+    assert refusal(settings, "aof-enqueue-jobs-once", "yes").startswith("ERR persistence is not available")
+    assert "persistence is not available" in refusal(settings, "appendonly", "yes", source="file")
+    settings.set_text("appendonly", ["no"], "set")
+
+
+def test_a_refused_value_changes_nothing_and_an_accepted_one_can_be_taken_back(settings):
+    refusal(settings, "timeout", "abc")
+    assert settings.timeout == 0
+    old = settings.set_text("timeout", ["5"], "set")
+    settings.restore("timeout", old)
+    assert settings.timeout == 0
+
+
+def test_units_and_groups_work_in_config_set(settings):
+    settings.set_text("client-output-buffer-limit", ["normal 1mb 1kb 5 stream 0 0 0"], "set")
+    assert settings.get_text("client-output-buffer-limit") == "normal 1048576 1024 5 stream 0 0 0"
+
+
+def test_a_negative_slowlog_threshold_and_no_memory_limit_are_fine_everywhere(settings):
+    for source in ("file", "set"):
+        settings.set_text("slowlog-log-slower-than", ["-1"], source)
+        settings.set_text("maxmemory", ["0"], source)
+    assert (settings.slowlog_log_slower_than, settings.maxmemory) == (-1, 0)
+
+
+def test_secrets_are_never_shown(settings):
+    assert settings.get_text("requirepass") == ""
+    settings.set_text("requirepass", ["s3cret"], "set")
+    assert settings.get_text("requirepass") == "(hidden)"
+    assert dict(settings.matching("*pass")) == {"requirepass": "(hidden)", "tls-key-file-pass": ""}
+
+
+def test_config_get_lists_every_directive_but_the_hidden_command_names(settings):
+    names = [name for name, _ in settings.matching("*")]
+    assert {"appendfilename", "cluster-config-file", "syslog-enabled", "syslog-ident", "watchdog-period"} <= set(names)
+    assert "rename-command" not in names
+    assert settings.matching("PORT") == [("port", "7711")]
+
+
+def test_files_are_told_why_a_line_is_wrong(settings):
+    assert refusal(settings, "foo", "1", source="file") == "Bad directive or wrong number of arguments"
+    assert refusal(settings, "port", source="file") == "Bad directive or wrong number of arguments"
+    assert "belongs to Redis" in refusal(settings, "slaveof", "a", "1", source="file")
+    assert refusal(settings, "port", "70000", source="file") == "argument must be an integer from 0 to 65535"
+    assert refusal(settings, "watchdog-period", "500", source="file").startswith("Bad directive")
+
+
+@pytest.mark.parametrize(
+    ("changes", "bus_port"),
+    [
+        ({}, 17711),
+        ({"port": 1}, 10001),
+        ({"cluster_port": 9}, 9),
+        ({"port": 0}, 10000),
+        ({"port": 0, "tls_port": 7}, 10007),
+    ],
+)
+def test_the_bus_port_follows_the_client_port_unless_it_is_set(settings, changes, bus_port):
+    for name, value in changes.items():
+        setattr(settings, name, value)
+    assert settings.bus_port == bus_port
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"port": 60000}, "bus port would be 70000"),
+        ({"cluster_port": 7711}, "must differ"),
+        ({"tls_port": 7712}, "tls-cert-file"),
+        (
+            {"tls_cluster": True, "tls_cert_file": "c", "tls_key_file": "k"},
+            "tls-ca-cert-file",
+        ),
+    ],
+)
+def test_values_that_do_not_fit_together_are_found(settings, changes, reason):
+    assert settings.conflicts() == []
+    for name, value in changes.items():
+        setattr(settings, name, value)
+    assert any(reason in text for text in settings.conflicts())

@@ -1,0 +1,71 @@
+"""disque_py/cli/demo/nodes.py: ports, INFO, and child processes that never outlive us."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from disque_py.cli.demo.nodes import DIE_WITH_PARENT, free_ports, info_number, is_free
+
+
+def test_free_ports_are_different_and_leave_room_for_the_bus():
+    """The bus listens 10000 above."""
+    ports = free_ports(3)
+    assert len(set(ports)) == 3
+    assert all(is_free(port) and is_free(port + 10_000) for port in ports)
+
+
+def test_a_port_that_is_listened_on_is_not_free():
+    """Somebody else's server must not be taken for our node."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert not is_free(taken.getsockname()[1])
+
+
+def test_a_field_of_info_is_read_as_a_number():
+    """A node that does not tell counts as empty."""
+    info = b"# Jobs\r\nregistered_jobs:12\r\n\r\n"
+    assert info_number(info, b"registered_jobs") == 12
+    assert info_number(info, b"registered_queues") == 0
+    assert info_number(None, b"registered_jobs") == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's word to children exists on Linux only")
+def test_a_child_is_killed_when_its_parent_is():
+    """Even a parent that gets SIGKILL, and so can't clean up, leaves no node behind."""
+    sleeper = "import time; print('ready', flush=True); time.sleep(60)"
+    parent = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import subprocess, sys\n"
+            "child = subprocess.Popen([sys.executable, '-c', *sys.argv[1:]], stdout=subprocess.PIPE)\n"
+            "child.stdout.readline(); print(child.pid, flush=True); child.wait()",
+            DIE_WITH_PARENT,
+            *(sys.executable, "-c", sleeper),
+        ],
+        stdout=subprocess.PIPE,
+    )
+    with parent:
+        child = int(parent.stdout.readline())
+        parent.send_signal(signal.SIGKILL)
+    assert ended(child)
+
+
+def ended(process_id):
+    """Whether a process is gone, or only waits to be reaped, within five seconds."""
+    for _ in range(100):
+        try:
+            with open(f"/proc/{process_id}/stat", encoding="ascii") as stat:
+                if stat.read().rpartition(")")[2].split()[0] == "Z":
+                    return True
+        except OSError:
+            return True
+        time.sleep(0.05)
+    os.kill(process_id, signal.SIGKILL)
+    return False

@@ -1,0 +1,108 @@
+"""The process: pid file, limits, background, ending on purpose."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from disque_py.server import process
+
+
+def run(code, **options):
+    """A child process that runs `code` with the module at hand."""
+    code = f"import os, sys, time\nfrom disque_py.server import process\n{code}"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=20, **options)
+
+
+def test_the_pid_file_is_written_and_removed(tmp_path):
+    path = str(tmp_path / "disque.pid")
+    process.write_pid_file(path)
+    with open(path) as file:
+        assert file.read() == f"{os.getpid()}\n"
+    process.remove_pid_file(path)
+    assert not os.path.exists(path)
+    process.remove_pid_file(path)
+
+
+def test_a_pid_file_of_another_process_is_left_alone(tmp_path):
+    (tmp_path / "disque.pid").write_text("1\n")
+    process.remove_pid_file(str(tmp_path / "disque.pid"))
+    assert (tmp_path / "disque.pid").exists()
+
+
+def test_the_limit_of_open_files_is_raised_as_far_as_clients_need():
+    result = run(
+        "import resource\n"
+        "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))\n"
+        "print(process.raise_file_limit(50), resource.getrlimit(resource.RLIMIT_NOFILE)[0])\n"
+        "print(process.raise_file_limit(150), resource.getrlimit(resource.RLIMIT_NOFILE)[0])\n"
+    )
+    assert result.stdout == "50 100\n150 182\n"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may raise the hard limit")
+def test_a_hard_limit_lowers_the_number_of_clients():
+    result = run(
+        "import resource\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (100, 200))\n"
+        "print(process.raise_file_limit(10000), resource.getrlimit(resource.RLIMIT_NOFILE))\n"
+    )
+    assert result.stdout == "168 (200, 200)\n"
+
+
+def test_an_enough_limit_is_not_touched():
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert process.raise_file_limit(1) == 1
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == before
+
+
+def test_memory_and_cpu_are_numbers_of_this_process():
+    assert 1_000_000 < process.rss_bytes() < 10_000_000_000
+    assert len(process.cpu_seconds()) == 4
+    assert process.cpu_seconds()[1] > 0
+
+
+def test_a_daemon_lets_its_starter_go_when_it_is_ready(tmp_path):
+    result = run(
+        "report = process.daemonize()\n"
+        "with open('pids', 'w') as file:\n"
+        "    print(os.getpid(), os.getsid(0), os.getppid(), file=file)\n"
+        "process.report_ready(report)\n"
+        "print('unheard')\n",
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, os.getcwd()])},
+    )
+    assert (result.returncode, result.stdout) == (0, "")
+    pid, session, _ = map(int, (tmp_path / "pids").read_text().split())
+    assert pid != session
+
+
+def test_a_daemon_that_dies_while_starting_makes_its_starter_fail():
+    result = run("process.daemonize()\nprint('no port', file=sys.stderr)\nsys.stderr.flush()\nos._exit(3)")
+    assert (result.returncode, result.stderr) == (1, "no port\n")
+
+
+def test_the_program_can_be_started_again_with_its_arguments_in_the_same_process():
+    result = run(
+        "if process.was_restarted():\n"
+        "    print(os.getpid(), process.RESTART_MARK in os.environ)\n"
+        "else:\n"
+        "    print(os.getpid(), flush=True)\n"
+        "    start = os.getcwd()\n"
+        "    os.chdir('/')\n"
+        "    process.exec_again(start)\n"
+    )
+    first, second = result.stdout.splitlines()
+    assert second == f"{first} False"
+
+
+@pytest.mark.parametrize(("how", "number"), [("segfault", signal.SIGSEGV), ("assert", signal.SIGABRT)])
+def test_crashing_on_purpose_dies_by_a_signal(how, number):
+    code = f"import resource\nresource.setrlimit(resource.RLIMIT_CORE, (0, 0))\nprocess.crash({how!r})"
+    assert run(code).returncode == -number

@@ -1,0 +1,90 @@
+"""Loading the configuration and writing it back."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import sys
+
+import pytest
+
+from disque_py.config.conf_file import ConfigError
+from disque_py.config.rewriting import GENERATED
+from disque_py.server.settings_file import load, replace_file, rewrite_file
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "disque.conf"
+    path.write_text("port 7799\n")
+    return str(path)
+
+
+def test_a_file_and_options_behind_it(path):
+    configuration = load([path, "--timeout", "5"])
+    assert (configuration.path, configuration.settings.port, configuration.settings.timeout) == (path, 7799, 5)
+    assert not configuration.is_default
+
+
+def test_options_alone_and_nothing_at_all():
+    assert load(["--port", "7798"]).settings.port == 7798
+    assert load([]).is_default
+    assert load([]).settings.dir == os.getcwd()
+
+
+def test_a_dash_reads_standard_input(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("port 7797\n"))
+    configuration = load(["-"])
+    assert (configuration.settings.port, configuration.path) == (7797, "")
+
+
+def test_an_unreadable_file_is_named(tmp_path):
+    with pytest.raises(ConfigError) as caught:
+        load([str(tmp_path / "nix")])
+    assert f"can't open config file '{tmp_path}/nix': No such file or directory" in caught.value.report()
+
+
+def test_rewriting_replaces_the_file_in_one_step_and_keeps_its_permissions(path):
+    os.chmod(path, 0o640)
+    configuration = load([path])
+    configuration.settings.timeout = 5
+    rewrite_file(configuration)
+    with open(path) as file:
+        assert file.read() == f"port 7799\n{GENERATED}\ntimeout 5\ndir {os.getcwd()}\n"
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o640
+    assert os.listdir(os.path.dirname(path)) == ["disque.conf"]
+
+
+def test_bytes_that_are_no_text_survive(path):
+    with open(path, "ab") as file:
+        file.write(b"# \xff\n")
+    rewrite_file(load([path]))
+    with open(path, "rb") as file:
+        assert b"# \xff\n" in file.read()
+
+
+def test_a_file_that_was_removed_is_written_anew_and_none_at_all_is_an_error(path):
+    configuration = load([path])
+    os.unlink(path)
+    rewrite_file(configuration)
+    assert load([path]).settings.port == 7799
+    with pytest.raises(LookupError, match="running without a config file"):
+        rewrite_file(load([]))
+
+
+def test_a_link_to_the_file_stays_a_link(path, tmp_path):
+    link = tmp_path / "link.conf"
+    link.symlink_to(path)
+    replace_file(str(link), "port 1\n")
+    assert link.is_symlink()
+    with open(path) as file:
+        assert file.read() == "port 1\n"
+
+
+def test_a_failed_rewrite_leaves_the_old_file_and_no_rest(tmp_path):
+    (tmp_path / "directory").mkdir()
+    (tmp_path / "directory" / "file").write_text("x")
+    with pytest.raises(OSError, match="directory"):
+        replace_file(str(tmp_path / "directory"), "port 1\n")
+    assert os.listdir(tmp_path) == ["directory"]
