@@ -252,7 +252,7 @@ class Bus:
     def link_frame(self, link: Link, runs: list[Run]) -> None:
         """Deal the runs of a frame out, in order."""
         self.frames_received += 1
-        hello, sender = link.peer, link.node
+        hello = link.peer
         assert hello is not None
         jobs: list[Run] = []
         for run in runs:
@@ -262,14 +262,16 @@ class Bus:
             if jobs:
                 self._on_jobs(link, jobs)
                 jobs = []
-            self._owner.on_membership(sender, hello, link.peer_host, link.local_host, run[0], run[1:])
+            self._owner.on_membership(link.node, hello, link.peer_host, link.local_host, run[0], run[1:])
+            self._identify(link)  # A MEET makes a stranger a node.
         if jobs:
             self._on_jobs(link, jobs)
 
     def link_lost(self, link: Link, reason: str, detail: str) -> None:
         """A link is no more."""
         if reason:
-            where = f"{link.node!r}" if link.node is not None else link.peer_host
+            name = link.peer.id.hex() if link.peer is not None else "unknown"
+            where = repr(link.node) if link.node is not None else f"node {name} from {link.peer_host}"
             self._reject(reason, f"{where}: {detail}" if detail else where)
         if link.role is DIALER:
             assert link.node is not None
@@ -287,13 +289,18 @@ class Bus:
     # -- within ------------------------------------------------------------------------------------------------
 
     def _on_jobs(self, link: Link, runs: list[Run]) -> None:
-        sender = link.node
-        if sender is None or sender.flags & FORGOTTEN:
-            assert link.peer is not None
-            sender = link.node = self._owner.on_accept(link.peer, link.peer_host, link.local_host)
-            if sender is None:
-                raise FrameError("stranger", f"job messages from node {link.peer.id.hex()}, which is not known here")
+        sender = self._identify(link)
+        if sender is None:
+            raise FrameError("stranger", "job messages from a node that is not known here")
         self._owner.on_runs(sender, runs)
+
+    def _identify(self, link: Link) -> Node | None:
+        """Who dialed this link, now that it may have been met or forgotten."""
+        node = link.node
+        if node is None or node.flags & FORGOTTEN:
+            assert link.peer is not None
+            node = link.node = self._owner.on_accept(link.peer, link.peer_host, link.local_host)
+        return node
 
     def _outgoing_ready(self, link: Link, hello: Hello) -> None:
         node = link.node

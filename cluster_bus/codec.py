@@ -42,6 +42,8 @@ _LENGTH_BYTES: Final = 4
 _AFTER_LENGTH_BYTES: Final = _HEADER.size - _LENGTH_BYTES
 # Below this much data behind an open frame, moving the rest to the front costs nothing worth saving.
 _COMPACT_BYTES: Final = 64 << 10
+# A payload this small is copied out: quicker than two views of the buffer.
+_COPY_BYTES: Final = 8 << 10
 
 
 class FrameError(ValueError):
@@ -110,7 +112,7 @@ def _refuse_extension(code: int, data: bytes) -> Any:
     raise ValueError(f"extension type {code}")
 
 
-def _decode(payload: memoryview) -> list[Run]:
+def _decode(payload: bytearray | memoryview) -> list[Run]:
     try:
         runs = msgpack.unpackb(
             payload,
@@ -175,24 +177,38 @@ class Decoder:
         """The next complete frame as a list of runs, None if more bytes are needed; FrameError."""
         buffer, at = self._buffer, self._at
         have = len(buffer) - at
-        if have < _LENGTH_BYTES:
+        if have < _HEADER.size:
+            self._check_early(buffer[at:])
             return None
-        length = int.from_bytes(buffer[at : at + _LENGTH_BYTES], "big")
-        if not _AFTER_LENGTH_BYTES < length <= _AFTER_LENGTH_BYTES + self.bytes_max:
-            raise FrameError("bad length", f"{length} bytes declared, at most {self.bytes_max} expected")
-        if have > _LENGTH_BYTES and not self.versions[0] <= buffer[at + _LENGTH_BYTES] <= self.versions[1]:
-            # Looked at before the rest has come: a stranger's gibberish should not make us wait for its "length".
-            raise FrameError("bad version", f"version {buffer[at + _LENGTH_BYTES]}")
+        length, version, crc = _HEADER.unpack_from(buffer, at)
+        self._check(length, version)
         end = at + _LENGTH_BYTES + length
         if len(buffer) < end:
             return None
-        crc = int.from_bytes(buffer[at + _LENGTH_BYTES + 1 : at + _HEADER.size], "big")
-        with memoryview(buffer) as view, view[at + _HEADER.size : end] as payload:
+        if length < _COPY_BYTES:
+            payload = buffer[at + _HEADER.size : end]
             if zlib.crc32(payload) != crc:
                 raise FrameError("bad crc")
             runs = _decode(payload)
+        else:
+            with memoryview(buffer) as view, view[at + _HEADER.size : end] as part:
+                if zlib.crc32(part) != crc:
+                    raise FrameError("bad crc")
+                runs = _decode(part)
         self._at = end
         if end == len(buffer) or end > _COMPACT_BYTES:
             del buffer[:end]
             self._at = 0
         return runs
+
+    def _check(self, length: int, version: int) -> None:
+        if not _AFTER_LENGTH_BYTES < length <= _AFTER_LENGTH_BYTES + self.bytes_max:
+            raise FrameError("bad length", f"{length} bytes declared, at most {self.bytes_max} expected")
+        if not self.versions[0] <= version <= self.versions[1]:
+            raise FrameError("bad version", f"version {version}")
+
+    def _check_early(self, head: bytearray) -> None:
+        """A header not yet complete: a stranger's gibberish should not make us wait for the rest of it."""
+        if len(head) >= _LENGTH_BYTES:
+            version = head[_LENGTH_BYTES] if len(head) > _LENGTH_BYTES else self.versions[0]
+            self._check(int.from_bytes(head[:_LENGTH_BYTES], "big"), version)

@@ -115,6 +115,8 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
             job.requeue_at_ms = 0
         until_ms = now_ms + int(left_ms) + broker.jitter() + lifecycle.WILLQUEUE_LEAD_MS
         if until_ms > job.requeue_at_ms:
+            # From now on the sender answers for the job, not we: two that did would keep each other waiting for ever.
+            job.is_leased_here = False
             lifecycle.postpone(broker, job, until_ms)
 
 
@@ -148,6 +150,7 @@ def on_queued(broker: Broker, sender: Node, items: list[Any]) -> None:
                 broker.send(sets.only(sender), QUEUED, (job_id, QUEUED_WAITING, job.attempt, job.nacks, job.deliveries))
                 continue
             lifecycle.dequeue(broker, job)
+        job.is_leased_here = False
         lifecycle.postpone(broker, job, now_ms + job.retry_ms + broker.jitter())
 
 

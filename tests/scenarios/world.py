@@ -111,6 +111,7 @@ class Talker:
         self.replies: list[Any] = []
         self.requests: list[list[bytes]] = []
         self.is_closed = False
+        self.wanted: dict[str, Any] = {}  # What the test wants to remember of it.
         member.broker.clients[number] = self.client
 
     def say(self, *words: str | bytes | int) -> None:

@@ -42,6 +42,7 @@ async def join(nodes: list[BusNode]) -> None:
     for node in nodes[1:]:
         node.meet(nodes[0])
     await until(lambda: is_whole([node.membership for node in nodes]))
+    await until(lambda: all(len(node.bus._incoming) == len(nodes) - 1 for node in nodes))
 
 
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
@@ -227,8 +228,9 @@ def test_a_second_link_of_a_node_replaces_its_first():
         first, second = nodes
         older = second.bus._incoming[first.membership.me.id]
         first.bus.dial(first.known(second))
-        await until(lambda: second.bus._incoming[first.membership.me.id] is not older)
-        assert not older.is_open
+        assert first.known(second) not in first.bus._ready
+        await until(lambda: first.known(second) in first.bus._ready)
+        await until(lambda: not older.is_open)
         first.bus.send(first.known(second), JOB)
         await until(lambda: second.heard)
 

@@ -73,9 +73,12 @@ class Display:
         try:
             if self._console.is_terminal:
                 with Live(console=self._console, refresh_per_second=4, auto_refresh=False) as live:
-                    while True:
-                        live.update(self.picture(), refresh=True)
-                        await asyncio.sleep(ASK_SECONDS)
+                    try:
+                        while True:
+                            live.update(self.picture(), refresh=True)
+                            await asyncio.sleep(ASK_SECONDS)
+                    finally:
+                        live.update(self.picture(), refresh=True)  # What stays on the screen is the end.
             else:
                 while True:
                     await asyncio.sleep(LINE_SECONDS)
@@ -143,7 +146,8 @@ class Display:
                 f"{view.queued:,}",
                 f"{view.registered:,}",
             )
-        bar = ProgressBar(total=max(1, len(self._load.flights)), completed=tally.delivered, width=BAR_COLUMNS)
+        bar = Table.grid()  # A bar by itself would not end its line.
+        bar.add_row(ProgressBar(total=max(1, len(self._load.flights)), completed=tally.delivered, width=BAR_COLUMNS))
         return Group(bar, totals, table, Text(self.message, "yellow"))
 
 

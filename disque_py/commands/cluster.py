@@ -1,0 +1,183 @@
+"""CLUSTER: joining, inspecting and leaving.
+
+Spec: disque/commands.md, section 4.2; disque/cluster.md, section 7; disque/info.md, sections 2 and 3. Membership does the work; here
+arguments are read, and what a change means for the jobs is called in the right order.
+"""
+
+from __future__ import annotations
+
+import re
+from ipaddress import ip_address
+from typing import Final
+
+from cluster_bus.membership import BUS_PORT_OFFSET
+from cluster_bus.node import FAIL, HANDSHAKE, PFAIL, Node
+from cluster_bus.nodes_file import six_fields
+from disque_py.commands.hello import extended_fields
+from disque_py.commands.options import read_integer
+from disque_py.commands.subcommands import Form, form_of, text_of
+from disque_py.core import delivery, leaving
+from disque_py.core.broker import Broker
+from disque_py.core.client import Client
+from disque_py.core.errors import SYNTAX, CommandError
+from disque_py.core.reset import flush
+from disque_py.resp import OK, bulk, simple
+
+WRONG_FORM: Final = "ERR Wrong CLUSTER subcommand or number of arguments"
+PORT_MAX: Final = 65_535
+NODE_NAME_CHARS: Final = 40
+
+# Host names as DNS and container networks have them; what consists of digits and dots must be an address.
+_HOST_NAME: Final = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?")
+_HOST_CHARS_MAX: Final = 253
+
+
+def cluster(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """CLUSTER subcommand [argument ...]."""
+    form = form_of(FORMS, argv)
+    if form is None:
+        raise CommandError(WRONG_FORM)
+    return form.handler(broker, client, argv)
+
+
+def info_fields(broker: Broker) -> list[tuple[str, str | int]]:
+    """CLUSTER INFO, which is also the beginning of INFO's cluster section."""
+    cluster = broker.cluster
+    fields: list[tuple[str, str | int]] = [
+        ("cluster_state", "ok" if has_majority(broker) else "fail"),
+        ("cluster_known_nodes", len(cluster.nodes)),
+        ("cluster_reachable_nodes", len(cluster.usable)),
+        ("cluster_size", cluster.size),
+        ("cluster_stats_messages_sent", broker.outbox.messages.sent_count),
+        ("cluster_stats_messages_received", broker.stats.messages_received),
+        ("cluster_memory_level", cluster.memory_level),
+        ("cluster_leaving", "yes" if broker.is_leaving else "no"),
+    ]
+    if broker.is_leaving:
+        fields.append(("cluster_leaving_remaining", broker.job_count))
+        if broker.drain is not None and broker.drain.blocked_by:
+            fields.append(("cluster_leaving_blocked_by", broker.drain.blocked_by))
+    return fields
+
+
+def has_majority(broker: Broker) -> bool:
+    """Whether at most half of the cluster is suspected or failed, as seen from here.
+
+    Leaving nodes answer and count as well; so does a half, because of two nodes neither is the minority.
+    """
+    cluster = broker.cluster
+    lost = sum(1 for node in cluster.nodes.values() if node.flags & (PFAIL | FAIL) and not node.flags & HANDSHAKE)
+    return 2 * lost <= cluster.size
+
+
+def _info(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    return bulk("".join(f"{name}:{value}\r\n" for name, value in info_fields(broker)))
+
+
+def _nodes(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """NODES [EXTENDED]: six fields per node; extended: followed by name=value."""
+    is_extended = len(argv) == 3
+    if is_extended and argv[2].lower() != b"extended":
+        raise CommandError(WRONG_FORM)
+    lines = []
+    for node in broker.cluster.nodes.values():
+        line = six_fields(node)
+        if is_extended:
+            line += "".join(f" {name}={value.replace(' ', '_')}" for name, value in extended_fields(broker, node))
+        lines.append(line + "\n")
+    return bulk("".join(lines))
+
+
+def _myid(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    return bulk(broker.me.name)
+
+
+def _meet(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """MEET host port [bus-port]: start a handshake; it goes on by itself."""
+    host = text_of(argv[2])
+    port = read_integer(argv[3], f"ERR Invalid TCP port specified: {text_of(argv[3])}")
+    if len(argv) == 5:
+        bus_port = read_integer(argv[4], f"ERR Invalid TCP port specified: {text_of(argv[4])}")
+    else:
+        bus_port = port + BUS_PORT_OFFSET
+    if not (_is_host(host) and 0 < port <= PORT_MAX and 0 < bus_port <= PORT_MAX):
+        where = f"{host}:{port}" if len(argv) == 4 else f"{host}:{port} {bus_port}"
+        raise CommandError(f"ERR Invalid node address specified: {where}")
+    broker.cluster.meet(host, port, bus_port)
+    return OK
+
+
+def _is_host(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        is_name = len(host) <= _HOST_CHARS_MAX and _HOST_NAME.fullmatch(host) is not None
+        return is_name and not set(host) <= set("0123456789.")
+    return True
+
+
+def _saveconfig(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    try:
+        broker.host.save_nodes()
+    except OSError as error:
+        raise CommandError(f"ERR error saving the cluster node config: {error.strerror or error}") from None
+    return OK
+
+
+def _forget(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    if len(argv[2]) != NODE_NAME_CHARS:
+        raise CommandError("ERR Invalid node identifier")
+    node = _node_named(broker, argv[2])
+    if node is None:
+        raise CommandError(f"ERR Unknown node {text_of(argv[2])}")
+    if node is broker.me:
+        raise CommandError("ERR I tried hard but I can't forget myself...")
+    broker.cluster.forget(node)
+    return OK
+
+
+def _node_named(broker: Broker, name: bytes) -> Node | None:
+    return next((node for node in broker.cluster.nodes.values() if node.name == name), None)
+
+
+def _reset(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """RESET [SOFT|HARD]: no jobs, no queues, no other nodes; HARD: another id, too. LEAVING stays."""
+    how = argv[2].lower() if len(argv) == 3 else b"soft"
+    if how not in (b"soft", b"hard"):
+        raise CommandError(SYNTAX)
+    count = flush(broker)
+    broker.cluster.reset(hard=how == b"hard")
+    if how == b"hard":
+        broker.ids.rename(broker.me.name)
+        broker.sets.forget_all()
+    broker.host.log("warning", f"CLUSTER RESET {text_of(how)} by client {client.addr}: {count} jobs removed")
+    return OK
+
+
+def _leaving(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """LEAVING [yes|no]: give away all jobs and take no more; without a word, whether that is so."""
+    if len(argv) == 2:
+        return simple("yes" if broker.is_leaving else "no")
+    word = argv[2].lower()
+    if word == b"yes":
+        broker.cluster.set_leaving(True)
+        leaving.begin(broker)
+        delivery.send_away(broker)
+    elif word == b"no":
+        broker.cluster.set_leaving(False)
+        leaving.end(broker)
+    else:
+        raise CommandError("ERR Wrong argument for CLUSTER LEAVING. Use 'yes' or 'no'")
+    return OK
+
+
+FORMS: Final = {
+    b"meet": Form(_meet, 4, 5),
+    b"nodes": Form(_nodes, 2, 3),
+    b"myid": Form(_myid, 2, 2),
+    b"info": Form(_info, 2, 2),
+    b"saveconfig": Form(_saveconfig, 2, 2),
+    b"forget": Form(_forget, 3, 3),
+    b"reset": Form(_reset, 2, 3),
+    b"leaving": Form(_leaving, 2, 3),
+}

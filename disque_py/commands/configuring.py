@@ -1,0 +1,116 @@
+"""CONFIG: directives in force. Spec: disque/commands.md, section 6; disque/config.md.
+
+A SET changes the settings, then puts the change into effect: in the broker here, in the process through `broker.host`. If that
+fails, the old value is put back and the client hears why, so settings never promise what is not so.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from disque_py.commands.subcommands import Form, text_of
+from disque_py.config.settings import DirectiveError
+from disque_py.core import memory
+from disque_py.core.broker import Broker
+from disque_py.core.client import Client
+from disque_py.core.errors import CommandError
+from disque_py.resp import OK, bulk, pairs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def config(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """CONFIG GET pattern | SET directive value | RESETSTAT | REWRITE."""
+    form = FORMS.get(argv[1].lower())
+    if form is None:
+        raise CommandError("ERR CONFIG subcommand must be one of GET, SET, RESETSTAT, REWRITE")
+    if not form.accepts(argv):
+        raise CommandError(f"ERR Wrong number of arguments for CONFIG {text_of(argv[1])}")
+    return form.handler(broker, client, argv)
+
+
+def _get(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """GET pattern: names and values; a map after HELLO 3."""
+    found = broker.settings.matching(text_of(argv[2]))
+    return pairs([(name, bulk(value)) for name, value in found], client.protocol)
+
+
+def _set(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    name = text_of(argv[2])
+    settings = broker.settings
+    try:
+        old = settings.set_text(name, [text_of(argv[3])], "set")
+    except DirectiveError as refused:
+        raise CommandError(refused.text) from None
+    try:
+        broker.host.apply_setting(name.lower())
+    except DirectiveError as refused:
+        settings.restore(name, old)
+        raise CommandError(refused.text) from None
+    effect = EFFECTS.get(name.lower())
+    if effect is not None:
+        effect(broker)
+    return OK
+
+
+def _resetstat(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """RESETSTAT: the counters of INFO's stats, jobs and commandstats; those of the bus go on (CLUSTER INFO)."""
+    stats = broker.stats
+    messages_received = stats.messages_received
+    stats.reset()
+    stats.messages_received = messages_received
+    for row in broker.commands.values():
+        row.calls = row.nanoseconds = 0
+    return OK
+
+
+def _rewrite(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    try:
+        broker.host.rewrite_config()
+    except LookupError:
+        raise CommandError("ERR The server is running without a config file") from None
+    except OSError as error:
+        raise CommandError(f"ERR Rewriting config file: {error.strerror or error}") from None
+    return OK
+
+
+# -- what a change means for the broker ------------------------------------------------------------
+
+
+def _maxmemory_changed(broker: Broker) -> None:
+    """New marks; what is above them now is evicted at once as far as it is safe (memory.py)."""
+    broker.apply_maxmemory()
+    limit = broker.settings.maxmemory
+    if limit and broker.used_memory > limit:
+        broker.host.log(
+            "warning",
+            f"maxmemory was set to {limit}, below the {broker.used_memory} bytes in use:"
+            " what is safe to forget is evicted, and ADDJOB is refused until there is room",
+        )
+    memory.make_room(broker)
+
+
+def _node_timeout_changed(broker: Broker) -> None:
+    timeout_ms = broker.settings.cluster_node_timeout
+    broker.cluster.node_timeout_ms = timeout_ms
+    broker.done.keep_ms = 2 * timeout_ms
+
+
+def _slowlog_max_len_changed(broker: Broker) -> None:
+    broker.stats.trim_slowlog(broker.settings.slowlog_max_len)
+
+
+EFFECTS: Final[dict[str, Callable[[Broker], None]]] = {
+    "maxmemory": _maxmemory_changed,
+    "maxmemory-policy": _maxmemory_changed,
+    "cluster-node-timeout": _node_timeout_changed,
+    "slowlog-max-len": _slowlog_max_len_changed,
+}
+
+FORMS: Final = {
+    b"get": Form(_get, 3, 3),
+    b"set": Form(_set, 4, 4),
+    b"resetstat": Form(_resetstat, 2, 2),
+    b"rewrite": Form(_rewrite, 2, 2),
+}

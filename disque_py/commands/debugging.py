@@ -1,0 +1,98 @@
+"""DEBUG: deeds for tests and drills. Spec: disque/commands.md, section 6; disque/info.md, section 13.
+
+What happens to the process is done by `broker.host`. Not for production: `rename-command DEBUG ""` takes it away.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from disque_py.commands.options import read_integer
+from disque_py.commands.server import NO_JOURNAL
+from disque_py.commands.subcommands import Form, form_of, text_of
+from disque_py.core.broker import Broker
+from disque_py.core.client import Client
+from disque_py.core.errors import NOT_AN_INTEGER, CommandError
+from disque_py.core.job import JOB_BYTES
+from disque_py.core.queue import QUEUE_BYTES
+from disque_py.core.reset import flush
+from disque_py.resp import OK, bulk, error
+
+NOT_SECONDS: Final = "ERR value is not a valid float"
+RESTART_FAILED: Final = "ERR failed to restart the server. Check server logs."
+
+
+def debug(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """DEBUG subcommand [argument]."""
+    form = form_of(FORMS, argv)
+    if form is None:
+        raise CommandError(f"ERR Unknown DEBUG subcommand or wrong number of arguments for '{text_of(argv[1])}'")
+    return form.handler(broker, client, argv)
+
+
+def _flushall(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    count = flush(broker)
+    broker.host.log("warning", f"DEBUG FLUSHALL by client {client.addr}: {count} jobs removed")
+    return OK
+
+
+def _loadaof(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    raise CommandError(NO_JOURNAL)
+
+
+def _sleep(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """SLEEP seconds: the whole server stands still."""
+    try:
+        seconds = float(argv[2])
+    except ValueError:
+        raise CommandError(NOT_SECONDS) from None
+    if not (math.isfinite(seconds) and seconds >= 0):
+        raise CommandError(NOT_SECONDS)
+    broker.host.sleep(seconds)
+    return OK
+
+
+def _error(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """ERROR text: an error reply of one's own."""
+    return error(text_of(argv[2]))
+
+
+def _structsize(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """STRUCTSIZE: what the memory accounting takes a job without its body and a queue without its name for."""
+    return bulk(f"bits:64 job:{JOB_BYTES} queue:{QUEUE_BYTES} ")
+
+
+def _restart(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """RESTART [ms] after an orderly shutdown, CRASH-AND-RECOVER [ms] without; no reply, the connection ends."""
+    delay_ms = read_integer(argv[2]) if len(argv) == 3 else 0
+    if delay_ms < 0:
+        raise CommandError(NOT_AN_INTEGER)
+    try:
+        broker.host.restart(delay_ms, graceful=argv[1].lower() == b"restart")
+    except (LookupError, OSError) as failure:
+        broker.host.log("warning", f"DEBUG {text_of(argv[1])} failed: {failure}")
+        raise CommandError(RESTART_FAILED) from None
+    return None
+
+
+def _crash(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """SEGFAULT, ASSERT, OOM: three ways to die."""
+    how = text_of(argv[1]).lower()
+    broker.host.log("warning", f"DEBUG {how.upper()} by client {client.addr}")
+    broker.host.crash(how)
+    return None
+
+
+FORMS: Final = {
+    b"flushall": Form(_flushall, 2, 2),
+    b"loadaof": Form(_loadaof, 2, 2),
+    b"sleep": Form(_sleep, 3, 3),
+    b"error": Form(_error, 3, 3),
+    b"structsize": Form(_structsize, 2, 2),
+    b"restart": Form(_restart, 2, 3),
+    b"crash-and-recover": Form(_restart, 2, 3),
+    b"segfault": Form(_crash, 2, 2),
+    b"assert": Form(_crash, 2, 2),
+    b"oom": Form(_crash, 2, 2),
+}

@@ -1,0 +1,99 @@
+"""COMMAND: what commands there are. Spec: disque/commands.md, section 6; disque/info.md, section 12.
+
+Everything comes from table.py, which imports this module, hence the late imports. Commands that rename-command took
+away are not shown, renamed ones are found under their new name and described under the original one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from disque_py.commands.subcommands import ANY, Form, form_of
+from disque_py.core.broker import Broker
+from disque_py.core.client import Client
+from disque_py.core.errors import CommandError
+from disque_py.resp import array, bulk, bulk_array, integer, nil_bulk, simple
+
+if TYPE_CHECKING:
+    from disque_py.commands.table import Command
+
+WRONG_FORM: Final = "ERR Unknown subcommand or wrong number of arguments."
+
+
+def command(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """COMMAND | COMMAND COUNT | INFO name ... | DOCS [name ...] | LIST | GETKEYS command ..."""
+    if len(argv) == 1:
+        return array(_entry(each) for each in _in_force(broker))
+    form = form_of(FORMS, argv)
+    if form is None:
+        raise CommandError(WRONG_FORM)
+    return form.handler(broker, client, argv)
+
+
+def forms_of(command: Command) -> list[str]:
+    """How the command is written, one text per form, each beginning with its name in capitals."""
+    name = command.name.upper()
+    return [f"{name} {form}".rstrip() for form in command.syntax.split("\n")]
+
+
+def _in_force(broker: Broker) -> list[Command]:
+    """In the order of the table."""
+    from disque_py.commands.table import COMMANDS
+
+    names = {row.name for row in broker.commands.values()}
+    return [each for each in COMMANDS if each.name in names]
+
+
+def _found(broker: Broker, word: bytes) -> Command | None:
+    row = broker.commands.get(word) or broker.commands.get(word.lower())
+    if row is None:
+        return None
+    return next(each for each in _in_force(broker) if each.name == row.name)
+
+
+def _entry(command: Command) -> bytes:
+    """Name, arity, flags, and three zeros: no argument is a key."""
+    flags = array(simple(flag) for flag in command.flags)
+    return array((bulk(command.name), integer(command.arity), flags, integer(0), integer(0), integer(0)))
+
+
+def _count(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    return integer(len(_in_force(broker)))
+
+
+def _info(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    found = [_found(broker, word) for word in argv[2:]]
+    return array(nil_bulk(client.protocol) if each is None else _entry(each) for each in found)
+
+
+def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    return bulk_array(each.name for each in _in_force(broker))
+
+
+def _docs(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """DOCS [name ...]: name, then summary, since, group and syntax with their values; unknown names are left out."""
+    asked = [each for word in argv[2:] if (each := _found(broker, word)) is not None]
+    shown = _in_force(broker) if len(argv) == 2 else asked
+    return array(part for each in shown for part in (bulk(each.name), _docs_entry(each)))
+
+
+def _docs_entry(command: Command) -> bytes:
+    texts = (("summary", command.summary), ("since", command.since), ("group", command.group))
+    parts = [bulk(part) for pair in texts for part in pair]
+    return array((*parts, bulk("syntax"), bulk_array(forms_of(command))))
+
+
+def _getkeys(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """GETKEYS command ...: there are no keys here, and cluster-aware proxies want to hear it in these words."""
+    if _found(broker, argv[2]) is None:
+        raise CommandError("ERR Invalid command specified")
+    raise CommandError("ERR The command has no key arguments")
+
+
+FORMS: Final = {
+    b"count": Form(_count, 2, 2),
+    b"info": Form(_info, 3, ANY),
+    b"docs": Form(_docs, 2, ANY),
+    b"list": Form(_list, 2, 2),
+    b"getkeys": Form(_getkeys, 3, ANY),
+}

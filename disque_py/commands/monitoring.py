@@ -1,0 +1,106 @@
+"""MONITOR and SLOWLOG: what was executed, and what took long.
+
+Both show commands to whoever may ask, so passwords are blacked out first (quirks Q35). inputs.py calls `monitor_line`
+for every executed command while somebody monitors, and `redact` before a command is remembered.
+Spec: disque/commands.md, section 6; disque/info.md, section 10.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from disque_py.commands.options import read_integer
+from disque_py.commands.subcommands import Form, form_of, text_of
+from disque_py.config.directives import BY_NAME
+from disque_py.core.broker import Broker
+from disque_py.core.client import Client
+from disque_py.core.errors import CommandError
+from disque_py.resp import OK, array, bulk_array, integer
+
+REDACTED: Final = b"(redacted)"
+SLOWLOG_WRONG_FORM: Final = "ERR Unknown SLOWLOG subcommand or wrong # of args. Try GET, RESET, LEN."
+SLOWLOG_COUNT: Final = 10
+
+_NAMED_ESCAPES: Final = {0x5C: b"\\\\", 0x22: b'\\"', 0x0A: b"\\n", 0x0D: b"\\r", 0x09: b"\\t", 0x07: b"\\a", 0x08: b"\\b"}
+_ESCAPES: Final = {
+    char: _NAMED_ESCAPES.get(char, bytes((char,)) if 32 <= char <= 126 else b"\\x%02x" % char) for char in range(256)
+}
+
+
+def monitor(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """MONITOR → OK, then a line per executed command of any client. Once more changes nothing."""
+    client.is_monitor = True
+    broker.monitors[client] = None
+    return OK
+
+
+def monitor_line(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """The line of one command: time, address, arguments in quotes."""
+    row = broker.commands.get(argv[0]) or broker.commands.get(argv[0].lower())
+    addr = f"unix:{client.addr.removesuffix(':0')}" if client.is_unix else client.addr
+    words = b" ".join(b'"%b"' % escaped(word) for word in redact(argv, row.name if row is not None else None))
+    seconds, ms = divmod(broker.wall_ms, 1000)
+    return b"+%d.%06d [%b] %b\r\n" % (seconds, ms * 1000, addr.encode(), words)
+
+
+def escaped(word: bytes) -> bytes:
+    """The word with quotes, backslashes and whatever is not printable as escapes."""
+    if word.isalnum():
+        return word
+    return b"".join([_ESCAPES[char] for char in word])
+
+
+def redact(argv: list[bytes], name: str | None = None) -> list[bytes]:
+    """The command without the passwords in it; `name` is its original name, if it may have been renamed."""
+    command = argv[0].lower() if name is None else name.encode()
+    if command == b"auth":
+        return [argv[0], *[REDACTED] * (len(argv) - 1)]
+    if command == b"hello":
+        return _redact_hello(argv)
+    if command == b"config" and len(argv) > 3 and argv[1].lower() == b"set":
+        directive = BY_NAME.get(text_of(argv[2]).lower())
+        if directive is not None and directive.is_secret:
+            return [*argv[:3], *[REDACTED] * (len(argv) - 3)]
+    return argv
+
+
+def _redact_hello(argv: list[bytes]) -> list[bytes]:
+    shown = list(argv)
+    for at in range(2, len(argv) - 1):
+        if argv[at].lower() == b"auth":
+            shown[at + 2 : at + 3] = [REDACTED] * len(shown[at + 2 : at + 3])
+    return shown
+
+
+def slowlog(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """SLOWLOG GET [count] | LEN | RESET."""
+    form = form_of(SLOWLOG_FORMS, argv)
+    if form is None:
+        raise CommandError(SLOWLOG_WRONG_FORM)
+    return form.handler(broker, client, argv)
+
+
+def _get(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """GET [count]: the newest first; a negative count: all."""
+    count = read_integer(argv[2]) if len(argv) == 3 else SLOWLOG_COUNT
+    log = list(broker.stats.slowlog)
+    return array(
+        array((integer(number), integer(wall_s), integer(usec), bulk_array(words)))
+        for number, wall_s, usec, words in (log if count < 0 else log[:count])
+    )
+
+
+def _len(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    return integer(len(broker.stats.slowlog))
+
+
+def _reset(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    broker.stats.slowlog.clear()
+    return OK
+
+
+SLOWLOG_FORMS: Final = {
+    b"get": Form(_get, 2, 3),
+    b"len": Form(_len, 2, 2),
+    b"reset": Form(_reset, 2, 2),
+}

@@ -1,0 +1,72 @@
+"""The bookkeeping of many commands sent as one."""
+
+from __future__ import annotations
+
+from disque_py.client.bulk import CHUNK_BYTES, CHUNK_COMMANDS, Bulk
+from disque_py.client.errors import ConnectionLostError, NotConnectedError, from_reply
+from disque_py.client.request import Repeat
+
+LOST = ConnectionLostError("gone", sent=True)
+
+
+def bulk_of(*repeats, retry_unsafe=False):
+    return Bulk([b"%d." % index for index in range(len(repeats))], repeats, retry_unsafe=retry_unsafe)
+
+
+def round_of(bulk):
+    return b"".join(payload for payload, _ in bulk.chunks())
+
+
+def test_commands_travel_in_chunks():
+    """By number and by size, none left out."""
+    many = Bulk([b"x"] * (CHUNK_COMMANDS + 1), [Repeat.SAFE] * (CHUNK_COMMANDS + 1), retry_unsafe=False)
+    assert [count for _, count in many.chunks()] == [CHUNK_COMMANDS, 1]
+    large = Bulk([b"x" * CHUNK_BYTES] * 2, [Repeat.SAFE] * 2, retry_unsafe=False)
+    assert [count for _, count in large.chunks()] == [1, 1]
+
+
+def test_all_answered_is_done():
+    """Refusals are answers."""
+    bulk = bulk_of(Repeat.ASK, Repeat.ASK)
+    refusal = from_reply("PAUSED no")
+    bulk.heard([b"id", refusal], 2, None)
+    assert bulk.is_done
+    assert bulk.replies == [b"id", refusal]
+    assert bulk.made_progress
+
+
+def test_after_a_break_only_what_may_be_repeated_goes_out_again():
+    """Answered; may have been executed and harmful; may have been executed and harmless; never sent."""
+    bulk = bulk_of(Repeat.ASK, Repeat.ASK, Repeat.SAFE, Repeat.ASK)
+    bulk.heard([b"first"], 3, LOST)
+    assert round_of(bulk) == b"2.3."
+    assert isinstance(bulk.replies[1], ConnectionLostError)
+    assert bulk.replies[1].sent
+    bulk.heard([b"third", b"fourth"], 2, None)
+    assert bulk.is_done
+    assert [bulk.replies[index] for index in (0, 2, 3)] == [b"first", b"third", b"fourth"]
+
+
+def test_callers_may_allow_a_second_execution():
+    """The client's `retry_unsafe`."""
+    bulk = bulk_of(Repeat.ASK, Repeat.NEVER, retry_unsafe=True)
+    bulk.heard([], 2, LOST)
+    assert round_of(bulk) == b"0."
+
+
+def test_a_node_that_leaves_does_not_spoil_the_others_results():
+    """What it refused goes to another node."""
+    bulk = bulk_of(Repeat.ASK, Repeat.ASK)
+    bulk.heard([b"id", from_reply("LEAVING go")], 2, None)
+    assert bulk.wants_elsewhere
+    assert round_of(bulk) == b"1."
+    bulk.heard([b"id2"], 1, None)
+    assert bulk.replies == [b"id", b"id2"]
+
+
+def test_when_nobody_could_be_reached_every_command_says_so():
+    """And none of them was executed."""
+    bulk = bulk_of(Repeat.NEVER)
+    bulk.heard((), 0, NotConnectedError("nobody"))
+    assert isinstance(bulk.replies[0], NotConnectedError)
+    assert not bulk.made_progress

@@ -1,0 +1,127 @@
+"""Which node to talk to."""
+
+from __future__ import annotations
+
+from random import Random
+
+from disque_py.client.address import Address
+from disque_py.client.cluster import PAUSE_S_MAX, Cluster
+from disque_py.client.commands import ack, ping
+from disque_py.client.results import Hello, Job, NodeInfo
+
+A, B, C = Address("a", 1), Address("b", 1), Address("c", 1)
+
+
+def cluster_of(*seeds, discover=True):
+    return Cluster(seeds, Random(1), discover=discover)
+
+
+def hello_from(letter, *others, priority=1):
+    """HELLO of the node whose id is the letter 40 times; others are (letter, priority)."""
+    everyone = [(letter, priority), *others]
+    return Hello(1, letter * 40, [NodeInfo(each * 40, each, 1, rank) for each, rank in everyone])
+
+
+def test_a_client_begins_at_a_random_seed():
+    """Or all clients of a list would crowd on its first node."""
+    first = {Cluster((A, B, C), Random(seed)).choices(0)[0] for seed in range(20)}
+    assert first == {A, B, C}
+
+
+def test_nodes_that_hello_names_are_tried_after_the_seeds():
+    """An announced address may not be reachable from here; a seed was given by someone who knows."""
+    cluster = cluster_of(A)
+    cluster.greeted(A, hello_from("a", ("b", 1), ("c", 1)))
+    assert cluster.choices(0)[0] == A
+    assert set(cluster.choices(0)) == {A, B, C}
+
+
+def test_without_discover_only_seeds_are_used():
+    """For clients behind a network address translation."""
+    cluster = cluster_of(A, discover=False)
+    cluster.greeted(A, hello_from("a", ("b", 1)))
+    assert cluster.choices(0) == [A]
+
+
+def test_a_node_that_is_leaving_comes_last():
+    """HELLO's priority says so (README, "Client libraries", step 4)."""
+    cluster = cluster_of(A, B)
+    cluster.greeted(A, hello_from("a", ("b", 1), priority=100))
+    assert not cluster.is_good(A)
+    assert cluster.choices(0) == [B, A]
+
+
+def test_a_node_that_failed_is_left_alone_for_a_doubling_pause():
+    """With jitter, and never for longer than PAUSE_S_MAX."""
+    cluster = cluster_of(A)
+    cluster.failed(A, 100.0)
+    assert cluster.choices(100.0) == []
+    assert cluster.choices(100.1) == [A]
+    for _ in range(20):
+        cluster.failed(A, 200.0)
+    assert cluster.choices(201.0) == []
+    assert cluster.choices(200.0 + PAUSE_S_MAX) == [A]
+
+
+def test_an_answer_ends_the_pause():
+    """The next failure begins at the shortest again."""
+    cluster = cluster_of(A)
+    cluster.failed(A, 100.0)
+    cluster.greeted(A, hello_from("a"))
+    assert cluster.is_due(A, 100.0)
+
+
+def test_the_home_is_given_up_when_it_fails_or_leaves():
+    """And so is the node where consumers sit."""
+    cluster = cluster_of(A, B)
+    cluster.home, cluster.feeder = A, B
+    cluster.failed(B, 0)
+    assert (cluster.home, cluster.feeder) == (A, None)
+    cluster.left(A)
+    assert cluster.home is None
+
+
+def test_one_node_under_two_names_is_kept_once():
+    """The address that was dialled wins over the announced one."""
+    cluster = cluster_of(C)
+    cluster.greeted(C, hello_from("a"))
+    assert cluster.choices(0) == [C]
+
+
+def test_nodes_that_left_the_cluster_are_forgotten():
+    """When a node that knows tells so; seeds stay."""
+    cluster = cluster_of(A)
+    cluster.greeted(A, hello_from("a", ("b", 1)))
+    cluster.greeted(A, hello_from("a"))
+    assert cluster.choices(0) == [A]
+
+
+def test_a_command_about_a_job_belongs_to_the_node_that_delivered_it():
+    """Unless that one is in its pause; then any node is better than none."""
+    cluster = cluster_of(A, B)
+    job = Job("q", "i", b"", node=B)
+    assert cluster.wanted(ack(job), 0) == B
+    cluster.failed(B, 0)
+    assert cluster.wanted(ack(job), 0) is None
+
+
+def test_consumers_commands_follow_the_consumers():
+    """Others stay at home."""
+    cluster = cluster_of(A, B)
+    cluster.home = A
+    cluster.move_consumers(B)
+    assert cluster.wanted(ack("i"), 0) == B
+    assert cluster.wanted(ping(), 0) is None
+    assert cluster.consumer_home == B
+    cluster.move_consumers(A)
+    assert (cluster.feeder, cluster.consumer_home) == (None, A)
+
+
+def test_a_maker_of_jobs_is_found_by_the_digits_in_their_ids():
+    """Only if it is well."""
+    cluster = cluster_of(A)
+    cluster.greeted(A, hello_from("a", ("b", 1), ("c", 10)))
+    assert cluster.prefix_of(A) == "aaaaaaaa"
+    assert cluster.node_with_prefix("bbbbbbbb", 0) == B
+    assert cluster.node_with_prefix("cccccccc", 0) is None
+    assert cluster.node_with_prefix("", 0) is None

@@ -1,0 +1,47 @@
+"""How a connection begins and ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.client.errors import AuthError, ConnectionLostError, ProtocolError, ReplyTimeoutError, from_reply
+from disque_py.client.handshake import failure, handshake, read_handshake
+from disque_py.client.options import make_options
+
+
+def test_hello_alone_is_enough():
+    """Without password and name."""
+    assert handshake(make_options((), {})) == [b"*1\r\n$5\r\nHELLO\r\n"]
+
+
+def test_password_and_name_come_first():
+    """HELLO is refused before AUTH."""
+    commands = handshake(make_options((), {"password": "pw", "name": "me"}))
+    assert [command.split(b"\r\n")[2] for command in commands] == [b"AUTH", b"CLIENT", b"HELLO"]
+
+
+def test_a_user_name_makes_auth_longer():
+    """Only where somebody gave one: the original knows one argument."""
+    (auth, _) = handshake(make_options((), {"password": "pw", "username": "ann"}))
+    assert auth == b"*3\r\n$4\r\nAUTH\r\n$3\r\nann\r\n$2\r\npw\r\n"
+
+
+def test_the_first_refusal_is_the_reason():
+    """NOAUTH of the HELLO behind it would tell less."""
+    with pytest.raises(AuthError, match="invalid password"):
+        read_handshake([from_reply("ERR invalid password"), from_reply("NOAUTH Authentication required.")])
+
+
+def test_hello_is_read():
+    """The last reply."""
+    assert read_handshake([b"OK", [1, b"me", [b"me", b"h", b"1", b"1"]]]).id == "me"
+
+
+def test_every_caller_gets_an_error_of_its_own():
+    """Of the connection's kind, with his own answer to: was it sent?"""
+    timeout = ReplyTimeoutError("silent", sent=True)
+    mine = failure(timeout, sent=False)
+    assert mine is not timeout
+    assert isinstance(mine, ReplyTimeoutError)
+    assert not mine.sent
+    assert type(failure(ProtocolError("x"), sent=True)) is ConnectionLostError

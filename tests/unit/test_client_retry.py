@@ -1,0 +1,80 @@
+"""When a command is sent again."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from disque_py.client.errors import (
+    ClientClosedError,
+    ConnectionLostError,
+    NotConnectedError,
+    ProtocolError,
+    ReplyTimeoutError,
+    from_reply,
+)
+from disque_py.client.request import Repeat
+from disque_py.client.retry import PAUSE_S_MAX, Patience, is_hopeless, may_repeat, means_elsewhere
+
+SENT = ConnectionLostError("gone", sent=True)
+UNSENT = ConnectionLostError("gone", sent=False)
+
+
+@pytest.mark.parametrize("repeat", list(Repeat))
+def test_what_never_left_may_always_be_sent(repeat):
+    """It was not executed."""
+    assert may_repeat(UNSENT, repeat, retry_unsafe=False)
+    assert may_repeat(NotConnectedError("nobody"), repeat, retry_unsafe=False)
+
+
+@pytest.mark.parametrize("error", [SENT, ReplyTimeoutError("silent", sent=True)])
+def test_what_may_have_been_executed_is_repeated_if_that_does_no_harm(error):
+    """Or if the client allows it, for commands where it matters."""
+    assert may_repeat(error, Repeat.SAFE, retry_unsafe=False)
+    assert not may_repeat(error, Repeat.ASK, retry_unsafe=False)
+    assert may_repeat(error, Repeat.ASK, retry_unsafe=True)
+    assert not may_repeat(error, Repeat.NEVER, retry_unsafe=True)
+
+
+@pytest.mark.parametrize("error", [ClientClosedError("closed"), ProtocolError("no RESP")])
+def test_some_failures_are_not_worth_a_second_try(error):
+    """They would be met again."""
+    assert not may_repeat(error, Repeat.SAFE, retry_unsafe=True)
+
+
+def test_a_node_that_leaves_or_loads_sends_us_elsewhere():
+    """It has done nothing; other refusals would be the same anywhere."""
+    assert means_elsewhere(from_reply("LEAVING This node"))
+    assert means_elsewhere(from_reply("LOADING Disque is loading"))
+    assert not means_elsewhere(from_reply("PAUSED Queue paused"))
+    assert not means_elsewhere(b"OK")
+
+
+def test_a_wrong_password_is_wrong_everywhere():
+    """Trying all nodes would only fill their logs."""
+    assert is_hopeless(from_reply("WRONGPASS no"))
+    assert not is_hopeless(from_reply("LOADING wait"))
+
+
+def test_patience_runs_from_the_first_failure():
+    """Not from the start of the command: it may have waited for hours before."""
+    patience = Patience(10.0, Random(1))
+    assert not patience.is_over(1_000.0)
+    assert not patience.is_over(1_009.0)
+    assert patience.is_over(1_010.0)
+    patience.renew()
+    assert not patience.is_over(1_011.0)
+
+
+def test_no_patience_at_all_means_one_attempt():
+    """For callers who repeat by themselves."""
+    assert Patience(0.0, Random(1)).is_over(5.0)
+
+
+def test_pauses_double_up_to_a_limit():
+    """With jitter, never less than half."""
+    patience = Patience(10.0, Random(1))
+    pauses = [patience.pause_s() for _ in range(20)]
+    assert pauses[0] <= 0.02
+    assert PAUSE_S_MAX / 2 <= pauses[-1] <= PAUSE_S_MAX

@@ -1,0 +1,39 @@
+"""cluster_bus/outgoing.py: what a turn wants to say, batched without losing its order."""
+
+from __future__ import annotations
+
+from cluster_bus.messages import DELJOB, GOTJOB
+from cluster_bus.node import Node
+from cluster_bus.outgoing import Outgoing
+
+ONE, BOTH = (Node(b"1" * 20),), (Node(b"1" * 20), Node(b"2" * 20))
+
+
+def test_consecutive_items_of_a_kind_for_the_same_nodes_are_one_run():
+    outgoing = Outgoing()
+    for job_id in (b"a", b"b", b"c"):
+        outgoing.send(ONE, GOTJOB, job_id)
+    assert outgoing.take() == [(ONE, GOTJOB, [b"a", b"b", b"c"])]
+
+
+def test_another_kind_or_group_begins_a_run_and_order_is_kept():
+    outgoing = Outgoing()
+    outgoing.send(ONE, GOTJOB, b"a")
+    outgoing.send(ONE, DELJOB, b"a")
+    outgoing.send(BOTH, DELJOB, b"a")
+    outgoing.send(ONE, DELJOB, b"b")
+    assert [(nodes, kind) for nodes, kind, _ in outgoing.take()] == [
+        (ONE, GOTJOB),
+        (ONE, DELJOB),
+        (BOTH, DELJOB),
+        (ONE, DELJOB),
+    ]
+
+
+def test_a_new_turn_never_continues_a_run_that_was_taken():
+    outgoing = Outgoing()
+    outgoing.send(ONE, GOTJOB, b"a")
+    taken = outgoing.take()
+    outgoing.send(ONE, GOTJOB, b"b")
+    assert taken == [(ONE, GOTJOB, [b"a"])]
+    assert outgoing.take() == [(ONE, GOTJOB, [b"b"])]
