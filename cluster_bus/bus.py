@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
-from cluster_bus.codec import FRAME_BYTES_MAX, FrameError, Run
+from cluster_bus.codec import FRAME_BYTES_MAX, FrameError, Run, without_large
 from cluster_bus.handshake import ACCEPTOR, DIALER, NONCE_BYTES, Handshake, Hello
 from cluster_bus.link import HANDSHAKE_SECONDS, UNSENT_BYTES_MAX, Link
 from cluster_bus.messages import FIRST_JOB_KIND
@@ -107,7 +107,7 @@ class Bus:
     port            the port it listens on, after `listen`
     secret          `cluster-secret`; a change counts for new links
     rejected        links refused or closed for cause, by reason
-    frames_sent, frames_received, bytes_sent, bytes_received   since start
+    frames_received, bytes_sent   of job and membership messages, since start
     """
 
     def __init__(
@@ -124,10 +124,8 @@ class Bus:
         self.secret = secret
         self.port = 0
         self.rejected: Counter[str] = Counter()
-        self.frames_sent = 0
         self.frames_received = 0
         self.bytes_sent = 0
-        self.bytes_received = 0
         self._owner = owner
         self._frame_bytes_max = frame_bytes_max
         self._unsent_bytes_max = unsent_bytes_max
@@ -203,15 +201,17 @@ class Bus:
             link.drop()
 
     def send(self, node: Node, frame: bytes) -> None:
-        """Queue a frame; dropped without a link, or if the node would not take one so large."""
+        """Queue one or more whole frames; dropped without a link. Those larger than the node takes are left out."""
         link = self._ready.get(node)
         if link is None:
             return
         assert link.peer is not None
         if len(frame) > link.peer.frame_bytes_max:
-            self._reject("frame too large for the node", f"{len(frame)} bytes not sent to {node!r}")
-            return
-        self.frames_sent += 1
+            # Sending such a frame would close the link, again and again: its job alone should suffer.
+            small = without_large(frame, link.peer.frame_bytes_max)
+            if len(small) < len(frame):
+                self._reject("frame too large for the node", f"{len(frame) - len(small)} bytes not sent to {node!r}")
+                frame = small
         self.bytes_sent += len(frame)
         link.write(frame)
 

@@ -108,6 +108,17 @@ def frames(version: int, runs: Sequence[bytes], bytes_max: int = FRAME_BYTES_MAX
     return result
 
 
+def without_large(data: bytes, bytes_max: int) -> bytes:
+    """`data`, one or more whole frames, without those whose payload is longer than `bytes_max`."""
+    kept, at = [], 0
+    while at < len(data):
+        end = at + _LENGTH_BYTES + int.from_bytes(data[at : at + _LENGTH_BYTES], "big")
+        if end - at - _HEADER.size <= bytes_max:
+            kept.append(data[at:end])
+        at = end
+    return b"".join(kept)
+
+
 def _refuse_extension(code: int, data: bytes) -> Any:
     raise ValueError(f"extension type {code}")
 

@@ -88,9 +88,9 @@ def execute(broker: Broker, client: Client, requests: list[list[bytes]], at: int
     """
     stopwatch_ns = broker.stopwatch_ns
     commands = broker.commands
-    settings = broker.settings
     slow_ns = _slow_ns(broker)
     gate = _gate(broker)
+    high_memory = broker.memory_limits[1]
     out = client.out
     first = at
     end = len(requests)
@@ -114,7 +114,7 @@ def execute(broker: Broker, client: Client, requests: list[list[bytes]], at: int
             reply = error(f"ERR wrong number of arguments for '{row.name}' command")
         elif gate and (refusal := _refuse(broker, client, row, argv)) is not None:
             reply = refusal
-        elif row.is_denyoom and broker.used_memory > broker.memory_limits[1] and memory.is_full(broker):
+        elif row.is_denyoom and broker.used_memory > high_memory and memory.is_full(broker):
             reply = OOM_REPLY
         else:
             try:
@@ -131,6 +131,7 @@ def execute(broker: Broker, client: Client, requests: list[list[bytes]], at: int
             if row.is_admin:
                 gate = _gate(broker)
                 slow_ns = _slow_ns(broker)
+                high_memory = broker.memory_limits[1]
         if reply is not None:
             if mode or client.reply_mode:
                 _reply_in_mode(client, mode, reply)
@@ -147,8 +148,6 @@ def execute(broker: Broker, client: Client, requests: list[list[bytes]], at: int
         client.active_ms = broker.now_ms
         if row is not None:
             client.last_command = row.name
-    if settings.requirepass and not client.is_authenticated:
-        pass
     return at
 
 

@@ -108,16 +108,16 @@ class AsyncConnection(asyncio.Protocol):
         if self._error is not None or self._transport is None:
             raise ConnectionLostError(f"{self.address}: {self._error or 'not connected'}", sent=False)
         batch = Batch(count, limit_s, self._loop.create_future())
-        if not self._batches:
-            self._heard_at = self._loop.time()
+        is_head = not self._batches
         self._batches.append(batch)
         self.pending += count
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out.append(payload)
         self._unsent.append(batch)
-        if self._timer is None and limit_s is not None:
-            self._timer = self._loop.call_later(limit_s, self._watch)
+        if is_head:
+            self._heard_at = self._loop.time()
+            self._watch_head()
         return batch
 
     async def ask(self, payload: bytes, limit_s: float | None) -> Reply:
@@ -180,6 +180,8 @@ class AsyncConnection(asyncio.Protocol):
                     batches.popleft()
                     if not batch.future.done():
                         batch.future.set_result(batch.replies)
+            if batches:
+                self._watch_head()
         except ProtocolError as error:
             self._fail(error)
 
@@ -212,21 +214,31 @@ class AsyncConnection(asyncio.Protocol):
         self._out.clear()
         self._unsent.clear()
 
-    def _watch(self) -> None:
-        # Armed at most once; it looks at the head, because nobody behind it can be answered earlier.
+    def _watch_head(self) -> None:
+        """Have a timer that ends no later than the patience with the batch at the head.
+
+        Nobody behind it can be answered earlier. A timer that ends too early looks again, so
+        under load one is armed per `limit_s`, not one per batch.
+        """
+        limit_s = self._batches[0].limit_s
+        if limit_s is None:
+            return
+        end = self._heard_at + limit_s
+        if self._timer is not None:
+            if self._timer.when() <= end:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_at(end, self._look)
+
+    def _look(self) -> None:
         self._timer = None
         if not self._batches:
             return
         limit_s = self._batches[0].limit_s
-        if limit_s is None:
-            left_s = next((batch.limit_s for batch in self._batches if batch.limit_s is not None), None)
+        if limit_s is not None and self._loop.time() >= self._heard_at + limit_s:
+            self._fail(ReplyTimeoutError(f"{self.address}: no answer for {limit_s:g} s", sent=True))
         else:
-            left_s = self._heard_at + limit_s - self._loop.time()
-            if left_s <= 0:
-                self._fail(ReplyTimeoutError(f"{self.address}: no answer for {limit_s:g} s", sent=True))
-                return
-        if left_s is not None:
-            self._timer = self._loop.call_later(left_s, self._watch)
+            self._watch_head()
 
     def _fail(self, error: DisqueConnectionError) -> None:
         if self._error is not None:

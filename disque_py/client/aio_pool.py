@@ -99,7 +99,10 @@ class AsyncPool:
             if self.cluster.home is not None:
                 return self.cluster.home
             last_resort: Address | None = None
-            for address in self.cluster.choices(asyncio.get_running_loop().time()):
+            tried: list[Address] = []
+            now = asyncio.get_running_loop().time()
+            while (address := self.cluster.next_choice(tried, now)) is not None:
+                tried.append(address)
                 try:
                     await self._plain_to(address)
                 except ClientClosedError:

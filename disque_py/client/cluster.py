@@ -15,7 +15,7 @@ their own lock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
@@ -68,6 +68,10 @@ class Cluster:
         self._rng.shuffle(due)
         due.sort(key=lambda place: (place.priority >= SUSPECTED, not place.is_seed, place.priority))
         return [place.address for place in due]
+
+    def next_choice(self, tried: Collection[Address], now: float) -> Address | None:
+        """The best node that was not tried yet; nodes that were heard of meanwhile count."""
+        return next((address for address in self.choices(now) if address not in tried), None)
 
     def is_due(self, address: Address, now: float) -> bool:
         """Whether a node is known and not in its pause."""

@@ -111,12 +111,16 @@ class Pool:
         Raises NotConnectedError, AuthError, ClientClosedError.
         """
         with self._searching:
-            with self.lock:
-                if self.cluster.home is not None:
-                    return self.cluster.home
-                choices = self.cluster.choices(time.monotonic())
             last_resort: Address | None = None
-            for address in choices:
+            tried: list[Address] = []
+            while True:
+                with self.lock:
+                    if self.cluster.home is not None:
+                        return self.cluster.home
+                    address = self.cluster.next_choice(tried, time.monotonic())
+                if address is None:
+                    break
+                tried.append(address)
                 try:
                     connection = self._to(address)
                 except ClientClosedError:
@@ -124,12 +128,10 @@ class Pool:
                 except DisqueConnectionError as error:
                     self._trouble = str(error)
                     continue
+                self.give_back(connection)
                 last_resort = address
-                with self.lock:
-                    self._busy.discard(connection)
-                    self._idle.setdefault(address, []).append(connection)
-                    if self.cluster.is_good(address):
-                        break
+                if self.cluster.is_good(address):
+                    break
             if last_resort is None:
                 raise NotConnectedError(f"no node can be reached; the last tried: {self._trouble}")
             with self.lock:

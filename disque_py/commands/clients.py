@@ -1,7 +1,7 @@
 """CLIENT: who is connected, names, reply modes, pausing and disconnecting.
 
-Spec: disque/commands.md, section 5; disque/info.md, section 9. SETINFO, ID, INFO, NO-EVICT, NO-TOUCH and TRACKING off are there because
-generic clients send them when they connect; the last three change nothing here.
+Spec: disque/commands.md, section 5; disque/info.md, section 9. SETINFO, ID, INFO, NO-EVICT, NO-TOUCH and TRACKING off
+are there because generic clients send them when they connect; apart from ID and INFO they change nothing here.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ def client(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     form = form_of(FORMS, argv)
     if form is None:
         raise CommandError(WRONG_FORM)
+    client.last_command = "client"  # So that LIST shows its caller with the command it is running.
     return form.handler(broker, client, argv)
 
 
 def line_of(broker: Broker, client: Client) -> str:
     """One client as CLIENT LIST shows it, without the line end.
 
-    Our connections have neither a spare input buffer nor a fixed output buffer, so qbuf-free and obl are 0; oll counts the
-    replies of this turn, omem the bytes that the client has not taken yet.
+    Our connections have neither a spare input buffer nor a fixed output buffer, so qbuf-free and obl are 0; oll counts
+    the replies of this turn, omem the bytes that the client has not taken yet.
     """
     output = client.port.output_bytes()
     return (

@@ -1,7 +1,7 @@
 """CLUSTER: joining, inspecting and leaving.
 
-Spec: disque/commands.md, section 4.2; disque/cluster.md, section 7; disque/info.md, sections 2 and 3. Membership does the work; here
-arguments are read, and what a change means for the jobs is called in the right order.
+Spec: disque/commands.md, section 4.2; disque/cluster.md, section 7; disque/info.md, sections 2 and 3. Membership does
+the work; here arguments are read, and what a change means for the jobs is called in the right order.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """CONFIG: directives in force. Spec: disque/commands.md, section 6; disque/config.md.
 
-A SET changes the settings, then puts the change into effect: in the broker here, in the process through `broker.host`. If that
-fails, the old value is put back and the client hears why, so settings never promise what is not so.
+A SET changes the settings, then puts the change into effect: in the process through `broker.host`, in the broker here.
+If that fails, the old value is put back and the client hears why, so settings never promise what is not so.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """INFO: what this node knows about itself, in sections.
 
-Names, order and meaning of the original's fields are those of disque/info.md, section 1; ours follow them within a section, and
-the sections cluster and federation follow the original's. docs/info.md explains each field. Nothing here is estimated: what this
-version does not have (journal, forks) shows the value that is true without it.
+Names, order and meaning of the original's fields are those of disque/info.md, section 1; ours follow them within a
+section, and the sections cluster and federation follow the original's. docs/info.md explains each field. Nothing here
+is estimated: what this version does not have (journal, forks) shows the value that is true without it.
 """
 
 from __future__ import annotations
@@ -191,8 +191,7 @@ def _cluster(broker: Broker) -> Fields:
 
 def _reasons(prefix: str, counts: dict[str, int]) -> list[tuple[str, str | int]]:
     """A field for each reason that occurred; a name is made of letters and underscores."""
-    words = ((field_word(reason), count) for reason, count in sorted(counts.items()))
-    return [(prefix + word, count) for word, count in words]
+    return [(prefix + field_word(reason), count) for reason, count in sorted(counts.items())]
 
 
 def field_word(reason: str) -> str:

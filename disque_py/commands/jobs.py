@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from cluster_bus.node import LEAVING as IS_LEAVING
 from disque_py.commands.options import INT64_MAX, read_ids, read_integer, read_timeout, value_of
 from disque_py.core import acks, delivery, federation, lifecycle, memory, pausing, replication, requeue
 from disque_py.core.broker import Broker
@@ -72,7 +73,6 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
     if retry_s < 0:
         retry_s = max(1, min(RETRY_DEFAULT_S_MAX, ttl_s // 10))
-    cluster = broker.cluster
     if not retry_s:
         if replicate > 1:
             raise CommandError("ERR With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)")
@@ -80,13 +80,16 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     if delay_s >= ttl_s:
         raise CommandError("ERR The specified DELAY is greater than TTL. Job refused since would never be delivered")
     is_external = False
-    if broker.used_memory > broker.memory_limits[0] or broker.is_leaving:
+    if broker.used_memory > broker.memory_limits[0] or broker.me.flags & IS_LEAVING:
         is_external = memory.replicates_externally(broker, replicate or 1)
     if not replicate:
-        replicate = default_replicate(broker, is_external)
+        if broker.cluster.size == 1 and not broker.settings.replicate_default:
+            replicate = 1
+        else:
+            replicate = default_replicate(broker, is_external)
     if replicate > 1 or is_external:
         needed = replicate if is_external else replicate - 1
-        short = needed - len(cluster.usable)
+        short = needed - len(broker.cluster.usable)
         if short > 0:
             if is_external and short == 1:
                 reason = "I'm leaving the cluster" if broker.is_leaving else "I'm out of memory"
@@ -119,11 +122,11 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         if is_async and (replicate > 1 or is_external):
             replication.start_async(broker, job, is_external=is_external)
         if not is_external:
-            lifecycle.register(broker, job)
-            if delay_s:
-                replication.queue_or_delay(broker, job)
+            if replicate == 1 and not delay_s:
+                lifecycle.register_queued(broker, job, queue)
             else:
-                lifecycle.enqueue(broker, job)
+                lifecycle.register(broker, job)
+                replication.queue_or_delay(broker, job)
             if broker.is_journaling:
                 lifecycle.record_job(broker, job)
         broker.stats.jobs_added += 1

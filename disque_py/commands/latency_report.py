@@ -104,7 +104,9 @@ def _hints(broker: Broker) -> list[str]:
     hints = []
     if "command" in events:
         if settings.slowlog_log_slower_than < 0:
-            hints.append("Turn the slow log on (CONFIG SET slowlog-log-slower-than 10000) to see which commands it was.")
+            hints.append(
+                "CONFIG SET slowlog-log-slower-than 10000 turns the slow log on; it shows which commands it was."
+            )
         else:
             hints.append("SLOWLOG GET shows which commands took long.")
         hints.append(

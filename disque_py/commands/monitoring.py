@@ -21,10 +21,16 @@ REDACTED: Final = b"(redacted)"
 SLOWLOG_WRONG_FORM: Final = "ERR Unknown SLOWLOG subcommand or wrong # of args. Try GET, RESET, LEN."
 SLOWLOG_COUNT: Final = 10
 
-_NAMED_ESCAPES: Final = {0x5C: b"\\\\", 0x22: b'\\"', 0x0A: b"\\n", 0x0D: b"\\r", 0x09: b"\\t", 0x07: b"\\a", 0x08: b"\\b"}
-_ESCAPES: Final = {
-    char: _NAMED_ESCAPES.get(char, bytes((char,)) if 32 <= char <= 126 else b"\\x%02x" % char) for char in range(256)
-}
+_LETTERS: Final = dict(zip(b'\\"\n\r\t\a\b', b'\\"nrtab', strict=True))
+
+
+def _shown(char: int) -> bytes:
+    if char in _LETTERS:
+        return b"\\" + bytes((_LETTERS[char],))
+    return bytes((char,)) if 32 <= char <= 126 else b"\\x%02x" % char
+
+
+_ESCAPES: Final = tuple(_shown(char) for char in range(256))
 
 
 def monitor(broker: Broker, client: Client, argv: list[bytes]) -> bytes:

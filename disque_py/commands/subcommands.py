@@ -1,7 +1,7 @@
 """Commands made of subcommands: CLUSTER, CLIENT, CONFIG, DEBUG, LATENCY, SLOWLOG.
 
-Each lists its forms, `name -> Form`; the handler of the command looks the form up and answers with its own error text when there is
-none, because every one of these commands words that differently.
+Each lists its forms, `name -> Form`; the handler of the command looks the form up and answers with its own error text
+when there is none, because every one of these commands words that differently.
 """
 
 from __future__ import annotations

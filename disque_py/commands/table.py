@@ -7,7 +7,22 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from disque_py.commands import jobs, queues, scanning
+from disque_py.commands import (
+    clients,
+    cluster,
+    configuring,
+    connection,
+    debugging,
+    describing,
+    hello,
+    info,
+    jobs,
+    latency,
+    monitoring,
+    queues,
+    scanning,
+    server,
+)
 from disque_py.core.row import Handler
 
 
@@ -30,32 +45,83 @@ def _c(
     return Command(name, handler, arity, tuple(flags.split()), group, since, syntax, summary)
 
 
-ADDJOB_SYNTAX: Final = (
-    "queue body ms-timeout [REPLICATE count] [DELAY sec] [RETRY sec] [TTL sec] [MAXLEN count] [ASYNC]"
-)
-GETJOB_SYNTAX: Final = "[NOHANG] [TIMEOUT ms] [COUNT count] [WITHCOUNTERS] FROM queue [queue ...]"
-JSCAN_SYNTAX: Final = "[cursor] [COUNT n] [BUSYLOOP] [QUEUE name] [STATE state ...] [REPLY id|all]"
-QSCAN_SYNTAX: Final = "[cursor] [COUNT n] [BUSYLOOP] [MINLEN n] [MAXLEN n] [IMPORTRATE n]"
+ADDJOB: Final = "queue body ms-timeout [REPLICATE count] [DELAY sec] [RETRY sec] [TTL sec] [MAXLEN count] [ASYNC]"
+GETJOB: Final = "[NOHANG] [TIMEOUT ms] [COUNT count] [WITHCOUNTERS] FROM queue [queue ...]"
+JSCAN: Final = "[cursor] [COUNT n] [BUSYLOOP] [QUEUE name] [STATE state ...] [REPLY id|all]"
+QSCAN: Final = "[cursor] [COUNT n] [BUSYLOOP] [MINLEN n] [MAXLEN n] [IMPORTRATE n]"
 IDS: Final = "[id ...]"
+# Several forms of one command stand one per line.
+CLIENT: Final = """LIST
+INFO
+ID
+GETNAME
+SETNAME name
+SETINFO LIB-NAME|LIB-VER value
+KILL ip:port
+KILL [ID client-id] [TYPE normal] [ADDR ip:port] [SKIPME yes|no]
+REPLY on|off|skip
+PAUSE milliseconds"""
+CLUSTER: Final = """MEET host port [bus-port]
+NODES [EXTENDED]
+MYID
+INFO
+SAVECONFIG
+FORGET node-id
+RESET [SOFT|HARD]
+LEAVING [yes|no]"""
+CONFIG: Final = "GET pattern\nSET directive value\nRESETSTAT\nREWRITE"
+DEBUG: Final = """FLUSHALL
+LOADAOF
+SLEEP seconds
+ERROR text
+STRUCTSIZE
+RESTART [milliseconds]
+CRASH-AND-RECOVER [milliseconds]
+SEGFAULT
+ASSERT
+OOM"""
+DESCRIBE: Final = "\nCOUNT\nINFO name [name ...]\nDOCS [name ...]\nLIST\nGETKEYS command [argument ...]"
+HELLO: Final = "\nEXTENDED\n2|3 [AUTH username password] [SETNAME name]"
+LATENCY: Final = "LATEST\nHISTORY event\nGRAPH event\nDOCTOR\nRESET [event ...]"
 
 # fmt: off
 COMMANDS: Final = (
-    _c("addjob", jobs.addjob, -4, "write denyoom fast", "jobs", ADDJOB_SYNTAX, "Add a job to a queue."),
-    _c("getjob", jobs.getjob, -2, "write fast", "jobs", GETJOB_SYNTAX, "Take jobs from queues, or wait for one."),
+    # The original's 32 commands, in its order, which COMMAND and INFO commandstats keep.
+    _c("auth", connection.auth, -2, "readonly loading fast", "connection", "[username] password", "Log in with the server's password."),
+    _c("ping", connection.ping, -1, "readonly fast", "connection", "[message]", "Ask the server whether it answers."),
+    _c("info", info.info, -1, "readonly loading", "server", "[section]", "Show figures about the server, by section."),
+    _c("shutdown", server.shutdown, -1, "readonly admin loading", "server", "[REWRITE-AOF]", "Stop the server."),
+    _c("monitor", monitoring.monitor, 1, "readonly admin", "server", "", "Stream every command that the server executes."),
+    _c("debug", debugging.debug, -2, "admin", "server", DEBUG, "Commands for testing: flush, sleep, restart, crash."),
+    _c("config", configuring.config, -2, "readonly admin", "server", CONFIG, "Read and change directives of the configuration."),
+    _c("cluster", cluster.cluster, -2, "readonly admin", "cluster", CLUSTER, "Join, inspect and leave a cluster."),
+    _c("client", clients.client, -2, "readonly admin", "server", CLIENT, "List, name, pause and disconnect clients."),
+    _c("slowlog", monitoring.slowlog, -2, "readonly", "server", "GET [count]\nLEN\nRESET", "Show the commands that took longest."),
+    _c("time", server.time, 1, "readonly fast", "server", "", "Show the server's clock: seconds and microseconds."),
+    _c("command", describing.command, 0, "readonly loading", "server", DESCRIBE, "Describe the commands of the server."),
+    _c("latency", latency.latency, -2, "readonly admin loading", "server", LATENCY, "Show what made the server wait."),
+    _c("hello", hello.hello, -1, "readonly fast", "cluster", HELLO, "Show the nodes and their priorities, or agree on the protocol version."),
+    _c("addjob", jobs.addjob, -4, "write denyoom fast", "jobs", ADDJOB, "Add a job to a queue."),
+    _c("getjob", jobs.getjob, -2, "write fast", "jobs", GETJOB, "Take jobs from queues, or wait for one."),
     _c("ackjob", jobs.ackjob, -1, "write fast", "jobs", IDS, "Acknowledge jobs as processed."),
     _c("fastack", jobs.fastack, -1, "write fast", "jobs", IDS, "Acknowledge with fewer messages and less certainty."),
     _c("deljob", jobs.deljob, -1, "write fast", "jobs", IDS, "Delete jobs from this node only."),
     _c("show", jobs.show, 2, "readonly fast", "jobs", "id", "Describe a job."),
     _c("loadjob", jobs.loadjob, 2, "write", "jobs", "blob", "Internal record of the original's journal; refused."),
+    _c("bgrewriteaof", server.bgrewriteaof, 1, "readonly admin", "server", "", "Write the journal anew, in the background."),
     _c("qlen", queues.qlen, 2, "readonly fast", "queues", "queue", "Number of jobs ready in a queue of this node."),
     _c("qpeek", queues.qpeek, 3, "readonly", "queues", "queue count", "Look at jobs of a queue without taking them."),
     _c("qstat", queues.qstat, 2, "readonly fast", "queues", "queue", "Describe a queue."),
-    _c("qscan", scanning.qscan, -1, "readonly", "queues", QSCAN_SYNTAX, "Walk over the queues of this node."),
-    _c("jscan", scanning.jscan, -1, "readonly", "jobs", JSCAN_SYNTAX, "Walk over the jobs of this node."),
+    _c("qscan", scanning.qscan, -1, "readonly", "queues", QSCAN, "Walk over the queues of this node."),
+    _c("jscan", scanning.jscan, -1, "readonly", "jobs", JSCAN, "Walk over the jobs of this node."),
     _c("enqueue", jobs.enqueue, -1, "write denyoom fast", "jobs", IDS, "Queue jobs now if they are not queued."),
     _c("nack", jobs.nack, -1, "write denyoom fast", "jobs", IDS, "Give jobs back: processing failed."),
     _c("dequeue", jobs.dequeue, -1, "write fast", "jobs", IDS, "Take jobs out of their queues on this node."),
     _c("working", jobs.working, 2, "write fast", "jobs", "id", "Postpone the next delivery by the job's RETRY."),
-    _c("pause", queues.pause, -3, "readonly fast", "queues", "queue option [option ...]", "Pause input or output of a queue."),
+    _c("pause", queues.pause, -3, "readonly fast", "queues", "queue in|out|all|none|state|bcast [...]", "Pause input or output of a queue."),
+    # What today's clients send by habit.
+    _c("echo", connection.echo, 2, "readonly fast", "connection", "message", "Reply with the given message."),
+    _c("select", connection.select, 2, "readonly fast", "connection", "index", "Accept database 0, for clients that insist on choosing one."),
+    _c("reset", connection.reset, 1, "readonly loading fast", "connection", "", "Bring the connection back to the state it had when it was opened."),
 )
 # fmt: on

@@ -22,13 +22,16 @@ IDS_PER_DRAW: Final = 128
 class IdSource:
     """Makes the ids of one node; all chance comes from the generator given."""
 
-    __slots__ = ("_pool", "_prefix", "_rng", "_suffixes")
+    __slots__ = ("_last_suffix", "_last_ttl_ms", "_last_was_retried", "_pool", "_prefix", "_rng")
 
     def __init__(self, node_name: bytes, rng: Random) -> None:
         self._rng = rng
         self._prefix = b"D-" + node_name[:8] + b"-"
         self._pool: list[bytes] = []
-        self._suffixes: dict[tuple[int, bool], bytes] = {}
+        # Producers rarely vary TTL and RETRY from one job to the next.
+        self._last_ttl_ms = -1
+        self._last_was_retried = False
+        self._last_suffix = b""
 
     def rename(self, node_name: bytes) -> None:
         """The node took a new id (CLUSTER RESET HARD)."""
@@ -37,15 +40,14 @@ class IdSource:
 
     def next(self, ttl_ms: int, is_retried: bool) -> bytes:
         """A new id of 40 bytes for a job that lives `ttl_ms`."""
-        suffix = self._suffixes.get((ttl_ms, is_retried))
-        if suffix is None:
-            if len(self._suffixes) > 10_000:  # Clients choose TTLs; they must not fill our memory with them.
-                self._suffixes.clear()
-            suffix = self._suffixes[(ttl_ms, is_retried)] = ttl_suffix(ttl_ms, is_retried)
+        if ttl_ms != self._last_ttl_ms or is_retried != self._last_was_retried:
+            self._last_ttl_ms = ttl_ms
+            self._last_was_retried = is_retried
+            self._last_suffix = ttl_suffix(ttl_ms, is_retried)
         if not self._pool:
             drawn = b64encode(self._rng.randbytes(18 * IDS_PER_DRAW))
             self._pool = [self._prefix + drawn[i : i + 24] for i in range(0, 24 * IDS_PER_DRAW, 24)]
-        return self._pool.pop() + suffix
+        return self._pool.pop() + self._last_suffix
 
 
 def ttl_suffix(ttl_ms: int, is_retried: bool) -> bytes:

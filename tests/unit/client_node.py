@@ -1,7 +1,7 @@
 """A scripted node for the client's tests: it stands for the network, and can fail as the network does.
 
 Answers are bytes, or a function of the command's words; HANG_UP closes the connection instead,
-SILENCE leaves the command without an answer. HELLO is made from the node's id, priority and peers.
+SILENCE leaves this command and those behind it without an answer. HELLO is made from the node's id, priority and peers.
 """
 
 from __future__ import annotations
@@ -98,14 +98,16 @@ class Node:
 
     def _serve(self, sock: socket.socket) -> None:
         reader = hiredis.Reader()
-        with sock, contextlib.suppress(OSError):
+        is_silent = False
+        with sock, contextlib.suppress(OSError, hiredis.ProtocolError):
             while data := sock.recv(65536):
                 reader.feed(data)
                 while (words := reader.gets()) is not False:
                     answer = self._answer(words)
                     if answer is HANG_UP:
                         return
-                    if answer is not SILENCE:
+                    is_silent = is_silent or answer is SILENCE
+                    if not is_silent:
                         sock.sendall(answer)
             sock.sendall(self.last_word)
 

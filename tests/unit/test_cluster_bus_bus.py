@@ -152,13 +152,13 @@ def test_a_malformed_item_closes_the_link():
     run(story, {}, {})
 
 
-def test_a_frame_larger_than_the_node_takes_is_not_sent():
+def test_a_frame_larger_than_the_node_takes_is_not_sent_others_with_it_are():
     async def story(nodes: list[BusNode]) -> None:
         await join(nodes)
         first, second = nodes
-        first.bus.send(first.known(second), frame(1, [encode_run(GOTJOB, [bytes(20_000)])]))
-        first.bus.send(first.known(second), JOB)
-        await until(lambda: second.heard)
+        small, large = frame(1, [encode_run(GOTJOB, [bytes(8_000)])]), frame(1, [encode_run(GOTJOB, [bytes(20_000)])])
+        first.bus.send(first.known(second), small + large + small + JOB)
+        await until(lambda: len(second.heard) == 3)
         assert first.bus.rejected["frame too large for the node"] == 1
 
     run(story, {}, {"frame_bytes_max": 10_000})

@@ -20,6 +20,7 @@ from cluster_bus.codec import (
     encode_runs,
     frame,
     frames,
+    without_large,
 )
 from cluster_bus.messages import GOTJOB, QUEUED
 
@@ -174,6 +175,13 @@ def test_runs_are_dealt_into_frames_below_a_limit():
     runs = [encode_run(GOTJOB, [bytes(60)])] * 5
     assert [len(Decoder().feed(each)[0]) for each in frames(1, runs, bytes_max=150)] == [2, 2, 1]
     assert frames(1, []) == []
+
+
+def test_frames_too_large_for_a_receiver_can_be_left_out():
+    small, large = frame(1, [encode_run(GOTJOB, [bytes(80)])]), frame(1, [encode_run(GOTJOB, [bytes(200)])])
+    assert without_large(small + large + small, 100) == small * 2
+    assert without_large(large, 100) == b""
+    assert without_large(large, len(large) - 9) == large
 
 
 def test_two_nodes_agree_on_the_highest_version_both_speak():

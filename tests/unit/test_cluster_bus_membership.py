@@ -510,3 +510,37 @@ def test_whatever_the_chance_a_cluster_becomes_whole_and_the_epoch_tells(seed: i
     exchange.stop(nodes[4])
     exchange.run(200)
     assert nodes[0].epoch > epoch
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_whatever_happens_the_cluster_is_whole_again_after_healing(seed: int):
+    """Kills, restarts elsewhere, freezes, partitions and meetings in any order, then quiet."""
+    exchange = Exchange(seed)
+    rng, nodes = exchange.rng, exchange.start_joined(5)
+    for step in range(30):
+        at = rng.randrange(5)
+        what = rng.choice(["move", "freeze", "thaw", "cut", "heal", "meet", "leave"])
+        if what == "move":
+            old = nodes[at]
+            exchange.stop(old)
+            exchange.run(rng.choice([0, 500, 4000]))
+            nodes[at] = exchange.start(7100 + step, node_id=old.me.id)
+            nodes[at].load(parse(dump(old.nodes.values())))
+        elif what in ("freeze", "thaw"):
+            exchange.peer(nodes[at]).is_frozen = what == "freeze"
+        elif what == "cut":
+            exchange.partition(nodes[:at], nodes[at:])
+        elif what == "heal":
+            exchange.cut.clear()
+        elif what == "meet":
+            nodes[at].meet("10.0.0.1", rng.choice(nodes).me.port)
+        else:
+            nodes[at].set_leaving(rng.random() < 0.5)
+        exchange.run(rng.choice([0, 100, 1000, 5000]))
+    exchange.cut.clear()
+    for node in nodes:
+        exchange.peer(node).is_frozen = False
+        node.set_leaving(False)
+        node.meet("10.0.0.1", nodes[0].me.port)  # Who moved while all others did, too, can't find them.
+    exchange.run(15_000)
+    assert is_whole(nodes)

@@ -1,0 +1,204 @@
+"""Where clients connect: TCP on each address of `bind`, TLS, a unix socket.
+
+Two steps, because a node whose port is taken must not touch anything first: `bind` takes all addresses or raises
+StartError; `serve`, when everything else is ready, lets clients in.
+
+Keep-alive is a property of the listening sockets, which accepted ones inherit from them: so a CONFIG SET counts for
+clients that connect afterwards (disque/config.md, section 2), and accepting costs nothing more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+import ssl
+import stat
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from disque_py.server import tls
+from disque_py.server.start_error import StartError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from disque_py.config.settings import Settings
+
+ALL_ADDRESSES: Final = ("0.0.0.0", "::")
+TLS_HANDSHAKE_SECONDS: Final = 10.0
+# Where the kernel keeps its own limit of the backlog.
+SOMAXCONN_FILE: Final = "/proc/sys/net/core/somaxconn"
+# A machine without IPv6, or without IPv4: no reason not to start, as long as one of them works.
+NO_SUCH_FAMILY: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+# After the first probe, at n seconds of silence, the next follow every n/3; the third unanswered one ends it.
+PROBES: Final = 3
+
+
+class _Door(NamedTuple):
+    sock: socket.socket
+    name: str
+    tls: ssl.SSLContext | None
+
+
+class Listeners:
+    """The sockets that clients connect to. `names` are the addresses, for people: host:port or a path."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._doors: list[_Door] = []
+        self._servers: list[asyncio.Server] = []
+        self._unix_path = ""
+        self._unix_inode = 0
+
+    @property
+    def names(self) -> list[str]:
+        """Where clients may connect."""
+        return [door.name for door in self._doors]
+
+    def bind(self) -> None:
+        """Take all addresses; StartError, with nothing taken, if one can't be had."""
+        settings = self._settings
+        try:
+            if settings.port:
+                self._bind_port(settings.port, None)
+            if settings.tls_port:
+                self._bind_port(settings.tls_port, tls.clients_context(settings))
+            if settings.unixsocket:
+                self._bind_unix(os.path.abspath(settings.unixsocket))
+        except StartError:
+            self.close()
+            raise
+        self.set_keepalive(settings.tcp_keepalive)
+
+    async def serve(self, accept: Callable[[], asyncio.Protocol]) -> None:
+        """Let clients in; `accept` makes the protocol of each. StartError."""
+        loop = asyncio.get_running_loop()
+        backlog = max(1, self._settings.tcp_backlog)
+        for door in self._doors:
+            handshake_seconds = TLS_HANDSHAKE_SECONDS if door.tls else None
+            try:
+                if door.sock.family == socket.AF_UNIX:
+                    server = await loop.create_unix_server(accept, sock=door.sock, backlog=backlog)
+                else:
+                    server = await loop.create_server(
+                        accept,
+                        sock=door.sock,
+                        backlog=backlog,
+                        ssl=door.tls,
+                        ssl_handshake_timeout=handshake_seconds,
+                    )
+            except OSError as error:
+                raise _refused(door.name, error) from None
+            self._servers.append(server)
+
+    def set_keepalive(self, seconds: int) -> None:
+        """Probe clients that connect from now on after so many seconds of silence; 0: never."""
+        for door in self._doors:
+            if door.sock.family == socket.AF_UNIX:
+                continue
+            door.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, bool(seconds))
+            if seconds and hasattr(socket, "TCP_KEEPIDLE"):
+                door.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, seconds)
+                door.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, max(1, seconds // PROBES))
+                door.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PROBES)
+
+    def close(self) -> None:
+        """Let nobody in any more; connections stay. The unix socket's file is removed."""
+        for server in self._servers:
+            server.close()
+        for door in self._doors:
+            door.sock.close()
+        self._servers.clear()
+        self._doors.clear()
+        if self._unix_path:
+            self._remove_unix_socket()
+
+    # -- binding -----------------------------------------------------------------------------------
+
+    def _bind_port(self, port: int, context: ssl.SSLContext | None) -> None:
+        hosts = self._settings.bind or ALL_ADDRESSES
+        is_every = not self._settings.bind
+        missing: OSError | None = None
+        count = len(self._doors)
+        for host in hosts:
+            name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            try:
+                found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+                for family, _, _, _, address in found:
+                    self._doors.append(_Door(_bound(family, address), name, context))
+            except (OSError, UnicodeError) as error:
+                if is_every and isinstance(error, OSError) and error.errno in NO_SUCH_FAMILY:
+                    missing = error
+                    continue
+                raise _refused(name, error) from None
+        if len(self._doors) == count and missing is not None:
+            raise _refused(f"port {port}", missing)
+
+    def _bind_unix(self, path: str) -> None:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            _remove_leftover(path)
+            sock.bind(path)
+            self._unix_path, self._unix_inode = path, os.stat(path).st_ino
+            # Nobody can connect before `serve` listens, so no one slips in with the old permissions.
+            if self._settings.unixsocketperm:
+                os.chmod(path, self._settings.unixsocketperm)
+        except OSError as error:
+            sock.close()
+            raise _refused(path, error) from None
+        self._doors.append(_Door(sock, path, None))
+
+    def _remove_unix_socket(self) -> None:
+        """Ours, that is: another node may have put its own there meanwhile."""
+        try:
+            if os.stat(self._unix_path).st_ino == self._unix_inode:
+                os.unlink(self._unix_path)
+        except OSError:
+            pass
+        self._unix_path = ""
+
+
+def backlog_limit() -> int:
+    """What the kernel cuts tcp-backlog to; 0 if it doesn't tell."""
+    try:
+        with open(SOMAXCONN_FILE, encoding="ascii") as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return 0
+
+
+def _bound(family: int, address: tuple[object, ...]) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:  # 0.0.0.0 has a socket of its own.
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind(address)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def _remove_leftover(path: str) -> None:
+    """Remove the socket that an earlier run left; OSError if it is in use, or no socket."""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise FileExistsError(errno.EEXIST, "there is a file of that name which is no socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)
+            return
+    raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+
+
+def _refused(name: str, error: Exception) -> StartError:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return StartError(f"can't accept clients on {name}: {reason}")

@@ -1,0 +1,59 @@
+"""TLS contexts from the tls-* directives.
+
+One certificate serves all directions: clients that connect here, nodes that connect here, and our links to them. Between
+nodes both ends must show a certificate that tls-ca-cert-file signed. Names in certificates are not compared: nodes are
+dialed by the addresses that gossip tells, and the authority is the cluster's own. Source: semantics.md, section 14.
+
+The files are read at start; a renewed certificate counts from the next start on.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING, Final
+
+from disque_py.server.start_error import StartError
+
+if TYPE_CHECKING:
+    from disque_py.config.settings import Settings
+
+CLIENT_CHECKS: Final = {"no": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "yes": ssl.CERT_REQUIRED}
+
+
+def clients_context(settings: Settings) -> ssl.SSLContext:
+    """For the listener of tls-port; StartError."""
+    context = _context(settings, ssl.PROTOCOL_TLS_SERVER)
+    context.verify_mode = CLIENT_CHECKS[settings.tls_auth_clients]
+    return context
+
+
+def bus_contexts(settings: Settings) -> tuple[ssl.SSLContext | None, ssl.SSLContext | None]:
+    """For links from and to other nodes; both None unless tls-cluster. StartError."""
+    if not settings.tls_cluster:
+        return None, None
+    server = _context(settings, ssl.PROTOCOL_TLS_SERVER)
+    client = _context(settings, ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    server.verify_mode = client.verify_mode = ssl.CERT_REQUIRED
+    return server, client
+
+
+def _context(settings: Settings, side: int) -> ssl.SSLContext:
+    context = ssl.SSLContext(side)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        # Never None for the password: OpenSSL would ask on the terminal.
+        context.load_cert_chain(settings.tls_cert_file, settings.tls_key_file, password=settings.tls_key_file_pass)
+    except OSError as error:  # ssl.SSLError is one.
+        raise StartError(
+            f"can't use tls-cert-file {settings.tls_cert_file} with tls-key-file {settings.tls_key_file}:"
+            f" {error.strerror or error}"
+        ) from None
+    if settings.tls_ca_cert_file:
+        try:
+            context.load_verify_locations(settings.tls_ca_cert_file)
+        except OSError as error:
+            raise StartError(
+                f"can't use tls-ca-cert-file {settings.tls_ca_cert_file}: {error.strerror or error}"
+            ) from None
+    return context

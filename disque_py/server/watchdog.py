@@ -1,0 +1,43 @@
+"""`watchdog-period`: where the program is when its loop stands still.
+
+A timer of the system is set again and again by the loop; when it fires all the same, the loop was busy for longer than
+the period, and what it was doing is logged. For finding slow commands in production: CONFIG SET only, off by default.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import traceback
+from collections.abc import Callable
+from types import FrameType
+
+
+class Watchdog:
+    """Watches the loop it is made on. `log` takes a level and a text."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, log: Callable[[str, str], None]) -> None:
+        self._loop = loop
+        self._log = log
+        self._period_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def watch(self, period_ms: int) -> None:
+        """Log stalls of more than this many milliseconds; 0: don't watch."""
+        self._period_s = period_ms / 1000
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if period_ms:
+            signal.signal(signal.SIGALRM, self._on_alarm)
+            self._feed()
+        else:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _feed(self) -> None:
+        signal.setitimer(signal.ITIMER_REAL, self._period_s, self._period_s)
+        self._timer = self._loop.call_later(self._period_s / 2, self._feed)
+
+    def _on_alarm(self, _: int, frame: FrameType | None) -> None:
+        where = "".join(traceback.format_stack(frame))
+        self._log("warning", f"the loop stands still since {self._period_s:g} seconds or longer; it is here:\n{where}")

@@ -1,0 +1,54 @@
+"""Fixtures of the integration tests: real nodes that end with the test."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))  # Where what several tests share lies.
+
+from servers import Cluster, Server
+
+
+@pytest.fixture
+def make_server(tmp_path):
+    """Makes nodes, not started yet: make_server(*options, config=[lines])."""
+    made = []
+
+    def make(*options, config=(), port=None):
+        server = Server(tmp_path / f"server-{len(made) + 1}", port, options, config)
+        made.append(server)
+        return server
+
+    yield make
+    for server in made:
+        server.close()
+
+
+@pytest.fixture
+def server(make_server):
+    """One node, running."""
+    return make_server().start()
+
+
+@pytest.fixture
+def make_cluster(tmp_path):
+    """Makes clusters, started and joined: make_cluster(count, *options)."""
+    made = []
+
+    def make(count=3, *options):
+        cluster = Cluster(tmp_path / f"cluster-{len(made) + 1}", count, options)
+        made.append(cluster)
+        return cluster.start()
+
+    yield make
+    for cluster in made:
+        cluster.close()
+
+
+@pytest.fixture
+def cluster(make_cluster):
+    """Three nodes that know each other."""
+    return make_cluster(3)

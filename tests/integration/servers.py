@@ -1,0 +1,380 @@
+"""Real nodes for integration tests: processes on free loopback ports, each with a folder of its own.
+
+    with Cluster(tmp_path, 3) as cluster:
+        a, b, c = cluster.servers
+        job_id = a.command("ADDJOB", "q", "body", 1000)
+        a.kill()
+        a.restart()
+        cluster.wait_whole()
+
+`Server` is one process: start, stop, kill, restart, pause (SIGSTOP), resume. `command` sends one command and returns
+the reply as hiredis reads it (bytes, int, list, None); error replies are raised as hiredis.ReplyError. `connect` gives a
+connection of one's own, for blocking commands, pipelines and raw bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import hiredis
+
+ROOT = Path(__file__).resolve().parents[2]
+HOST = "127.0.0.1"
+# Below the range the system takes ports of outgoing connections from, the bus ports (10000 above) included.
+PORTS = range(12_000, 22_000)
+BUS_PORT_ABOVE = 10_000
+GIVEN_OUT: set[int] = set()
+PORT_TRIES = 5
+PORT_TAKEN = "Address already in use"
+
+START_SECONDS = 20.0
+STOP_SECONDS = 10.0
+REPLY_SECONDS = 10.0
+LOOK_AGAIN_SECONDS = 0.02
+
+Word = bytes | str | int | float
+
+
+class Connection:
+    """A blocking client connection; use it as a context."""
+
+    def __init__(self, sock: socket.socket, timeout_s: float = REPLY_SECONDS) -> None:
+        self.sock = sock
+        sock.settimeout(timeout_s)
+        self._reader = hiredis.Reader()
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def command(self, *words: Word) -> Any:
+        """Send one command and wait for its reply; hiredis.ReplyError if it is an error."""
+        self.send(*words)
+        reply = self.read()
+        if isinstance(reply, hiredis.ReplyError):
+            raise reply
+        return reply
+
+    def send(self, *words: Word) -> None:
+        """Send a command and go on."""
+        self.send_raw(hiredis.pack_command(cast(Any, words)))
+
+    def send_raw(self, data: bytes) -> None:
+        """Send bytes as they are."""
+        self.sock.sendall(data)
+
+    def read(self) -> Any:
+        """The next reply; an error reply is returned, not raised. EOFError when the node hangs up, TimeoutError."""
+        while (reply := self._reader.gets()) is False:
+            data = self.sock.recv(1 << 16)
+            if not data:
+                raise EOFError("the node closed the connection")
+            self._reader.feed(data)
+        return reply
+
+    def is_closed(self, seconds: float = REPLY_SECONDS) -> bool:
+        """Whether the node hangs up within this time; replies that come before are dropped."""
+        self.sock.settimeout(seconds)
+        try:
+            while self.sock.recv(1 << 16):
+                pass
+        except TimeoutError:
+            return False
+        except ConnectionError:
+            pass
+        return True
+
+    def close(self) -> None:
+        """Hang up."""
+        self.sock.close()
+
+
+class Server:
+    """One node.
+
+    folder    its working directory; `output` inside gets what it prints, log included
+    port      for clients; the bus is BUS_PORT_ABOVE it
+    options   further words of the command line, `--name value …`
+    config    lines of a config file, `disque.conf` inside the folder; without any there is no file
+    """
+
+    def __init__(
+        self, folder: Path, port: int | None = None, options: Sequence[Word] = (), config: Sequence[str] = ()
+    ) -> None:
+        self.folder = folder
+        self.port = free_port() if port is None else port
+        self.options = [str(word) for word in options]
+        self.process: subprocess.Popen[bytes] | None = None
+        self._may_move = port is None
+        self._connection: Connection | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+        self.config_path = folder / "disque.conf"
+        if config:
+            self.config_path.write_text("\n".join([*config, ""]))
+
+    def __enter__(self) -> Server:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- the process ------------------------------------------------------------------------------
+
+    @property
+    def words(self) -> list[str]:
+        """Its command line. The node listens on HOST, with its folder as `dir`, unless `options` say otherwise."""
+        words = [sys.executable, "-m", "disque_py.server.main"]
+        if self.config_path.exists():
+            words.append(str(self.config_path))
+        return [*words, "--port", str(self.port), "--bind", HOST, "--dir", str(self.folder), *self.options]
+
+    @property
+    def pid(self) -> int:
+        """Of the running process."""
+        assert self.process is not None
+        return self.process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is there."""
+        return self.process is not None and self.process.poll() is None
+
+    def start(self) -> Server:
+        """Start the process and wait until it answers; AssertionError with what it said if it doesn't."""
+        self.launch()
+        return self.wait_started()
+
+    def wait_started(self) -> Server:
+        """Wait until it answers. If another program was faster to take the port, try with the next one."""
+        for _ in range(PORT_TRIES):
+            if self._comes_up():
+                return self
+            if not self._may_move or PORT_TAKEN not in self.output():
+                break
+            self.port = free_port()
+            self.launch()
+        raise AssertionError(f"the node on port {self.port} did not start:\n{self.output()}")
+
+    def launch(self) -> None:
+        """Start the process, and don't wait."""
+        assert not self.is_running
+        environment = {name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"}
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), environment.get("PYTHONPATH", ""))))
+        with (self.folder / "output").open("ab") as output:
+            self.process = subprocess.Popen(
+                self.words,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=environment,
+                cwd=self.folder,
+                start_new_session=True,
+            )
+
+    def _comes_up(self) -> bool:
+        deadline = time.monotonic() + START_SECONDS
+        while self.is_running and time.monotonic() < deadline:
+            if self.answers():
+                return True
+            time.sleep(LOOK_AGAIN_SECONDS)
+        self.kill()
+        return False
+
+    def stop(self) -> int:
+        """SIGTERM, and wait; the exit status. AssertionError if it doesn't end in time."""
+        assert self.process is not None
+        self._hang_up()
+        self.process.terminate()
+        return self.wait_ended()
+
+    def wait_ended(self, seconds: float = STOP_SECONDS) -> int:
+        """Wait for the end of the process; its exit status, -n for a signal."""
+        assert self.process is not None
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"the node on port {self.port} did not end:\n{self.output()}") from None
+
+    def kill(self) -> None:
+        """SIGKILL: no chance to say goodbye."""
+        self._hang_up()
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+    def restart(self) -> Server:
+        """Start again after `stop` or `kill`: same port, same folder; or stop first if it runs."""
+        if self.is_running:
+            self.stop()
+        self._may_move = False  # The others know this port.
+        return self.start()
+
+    def pause(self) -> None:
+        """SIGSTOP: the machine hangs; sockets stay open, nothing is answered."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def close(self) -> None:
+        """The end, however it was left."""
+        self.kill()
+
+    def output(self) -> str:
+        """Everything it printed, over all its runs."""
+        path = self.folder / "output"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    # -- talking to it ----------------------------------------------------------------------------
+
+    def command(self, *words: Word) -> Any:
+        """One command on a connection that is kept; hiredis.ReplyError if it is refused. Not after REPLY OFF etc."""
+        if self._connection is None:
+            self._connection = self.connect()
+        try:
+            return self._connection.command(*words)
+        except (OSError, EOFError):
+            self._hang_up()
+            raise
+
+    def connect(self, timeout_s: float = REPLY_SECONDS, tls: ssl.SSLContext | None = None) -> Connection:
+        """A new connection; OSError."""
+        sock = socket.create_connection((HOST, self.port), timeout_s)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            return Connection(sock if tls is None else tls.wrap_socket(sock, server_hostname=HOST), timeout_s)
+        except OSError:
+            sock.close()
+            raise
+
+    def answers(self) -> bool:
+        """Whether it replies to PING, be it with an error (-NOAUTH)."""
+        try:
+            with self.connect(1.0) as connection:
+                connection.send("PING")
+                connection.read()
+        except (OSError, EOFError):
+            return False
+        return True
+
+    def info(self, section: str = "all") -> dict[str, str]:
+        """The fields of INFO."""
+        lines = self.command("INFO", section).decode().splitlines()
+        return dict(line.split(":", 1) for line in lines if ":" in line)
+
+    @property
+    def node_id(self) -> str:
+        """40 hex characters."""
+        return str(self.command("CLUSTER", "MYID").decode())
+
+    def nodes(self) -> dict[str, list[str]]:
+        """CLUSTER NODES: id -> the further fields (address, flags, ping, pong, link)."""
+        lines = self.command("CLUSTER", "NODES").decode().splitlines()
+        return {line.split()[0]: line.split()[1:] for line in lines}
+
+    def meet(self, other: Server) -> None:
+        """CLUSTER MEET."""
+        self.command("CLUSTER", "MEET", HOST, other.port)
+
+    def sees_well(self, count: int) -> bool:
+        """Whether it knows `count` nodes, itself included, all of them linked and without a fault."""
+        rows = list(self.nodes().values())
+        good = [row for row in rows if row[1] in ("myself", "noflags") and row[4] == "connected"]
+        return len(rows) == len(good) == count
+
+    def _hang_up(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+class Cluster:
+    """Several nodes, started and joined; use it as a context.
+
+    options   further words of each node's command line
+    """
+
+    def __init__(self, folder: Path, count: int = 3, options: Sequence[Word] = ()) -> None:
+        self.servers: list[Server] = []
+        for number in range(1, count + 1):
+            self.servers.append(Server(folder / f"node-{number}", None, options))
+
+    def __enter__(self) -> Cluster:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __getitem__(self, index: int) -> Server:
+        return self.servers[index]
+
+    def start(self) -> Cluster:
+        """Start all nodes and join them."""
+        try:
+            for server in self.servers:
+                server.launch()
+            for server in self.servers:
+                server.wait_started()
+            self.join()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def join(self) -> None:
+        """Introduce the first node to all others, and wait until each sees all."""
+        for other in self.servers[1:]:
+            self.servers[0].meet(other)
+        self.wait_whole()
+
+    def wait_whole(self, seconds: float = START_SECONDS) -> None:
+        """Wait until every running node sees every node of the cluster well."""
+        count = len(self.servers)
+        until(lambda: all(server.sees_well(count) for server in self.servers if server.is_running), seconds)
+
+    def close(self) -> None:
+        """The end of all of them."""
+        for server in self.servers:
+            server.close()
+
+
+def until(condition: Callable[[], object], seconds: float = START_SECONDS) -> None:
+    """Look again and again until it is true; AssertionError when it takes too long."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(LOOK_AGAIN_SECONDS)
+
+
+def free_port() -> int:
+    """A port that nobody listens on now, nor on the bus port above it, and that was not given out before."""
+    for port in random.sample(PORTS, 200):
+        if port not in GIVEN_OUT and is_free(port) and is_free(port + BUS_PORT_ABOVE):
+            GIVEN_OUT.add(port)
+            return port
+    raise AssertionError("no free ports")
+
+
+def is_free(port: int) -> bool:
+    """Whether nobody listens there."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+        return True

@@ -1,0 +1,198 @@
+"""One asyncio connection: batches, one write per turn, silence."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+import pytest
+
+from client_node import HANG_UP, SILENCE, Node, bulk, closed_port
+from disque_py.client.address import Address
+from disque_py.client.aio_connection import dial
+from disque_py.client.errors import AuthError, ConnectionLostError, NotConnectedError, ProtocolError, ReplyTimeoutError
+from disque_py.client.options import make_options
+from disque_py.client.protocol import encode
+
+PING = encode([b"PING"])
+
+
+def with_connection(node, scenario, **settings):
+    """Run a scenario on a connection to the node."""
+
+    async def run():
+        connection = await dial(Address("127.0.0.1", node.port), make_options((), settings), None)
+        try:
+            return await scenario(connection)
+        finally:
+            connection.close()
+
+    return asyncio.run(run())
+
+
+def test_a_batch_of_commands_has_one_future():
+    """Replies in order, errors among them."""
+    with Node(answers={"NO": b"-ERR no\r\n"}) as node:
+
+        async def scenario(connection):
+            batch = connection.submit(PING + encode([b"NO"]) + PING, 3, 5)
+            assert connection.pending == 3
+            first, second, third = await batch.future
+            assert (first, str(second), third, connection.pending) == (b"PONG", "ERR no", b"PONG", 0)
+
+        with_connection(node, scenario)
+
+
+def test_callers_of_one_turn_share_a_write_and_get_their_own_replies():
+    """Whoever asked first is answered first."""
+    with Node(answers={"SAY": lambda words: bulk(words[1])}) as node:
+
+        async def scenario(connection):
+            asked = [connection.ask(encode([b"SAY", b"%d" % number]), 5) for number in range(100)]
+            return await asyncio.gather(*asked)
+
+        assert with_connection(node, scenario) == [b"%d" % number for number in range(100)]
+
+
+def test_silence_longer_than_allowed_gives_the_connection_up():
+    """For all who wait on it: nobody behind the head can be answered earlier."""
+    with Node(answers={"WAIT": SILENCE}) as node:
+
+        async def scenario(connection):
+            first = connection.submit(encode([b"WAIT"]), 1, 0.05).future
+            second = connection.submit(PING, 1, 60).future
+            return await asyncio.gather(first, second, return_exceptions=True)
+
+        errors = with_connection(node, scenario)
+        assert [type(error) for error in errors] == [ReplyTimeoutError] * 2
+        assert errors[0] is not errors[1]
+
+
+def test_a_wait_for_ever_is_not_silence():
+    """ADDJOB with timeout 0 may take as long as it likes."""
+    with Node(answers={"WAIT": SILENCE}) as node:
+
+        async def scenario(connection):
+            waits = connection.submit(encode([b"WAIT"]), 1, None)
+            connection.submit(PING, 1, 0.05)
+            await asyncio.sleep(0.15)
+            return waits.future.done()
+
+        assert with_connection(node, scenario) is False
+
+
+def test_a_broken_connection_tells_what_may_have_been_executed():
+    """And what never left: that was handed in during the turn in which it broke."""
+    with Node(answers={"DIE": HANG_UP}) as node:
+
+        async def scenario(connection):
+            sent = connection.submit(encode([b"DIE"]), 1, 5)
+            await asyncio.sleep(0.05)
+            with pytest.raises(ConnectionLostError) as caught:
+                await sent.future
+            assert caught.value.sent
+            with pytest.raises(ConnectionLostError) as caught:
+                connection.submit(PING, 1, 5)
+            assert not caught.value.sent
+
+        with_connection(node, scenario)
+
+
+def test_what_was_handed_in_but_not_written_was_not_sent():
+    """The connection is closed in the same turn."""
+    with Node() as node:
+
+        async def scenario(connection):
+            batch = connection.submit(PING, 1, 5)
+            connection.close()
+            with pytest.raises(ConnectionLostError) as caught:
+                await batch.future
+            return caught.value.sent
+
+        assert with_connection(node, scenario) is False
+
+
+def test_replies_that_came_before_the_break_are_not_lost():
+    """They are in the batch."""
+    with Node(answers={"DIE": HANG_UP}) as node:
+
+        async def scenario(connection):
+            batch = connection.submit(PING + encode([b"DIE"]), 2, 5)
+            with pytest.raises(ConnectionLostError):
+                await batch.future
+            return batch.replies
+
+        assert with_connection(node, scenario) == [b"PONG"]
+
+
+def test_hanging_up_reads_what_is_still_on_its_way():
+    """A job that was just handed to us must not be lost with the connection."""
+    with Node(answers={"WAIT": SILENCE}) as node:
+        node.last_word = b"+late\r\n"
+
+        async def scenario(connection):
+            batch = connection.submit(encode([b"WAIT"]), 1, 5)
+            await asyncio.sleep(0.02)
+            await connection.hang_up(1.0)
+            return batch.replies, connection.is_closed
+
+        assert with_connection(node, scenario) == ([b"late"], True)
+
+
+def test_garbage_is_a_protocol_error():
+    """And the end of the connection."""
+    with Node(answers={"X": b"HTTP/1.1 200\r\n"}) as node:
+
+        async def scenario(connection):
+            with pytest.raises((ConnectionLostError, ProtocolError)):
+                await connection.ask(encode([b"X"]), 5)
+            return connection.is_closed
+
+        assert with_connection(node, scenario)
+
+
+def test_dialling_greets_and_knows_the_node():
+    """AUTH, name and HELLO in one round trip."""
+    answers = {"AUTH": b"+OK\r\n", "CLIENT": b"+OK\r\n"}
+    with Node("c", answers) as node:
+
+        async def scenario(connection):
+            await asyncio.sleep(0)
+            return connection.hello.id
+
+        assert with_connection(node, scenario, password="pw", name="me") == "c" * 40
+        assert node.commands == [[b"AUTH", b"pw"], [b"CLIENT", b"SETNAME", b"me"]]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (b"-NOAUTH Authentication required.\r\n", AuthError),
+        (HANG_UP, NotConnectedError),
+        (SILENCE, NotConnectedError),
+        (b"HTTP/1.1 200\r\n", NotConnectedError),
+    ],
+)
+def test_a_node_that_does_not_greet_is_not_connected(answer, error):
+    """Unless it wants a password: that is another thing to say."""
+    with Node(answers={"HELLO": answer}) as node, pytest.raises(error):
+        with_connection(node, lambda connection: connection.drain(), connect_timeout=0.2)
+
+
+def test_nobody_there_is_not_connected():
+    """The address is in the text."""
+    port = closed_port()
+    with pytest.raises(NotConnectedError, match=str(port)):
+        asyncio.run(dial(Address("127.0.0.1", port), make_options((), {}), None))
+
+
+def test_a_plain_node_is_no_tls_node():
+    """It is unreachable, not half trusted."""
+    with Node() as node, pytest.raises(NotConnectedError):
+        asyncio.run(
+            dial(
+                Address("127.0.0.1", node.port),
+                make_options((), {"connect_timeout": 0.3}),
+                ssl.create_default_context(),
+            )
+        )

@@ -1,0 +1,145 @@
+"""The connections of an asyncio client."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+
+from client_node import SILENCE, Node, closed_port
+from disque_py.client import commands
+from disque_py.client.aio_pool import LANE_BUSY, AsyncPool
+from disque_py.client.errors import ClientClosedError, ConnectionLostError, NotConnectedError
+from disque_py.client.options import make_options
+from disque_py.client.retry import Patience
+
+ADD, GET, PING = commands.add_job("q", ""), commands.get_jobs("q"), commands.ping()
+
+
+def with_pool(node, scenario, **settings):
+    """Run a scenario on a pool of the node's cluster; `take` gets a connection for a request."""
+
+    async def run():
+        pool = AsyncPool(make_options((node.address,), settings), Random(1))
+        try:
+            await scenario(pool, lambda request: pool.connection(request, Patience(0.0, Random(1))))
+        finally:
+            pool.close()
+
+    asyncio.run(run())
+
+
+def test_one_plain_connection_serves_everybody():
+    """Also when many ask for it at the same moment."""
+    with Node() as node:
+
+        async def scenario(pool, take):
+            first, *others = await asyncio.gather(*(take(PING) for _ in range(10)))
+            assert all(other is first for other in others)
+            assert pool.ready(PING) is first
+
+        with_pool(node, scenario)
+        assert node.greetings == 1
+
+
+def test_adds_open_another_connection_only_when_all_are_busy():
+    """And not more than pool_size."""
+    with Node(answers={"ADDJOB": SILENCE}) as node:
+
+        async def scenario(pool, take):
+            used = []
+            for _ in range(3 * LANE_BUSY):
+                connection = pool.ready(ADD) or await take(ADD)
+                connection.submit(ADD.payload(), 1, 5)
+                used.append(connection)
+            assert used[:LANE_BUSY] == [used[0]] * LANE_BUSY
+            assert len(set(used)) == 2
+
+        with_pool(node, scenario, pool_size=2)
+
+
+def test_a_getjob_leaves_its_connection_to_the_next():
+    """Two at a time need two."""
+    with Node() as node:
+
+        async def scenario(pool, take):
+            first, second = await take(GET), await take(GET)
+            assert first is not second
+            pool.give_back(first)
+            assert await take(GET) is first
+
+        with_pool(node, scenario)
+
+
+def test_moving_consumers_leaves_no_idle_connections_behind():
+    """The next GETJOB dials the new node; commands stay."""
+    with Node("a") as here, Node("b") as there:
+        here.peers, there.peers = [there], [here]
+
+        async def scenario(pool, take):
+            old = await take(GET)
+            pool.give_back(old)
+            pool.move_consumers(pool.cluster.node_with_prefix("bbbbbbbb", 0))
+            assert old.is_closed
+            assert (await take(GET)).address.port == there.port
+            assert (await take(PING)).address.port == here.port
+
+        with_pool(here, scenario)
+
+
+def test_a_consumers_node_that_can_not_be_reached_is_given_up():
+    """Home is never far."""
+    with Node("a") as here, Node("b") as there:
+        here.peers = [there]
+        there.close()
+
+        async def scenario(pool, take):
+            await take(PING)
+            pool.move_consumers(pool.cluster.node_with_prefix("bbbbbbbb", 0))
+            assert (await take(GET)).address.port == here.port
+            assert pool.cluster.feeder is None
+
+        with_pool(here, scenario)
+
+
+def test_a_broken_connection_counts_once_against_its_node():
+    """However many waited on it; what was never sent does not count."""
+    with Node() as node:
+
+        async def scenario(pool, take):
+            connection = await take(PING)
+            pool.broke(connection, ConnectionLostError("idle", sent=False))
+            assert pool.cluster.home is not None
+            for _ in range(50):
+                pool.broke(connection, ConnectionLostError("gone", sent=True))
+            assert pool.cluster.home is None
+            assert pool.cluster.is_due(connection.address, asyncio.get_running_loop().time() + 0.1)
+
+        with_pool(node, scenario)
+
+
+def test_a_pinned_request_goes_nowhere_else():
+    """A cursor means nothing on another node."""
+    with Node() as node:
+
+        async def scenario(pool, take):
+            request = commands.execute("QSCAN", 5, node=pool.cluster.choices(0)[0])
+            assert (await take(request)).address == request.node
+            request.node = type(request.node)("127.0.0.1", closed_port())
+            with pytest.raises(NotConnectedError):
+                await take(request)
+
+        with_pool(node, scenario)
+
+
+def test_a_closed_pool_dials_no_more():
+    """And says why."""
+    with Node() as node:
+
+        async def scenario(pool, take):
+            pool.close()
+            with pytest.raises(ClientClosedError):
+                await take(PING)
+
+        with_pool(node, scenario)

@@ -1,0 +1,208 @@
+"""Disque: commands over nodes that fail, from threads."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from client_node import HANG_UP, JOB_A, JOB_B, SILENCE, Node, bulk, closed_port, in_turn, jobs_reply
+from disque_py.client import Disque
+from disque_py.client.errors import (
+    AuthError,
+    BatchError,
+    ClientClosedError,
+    ConnectionLostError,
+    LeavingError,
+    NotConnectedError,
+    PausedError,
+    ReplyTimeoutError,
+)
+from disque_py.client.feed import WINDOW_JOBS
+
+LEAVING = b"-LEAVING This node is leaving the cluster\r\n"
+
+
+def client_of(*nodes, **settings):
+    return Disque(*(node if isinstance(node, str) else node.address for node in nodes), **settings)
+
+
+def test_a_job_is_added_fetched_and_acknowledged():
+    """The round that everything is about."""
+    answers = {"ADDJOB": f"+{JOB_A}\r\n".encode(), "GETJOB": jobs_reply(JOB_A, body=b"hi"), "ACKJOB": b":1\r\n"}
+    with Node(answers=answers) as node, client_of(node, decode="utf-8") as client:
+        assert client.add_job("q", "hi", retry=5) == JOB_A
+        job = client.get_job("q")
+        assert job is not None
+        assert (job.id, job.value, str(job.node)) == (JOB_A, "hi", node.address)
+        assert client.ack(job) == 1
+        assert node.greetings == 1
+
+
+def test_threads_share_a_client():
+    """With as many connections as run commands at a time."""
+    with Node(answers={"SAY": lambda words: bulk(words[1])}) as node, client_of(node, pool_size=3) as client:
+        heard = []
+
+        def talk(number):
+            heard.extend(client.execute("SAY", number) for _ in range(50))
+
+        threads = [threading.Thread(target=talk, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(heard) == sorted(b"%d" % number for number in range(8) for _ in range(50))
+        assert node.greetings <= 3
+
+
+def test_errors_have_types():
+    """And leave the connection usable."""
+    with Node(answers={"ADDJOB": b"-PAUSED Queue paused\r\n"}) as node, client_of(node) as client:
+        with pytest.raises(PausedError):
+            client.add_job("q", "")
+        assert client.ping() == "PONG"
+
+
+def test_the_next_seed_is_tried_when_one_is_dead():
+    """Until an available one is found."""
+    with Node() as node, client_of(f"127.0.0.1:{closed_port()}", node) as client:
+        assert client.ping() == "PONG"
+        assert str(client.node) == node.address
+
+
+def test_when_nobody_answers_the_patience_ends():
+    """With what the last one said."""
+    with pytest.raises(NotConnectedError, match="refused"):
+        client_of(f"127.0.0.1:{closed_port()}", patience=0.05).ping()
+
+
+def test_a_wrong_password_is_said_at_once():
+    """No node is asked twice."""
+    with Node(answers={"AUTH": b"-ERR invalid password\r\n"}) as node, pytest.raises(AuthError):
+        client_of(node, password="x", patience=60).connect()
+
+
+def test_a_harmless_command_is_repeated_on_another_node():
+    """QLEN twice is QLEN once."""
+    with Node("a", {"QLEN": HANG_UP}) as bad, Node("b", {"QLEN": b":7\r\n"}) as good:
+        bad.peers = [good]
+        with client_of(bad) as client:
+            assert client.qlen("q") == 7
+
+
+def test_an_addjob_that_may_have_been_executed_is_not_repeated():
+    """Unless the caller allows it."""
+    answers = {"ADDJOB": in_turn(HANG_UP, HANG_UP, f"+{JOB_A}\r\n".encode())}
+    with Node(answers=answers) as node, client_of(node) as client:
+        with pytest.raises(ConnectionLostError) as caught:
+            client.add_job("q", "")
+        assert caught.value.sent
+        assert client.add_job("q", "", retry_unsafe=True) == JOB_A
+
+
+def test_a_node_that_leaves_sends_us_to_another():
+    """Also when it says so only at the command."""
+    with Node("a", {"GETJOB": LEAVING}) as bad, Node("b", {"GETJOB": jobs_reply(JOB_B)}) as good:
+        bad.peers = [good]
+        with client_of(bad) as client:
+            assert [job.id for job in client.get_jobs("q")] == [JOB_B]
+            assert str(client.node) == good.address
+
+
+def test_leaving_is_an_error_when_there_is_nowhere_to_go():
+    """After the patience."""
+    with (
+        Node(answers={"GETJOB": LEAVING}) as node,
+        client_of(node, patience=0.05) as client,
+        pytest.raises(LeavingError),
+    ):
+        client.get_job("q")
+
+
+def test_no_job_in_time_is_none():
+    """And with NOHANG, too."""
+    with Node(answers={"GETJOB": b"*-1\r\n"}) as node, client_of(node) as client:
+        assert client.get_job("q", timeout_ms=10) is None
+        assert client.get_jobs("q", nohang=True) == []
+
+
+def test_a_silent_node_is_given_up():
+    """The connection is not used again."""
+    with Node(answers={"QLEN": SILENCE}) as node, client_of(node, timeout=0.05, patience=0) as client:
+        with pytest.raises(ReplyTimeoutError):
+            client.qlen("q")
+
+
+def test_many_jobs_are_added_in_one_pipeline():
+    """Ids in the order of the bodies."""
+    answers = {"ADDJOB": lambda words: bulk(b"D-" + words[2])}
+    with Node(answers=answers) as node, client_of(node) as client:
+        ids = client.add_jobs("q", (b"%d" % number for number in range(3_000)), replicate=1)
+        assert ids == [f"D-{number}" for number in range(3_000)]
+
+
+def test_a_pipeline_that_breaks_tells_what_was_done():
+    """The first was answered, the second may exist."""
+    with Node(answers={"ADDJOB": in_turn(b"+one\r\n", HANG_UP)}) as node, client_of(node) as client:
+        with pytest.raises(BatchError) as caught:
+            client.add_jobs("q", [b"1", b"2"])
+        assert caught.value.results[0] == "one"
+        assert isinstance(caught.value.first, ConnectionLostError)
+
+
+def test_pipelines_mix_commands():
+    """Each has its own result."""
+    with Node(answers={"QLEN": b":3\r\n", "ADDJOB": b"-PAUSED no\r\n"}) as node, client_of(node) as client:
+        pipe = client.pipeline()
+        added, length = pipe.add_job("q", ""), pipe.qlen("q")
+        outcomes = pipe.execute()
+        assert isinstance(outcomes[0], PausedError)
+        assert length.value == 3
+        with pytest.raises(PausedError):
+            _ = added.value
+
+
+def test_consumers_move_to_the_node_that_feeds_them():
+    """Producers stay where they are."""
+    far = jobs_reply(*[JOB_B] * WINDOW_JOBS)
+    with Node("a", {"GETJOB": far}) as here, Node("b", {"GETJOB": jobs_reply(JOB_B)}) as there:
+        here.peers, there.peers = [there], [here]
+        with client_of(here) as client:
+            client.get_jobs("q", count=WINDOW_JOBS)
+            client.get_jobs("q")
+            assert (str(client.node), str(client.consumer_node)) == (here.address, there.address)
+
+
+def test_jobs_come_as_an_iterator():
+    """Until none came for a while."""
+    answers = {"GETJOB": in_turn(jobs_reply(JOB_A, JOB_A), jobs_reply(JOB_B), b"*-1\r\n")}
+    with Node(answers=answers) as node, client_of(node) as client:
+        assert [job.id for job in client.jobs("q", count=2, idle_ms=5)] == [JOB_A, JOB_A, JOB_B]
+
+
+def test_scans_follow_their_cursors():
+    """To the end."""
+    pages = in_turn(b"*2\r\n$1\r\n7\r\n*1\r\n$1\r\na\r\n", b"*2\r\n$1\r\n0\r\n*1\r\n$1\r\nb\r\n")
+    with Node(answers={"QSCAN": pages, "JSCAN": b"*2\r\n$1\r\n0\r\n*0\r\n"}) as node, client_of(node) as client:
+        assert list(client.qscan()) == ["a", "b"]
+        assert list(client.jscan()) == list(client.jscan_info()) == []
+
+
+def test_closing_ends_the_waits_of_other_threads():
+    """And every later call."""
+    with Node(answers={"GETJOB": SILENCE}) as node:
+        client = client_of(node).connect()
+        timer = threading.Timer(0.05, client.close)
+        timer.start()
+        with pytest.raises((ConnectionLostError, ClientClosedError)):
+            client.get_job("q")
+        timer.join()
+        with pytest.raises(ClientClosedError):
+            client.ping()
+
+
+def test_a_url_makes_a_client():
+    """With settings of its own."""
+    with Node() as node, Disque.from_url(f"disque://{node.address}?timeout=2") as client:
+        assert client.options.timeout == 2.0

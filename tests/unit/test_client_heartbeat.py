@@ -1,0 +1,84 @@
+"""Keeping running jobs invisible."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+from client_node import JOB_A, JOB_B, Node, in_turn
+from disque_py.client import AsyncDisque, Job
+from disque_py.client.heartbeat import Heartbeat
+
+ONCE = "D-aaaaaaaa-" + "z" * 24 + "-05a0"
+
+
+def beat(node, seconds, *ids, ended=()):
+    """Run a heartbeat for a while → (id, type of error) of the jobs that were lost."""
+
+    async def run():
+        lost = []
+        async with AsyncDisque(node.address) as client:
+            heartbeat = Heartbeat(client, 0.0, lambda job, error: lost.append((job.id, type(error).__name__)))
+            now = asyncio.get_running_loop().time()
+            for job_id in ids:
+                heartbeat.started(Job("q", job_id, b"", node=client.node), now)
+            for job_id in ended:
+                heartbeat.ended(Job("q", job_id, b""))
+            task = asyncio.ensure_future(heartbeat.beat_for_ever())
+            await asyncio.sleep(seconds)
+            task.cancel()
+        return lost
+
+    return asyncio.run(run())
+
+
+def test_a_running_job_is_prolonged_at_half_of_its_retry():
+    """RETRY 1 s, learned from the first answer: a second WORKING half a second later."""
+    with Node(answers={"WORKING": b":1\r\n"}) as node:
+        assert beat(node, 0.9, JOB_A) == []
+        assert len(node.named("WORKING")) == 2
+
+
+def test_a_long_retry_needs_few_heartbeats():
+    """One tells it."""
+    with Node(answers={"WORKING": b":300\r\n"}) as node:
+        beat(node, 0.5, JOB_A)
+        assert len(node.named("WORKING")) == 1
+
+
+def test_a_job_that_ended_gets_none():
+    """Nor one that is never delivered again."""
+    with Node(answers={"WORKING": b":1\r\n"}) as node:
+        beat(node, 0.3, JOB_A, ONCE, ended=[JOB_A])
+        assert node.named("WORKING") == []
+
+
+def test_a_job_past_half_of_its_ttl_is_reported_once():
+    """It goes on running, but another worker may get it."""
+    with Node(answers={"WORKING": b"-TOOLATE Half of job TTL already elapsed\r\n"}) as node:
+        assert beat(node, 0.5, JOB_A) == [(JOB_A, "TooLateError")]
+        assert len(node.named("WORKING")) == 1
+
+
+def test_where_a_job_is_unknown_its_maker_is_asked():
+    """The node that delivered it may have handed it over or restarted."""
+    with Node("a", {"WORKING": b"-NOJOB Job not known\r\n"}) as node, Node("b", {"WORKING": b":300\r\n"}) as maker:
+        node.peers = [maker]
+        assert beat(node, 0.3, JOB_B) == []
+        assert maker.named("WORKING") == [[b"WORKING", JOB_B.encode()]]
+
+
+def test_other_trouble_is_no_reason_to_give_a_job_up():
+    """It is tried again, soon."""
+    answers = itertools.chain([b"-MISCONF no\r\n"], itertools.repeat(b":300\r\n"))
+    with Node(answers={"WORKING": lambda _: next(answers)}) as node:
+        assert beat(node, 0.9, JOB_A) == []
+        assert len(node.named("WORKING")) == 2
+
+
+def test_ten_jobs_are_prolonged_together():
+    """None waits for another's answer."""
+    ids = [f"D-aaaaaaaa-{number:024d}-05a1" for number in range(10)]
+    with Node(answers={"WORKING": in_turn(*[b":300\r\n"] * 10)}) as node:
+        beat(node, 0.25, *ids)
+        assert sorted(words[1].decode() for words in node.named("WORKING")) == ids

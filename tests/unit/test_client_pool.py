@@ -1,0 +1,115 @@
+"""The connections of a blocking client, shared by threads."""
+
+from __future__ import annotations
+
+import os
+import threading
+from random import Random
+
+import pytest
+
+from client_node import Node, wait_until
+from disque_py.client import commands
+from disque_py.client.errors import ClientClosedError, ConnectionLostError, NotConnectedError
+from disque_py.client.options import make_options
+from disque_py.client.pool import Pool
+from disque_py.client.retry import Patience
+
+GET, PING = commands.get_jobs("q"), commands.ping()
+
+
+def pool_of(node, **settings):
+    return Pool(make_options((node.address,), settings), Random(1))
+
+
+def take(pool, request=PING):
+    return pool.take(request, Patience(0.0, Random(1)))
+
+
+def test_a_connection_is_used_again():
+    """After it was given back."""
+    with Node() as node:
+        pool = pool_of(node)
+        first = take(pool)
+        pool.give_back(first)
+        assert take(pool) is first
+        pool.close()
+        first.close()
+
+
+def test_a_connection_that_died_meanwhile_is_replaced():
+    """Before anything is sent over it."""
+    with Node() as node:
+        pool = pool_of(node)
+        first = take(pool)
+        pool.give_back(first)
+        node.drop()
+        wait_until(first.is_stale)
+        second = take(pool)
+        assert second is not first
+        pool.give_back(second)
+        pool.close()
+
+
+def test_a_full_pool_makes_threads_wait_for_each_other():
+    """And says so when nobody gives one back."""
+    with Node() as node:
+        pool = pool_of(node, pool_size=1, patience=0.05)
+        first = take(pool)
+        with pytest.raises(NotConnectedError, match="in use"):
+            take(pool)
+        timer = threading.Timer(0.01, pool.give_back, [first])
+        timer.start()
+        assert take(pool) is first
+        timer.join()
+        pool.give_back(first)
+        pool.close()
+
+
+def test_waiting_getjobs_take_nobodys_place():
+    """Else consumers could stop producers."""
+    with Node() as node:
+        pool = pool_of(node, pool_size=1)
+        held = [take(pool, GET) for _ in range(3)]
+        held.append(take(pool))
+        for connection in held:
+            pool.give_back(connection)
+        pool.close()
+
+
+def test_a_broken_connection_frees_its_place_and_moves_the_home():
+    """What was never sent does not count against the node."""
+    with Node() as node:
+        pool = pool_of(node, pool_size=1)
+        pool.broke(take(pool), ConnectionLostError("idle", sent=False))
+        assert pool.cluster.home is not None
+        pool.broke(take(pool), ConnectionLostError("gone", sent=True))
+        assert pool.cluster.home is None
+        pool.close()
+
+
+def test_a_closed_pool_dials_no_more():
+    """And closes what comes back."""
+    with Node() as node:
+        pool = pool_of(node)
+        connection = take(pool)
+        pool.close()
+        pool.give_back(connection)
+        assert connection.is_closed
+        with pytest.raises(ClientClosedError):
+            take(pool)
+
+
+def test_a_forked_child_starts_with_connections_of_its_own():
+    """Two processes on one socket would read each other's replies."""
+    with Node() as node:
+        pool = pool_of(node)
+        parents = take(pool)
+        pool.give_back(parents)
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0 if take(pool) is not parents else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert take(pool) is parents
+        pool.close()
+        parents.close()

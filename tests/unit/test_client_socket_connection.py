@@ -1,0 +1,127 @@
+"""One blocking connection."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from client_node import HANG_UP, SILENCE, Node, bulk, closed_port, wait_until
+from disque_py.client.address import Address
+from disque_py.client.errors import AuthError, ConnectionLostError, NotConnectedError, ProtocolError, ReplyTimeoutError
+from disque_py.client.options import make_options
+from disque_py.client.protocol import encode
+from disque_py.client.socket_connection import WINDOW_COMMANDS, dial
+
+PING = encode([b"PING"])
+
+
+def connect(node, **settings):
+    return dial(Address("127.0.0.1", node.port), make_options((), settings), None)
+
+
+def test_one_command_one_reply():
+    """Errors are replies too."""
+    with Node(answers={"NO": b"-ERR no\r\n"}) as node:
+        connection = connect(node)
+        assert connection.ask(PING, 5) == b"PONG"
+        assert str(connection.ask(encode([b"NO"]), 5)) == "ERR no"
+        connection.close()
+
+
+def test_sending_and_receiving_go_on_together():
+    """
+    Replies larger than all buffers come while a pipeline larger than all buffers is still being
+    sent. A node that must get rid of its replies first would wait for us, and we for it.
+    """
+    body = b"x" * 2_000_000
+    with Node(answers={"SAY": lambda words: bulk(words[1])}) as node:
+        connection = connect(node)
+        replies = []
+        connection.exchange(iter([(encode([b"SAY", body]), 1)] * 8), 5, replies)
+        assert replies == [body] * 8
+        connection.close()
+
+
+def test_a_long_pipeline_stays_within_its_window():
+    """And comes back whole and in order."""
+    count = 5 * WINDOW_COMMANDS
+    with Node(answers={"SAY": lambda words: bulk(words[1])}) as node:
+        connection = connect(node)
+        replies = []
+        connection.exchange(((encode([b"SAY", b"%d" % number]), 1) for number in range(count)), 5, replies)
+        assert replies == [b"%d" % number for number in range(count)]
+        connection.close()
+
+
+def test_silence_longer_than_allowed_ends_the_connection():
+    """It may have been executed."""
+    with Node(answers={"WAIT": SILENCE}) as node:
+        connection = connect(node)
+        with pytest.raises(ReplyTimeoutError) as caught:
+            connection.ask(encode([b"WAIT"]), 0.05)
+        assert caught.value.sent
+        assert connection.is_closed
+
+
+def test_replies_before_a_break_are_not_lost():
+    """The caller's list has them, and `sent_count` tells what may have left."""
+    with Node(answers={"DIE": HANG_UP}) as node:
+        connection = connect(node)
+        replies = []
+        with pytest.raises(ConnectionLostError):
+            connection.exchange(iter([(PING, 1), (encode([b"DIE"]), 1)]), 5, replies)
+        assert replies == [b"PONG"]
+        assert connection.sent_count == 2
+
+
+def test_garbage_is_a_protocol_error():
+    """And the end of the connection."""
+    with Node(answers={"X": b"HTTP/1.1 200\r\n"}) as node:
+        connection = connect(node)
+        with pytest.raises(ProtocolError):
+            connection.ask(encode([b"X"]), 5)
+        assert connection.is_closed
+
+
+def test_an_unused_connection_that_was_closed_is_stale():
+    """Noticed before anything is sent, so nothing is in doubt."""
+    with Node() as node:
+        connection = connect(node)
+        assert not connection.is_stale()
+        node.drop()
+        wait_until(connection.is_stale)
+        connection.close()
+        assert connection.is_stale()
+
+
+def test_another_thread_can_end_a_wait():
+    """That is how a client is closed."""
+    with Node(answers={"WAIT": SILENCE}) as node:
+        connection = connect(node)
+        timer = threading.Timer(0.05, connection.shut_down)
+        timer.start()
+        began = time.monotonic()
+        with pytest.raises(ConnectionLostError):
+            connection.ask(encode([b"WAIT"]), None)
+        assert time.monotonic() - began < 5
+        timer.join()
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [(b"-NOAUTH Authentication required.\r\n", AuthError), (HANG_UP, NotConnectedError), (SILENCE, NotConnectedError)],
+)
+def test_a_node_that_does_not_greet_is_not_connected(answer, error):
+    """Unless it wants a password: that is another thing to say."""
+    with Node(answers={"HELLO": answer}) as node, pytest.raises(error):
+        connect(node, connect_timeout=0.2)
+
+
+def test_nobody_there_is_not_connected():
+    """Neither on a port nor at a path."""
+    with pytest.raises(NotConnectedError):
+        dial(Address("127.0.0.1", closed_port()), make_options((), {}), None)
+    with pytest.raises(NotConnectedError):
+        dial(Address(path="/nowhere/at/all.sock"), make_options((), {}), None)

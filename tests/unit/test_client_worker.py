@@ -1,0 +1,255 @@
+"""Worker: fetch, handle, acknowledge, stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from client_node import HANG_UP, SILENCE, Node, bulk
+from disque_py.client import AsyncDisque, Worker, WorkerHooks
+
+
+class Queue(Node):
+    """A scripted node that hands out `count` jobs once, in portions as asked for, then is silent."""
+
+    def __init__(self, count, **answers):
+        self.ids = [f"D-aaaaaaaa-{number:024d}-05a1" for number in range(count)]
+        self.rest = list(self.ids)
+        self.portions = []
+        super().__init__("a", {"GETJOB": self.get, "ACKJOB": b":1\r\n", "NACK": b":1\r\n", **answers})
+
+    def get(self, words):
+        count = int(words[words.index(b"COUNT") + 1]) if b"COUNT" in words else 1
+        taken, self.rest = self.rest[:count], self.rest[count:]
+        if not taken:
+            return SILENCE
+        self.portions.append(len(taken))
+        entries = (b"*3\r\n" + bulk("q") + bulk(job_id) + bulk(job_id[-7:-5]) for job_id in taken)
+        return b"*%d\r\n" % len(taken) + b"".join(entries)
+
+    def ids_of(self, name):
+        """All ids that came with commands of that name, sorted."""
+        return sorted(word.decode() for words in self.named(name) for word in words[1:])
+
+
+class Told(WorkerHooks):
+    """Keeps what a worker tells."""
+
+    def __init__(self):
+        self.lines = []
+
+    def on_start(self, job):
+        self.lines.append("start")
+
+    def on_success(self, job, seconds):
+        self.lines.append("success")
+
+    def on_failure(self, job, error, seconds):
+        self.lines.append(f"failure {error}")
+
+    def on_trouble(self, error):
+        self.lines.append(type(error).__name__)
+
+
+def work(node, handler, *, until, client=None, **settings):
+    """Serve until a condition holds, then stop."""
+
+    async def run():
+        async with AsyncDisque(node.address, **(client or {})) as disque:
+            worker = Worker(disque, ["q"], handler, **settings)
+            serving = asyncio.ensure_future(worker.serve())
+            limit = asyncio.get_running_loop().time() + 5
+            while not until():
+                assert asyncio.get_running_loop().time() < limit
+                await asyncio.sleep(0.01)
+            worker.stop()
+            await serving
+
+    asyncio.run(run())
+
+
+async def nothing(job):
+    await asyncio.sleep(0)
+
+
+def test_what_a_handler_returns_from_is_acknowledged():
+    """Each once; acks are collected while others are on their way."""
+    with Queue(100) as node:
+        work(node, nothing, until=lambda: len(node.ids_of("ACKJOB")) == 100)
+        assert node.ids_of("ACKJOB") == node.ids
+        assert len(node.named("ACKJOB")) < 60
+
+
+def test_as_many_are_fetched_as_handlers_are_free():
+    """None waits here while its lease runs."""
+    running = []
+
+    async def handle(job):
+        running.append(job)
+        await asyncio.sleep(0.02)
+        assert len(running) <= 4
+        running.remove(job)
+
+    with Queue(20) as node:
+        work(node, handle, until=lambda: len(node.ids_of("ACKJOB")) == 20, concurrency=4)
+        assert max(node.portions) == 4
+
+
+def test_what_a_handler_fails_on_is_put_back():
+    """And told with its reason."""
+    told = Told()
+
+    async def handle(job):
+        if job.body == b"01":
+            raise ValueError("no")
+
+    with Queue(3) as node:
+        work(node, handle, until=lambda: len(node.ids_of("ACKJOB")) == 2, hooks=told)
+        assert node.ids_of("NACK") == [node.ids[1]]
+        assert sorted(told.lines) == ["failure no", "start", "start", "start", "success", "success"]
+
+
+def test_failures_may_be_left_to_their_retry():
+    """A job that fails at once would come back at once."""
+
+    async def handle(job):
+        raise ValueError
+
+    told = Told()
+    with Queue(1) as node:
+        work(node, handle, until=lambda: len(told.lines) == 2, hooks=told, on_failure="leave")
+        assert node.named("NACK") == []
+
+
+def test_plain_functions_run_in_threads():
+    """As many as `concurrency`, at the same time."""
+    barrier = threading.Barrier(3)
+    names = set()
+
+    def handle(job):
+        names.add(threading.current_thread().name)
+        barrier.wait(5)
+
+    with Queue(3) as node:
+        work(node, handle, until=lambda: len(node.ids_of("ACKJOB")) == 3, concurrency=3)
+    assert len(names) == 3
+
+
+def test_an_object_with_an_async_call_is_a_handler():
+    """It need not be a function."""
+
+    class Handler:
+        async def __call__(self, job):
+            await asyncio.sleep(0)
+
+    with Queue(1) as node:
+        work(node, Handler(), until=lambda: len(node.ids_of("ACKJOB")) == 1)
+
+
+def test_long_jobs_are_prolonged():
+    """At half of their RETRY, which the first answer tells."""
+
+    async def handle(job):
+        await asyncio.sleep(1.2)
+
+    with Queue(1, WORKING=b":1\r\n") as node:
+        work(node, handle, until=lambda: node.ids_of("ACKJOB") != [])
+        assert len(node.named("WORKING")) == 2
+
+
+def test_stopping_lets_running_handlers_finish():
+    """Within the grace."""
+    began = []
+
+    async def handle(job):
+        began.append(job)
+        await asyncio.sleep(0.2)
+
+    with Queue(2) as node:
+        work(node, handle, until=lambda: len(began) == 2)
+        assert node.ids_of("ACKJOB") == node.ids
+        assert node.named("NACK") == []
+
+
+def test_what_outlives_the_grace_is_put_back():
+    """Also a handler that takes its cancellation for success is not waited for."""
+    began = []
+
+    async def handle(job):
+        began.append(job)
+        await asyncio.sleep(60)
+
+    with Queue(2) as node:
+        work(node, handle, until=lambda: len(began) == 2, grace_s=0.05)
+        assert node.ids_of("NACK") == node.ids
+
+
+def test_acks_are_not_lost_with_a_connection():
+    """ACKJOB is said again."""
+    answers = iter([HANG_UP])
+    with Queue(5, ACKJOB=lambda words: next(answers, b":1\r\n")) as node:
+        work(node, nothing, until=lambda: set(node.ids_of("ACKJOB")) == set(node.ids))
+
+
+def test_a_worker_outlives_its_node():
+    """Trouble is told; when the node is back, work goes on."""
+    told = Told()
+    with Queue(2) as node:
+        node.close()
+
+        def is_done():
+            if "NotConnectedError" in told.lines and node.port and node.greetings < 2 and not is_back:
+                is_back.append(True)
+                node.listen()
+            return len(node.ids_of("ACKJOB")) == 2
+
+        is_back = []
+
+        async def run():
+            client = AsyncDisque(node.address, patience=0.05)
+            worker = Worker(client, ["q"], nothing, hooks=told)
+            serving = asyncio.ensure_future(worker.serve())
+            until = time.monotonic() + 10
+            while not is_done():
+                assert time.monotonic() < until
+                await asyncio.sleep(0.01)
+            worker.stop()
+            await serving
+            await client.close()
+
+        asyncio.run(run())
+
+
+def test_run_ends_with_a_signal():
+    """SIGTERM is how services are stopped."""
+
+    async def handle(job):
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(0.05)
+
+    with Queue(1) as node:
+        Worker(AsyncDisque(node.address), ["q"], handle).run()
+        assert node.ids_of("ACKJOB") == node.ids
+
+
+def test_a_hook_that_raises_ends_the_worker_loudly():
+    """Silence would leave it with fewer and fewer places."""
+
+    class Broken(WorkerHooks):
+        def on_start(self, job):
+            raise ZeroDivisionError
+
+    with Queue(1) as node, pytest.raises(ZeroDivisionError):
+        work(node, nothing, until=lambda: False, hooks=Broken(), grace_s=0.01)
+
+
+@pytest.mark.parametrize(("queues", "concurrency", "error"), [("q", 1, TypeError), (["q"], 0, ValueError)])
+def test_arguments_that_make_no_sense_are_refused(queues, concurrency, error):
+    """One name instead of a list would mean queues of single letters."""
+    with pytest.raises(error):
+        Worker(AsyncDisque(), queues, nothing, concurrency=concurrency)
