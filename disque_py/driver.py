@@ -138,8 +138,6 @@ class Driver:
             for node, is_up in link_events:
                 if is_up:
                     inputs.link_up(self.broker, node)
-                else:
-                    inputs.link_down(self.broker, node)
             for node in forgotten:
                 inputs.forgotten(self.broker, node)
             for line in notices:

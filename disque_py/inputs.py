@@ -1,7 +1,7 @@
 """The doors: nothing changes a broker but what comes in here.
 
 `execute` runs what a client asked for, `receive` what another node said, `tick` what is due, and `link_up`,
-`link_down`, `new_run`, `forgotten` what became of links and nodes. What they want done outside lies in
+`incoming_lost`, `new_run`, `forgotten` what became of links and nodes. What they want done outside lies in
 `broker.outbox` afterwards.
 
 The order of checks before a command runs is the original's (disque/commands.md, section 1.4). Rare conditions
@@ -254,8 +254,8 @@ def link_up(broker: Broker, node: Node) -> None:
     federation.on_link_up(broker, node)
 
 
-def link_down(broker: Broker, node: Node) -> None:
-    """Our link to the node is gone, and its interest with it."""
+def incoming_lost(broker: Broker, node: Node) -> None:
+    """The node's link to us broke: its interest is gone with it, and told anew on the next."""
     interest.forget_node(broker, node)
 
 

@@ -25,6 +25,8 @@ _LENGTH: Final = re.compile(rb"[+-]?[0-9]{1,20}")
 # An array or map header with this many digits may not reach hiredis, nor may types other than array and bulk.
 _DANGEROUS: Final = re.compile(rb"\*[0-9]{6}")
 _RARE_TYPES: Final = (b"\n%", b"\n~", b"\n>", b"\n|")
+# hiredis moves what it has not read yet to the front every kilobyte: with much of it that costs more than reading.
+_SLICE_BYTES: Final = 16_384
 _INCOMPLETE: Final = object()
 
 
@@ -98,18 +100,16 @@ class RequestParser:
         found: list[list[bytes]] = []
         count = 0
         try:
-            reader.feed(data)
             gets = reader.gets
             join = b"".join
-            while True:
-                argv = gets()
-                if argv is _INCOMPLETE:
-                    break
-                join(argv)  # TypeError unless all are bytes
-                if type(argv) is not list or not argv:
-                    raise TypeError
-                count += len(argv)
-                found.append(argv)
+            for start in range(0, len(data), _SLICE_BYTES):
+                reader.feed(data[start : start + _SLICE_BYTES] if len(data) > _SLICE_BYTES else data)
+                while (argv := gets()) is not _INCOMPLETE:
+                    join(argv)  # TypeError unless all are bytes
+                    if type(argv) is not list or not argv:
+                        raise TypeError
+                    count += len(argv)
+                    found.append(argv)
             is_whole = not reader.has_data()
         except (TypeError, hiredis.ProtocolError, hiredis.ReplyError):
             self._reader = hiredis.Reader(notEnoughData=_INCOMPLETE)

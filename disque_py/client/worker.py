@@ -114,6 +114,7 @@ class Worker:
         self._done: list[Job] = []
         self._failed: list[Job] = []
         self._to_settle = asyncio.Event()
+        self._settling = asyncio.Lock()
         self._is_idle = asyncio.Event()
         self._is_idle.set()
         self._heartbeat: Heartbeat | None = None
@@ -155,7 +156,7 @@ class Worker:
         try:
             # Only `stopped` ends by itself; any other that does met a mistake of ours, or a hook that raised.
             await asyncio.wait([stopped, fetcher, *runners, *helpers], return_when=asyncio.FIRST_COMPLETED)
-            grace_s = self._grace_s
+            grace_s = self._grace_s if stopped.done() else 0.0
         finally:
             await self._end(fetcher, runners, [*helpers, stopped], grace_s)
 
@@ -178,13 +179,13 @@ class Worker:
         self._failed += self._running.values()  # Threads can't be ended; their jobs go back all the same.
         while not self._jobs.empty():
             self._failed.append(self._jobs.get_nowait())
-        await _cancel(helpers)
         try:
             await asyncio.wait_for(self._settle(), LAST_ACKS_S)
         except (DisqueError, TimeoutError) as error:
             self._hooks.on_trouble(
                 error if isinstance(error, DisqueError) else DisqueError("the last acks took too long")
             )
+        await _cancel(helpers)
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
         for task in (fetcher, *runners, *helpers):
@@ -264,17 +265,18 @@ class Worker:
 
     async def _settle(self) -> None:
         """Acknowledge what is done and put back what failed. What could not be said is kept for the next time."""
-        done, self._done = self._done, []
-        try:
-            if done:
-                await self._client.ack_jobs(done)
-        except BaseException:
-            self._done += done
-            raise
-        failed, self._failed = self._failed, []
-        if failed:
-            # Not kept on failure: a NACK said twice could hit the next delivery. RETRY brings these jobs back.
-            await self._client.nack(*failed)
+        async with self._settling:  # The last call waits for the one that is under way: it must not be cut off.
+            done, self._done = self._done, []
+            try:
+                if done:
+                    await self._client.ack_jobs(done)
+            except BaseException:
+                self._done += done
+                raise
+            failed, self._failed = self._failed, []
+            if failed:
+                # Not kept on failure: a NACK said twice could hit the next delivery. RETRY brings these jobs back.
+                await self._client.nack(*failed)
 
 
 async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:

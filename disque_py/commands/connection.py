@@ -30,8 +30,11 @@ def is_password(broker: Broker, word: bytes) -> bool:
 
 
 def auth(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """AUTH password. A wrong one also ends an earlier login."""
-    client.is_authenticated = is_password(broker, argv[1])
+    """AUTH [username] password. A wrong one also ends an earlier login."""
+    if len(argv) > 3:
+        raise CommandError("ERR wrong number of arguments for 'auth' command")
+    is_right = is_password(broker, argv[-1])
+    client.is_authenticated = is_right and (len(argv) == 2 or argv[1] == DEFAULT_USER)
     if not client.is_authenticated:
         raise CommandError("ERR invalid password")
     return OK

@@ -109,7 +109,7 @@ class Broker:
         # Commands in force, by name in lower and upper case; set by inputs.install.
         self.commands: dict[bytes, Row] = {}
         self.is_journaling = False
-        self.run = rng.randbytes(8)
+        self.run = cluster.me.run
         self.run_name = rng.randbytes(20).hex()
         self._last_ctime = 0
         self._jitters: list[int] = []

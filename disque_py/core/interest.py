@@ -30,6 +30,7 @@ HINT_MS: Final = 10
 ENTRIES_PER_LINK_MAX: Final = 100_000
 
 GONE: Final = -1
+RESET: Final = -2  # First thing on a new link: what was told before is void.
 
 
 def value_of(broker: Broker, queue: Queue) -> int:
@@ -86,14 +87,14 @@ def _tell(broker: Broker, queue: Queue, value: int) -> None:
 
 def on_link_up(broker: Broker, node: Node) -> None:
     """A new link knows nothing yet: tell it everything."""
-    forget_node(broker, node)
     only = broker.sets.only(node)
+    broker.send(only, INTEREST, (b"", RESET))
     for name, value in broker.told_interest.items():
         broker.send(only, INTEREST, (name, value))
 
 
 def forget_node(broker: Broker, node: Node) -> None:
-    """Interest is gone with the link."""
+    """What a node told us is gone with the link it told it on."""
     state = federation.exchange(node)
     for name in state.interest:
         nodes = broker.interest.get(name)
@@ -108,6 +109,9 @@ def on_interest(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Clients of the sender wait for jobs of these queues, or do no longer."""
     state = federation.exchange(sender)
     for name, value, *_ in items:
+        if value == RESET:
+            forget_node(broker, sender)
+            continue
         if value < 0:
             if state.interest.pop(name, None) is not None:
                 broker.interest[name].pop(sender, None)

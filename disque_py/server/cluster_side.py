@@ -1,7 +1,7 @@
 """What the bus reports, brought to the driver: one turn's input each. And the nodes to meet at start.
 
-The Bus knows sockets and asks who is who; membership decides, inside a turn. Job messages that no node of a known version
-would send close the link, and the Bus counts them like any other frame that is not right.
+The Bus knows sockets and asks who is who; membership decides, inside a turn. Job messages that no node of a known
+version would send close the link, and the Bus counts them like any other frame that is not right.
 
 `cluster-seeds` are met at start and then again until each was reached once: nodes of a cluster may be started in any
 order. Whether a seed is this node itself, or one that is known already, turns out in the handshake.
@@ -75,7 +75,7 @@ class ClusterSide:
         """What the node told us on its link, its interest, is gone with the link; it tells everything on the next."""
         driver = self._shell.driver
         driver.begin()
-        inputs.link_down(driver.broker, node)
+        inputs.incoming_lost(driver.broker, node)
 
     def on_membership(
         self, sender: Node | None, hello: Hello, peer_host: str, local_host: str, kind: int, items: list[Any]

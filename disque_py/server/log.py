@@ -109,6 +109,11 @@ def log(level: str, text: str) -> None:
     _LOGGER.log(LEVELS[level], "%s", text)
 
 
+def log_mistake(text: str, error: BaseException) -> None:
+    """One warning, and the traceback of an exception that should not have happened."""
+    _LOGGER.warning("%s", text, exc_info=error)
+
+
 def _main_handler(logfile: str) -> logging.Handler:
     handler: logging.Handler
     if logfile:

@@ -49,8 +49,7 @@ class NodesKeeper:
         except NodesFileError as error:
             self.close()
             raise StartError(
-                f"the nodes file {self.path} can't be used: {error}."
-                " Restore it, or move it away to start as a new node"
+                f"the nodes file {self.path} can't be used: {error}. Restore it, or move it away to start as a new node"
             ) from None
         except OSError as error:
             self.close()

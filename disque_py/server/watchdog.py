@@ -39,5 +39,6 @@ class Watchdog:
         self._timer = self._loop.call_later(self._period_s / 2, self._feed)
 
     def _on_alarm(self, _: int, frame: FrameType | None) -> None:
-        where = "".join(traceback.format_stack(frame))
-        self._log("warning", f"the loop stands still since {self._period_s:g} seconds or longer; it is here:\n{where}")
+        self._log("warning", f"the loop has been standing still for {self._period_s:g} seconds or more. It is here:")
+        for line in traceback.format_stack(frame):
+            self._log("warning", line.rstrip())

@@ -8,8 +8,8 @@
         cluster.wait_whole()
 
 `Server` is one process: start, stop, kill, restart, pause (SIGSTOP), resume. `command` sends one command and returns
-the reply as hiredis reads it (bytes, int, list, None); error replies are raised as hiredis.ReplyError. `connect` gives a
-connection of one's own, for blocking commands, pipelines and raw bytes.
+the reply as hiredis reads it (bytes, int, list, None); error replies are raised as hiredis.ReplyError. `connect` gives
+a connection of one's own, for blocking commands, pipelines and raw bytes.
 """
 
 from __future__ import annotations

@@ -129,9 +129,12 @@ def test_no_job_in_time_is_none():
 
 def test_a_silent_node_is_given_up():
     """The connection is not used again."""
-    with Node(answers={"QLEN": SILENCE}) as node, client_of(node, timeout=0.05, patience=0) as client:
-        with pytest.raises(ReplyTimeoutError):
-            client.qlen("q")
+    with (
+        Node(answers={"QLEN": SILENCE}) as node,
+        client_of(node, timeout=0.05, patience=0) as client,
+        pytest.raises(ReplyTimeoutError),
+    ):
+        client.qlen("q")
 
 
 def test_many_jobs_are_added_in_one_pipeline():

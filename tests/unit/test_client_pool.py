@@ -100,6 +100,7 @@ def test_a_closed_pool_dials_no_more():
             take(pool)
 
 
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # Python 3.12 and later: the node has threads.
 def test_a_forked_child_starts_with_connections_of_its_own():
     """Two processes on one socket would read each other's replies."""
     with Node() as node:

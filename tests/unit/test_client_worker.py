@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import threading
@@ -64,7 +65,7 @@ def work(node, handler, *, until, client=None, **settings):
             worker = Worker(disque, ["q"], handler, **settings)
             serving = asyncio.ensure_future(worker.serve())
             limit = asyncio.get_running_loop().time() + 5
-            while not until():
+            while not until() and not serving.done():
                 assert asyncio.get_running_loop().time() < limit
                 await asyncio.sleep(0.01)
             worker.stop()
@@ -177,7 +178,7 @@ def test_stopping_lets_running_handlers_finish():
 
 
 def test_what_outlives_the_grace_is_put_back():
-    """Also a handler that takes its cancellation for success is not waited for."""
+    """The handlers are cancelled."""
     began = []
 
     async def handle(job):
@@ -187,6 +188,20 @@ def test_what_outlives_the_grace_is_put_back():
     with Queue(2) as node:
         work(node, handle, until=lambda: len(began) == 2, grace_s=0.05)
         assert node.ids_of("NACK") == node.ids
+
+
+def test_a_handler_that_survives_its_cancellation_has_done_its_work():
+    """It returned; and the worker ends all the same."""
+    began = []
+
+    async def handle(job):
+        began.append(job)
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+
+    with Queue(1) as node:
+        work(node, handle, until=lambda: len(began) == 1, grace_s=0.05)
+        assert node.ids_of("ACKJOB") == node.ids
 
 
 def test_acks_are_not_lost_with_a_connection():

@@ -1,0 +1,142 @@
+"""ProcessHost: the process as administrative commands see it (ports.Host).
+
+It belongs to the server and asks it to stop; what needs no server (memory, CPU, dying on purpose) is in process.py. The
+bus and the listeners are put in by the server once it has made them, which is before any client can ask.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import struct
+import sys
+import time
+import zlib
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from disque_py import __version__
+from disque_py.server import log, process, settings_effects, settings_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cluster_bus.bus import Bus
+    from disque_py.server.listeners import Listeners
+    from disque_py.server.nodes_keeper import NodesKeeper
+    from disque_py.server.settings_file import Configuration
+    from disque_py.server.watchdog import Watchdog
+
+NO_RESTART: Final = -1
+UVLOOP_VERSION: Final = version("uvloop")
+
+
+class Ending(NamedTuple):
+    """How a node's life ends: its exit status, or (`restart_delay_ms` >= 0) what to do instead of exiting.
+
+    is_graceful   clients get what was written for them, the nodes file is saved; else sockets are just closed
+    """
+
+    status: int = 0
+    restart_delay_ms: int = NO_RESTART
+    is_graceful: bool = True
+
+
+class ProcessHost:
+    """ports.Host of a server. `stop` may be called at any time, and then ends it soon."""
+
+    bus: Bus
+    listeners: Listeners
+    watchdog: Watchdog
+
+    def __init__(
+        self, configuration: Configuration, keeper: NodesKeeper, stop: Callable[[Ending], None], *, may_restart: bool
+    ) -> None:
+        self._configuration = configuration
+        self._keeper = keeper
+        self._stop = stop
+        self._may_restart = may_restart
+        self._executable = os.path.abspath(sys.argv[0])
+        self._fields: list[tuple[str, str]] = []
+
+    # -- numbers -----------------------------------------------------------------------------------
+
+    def rss_bytes(self) -> int:
+        """Resident memory."""
+        return process.rss_bytes()
+
+    def cpu_seconds(self) -> tuple[float, float, float, float]:
+        """System, user, children's system, children's user CPU time."""
+        return process.cpu_seconds()
+
+    def info_fields(self) -> list[tuple[str, str]]:
+        """See ports.Host; nothing of it changes while the process lives."""
+        if not self._fields:
+            settings = self._configuration.settings
+            build = f"{__version__} {sys.version} uvloop {UVLOOP_VERSION}"
+            system = platform.uname()
+            self._fields = [
+                ("disque_build_id", f"{zlib.crc32(build.encode()):016x}"),
+                ("os", f"{system.system} {system.release} {system.machine}"),
+                ("arch_bits", str(8 * struct.calcsize("P"))),
+                ("multiplexing_api", "epoll" if sys.platform == "linux" else "kqueue"),
+                ("gcc_version", platform.python_compiler().split()[-1]),
+                ("process_id", str(os.getpid())),
+                ("tcp_port", str(settings.port or settings.tls_port)),
+                ("executable", self._executable),
+                ("config_file", self._configuration.path),
+                ("mem_allocator", os.environ.get("PYTHONMALLOC") or "pymalloc"),
+                ("bus_port", str(self.bus.port)),
+                ("python_version", platform.python_version()),
+                ("uvloop_version", UVLOOP_VERSION),
+            ]
+        return self._fields
+
+    def links_rejected(self) -> dict[str, int]:
+        """Reason -> number of bus links closed for it."""
+        return dict(self.bus.rejected)
+
+    # -- settings and files ------------------------------------------------------------------------
+
+    def apply_setting(self, name: str) -> None:
+        """Put a changed directive into effect on the process; DirectiveError."""
+        settings = self._configuration.settings
+        settings_effects.apply(name, settings)
+        if name == "tcp-keepalive":
+            self.listeners.set_keepalive(settings.tcp_keepalive)
+        elif name == "watchdog-period":
+            self.watchdog.watch(settings.watchdog_period)
+
+    def rewrite_config(self) -> None:
+        """CONFIG REWRITE; OSError, or LookupError without a file."""
+        settings_file.rewrite_file(self._configuration)
+
+    def save_nodes(self) -> None:
+        """CLUSTER SAVECONFIG; OSError."""
+        self._keeper.save_now()
+
+    # -- ending ------------------------------------------------------------------------------------
+
+    def shutdown(self) -> None:
+        """Stop in an orderly way after this turn."""
+        self._stop(Ending())
+
+    def restart(self, delay_ms: int, *, graceful: bool) -> None:
+        """Stop and run the same program again; OSError, or LookupError if the configuration can't be read again."""
+        if not self._may_restart:
+            raise LookupError("the configuration came from standard input, which can't be read twice")
+        if graceful and self._configuration.path:
+            self.rewrite_config()
+        self._stop(Ending(restart_delay_ms=delay_ms, is_graceful=graceful))
+
+    def crash(self, how: str) -> None:
+        """Die now."""
+        process.crash(how)
+
+    def sleep(self, seconds: float) -> None:
+        """Stand still."""
+        time.sleep(seconds)
+
+    def log(self, level: str, text: str) -> None:
+        """One line."""
+        log.log(level, text)

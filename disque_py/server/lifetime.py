@@ -1,0 +1,268 @@
+"""The life of one node: everything is made and connected here, then it serves, then it ends in an orderly way.
+
+The order at start: what may fail comes before what others can see. The nodes file is locked, the ports are taken, the
+node's id is on disk; then other nodes may connect, and clients last. A node that can't start raises StartError and has
+changed nothing but its own new nodes file.
+
+The end: nobody new is let in, clients get what was written for them (END_SECONDS at most; an ADDJOB that waits for
+copies may still be answered), the links are closed, the nodes file is saved.
+
+What is our own mistake (an exception nobody expected) costs the connection on whose behalf it happened, and is logged
+with its traceback. If it happened between turns the broker can't be trusted any more, and the node stops with status 1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
+
+from cluster_bus.bus import Bus, bind_addresses, is_loopback
+from cluster_bus.codec import FRAME_BYTES_MAX
+from cluster_bus.handshake import is_host
+from cluster_bus.membership import Membership
+from cluster_bus.node import ID_BYTES, Node
+from cluster_bus.nodes_file import NodeLine
+from cluster_bus.outgoing import Outgoing
+from disque_py import __version__, inputs
+from disque_py.config.settings import Settings
+from disque_py.core.broker import Broker
+from disque_py.driver import Driver
+from disque_py.server import tls
+from disque_py.server.chores import Chores
+from disque_py.server.clock import SystemClock
+from disque_py.server.cluster_side import ClusterSide
+from disque_py.server.collector import tune_collector
+from disque_py.server.connection import ClientConnection
+from disque_py.server.host import Ending, ProcessHost
+from disque_py.server.listeners import Listeners, backlog_limit
+from disque_py.server.log import log, log_mistake
+from disque_py.server.nodes_keeper import NodesKeeper
+from disque_py.server.renames import check_renames
+from disque_py.server.settings_file import Configuration
+from disque_py.server.shell import Shell
+from disque_py.server.start_error import StartError
+from disque_py.server.systemd import Notifier
+from disque_py.server.watchdog import Watchdog
+
+# How long clients may take to fetch their last replies, and ADDJOBs to get their copies, when the node ends.
+END_SECONDS: Final = 2.0
+LOOK_AGAIN_SECONDS: Final = 0.02
+
+SEED_BYTES: Final = 32
+MAXMEMORY_LOW: Final = 1_000_000
+# What a frame has around the one job that may fill it (codec.py).
+FRAME_SLACK_BYTES: Final = 1 << 20
+
+
+class Lifetime:
+    """One node, from start to end; `run` is called once."""
+
+    def __init__(
+        self, configuration: Configuration, *, may_restart: bool, on_ready: Callable[[], None] = lambda: None
+    ) -> None:
+        settings = configuration.settings
+        self._configuration = configuration
+        self._settings = settings
+        self._on_ready = on_ready
+        self._keeper = NodesKeeper(os.path.abspath(settings.cluster_config_file), log)
+        self._host = ProcessHost(configuration, self._keeper, self.stop, may_restart=may_restart)
+        self._listeners = Listeners(settings)
+        self._notifier = Notifier(settings.supervised)
+        self._shell: Shell
+        self._broker: Broker
+        self._bus: Bus
+        self._membership: Membership
+        self._end: asyncio.Future[Ending]
+        self._interrupts = 0
+
+    async def run(self) -> Ending:
+        """Start, serve until `stop`, end. StartError."""
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._on_exception)
+        self._end = loop.create_future()
+        self._shell = Shell(loop)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal, number)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        try:
+            await self._start(loop)
+        except StartError:
+            self._listeners.close()
+            self._keeper.close()
+            raise
+        ending = await self._end
+        await self._finish(ending)
+        return ending
+
+    def stop(self, ending: Ending) -> None:
+        """End after this turn; the first call counts, and whatever comes before the start is over, too."""
+        if not self._end.done():
+            self._end.set_result(ending)
+
+    # -- start -------------------------------------------------------------------------------------
+
+    async def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+        lines = self._keeper.open()
+        self._listeners.bind()
+        side = self._build(lines)
+        try:
+            # The id is ours for ever from here on: nobody may see it before it is on disk.
+            self._keeper.save_now()
+        except OSError as error:
+            raise StartError(f"can't write the nodes file {self._keeper.path}: {error.strerror or error}") from None
+        await self._open_bus()
+        self._host.bus = self._bus
+        self._host.listeners = self._listeners
+        self._host.watchdog = Watchdog(loop, log)
+        await self._listeners.serve(lambda: ClientConnection(self._shell))
+        self._warn()
+        side.meet_seeds()
+        self._shell.start()
+        Chores(self._shell, self._notifier).start()
+        tune_collector()
+        me = self._broker.me
+        log("notice", f"node {me.name.decode()} of disque-py {__version__}, process {os.getpid()}")
+        for name in self._listeners.names:
+            log("notice", f"Server initialized, ready to accept connections on {name}")
+        self._notifier.ready()
+        self._on_ready()
+
+    def _build(self, lines: list[NodeLine]) -> ClusterSide:
+        """The node out of its parts; nothing is open yet."""
+        settings = self._settings
+        check_renames(settings.rename_command)
+        shell = self._shell
+        rng = Random(os.urandom(SEED_BYTES))
+        outgoing = Outgoing()
+        me = _myself(settings, lines[0].id if lines else rng.randbytes(ID_BYTES))
+        membership = self._membership = Membership(
+            me,
+            outgoing,
+            rng,
+            node_timeout_ms=settings.cluster_node_timeout,
+            announced_host=settings.cluster_announce_ip,
+        )
+        self._keeper.nodes = lambda: list(membership.nodes.values())
+        side = ClusterSide(shell, membership, settings.cluster_seeds)
+        bus_server_tls, bus_client_tls = tls.bus_contexts(settings)
+        self._bus = Bus(
+            side,
+            secret=settings.cluster_secret.encode("utf-8", "surrogateescape"),
+            frame_bytes_max=max(FRAME_BYTES_MAX, settings.proto_max_bulk_len + FRAME_SLACK_BYTES),
+            server_tls=bus_server_tls,
+            client_tls=bus_client_tls,
+            log=log,
+        )
+        self._broker = Broker(membership, outgoing, settings, rng, self._host)
+        inputs.install(self._broker, settings.rename_command)
+        shell.driver = Driver(
+            self._broker,
+            membership,
+            outgoing,
+            self._bus,
+            SystemClock(),
+            shell.on_turn,
+            self._keeper.save,
+            lambda line: log("notice", line),
+        )
+        shell.driver.begin()
+        membership.load(lines)
+        return side
+
+    async def _open_bus(self) -> None:
+        settings = self._settings
+        hosts = bind_addresses(
+            settings.bind, has_secret=bool(settings.cluster_secret), protected_mode=settings.protected_mode
+        )
+        try:
+            await self._bus.listen(hosts, settings.bus_port)
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+            raise StartError(
+                f"can't accept other nodes on port {settings.bus_port} of {', '.join(hosts)}: {reason}"
+            ) from None
+
+    def _warn(self) -> None:
+        """What is allowed, and yet perhaps not meant."""
+        settings = self._settings
+        if self._configuration.is_default:
+            log("warning", "no config file was given, the defaults are used; see disque-server --help")
+        if not self._listeners.names:
+            log("warning", "port and tls-port are 0 and there is no unixsocket: no client can connect")
+        if settings.protected_mode and not settings.cluster_secret and not all(map(is_loopback, settings.bind or [""])):
+            log(
+                "warning",
+                "without a cluster-secret other nodes are accepted on loopback addresses only (protected-mode)",
+            )
+        if 0 < settings.maxmemory < MAXMEMORY_LOW:
+            log("warning", f"maxmemory is {settings.maxmemory} bytes; is a unit missing?")
+        limit = backlog_limit()
+        if 0 < limit < settings.tcp_backlog:
+            log("warning", f"tcp-backlog {settings.tcp_backlog} is cut to {limit} by net.core.somaxconn")
+
+    # -- serving -----------------------------------------------------------------------------------
+
+    def _on_signal(self, number: signal.Signals) -> None:
+        if number == signal.SIGINT:
+            self._interrupts += 1
+            if self._interrupts > 1:
+                log("warning", "second SIGINT: exiting at once")
+                os._exit(1)
+        log("warning", f"{number.name} received, shutting down")
+        self.stop(Ending())
+
+    def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What the loop caught; see the module."""
+        error = context.get("exception")
+        message = context.get("message", "")
+        if error is None or isinstance(error, OSError):  # A connection's trouble, TLS included.
+            log("debug", f"{message}: {error}")
+        elif "transport" in context or "protocol" in context:
+            log_mistake(f"a mistake in the program, the connection is closed: {message}", error)
+        else:
+            log_mistake(f"a mistake in the program, the node stops: {message}", error)
+            self.stop(Ending(status=1, is_graceful=False))
+
+    # -- end ---------------------------------------------------------------------------------------
+
+    async def _finish(self, ending: Ending) -> None:
+        self._notifier.stopping()
+        self._listeners.close()
+        shell = self._shell
+        if ending.is_graceful:
+            for connection in list(shell.connections.values()):
+                connection.close(after_replies=True)
+            for _ in range(round(END_SECONDS / LOOK_AGAIN_SECONDS)):
+                if not shell.connections:
+                    break
+                await asyncio.sleep(LOOK_AGAIN_SECONDS)
+        shell.stop()
+        for connection in list(shell.connections.values()):
+            connection.close(after_replies=False)
+        await asyncio.sleep(0)  # What the last turn wrote to links and clients leaves.
+        await self._bus.close()
+        if ending.is_graceful:
+            try:
+                self._keeper.save_now()
+            except OSError as error:
+                log("warning", f"can't write the nodes file {self._keeper.path}: {error.strerror or error}")
+        self._keeper.close()
+        log("warning", "the node has stopped, bye bye")
+
+
+def _myself(settings: Settings, node_id: bytes) -> Node:
+    """This node, as it presents itself to others."""
+    if not is_host(settings.cluster_announce_ip):
+        raise StartError(f"cluster-announce-ip: '{settings.cluster_announce_ip}' is not an address")
+    me = Node(
+        node_id,
+        settings.cluster_announce_ip,
+        settings.cluster_announce_port or settings.port or settings.tls_port,
+        settings.cluster_announce_bus_port or settings.bus_port,
+    )
+    me.version = __version__
+    return me

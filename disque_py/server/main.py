@@ -1,0 +1,140 @@
+"""disque-server: from the command line to a running node, and to its exit status.
+
+Here is what concerns the process: configuration, log, background, pid file, limits, and what comes after the node's
+life (lifetime.py): an exit status, or the same program again. Whatever keeps the node from starting is one line on
+standard error, and in the log if that goes elsewhere; the status is 1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import struct
+import sys
+import time
+from functools import partial
+from typing import Final
+
+import uvloop
+
+from disque_py import __version__
+from disque_py.config.conf_file import ConfigError
+from disque_py.config.settings import Settings
+from disque_py.server import log, process, settings_file
+from disque_py.server.host import NO_RESTART, UVLOOP_VERSION, Ending
+from disque_py.server.lifetime import Lifetime
+from disque_py.server.settings_file import Configuration
+from disque_py.server.start_error import StartError
+
+USAGE: Final = """\
+Usage: disque-server [<config file> | -] [--<directive> <value> ...]
+       disque-server -h | --help
+       disque-server -v | --version
+
+Runs a node of disque-py. `-` reads the configuration from standard input. Directives of the command
+line come after the file and win. conf/disque.conf explains them all.
+
+  disque-server                               all defaults: port 7711, nodes.conf in this directory
+  disque-server /etc/disque/disque.conf
+  disque-server disque.conf --port 7712 --bind 10.0.0.1 127.0.0.1
+  disque-server - < disque.conf
+
+SIGTERM and SIGINT stop the node; the status is 0 then, and 1 if it could not start.
+"""
+
+FAILURE: Final = 1
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a node until it is stopped; the exit status."""
+    arguments = sys.argv[1:] if argv is None else argv
+    if arguments and arguments[0] in ("-h", "--help"):
+        sys.stdout.write(USAGE)
+        return 0
+    if arguments and arguments[0] in ("-v", "--version"):
+        sys.stdout.write(_version())
+        return 0
+    start_directory = os.getcwd()
+    try:
+        configuration = settings_file.load(arguments)
+    except ConfigError as error:
+        sys.stderr.write(error.report())
+        return FAILURE
+    try:
+        ending = _run(configuration, may_restart="-" not in arguments[:1])
+    except StartError as error:
+        _say_why(configuration.settings, str(error))
+        return FAILURE
+    if ending.restart_delay_ms != NO_RESTART:
+        time.sleep(ending.restart_delay_ms / 1000)
+        process.exec_again(start_directory)
+    return ending.status
+
+
+def _run(configuration: Configuration, *, may_restart: bool) -> Ending:
+    """Prepare the process, and live; StartError."""
+    settings = configuration.settings
+    _enter_directory(settings)
+    try:
+        log.open_log(settings)
+    except OSError as error:
+        raise StartError(f"can't open the log {settings.logfile or 'syslog'}: {error.strerror or error}") from None
+    is_again = process.was_restarted()
+    report_write = process.daemonize() if settings.daemonize and not is_again else None
+    pid_path = os.path.abspath(settings.pidfile) if settings.daemonize and settings.pidfile else ""
+    _allow_clients(settings)
+    if pid_path:
+        _write_pid_file(pid_path)
+    on_ready = partial(process.report_ready, report_write) if report_write is not None else _do_nothing
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(Lifetime(configuration, may_restart=may_restart, on_ready=on_ready).run())
+    finally:
+        if pid_path:
+            process.remove_pid_file(pid_path)
+
+
+def _enter_directory(settings: Settings) -> None:
+    try:
+        os.chdir(settings.dir)
+    except OSError as error:
+        raise StartError(f"can't change to the directory {settings.dir}: {error.strerror}") from None
+
+
+def _allow_clients(settings: Settings) -> None:
+    """Raise the limit of open files; serve fewer clients if that is not allowed."""
+    possible = process.raise_file_limit(settings.maxclients)
+    if possible < 1:
+        raise StartError(f"the limit of open files is too low: {process.RESERVED_FILES} are needed besides clients")
+    if possible < settings.maxclients:
+        log.log(
+            "warning", f"maxclients is {possible} instead of {settings.maxclients}: the limit of open files is lower"
+        )
+        settings.maxclients = possible
+
+
+def _write_pid_file(path: str) -> None:
+    try:
+        process.write_pid_file(path)
+    except OSError as error:
+        log.log("warning", f"can't write the pid file {path}: {error.strerror}")
+
+
+def _say_why(settings: Settings, text: str) -> None:
+    if settings.logfile or settings.syslog_enabled:
+        log.log("warning", f"can't start: {text}")
+    sys.stderr.write(f"disque-server: {text}\n")
+
+
+def _version() -> str:
+    bits = 8 * struct.calcsize("P")
+    return f"Disque server v={__version__} python={platform.python_version()} uvloop={UVLOOP_VERSION} bits={bits}\n"
+
+
+def _do_nothing() -> None:
+    """Nobody waits for us to be ready."""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

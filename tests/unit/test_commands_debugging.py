@@ -1,0 +1,72 @@
+"""DEBUG."""
+
+from __future__ import annotations
+
+import pytest
+
+from brokers import ask, ask_parsed, host_of, make_broker, make_client
+
+
+def told(broker, *words):
+    return ask(broker, make_client(broker), "DEBUG", *words)
+
+
+def test_flushall_empties_the_node():
+    broker = make_broker()
+    ask(broker, make_client(broker), "ADDJOB", "q", "body", 0)
+    assert told(broker, "FLUSHALL") == b"+OK\r\n"
+    assert (broker.job_count, broker.queues) == (0, {})
+
+
+def test_there_is_no_journal_to_load():
+    assert told(make_broker(), "LOADAOF") == b"-ERR persistence is not available in this version\r\n"
+
+
+def test_sleep_takes_fractions_of_seconds():
+    broker = make_broker()
+    assert told(broker, "SLEEP", "0.25") == b"+OK\r\n"
+    assert host_of(broker).calls == [("sleep", 0.25)]
+
+
+@pytest.mark.parametrize("seconds", ["x", "-1", "nan", "inf"])
+def test_sleep_wants_a_number_of_seconds(seconds):
+    broker = make_broker()
+    assert told(broker, "SLEEP", seconds) == b"-ERR value is not a valid float\r\n"
+    assert host_of(broker).calls == []
+
+
+def test_error_says_what_it_is_told():
+    assert told(make_broker(), "ERROR", b"OOPS a\r\nb\xff") == b"-OOPS a  b\xff\r\n"
+
+
+def test_structsize_is_what_memory_accounting_counts_with():
+    assert ask_parsed(make_broker(), make_client(make_broker()), "DEBUG", "STRUCTSIZE").startswith(b"bits:64 job:")
+
+
+def test_restart_and_crash_and_recover():
+    broker = make_broker()
+    assert told(broker, "RESTART") == b""
+    assert told(broker, "crash-and-recover", 500) == b""
+    assert host_of(broker).calls == [("restart", 0, True), ("restart", 500, False)]
+    assert told(broker, "RESTART", "x") == b"-ERR value is not an integer or out of range\r\n"
+    assert told(broker, "RESTART", -5) == b"-ERR value is not an integer or out of range\r\n"
+
+
+def test_a_restart_that_fails_leaves_the_server_running():
+    broker = make_broker()
+    host_of(broker).failures["restart"] = OSError("disk full")
+    assert told(broker, "RESTART") == b"-ERR failed to restart the server. Check server logs.\r\n"
+    assert host_of(broker).calls[-1] == ("log", "warning", "DEBUG RESTART failed: disk full")
+
+
+@pytest.mark.parametrize("how", ["segfault", "assert", "oom"])
+def test_crashes(how):
+    broker = make_broker()
+    told(broker, how.upper())
+    assert host_of(broker).calls[-1] == ("crash", how)
+
+
+@pytest.mark.parametrize("words", [("NONSENSE",), ("SLEEP",), ("FLUSHALL", "x")])
+def test_other_forms_are_refused(words):
+    text = f"-ERR Unknown DEBUG subcommand or wrong number of arguments for '{words[0]}'\r\n"
+    assert told(make_broker(), *words) == text.encode()

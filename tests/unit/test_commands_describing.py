@@ -1,0 +1,73 @@
+"""COMMAND."""
+
+from __future__ import annotations
+
+import pytest
+
+from brokers import ask, ask_parsed, make_broker, make_client
+from disque_py.commands.table import COMMANDS
+
+
+def test_command_lists_all_in_the_order_of_the_table():
+    broker = make_broker()
+    client = make_client(broker)
+    entries = ask_parsed(broker, client, "COMMAND")
+    assert [entry[0].decode() for entry in entries] == [command.name for command in COMMANDS]
+    assert ask_parsed(broker, client, "COMMAND", "COUNT") == len(COMMANDS)
+    assert ask_parsed(broker, client, "COMMAND", "LIST") == [entry[0] for entry in entries]
+
+
+def test_an_entry_has_six_fields_and_no_keys():
+    broker = make_broker()
+    entries = ask_parsed(broker, make_client(broker), "COMMAND", "INFO", "AddJob", "nothing")
+    assert entries == [[b"addjob", -4, [b"write", b"denyoom", b"fast"], 0, 0, 0], None]
+
+
+def test_unknown_names_are_nil_of_the_protocol():
+    broker = make_broker()
+    client = make_client(broker)
+    client.protocol = 3
+    assert ask(broker, client, "COMMAND", "INFO", "nothing") == b"*1\r\n_\r\n"
+
+
+def test_docs_tell_how_each_command_is_written():
+    broker = make_broker()
+    name, entry = ask_parsed(broker, make_client(broker), "COMMAND", "DOCS", "slowlog", "nothing")
+    fields = dict(zip(entry[::2], entry[1::2], strict=True))
+    assert name == b"slowlog"
+    assert list(fields) == [b"summary", b"since", b"group", b"syntax"]
+    assert fields[b"syntax"] == [b"SLOWLOG GET [count]", b"SLOWLOG LEN", b"SLOWLOG RESET"]
+
+
+def test_a_form_without_words_is_the_bare_name():
+    broker = make_broker()
+    _, entry = ask_parsed(broker, make_client(broker), "COMMAND", "DOCS", "hello")
+    assert entry[7][0] == b"HELLO"
+
+
+def test_docs_without_names_are_all():
+    broker = make_broker()
+    assert len(ask_parsed(broker, make_client(broker), "COMMAND", "DOCS")) == 2 * len(COMMANDS)
+
+
+def test_a_renamed_command_is_found_under_its_new_name_and_shows_the_old():
+    broker = make_broker(rename_command=(("debug", "secret-debug"), ("shutdown", "")))
+    client = make_client(broker)
+    entries = ask_parsed(broker, client, "COMMAND", "INFO", "secret-debug", "debug", "shutdown")
+    assert [entry and entry[0] for entry in entries] == [b"debug", None, None]
+    assert ask_parsed(broker, client, "COMMAND", "COUNT") == len(COMMANDS) - 1
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("GETKEYS", "addjob", "q"), b"-ERR The command has no key arguments"),
+        (("GETKEYS", "nothing"), b"-ERR Invalid command specified"),
+        (("GETKEYS",), b"-ERR Unknown subcommand or wrong number of arguments."),
+        (("INFO",), b"-ERR Unknown subcommand or wrong number of arguments."),
+        (("HELP",), b"-ERR Unknown subcommand or wrong number of arguments."),
+    ],
+)
+def test_refusals(words, text):
+    broker = make_broker()
+    assert ask(broker, make_client(broker), "COMMAND", *words) == text + b"\r\n"
