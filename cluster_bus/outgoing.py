@@ -39,6 +39,16 @@ class Outgoing:
             self._kind = kind
             self.runs.append((nodes, kind, self._items))
 
+    def send_all(self, nodes: tuple[Node, ...], kind: int, items: list[Any]) -> None:
+        """Queue several items of one kind for each of `nodes`; the list is not kept."""
+        if nodes is self._nodes and kind == self._kind:
+            self._items += items
+        elif items:
+            self._items = list(items)
+            self._nodes = nodes
+            self._kind = kind
+            self.runs.append((nodes, kind, self._items))
+
     def take(self) -> list[Run]:
         """Hand the runs over and start afresh."""
         runs = self.runs

@@ -210,7 +210,7 @@ def _may_overlap(broker: Broker, client: Client, argv: list[bytes]) -> bool:
     row = broker.commands.get(argv[0]) or broker.commands.get(argv[0].lower())
     if row is None or not row.overlaps:
         return False
-    return not any(word.lower() == b"maxlen" for word in argv[4:])
+    return 6 not in map(len, argv[4:]) or not any(word.lower() == b"maxlen" for word in argv[4:])
 
 
 def _reply_in_mode(client: Client, mode: int, reply: bytes) -> None:

@@ -10,6 +10,7 @@ entries, and the shards also give JSCAN and the background sweep their order.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -19,6 +20,7 @@ from cluster_bus.node import FAIL, HANDSHAKE, LEAVING, MYSELF, Node
 from cluster_bus.outgoing import Outgoing
 from disque_py.config.settings import Settings
 from disque_py.core.done import DoneTable
+from disque_py.core.groups import Groups
 from disque_py.core.ids import IdSource
 from disque_py.core.job import Job
 from disque_py.core.nodesets import NodeSets
@@ -50,6 +52,7 @@ class Broker:
     shards, job_count jobs by id (see `find`)
     queues            by name
     waiting_repl      jobs in WAIT_REPL, in order of creation
+    paused_count      queues paused in either direction
     ready             queues that have both jobs and waiting clients, perhaps
     hint_due          queues whose jobs might interest another node (interest.py)
     used_memory       accounted bytes of jobs and queues; what maxmemory applies to
@@ -70,6 +73,7 @@ class Broker:
         self.me: Node = cluster.me
         self.outbox = Outbox(messages)
         self.send = messages.send
+        self.send_all = messages.send_all
         self.sets = NodeSets(cluster.me, cluster.intern)
         self.ids = IdSource(cluster.me.name, rng)
         self.schedule = Schedule()
@@ -83,6 +87,10 @@ class Broker:
         self.queue_serial = 0
         self.queue_gc: Iterator[Queue] = iter(())
         self.waiting_repl: dict[Job, None] = {}
+        # (when to ask one more node, job) in order of creation, for jobs in WAIT_REPL (replication.py).
+        self.extensions: deque[tuple[int, Job]] = deque()
+        self.groups = Groups()
+        self.paused_count = 0
         self.clients: dict[int, Client] = {}
         self.monitors: dict[Client, None] = {}
         self.blocked_count = 0

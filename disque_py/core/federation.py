@@ -11,6 +11,7 @@ Source: semantics.md, section 4; README "Cluster messages related to nodes feder
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from cluster_bus.messages import (
@@ -26,6 +27,7 @@ from cluster_bus.node import Node
 from disque_py.core import lifecycle, replication
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
+from disque_py.core.groups import choose
 from disque_py.core.image import image_of, job_of
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Handover, Job
 from disque_py.core.queue import PAUSED_OUT, Queue
@@ -202,7 +204,7 @@ def on_took(broker: Broker, sender: Node, items: list[Any]) -> None:
                 _settle(broker, job, handover, reply)
         if not state.pending:
             settled = state.next_number - 1
-            broker.schedule.call_at(broker.now_ms + RESEND_MS, lambda: tell_settled(broker, sender, settled))
+            broker.schedule.call_at(broker.now_ms + RESEND_MS, partial(tell_settled, broker, sender, settled))
 
 
 def _settle(broker: Broker, job: Job, handover: Handover, reply: int) -> None:
@@ -409,7 +411,7 @@ def start_once(broker: Broker, client: Client, job: Job, timeout_ms: int) -> Non
 
 
 def _hand_on(broker: Broker, client: Client, job: Job, slot: list[bytes | None], tried: tuple[Node, ...]) -> None:
-    targets = replication.choose(broker, 1, frozenset(tried))
+    targets = choose(broker, 1, frozenset(tried))
     if not targets:
         replication.answer(broker, client, job, slot, replication.NOREPL_REFUSED)
         lifecycle.forget(broker, job)

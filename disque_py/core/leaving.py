@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from cluster_bus.messages import LEFT, LEFT_OK, REPLJOB, SETACK
 from cluster_bus.node import FORGOTTEN, Node
-from disque_py.core import acks, federation, lifecycle, replication
+from disque_py.core import acks, federation, lifecycle
 from disque_py.core.broker import SHARDS, Broker
+from disque_py.core.groups import choose
 from disque_py.core.image import image_of
 from disque_py.core.job import ACKED, ACTIVE, Job
 
@@ -125,7 +126,7 @@ def _move_copy(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> N
         return
     if job.is_leased_here and job.requeue_at_ms > broker.now_ms:
         return  # A worker has it: the ack or the end of the lease decides.
-    more = replication.choose(broker, 1, job.holders)
+    more = choose(broker, 1, job.holders)
     if more:
         drain.moving[job] = Move(more[0], broker.now_ms)
         job.holders = broker.sets.union(job.holders, broker.sets.of(more))

@@ -31,6 +31,7 @@ def set_pause(broker: Broker, name: bytes, flags: int) -> None:
         return
     before = queue.paused
     queue.paused = flags
+    broker.paused_count += bool(flags) - bool(before)
     broker.interest_due[queue] = None
     if before & PAUSED_OUT and not flags & PAUSED_OUT:
         if queue.waiting:

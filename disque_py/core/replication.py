@@ -32,8 +32,9 @@ from cluster_bus.node import Node
 from disque_py.core import lifecycle
 from disque_py.core.broker import Broker
 from disque_py.core.client import RUNNING, WAITS_FOR_COPIES, Client
+from disque_py.core.groups import choose
 from disque_py.core.image import image_of, job_of
-from disque_py.core.job import ACKED, ACTIVE, WAIT_REPL, Handover, Job, Replication
+from disque_py.core.job import ACKED, ACTIVE, JOB_BYTES, WAIT_REPL, Handover, Job, Replication
 from disque_py.core.memory import make_room
 from disque_py.core.queue import PAUSED_IN
 
@@ -51,23 +52,14 @@ KNOWN: Final = 1  # Second field of GOTJOB: the copy was here before.
 NO_ANSWER: Final = 1  # Flag of REPLJOB: best effort, don't confirm.
 
 
-def choose(broker: Broker, count: int, exclude: frozenset[Node] = frozenset()) -> tuple[Node, ...]:
-    """Up to `count` usable, linked nodes outside `exclude`, uniformly at random; the same tuple for the same group."""
-    usable = [node for node in broker.cluster.usable if node.is_linked and node not in exclude]
-    if len(usable) > count:
-        usable = broker.rng.sample(usable, count)
-    return broker.sets.others(broker.sets.of(usable))
-
-
 def start(broker: Broker, client: Client, job: Job, timeout_ms: int, *, is_external: bool) -> None:
     """Register the job and make `client` wait for its copies; `timeout_ms` 0 waits for ever."""
-    sets = broker.sets
-    targets = choose(broker, job.replicate if is_external else job.replicate - 1)
     if is_external:
-        job.holders = sets.of(targets)
+        targets = choose(broker, job.replicate)
+        job.holders = broker.sets.of(targets)
         confirmed: set[Node] = set()
     else:
-        job.holders = sets.of((broker.me, *targets))
+        targets, job.holders = broker.groups.draw(broker, job.replicate - 1)
         confirmed = {broker.me}
     slot = wait_for_copies(client, job)
     deadline_ms = broker.now_ms + timeout_ms if timeout_ms else 0
@@ -77,7 +69,12 @@ def start(broker: Broker, client: Client, job: Job, timeout_ms: int, *, is_exter
     broker.blocked_count += 1
     if targets:
         broker.send(targets, REPLJOB, (image_of(broker, job), 0))
-    _schedule(broker, job, work)
+    extend_at_ms = broker.now_ms + EXTEND_MS
+    if 0 < timeout_ms < EXTEND_MS:
+        _schedule(broker, job, work)
+    else:
+        # Nearly all jobs have their copies long before: a place in this line costs less than a timer.
+        broker.extensions.append((extend_at_ms, job))
 
 
 def start_async(broker: Broker, job: Job, *, is_external: bool) -> None:
@@ -129,42 +126,58 @@ def answer(broker: Broker, client: Client, job: Job, slot: list[bytes | None], r
 
 def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
     """The creator asks us to hold copies. Known jobs are confirmed, new ones held, or refused with the reason."""
-    sets = broker.sets
-    only = sets.only(sender)
+    only = broker.sets.only(sender)
     shards = broker.shards
+    done = broker.done
     now_ms = broker.now_ms
+    horizon_ms = broker.schedule.horizon_ms
+    taken: list[bytes] = []
     for item in items:
         job = job_of(broker, item[0])
-        flags = item[1]
         job_id = job.id
-        known = shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
-        if known is not None:
-            known.holders = sets.union(known.holders, job.holders)
-            if known.state == ACKED:
-                broker.send(only, SETACK, (job_id, sets.pack(known.holders)))
-            elif flags != NO_ANSWER:
-                # Said apart from "taken": to a node that leaves, only a new copy is worth something (leaving.py).
-                broker.send(only, GOTJOB, (job_id, KNOWN))
+        shard = shards[(job_id[12] & 63) << 6 | job_id[13] & 63]
+        wants_answer = item[1] != NO_ANSWER
+        if job_id in shard or job_id in done:
+            _on_known(broker, only, job, shard.get(job_id), wants_answer)
             continue
-        if job_id in broker.done:
-            # Finished while this copy was on its way: a late copy is never delivered (semantics.md, section 3).
-            hold_ack(broker, job)
-            broker.send(only, SETACK, (job_id, sets.pack(job.holders)))
-            continue
-        reason = refusal(broker, job)
-        if reason:
-            if flags != NO_ANSWER:
-                broker.send(only, REFUSED, (job_id, reason))
-            continue
+        if broker.paused_count or broker.used_memory > broker.memory_limits[1] or broker.is_leaving:
+            reason = refusal(broker, job)
+            if reason:
+                if wants_answer:
+                    broker.send(only, REFUSED, (job_id, reason))
+                continue
+        shard[job_id] = job
+        broker.job_count += 1
+        broker.used_memory += JOB_BYTES + len(job.body)
         job.was_queued = True
         retry_ms = job.retry_ms
         if retry_ms:
-            job.requeue_at_ms = now_ms + job.delay_ms + retry_ms + broker.jitter()
-        lifecycle.register(broker, job)
-        lifecycle.arm(broker, job)
-        lifecycle.record_job(broker, job)
-        if flags != NO_ANSWER:
-            broker.send(only, GOTJOB, job_id)
+            job.requeue_at_ms = requeue_at_ms = now_ms + job.delay_ms + retry_ms + broker.jitter()
+            if requeue_at_ms <= horizon_ms:
+                lifecycle.arm(broker, job)
+        if job.expire_at_ms <= horizon_ms:
+            lifecycle.arm(broker, job)
+        if broker.is_journaling:
+            lifecycle.record_job(broker, job)
+        if wants_answer:
+            taken.append(job_id)
+    broker.send_all(only, GOTJOB, taken)
+
+
+def _on_known(broker: Broker, only: tuple[Node, ...], job: Job, known: Job | None, wants_answer: bool) -> None:
+    """A copy of a job that has a record here, or is known as done."""
+    sets = broker.sets
+    if known is None:
+        # Finished while this copy was on its way: a late copy is never delivered (semantics.md, section 3).
+        hold_ack(broker, job)
+        broker.send(only, SETACK, (job.id, sets.pack(job.holders)))
+        return
+    known.holders = sets.union(known.holders, job.holders)
+    if known.state == ACKED:
+        broker.send(only, SETACK, (job.id, sets.pack(known.holders)))
+    elif wants_answer:
+        # Said apart from "taken": to a node that leaves, only a new copy is worth something (leaving.py).
+        broker.send(only, GOTJOB, (job.id, KNOWN))
 
 
 def hold_ack(broker: Broker, job: Job) -> None:
@@ -295,6 +308,16 @@ def drop_client(broker: Broker, client: Client, reply: bytes | None) -> None:
                 broker.blocked_count -= 1
             else:
                 answer(broker, client, job, slot, reply)
+
+
+def extend_due(broker: Broker) -> None:
+    """The first EXTEND_MS of these jobs are over; from here on each has a timer of its own."""
+    line = broker.extensions
+    now_ms = broker.now_ms
+    while line and line[0][0] <= now_ms:
+        job = line.popleft()[1]
+        if job.state == WAIT_REPL and isinstance(job.work, Replication):
+            on_timer(broker, job, job.work)
 
 
 def on_timer(broker: Broker, job: Job, work: Replication) -> None:

@@ -30,6 +30,8 @@ def tick(broker: Broker) -> bool:
     """Do what is due; True if there is more to do at once."""
     for task in broker.schedule.due_tasks():
         task()
+    if broker.extensions:
+        replication.extend_due(broker)
     jobs = 0
     for job in broker.schedule.due(JOBS_PER_TICK):
         visit(broker, job)
@@ -46,6 +48,8 @@ def tick(broker: Broker) -> bool:
 def next_ms(broker: Broker) -> int:
     """When `tick` has to be called at the latest."""
     at_ms = broker.housekept_ms + HOUSEKEEPING_MS
+    if broker.extensions and broker.extensions[0][0] < at_ms:
+        at_ms = broker.extensions[0][0]
     for due_ms in (broker.schedule.next_ms(), broker.timeouts.next_ms()):
         if due_ms is not None and due_ms < at_ms:
             at_ms = due_ms

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from brokers import add_node, ask, ask_parsed, fields_of, make_broker, make_client, pass_time, port_of
@@ -131,3 +133,14 @@ def test_human_bytes(count, text):
 
 def test_a_reason_becomes_a_word():
     assert field_word("Version 9, out of range!") == "version_9_out_of_range"
+
+
+def test_every_field_is_explained_in_the_docs():
+    """docs/info.md names each field of every section, and of CLUSTER INFO on a leaving node."""
+    text = (Path(__file__).resolve().parents[2] / "docs" / "info.md").read_text(encoding="utf-8")
+    broker = make_broker()
+    broker.host.fields.append(("disque_build_id", "c0ffee"))
+    broker.cluster.set_leaving(True)
+    shown = fields_of(info(broker, "default"))
+    reasons = ("cluster_ignored_", "cluster_links_rejected_")
+    assert [name for name in shown if f"`{name}`" not in text and not name.startswith(reasons)] == []
