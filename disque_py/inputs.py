@@ -170,7 +170,7 @@ def _note_slow(broker: Broker, row: Row, argv: list[bytes], usec: int) -> None:
     settings = broker.settings
     wall_s = broker.wall_ms // 1000
     if 0 <= settings.slowlog_log_slower_than <= usec:
-        broker.stats.log_slow(redact(argv), usec, wall_s, settings.slowlog_max_len)
+        broker.stats.log_slow(redact(argv, row.name), usec, wall_s, settings.slowlog_max_len)
     if 0 < settings.latency_monitor_threshold <= usec // 1000:
         broker.stats.log_latency("fast-command" if row.is_fast else "command", usec // 1000, wall_s)
 

@@ -69,8 +69,9 @@ class Host(Protocol):
     def info_fields(self) -> list[tuple[str, str]]:
         """What INFO shows and only the process knows, by the names INFO gives it.
 
-        disque_build_id, os, arch_bits, multiplexing_api, gcc_version (of the interpreter's compiler), process_id, tcp_port,
-        executable, config_file (absolute, empty without one), mem_allocator. Further names end the server section.
+        disque_build_id, os, arch_bits, multiplexing_api, gcc_version (of the interpreter's compiler), process_id,
+        tcp_port, executable, config_file (absolute, empty without one), mem_allocator. Further names end the server
+        section.
         """
 
     def links_rejected(self) -> dict[str, int]:

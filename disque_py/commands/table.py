@@ -60,7 +60,10 @@ SETINFO LIB-NAME|LIB-VER value
 KILL ip:port
 KILL [ID client-id] [TYPE normal] [ADDR ip:port] [SKIPME yes|no]
 REPLY on|off|skip
-PAUSE milliseconds"""
+PAUSE milliseconds
+NO-EVICT on|off
+NO-TOUCH on|off
+TRACKING off"""
 CLUSTER: Final = """MEET host port [bus-port]
 NODES [EXTENDED]
 MYID

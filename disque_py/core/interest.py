@@ -67,6 +67,8 @@ def _recheck_in(broker: Broker, queue: Queue, span_ms: int) -> None:
 def _recheck(broker: Broker, queue: Queue) -> None:
     """A decrease has lasted: tell it; an interest of 0 ends when nobody has waited for LINGER_MS."""
     queue.interest_timer = False
+    if queue.is_dropped:
+        return
     value = value_of(broker, queue)
     told = broker.told_interest.get(queue.name, GONE)
     if value < told:

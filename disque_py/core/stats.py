@@ -50,8 +50,6 @@ class Stats:
         self.refusals_received = 0
         self.messages_ignored = 0
         self.messages_received = 0
-        self.command_calls: dict[str, int] = {}
-        self.command_usec: dict[str, float] = {}
         self.reject_reasons: dict[str, int] = {}
         # Samples every 100 ms: (commands, input bytes, output bytes, monotonic ms).
         self.samples: deque[tuple[int, int, int, int]] = deque(maxlen=OPS_SAMPLES + 1)

@@ -52,7 +52,8 @@ class RealNode:
     def start(self):
         command = [sys.executable, "-m", "disque_py.server.main", "--port", str(self.port), "--bind", "127.0.0.1"]
         command += ["--cluster-port", str(self.bus_port), "--dir", str(self.home), "--loglevel", "warning"]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with (self.home / "printed").open("ab") as printed:
+            self.process = subprocess.Popen(command, stdout=printed, stderr=printed)
 
     def kill(self):
         self.process.kill()

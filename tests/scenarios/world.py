@@ -1,8 +1,9 @@
-"""A cluster in one process, on a virtual clock: the real Driver, Membership and core over a wire made of lists.
+"""A cluster in one process, on a virtual clock: the real Driver, Membership and core over the connections of wire.py.
 
-Frames are encoded and decoded as on a real link and arrive `delay_ms` later, in order per link. Links can be
-cut in one direction, nodes crash (their memory is gone, a restart is a new run) and pause. The same seed gives
-the same world. """
+Frames are encoded and decoded as on a real link. Links can be cut, messages lost, nodes crash (their memory is gone,
+a restart is a new run that has the nodes file) and pause; every node has clocks of its own. The same seed gives the
+same world.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +13,16 @@ from typing import Any
 
 import hiredis
 
-from cluster_bus.codec import Decoder
-from cluster_bus.handshake import Hello
 from cluster_bus.membership import Membership
-from cluster_bus.messages import FIRST_JOB_KIND, NAMES
-from cluster_bus.node import Node
-from cluster_bus.outgoing import Outgoing
+from cluster_bus.node import HANDSHAKE, Node
+from cluster_bus.nodes_file import NodeLine
+from cluster_bus.outgoing import Outgoing, Run
 from disque_py import inputs
 from disque_py.config.settings import Settings
 from disque_py.core.broker import Broker
 from disque_py.core.client import RUNNING, Client
 from disque_py.driver import Driver
+from wire import Network, Pipe, turn
 
 START_MS = 1_000_000
 WALL_START_MS = 1_700_000_000_000
@@ -38,50 +38,95 @@ class WorldHost:
         return 0
 
 
-class Member:
-    """One node of the world: its broker and driver, and the wire that the driver sends on."""
+class WatchedOutgoing(Outgoing):
+    """Shows the world what leaves a node."""
 
-    def __init__(self, world: World, name: str, node_id: bytes, seed: int, settings: dict[str, Any]) -> None:
+    def __init__(self, member: Member) -> None:
+        super().__init__()
+        self._member = member
+
+    def take(self) -> list[Run]:
+        runs = super().take()
+        self._member.world.on_runs(self._member, runs)
+        return runs
+
+
+class WatchedDriver(Driver):
+    """Shows the world when a turn is over."""
+
+    member: Member
+
+    def finish(self) -> None:
+        super().finish()
+        self.member.world.on_turn(self.member)
+
+
+class Member:
+    """One node of the world: its broker and driver, and the wire that the driver sends on.
+
+    clock_offset_ms   its monotonic clock against the world's; set before boot
+    wall_offset_ms    its wall clock against the others'; may jump at any time
+    """
+
+    def __init__(
+        self, world: World, name: str, node_id: bytes, seed: int, settings: dict[str, Any], clock_offset_ms: int = 0
+    ) -> None:
         self.world = world
         self.name = name
         self.node_id = node_id
         self.seed = seed
         self.settings = settings
+        self.clock_offset_ms = clock_offset_ms
         self.wall_offset_ms = 0
         self.is_up = False
         self.is_paused = False
         self.runs = 0
-        self.held: list[Any] = []
-        self.links: dict[bytes, int] = {}  # receiver id -> serial of our link to it
-        self.driver: Driver
+        self.held: list[Any] = []  # What came while it was paused.
+        self.attempts: dict[Node, object] = {}
+        self.pipes: dict[Node, Pipe] = {}
+        self.incoming: dict[bytes, Pipe] = {}
+        self.driver: WatchedDriver
         self.broker: Broker
         self.membership: Membership
         self.boot()
 
-    def boot(self, known: tuple[Node, ...] = ()) -> None:
-        """Start a process: fresh memory, a new run, the nodes file's knowledge of others."""
+    def boot(self, lines: list[NodeLine] | None = None) -> None:
+        """Start a process: fresh memory, a new run, what its nodes file says."""
         self.runs += 1
         values = Settings()
         for name, value in self.settings.items():
             setattr(values, name, value)
         rng = Random(self.seed * 1000 + self.runs)
-        outgoing = Outgoing()
+        outgoing = WatchedOutgoing(self)
         me = Node(self.node_id, self.name, 7711, 17711)
         me.run = rng.randbytes(8)
         self.membership = Membership(me, outgoing, rng, node_timeout_ms=values.cluster_node_timeout)
+        self.membership.now_ms, self.membership.wall_ms = self.now_ms(), self.wall_ms()
+        self.membership.load(lines or [])
         self.broker = Broker(self.membership, outgoing, values, rng, WorldHost())  # type: ignore[arg-type]  # a host without a process
         inputs.install(self.broker)
-        self.links = {}
-        self.is_up = True
-        self.driver = Driver(
+        self.attempts, self.pipes, self.incoming, self.held = {}, {}, {}, []
+        self.is_up, self.is_paused = True, False
+        self.driver = WatchedDriver(
             self.broker, self.membership, outgoing, self, self, lambda: None, lambda _: None, lambda _: None
         )
-        for node in known:
-            self.membership.meet(node.host, node.port, node.bus_port)
+        self.driver.member = self
+
+    def nodes_file(self) -> list[NodeLine]:
+        """What its nodes file says when it dies now."""
+        return [
+            NodeLine(node.id, node.host, node.port, node.bus_port, node.flags, 0, 0)
+            for node in self.membership.nodes.values()
+            if not node.flags & HANDSHAKE
+        ]
+
+    def lose_incoming(self, node: Node) -> None:
+        """The link on which the node spoke to us is gone; within a turn."""
+        inputs.incoming_lost(self.broker, node)
 
     # Clock
     def now_ms(self) -> int:
-        return self.world.now_ms
+        return self.world.now_ms + self.clock_offset_ms
 
     def wall_ms(self) -> int:
         return WALL_START_MS + self.world.now_ms - START_MS + self.wall_offset_ms
@@ -91,13 +136,13 @@ class Member:
 
     # Wire
     def dial(self, node: Node) -> None:
-        self.world.dial(self, node)
+        self.world.network.dial(self, node)
 
     def hang_up(self, node: Node) -> None:
-        self.links.pop(node.id, None)
+        self.world.network.hang_up(self, node)
 
     def send(self, node: Node, frame: bytes) -> None:
-        self.world.post(self, node, frame)
+        self.world.network.send(self, node, frame)
 
 
 class Talker:
@@ -106,7 +151,9 @@ class Talker:
     def __init__(self, world: World, member: Member, number: int) -> None:
         self.world = world
         self.member = member
-        self.client = Client(number, self, f"c{number}", world.now_ms)
+        self.broker = member.broker
+        self.name = ""
+        self.client = Client(number, self, f"c{number}", member.now_ms())
         self.reader = hiredis.Reader()
         self.replies: list[Any] = []
         self.requests: list[list[bytes]] = []
@@ -114,18 +161,22 @@ class Talker:
         self.wanted: dict[str, Any] = {}  # What the test wants to remember of it.
         member.broker.clients[number] = self.client
 
+    @property
+    def is_served(self) -> bool:
+        """The process it is connected to lives, and runs."""
+        return self.member.is_up and not self.member.is_paused and self.member.broker is self.broker
+
     def say(self, *words: str | bytes | int) -> None:
         """Send a command; it runs now, or when the client may go on."""
         self.requests.append([word if isinstance(word, bytes) else str(word).encode() for word in words])
         self.go_on()
 
     def go_on(self) -> None:
-        if self.requests and self.member.is_up and not self.member.is_paused:
-            self.member.driver.begin()
-            done = inputs.execute(self.member.broker, self.client, self.requests)
-            del self.requests[:done]
-            self.member.broker.outbox.clients[self.client] = None
-            self.member.driver.finish()
+        if self.requests and self.is_served and not self.is_closed:
+            with turn(self.member):
+                done = inputs.execute(self.broker, self.client, self.requests)
+                del self.requests[:done]
+                self.broker.outbox.clients[self.client] = None
 
     # ClientPort
     def wake(self) -> None:
@@ -137,6 +188,7 @@ class Talker:
             if reply is False:
                 break
             self.replies.append(reply)
+            self.world.on_reply(self, reply)
         if self.requests and self.client.waiting == RUNNING:
             self.world.later(0, self.go_on)
 
@@ -152,42 +204,88 @@ class Talker:
     def hang_up(self) -> None:
         """The connection breaks."""
         self.is_closed = True
-        if self.member.is_up and self.client.id in self.member.broker.clients:
-            self.member.driver.begin()
-            inputs.disconnect(self.member.broker, self.client)
-            self.member.driver.finish()
+        if self.member.is_up and self.member.is_paused:
+            self.member.held.append(self.hang_up)
+        elif self.is_served and self.client.id in self.broker.clients:
+            with turn(self.member):
+                inputs.disconnect(self.broker, self.client)
 
 
 class World:
-    """All nodes, the wire between them, and time."""
+    """All nodes, the network between them, and time."""
 
-    def __init__(self, names: str, seed: int = 1, *, delay_ms: int = 1, **settings: Any) -> None:
+    def __init__(
+        self,
+        names: str,
+        seed: int = 1,
+        *,
+        delay_ms: int = 1,
+        clock_offsets_ms: dict[str, int] | None = None,
+        **settings: Any,
+    ) -> None:
         self.now_ms = START_MS
         self.rng = Random(seed)
+        self.seed = seed
         self.delay_ms = delay_ms
-        self.cuts: set[tuple[str, str]] = set()
+        self.network = Network(self)
         self.trace: list[str] = []
         self.drop: Any = None  # a predicate (sender name, receiver name, kind, item) -> lose this message
+        self.settings = settings
         self._events: list[tuple[int, int, Any]] = []
         self._serial = 0
         self._clients = 0
         self.members: dict[str, Member] = {}
-        for at, name in enumerate(names):
-            node_id = bytes([ord(name)]) * 20
-            self.members[name] = Member(self, name, node_id, seed * 100 + at, settings)
+        for name in names:
+            self.add(name, (clock_offsets_ms or {}).get(name, 0))
         self.talkers: list[Talker] = []
 
     def __getitem__(self, name: str) -> Broker:
         return self.members[name].broker
 
+    @property
+    def cuts(self) -> set[tuple[str, str]]:
+        """Directions in which links can't be."""
+        return self.network.cuts
+
+    # -- what a watcher may want to see (transcript.py) -----------------------------------------------
+
+    def on_runs(self, member: Member, runs: list[Run]) -> None:
+        """This turn's messages of a node are about to leave."""
+
+    def on_lost(self, sender: str, receiver: str, kind: int, item: Any) -> None:
+        """`drop` took this message."""
+
+    def on_turn(self, member: Member) -> None:
+        """A turn of this node is over."""
+
+    def on_reply(self, talker: Talker, reply: Any) -> None:
+        """A client was answered."""
+
+    # -- nodes and clients ------------------------------------------------------------------------------
+
+    def add(self, name: str, clock_offset_ms: int = 0) -> Member:
+        """A further node, which nobody knows yet."""
+        node_id = bytes([ord(name)]) * 20
+        seed = self.seed * 100 + len(self.members)
+        member = self.members[name] = Member(self, name, node_id, seed, self.settings, clock_offset_ms)
+        return member
+
     def join(self) -> None:
         """Make all nodes meet, and wait until everybody has a link to everybody."""
         first, *others = self.members.values()
         for member in others:
-            first.driver.begin()
-            first.membership.meet(member.name, 7711)
-            first.driver.finish()
-        self.until(lambda: all(len(m.membership.linked) == len(self.members) - 1 for m in self.members.values()))
+            self.meet(first.name, member.name)
+        self.until(self.is_meshed)
+
+    def meet(self, one: str, other: str) -> None:
+        """CLUSTER MEET."""
+        with turn(self.members[one]):
+            self.members[one].membership.meet(other, 7711)
+
+    def is_meshed(self) -> bool:
+        """Everybody who is up has a link to everybody who is."""
+        members = [member for member in self.members.values() if member.is_up]
+        return all(len(member.membership.linked) == len(members) - 1 for member in members)
 
     def client(self, name: str) -> Talker:
         """A new connection to a node."""
@@ -203,6 +301,7 @@ class World:
         self.until(lambda: bool(talker.replies), within_ms)
         reply = talker.replies[0]
         talker.hang_up()
+        self.talkers.remove(talker)
         return reply
 
     # -- events --------------------------------------------------------------------------------
@@ -227,112 +326,62 @@ class World:
 
     def step(self, end_ms: int) -> bool:
         """The next event or timer before `end_ms`; False if there is none."""
-        members = [m for m in self.members.values() if m.is_up and not m.is_paused]
-        due_ms, member = min(((max(m.driver.next_ms(), self.now_ms), m) for m in members), key=lambda pair: pair[0])
-        if self._events and self._events[0][0] <= due_ms:
-            if self._events[0][0] > end_ms:
-                return False
+        due_ms, awake = end_ms + 1, None
+        for member in self.members.values():
+            if member.is_up and not member.is_paused:
+                at_ms = max(member.driver.next_ms() - member.clock_offset_ms, self.now_ms)
+                if at_ms < due_ms:
+                    due_ms, awake = at_ms, member
+        if self._events and self._events[0][0] <= min(due_ms, end_ms):
             at_ms, _, call = heappop(self._events)
             self.now_ms = max(self.now_ms, at_ms)
             call()
             return True
-        if due_ms > end_ms:
+        if awake is None:
             return False
         # A timer that is overdue is visited a millisecond later, as a loop would; time always moves.
         self.now_ms = max(due_ms, self.now_ms + (0 if due_ms > self.now_ms else 1))
-        member.driver.tick()
-        member.driver.finish()
+        awake.driver.tick()
+        awake.driver.finish()
         return True
 
-    # -- links ---------------------------------------------------------------------------------
+    # -- weather ---------------------------------------------------------------------------------
 
-    def dial(self, dialer: Member, node: Node) -> None:
-        self.later(self.delay_ms, lambda: self._connect(dialer, node, dialer.runs))
-
-    def _connect(self, dialer: Member, node: Node, run: int) -> None:
-        if not dialer.is_up or dialer.runs != run:
-            return
-        target = self.members.get(node.host)
-        driver = dialer.driver
-        driver.begin()
-        if target is None or not target.is_up or (dialer.name, target.name) in self.cuts:
-            dialer.membership.link_down(node)
-            driver.finish()
-            return
-        owner = dialer.membership.link_up(node, target.membership.hello(), target.name, dialer.name)
-        if owner is not None:
-            self._serial += 1
-            dialer.links[owner.id] = self._serial
-        target.driver.begin()
-        target.membership.accept(dialer.membership.hello(), dialer.name, target.name)
-        target.driver.finish()
-        driver.finish()
-
-    def post(self, sender: Member, node: Node, frame: bytes) -> None:
-        serial = sender.links.get(node.id)
-        target = next((m for m in self.members.values() if m.node_id == node.id), None)
-        if serial is None or target is None:
-            return
-        hello = sender.membership.hello()
-        self.later(self.delay_ms, lambda: self._arrive(sender, target, frame, hello, sender.runs, serial, target.runs))
-
-    def _arrive(
-        self, sender: Member, target: Member, frame: bytes, hello: Hello, run: int, serial: int, target_run: int
-    ) -> None:
-        if not target.is_up or target.runs != target_run or (sender.name, target.name) in self.cuts:
-            return
-        if target.is_paused:
-            target.held.append(lambda: self._arrive(sender, target, frame, hello, run, serial, target_run))
-            return
-        known = target.membership.find(hello.id)
-        for runs in Decoder().feed(frame):
-            for kind, *items in runs:
-                if kind < FIRST_JOB_KIND:
-                    target.driver.begin()
-                    target.membership.receive(known, hello, sender.name, target.name, kind, items)
-                    target.driver.finish()
-                    known = target.membership.find(hello.id)
-                elif known is not None:
-                    kept = []
-                    for item in items:
-                        self.trace.append(f"{sender.name} → {target.name} {NAMES[kind]}")
-                        if self.drop is None or not self.drop(sender.name, target.name, kind, item):
-                            kept.append(item)
-                    if kept:
-                        target.driver.receive(known, [[kind, *kept]])
-                        target.driver.finish()
-
-    def cut(self, left: str, right: str, *, both: bool = True) -> None:
-        """No bytes from left to right any more (nor back); the links break on both ends."""
+    def cut(self, left: str, right: str, *, both: bool = True, silently: bool = False) -> None:
+        """No bytes from left to right any more (nor back). Links break on both ends, unless silently."""
         for one, other in ((left, right), (right, left))[: 2 if both else 1]:
-            self.cuts.add((one, other))
-            self._break(one, other)
-
-    def _break(self, one: str, other: str) -> None:
-        member = self.members[one]
-        node = member.membership.find(self.members[other].node_id)
-        if node is not None and member.is_up:
-            member.links.pop(node.id, None)
-            member.driver.begin()
-            member.membership.link_down(node)
-            member.driver.finish()
+            self.network.cut(one, other, silently=silently)
 
     def heal(self) -> None:
         """All links may be made again."""
-        self.cuts.clear()
+        self.network.heal()
 
     def crash(self, name: str) -> None:
         """kill -9: memory and connections are gone."""
         member = self.members[name]
         member.is_up = False
-        for other in self.members:
-            if other != name and self.members[other].is_up:
-                self._break(other, name)
+        self.network.crash(member)
 
     def restart(self, name: str) -> None:
-        """A new process with the old id, knowing the others' addresses."""
+        """A new process with the old id and nodes file."""
         member = self.members[name]
-        known = tuple(node for node in member.membership.nodes.values() if node is not member.membership.me)
-        member.boot(known)
+        member.boot(member.nodes_file())
+        member.driver.tick()
+        member.driver.finish()
+
+    def pause(self, name: str) -> None:
+        """SIGSTOP."""
+        self.members[name].is_paused = True
+
+    def resume(self, name: str) -> None:
+        """SIGCONT: it reads what came meanwhile, then looks at its clock."""
+        member = self.members[name]
+        member.is_paused = False
+        held, member.held = member.held, []
+        for call in held:
+            call()
+        for talker in list(self.talkers):
+            if talker.member is member:
+                talker.go_on()
         member.driver.tick()
         member.driver.finish()
