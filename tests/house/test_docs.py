@@ -7,7 +7,7 @@ import re
 import pytest
 
 from disque_py.commands.table import COMMANDS
-from rewrite_docs import commands_of_help, readme_in_step, reference_in_step
+from rewrite_docs import commands_of_help, help_of_table, readme_in_step, reference_in_step
 
 DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/commands.md", "docs/glossary.md")
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)")
@@ -59,3 +59,8 @@ def test_every_word_of_make_is_explained(root):
     targets = re.findall(r"^([a-z]+):", (root / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     told = (root / "CONTRIBUTING.md").read_text(encoding="utf-8")
     assert [target for target in targets if f"`make {target}`" not in told] == []
+
+
+def test_the_help_of_the_client_is_the_table_of_the_server() -> None:
+    """disque-cli may not import the server's floors, so it carries a copy; it must be the same."""
+    assert commands_of_help() == help_of_table()
