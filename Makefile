@@ -2,7 +2,7 @@
 python = $$(bin/prepare test)
 venv = $$(dirname $(python))
 
-.PHONY: check test format demo bench compat bounds wheel clean
+.PHONY: check test format demo bench profile compat bounds wheel clean
 
 check: ## under a minute: lint, types, contracts, format, and the quick tests
 	bin/test tests/unit tests/scenarios tests/house
@@ -16,8 +16,11 @@ format: ## put the tree into the house's format
 demo: ## 336,776 flights through three nodes, one of them killed on the way
 	bin/demo
 
-bench: ## ratios within one run, not seconds
-	$(python) -m pytest tests/benchmarks
+bench: ## figures and ratios, half an hour; make bench with="--quick core"
+	$(python) tests/benchmarks $(with)
+
+profile: ## where a node spends its time (py-spy, if installed); make profile with="--nodes 3"
+	$(python) tests/benchmarks/profiling.py $(with)
 
 compat: ## published clients of Disque, from their registries, against a running node
 	python3 tests/compat/run.py

@@ -26,7 +26,7 @@ FAIL_NODE: Final = 6  # (node id)
 # -- jobs (disque_py/core) ---------------------------------------------------------------------
 FIRST_JOB_KIND: Final = 32
 REPLJOB: Final = 32  # a job image (core/image.py), flags (1: no answer wanted)
-GOTJOB: Final = 33  # job id
+GOTJOB: Final = 33  # job id: taken; (job id, 1): was here before
 REFUSED: Final = 34  # job id, reason (see REFUSALS): answer to REPLJOB
 HOLDERS: Final = 35  # job id, NODES: the longer list of holders, to those having the job
 ENQUEUE: Final = 36  # job id, delay ms: the creator keeps no copy
@@ -44,7 +44,7 @@ INTEREST: Final = 47  # queue, number of waiting clients (0: had some lately; -1
 HINT: Final = 48  # queue, length
 PAUSE: Final = 49  # queue, flags (1 in, 2 out), version ms, version node id
 LEFT: Final = 50  # job id, leaver id, new holder id or b"", NODES the leaver knows
-LEFT_OK: Final = 51  # job id
+LEFT_OK: Final = 51  # job id, what is there: 0 nothing, 1 a copy, 2 its ack
 OUTCOME: Final = 52  # reserved for keyed ADDJOB (asks the creator of a copy for its outcome)
 
 REFUSED_PAUSED: Final = 1

@@ -10,8 +10,8 @@ The order of checks before a command runs is the original's (disque/commands.md,
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
-from struct import error as StructError
 from typing import Any, Final
 
 from cluster_bus import messages
@@ -205,7 +205,7 @@ def _may_overlap(broker: Broker, client: Client, argv: list[bytes]) -> bool:
 
     Not with MAXLEN, whose answer depends on whether the one before was queued.
     """
-    if client.waiting != WAITS_FOR_COPIES or len(client.waiting_jobs) >= OVERLAP_MAX:
+    if client.waiting != WAITS_FOR_COPIES or client.slots is None or len(client.slots) >= OVERLAP_MAX:
         return False
     row = broker.commands.get(argv[0]) or broker.commands.get(argv[0].lower())
     if row is None or not row.overlaps:
@@ -242,16 +242,17 @@ def receive(broker: Broker, sender: Node, runs: list[Any]) -> None:
         broker.stats.messages_received += len(items)
         try:
             handler(broker, sender, items)
-        except (ValueError, TypeError, IndexError, AttributeError, StructError) as broken:
+        except (ValueError, TypeError, IndexError, KeyError, AttributeError, OverflowError, struct.error) as broken:
             raise MalformedMessageError(f"{messages.NAMES.get(run[0], run[0])}: {broken}") from broken
 
 
 def link_up(broker: Broker, node: Node) -> None:
-    """Our link to the node is up: it learns what it may have missed."""
+    """Our link to the node is up: it learns what it may have missed, and what waited for it goes on."""
     pausing.on_link_up(broker, node)
     interest.on_link_up(broker, node)
     replication.on_link_up(broker, node)
     federation.on_link_up(broker, node)
+    acks.collect_again(broker)
 
 
 def incoming_lost(broker: Broker, node: Node) -> None:
@@ -262,13 +263,14 @@ def incoming_lost(broker: Broker, node: Node) -> None:
 def new_run(broker: Broker, node: Node) -> None:
     """The node's process is another than the one we knew."""
     interest.forget_node(broker, node)
-    federation.on_new_run(broker, node)
+    federation.on_run_over(broker, node)
 
 
 def forgotten(broker: Broker, node: Node) -> None:
     """The node left the table; acks no longer wait for it, hand-overs to it are over."""
     interest.forget_node(broker, node)
-    federation.on_new_run(broker, node)
+    federation.on_run_over(broker, node)
+    acks.collect_again(broker)
 
 
 # -- time -------------------------------------------------------------------------------------------

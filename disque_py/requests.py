@@ -18,6 +18,8 @@ from disque_py.config.words import UnbalancedQuotesError, split_words
 
 INLINE_BYTES_MAX: Final = 65_536
 ARGUMENTS_MAX: Final = 1_048_576
+# What an argument costs besides its bytes.
+ARGUMENT_BYTES: Final = 56
 
 _STAR: Final = 42
 _DOLLAR: Final = 36
@@ -45,7 +47,7 @@ class RequestParser:
     error            the text of a protocol error, "" while there is none
     """
 
-    __slots__ = ("_argv", "_left", "_need", "_parts", "_reader", "_size", "bulk_bytes_max", "error")
+    __slots__ = ("_argv", "_argv_bytes", "_left", "_need", "_parts", "_reader", "_size", "bulk_bytes_max", "error")
 
     def __init__(self, bulk_bytes_max: int) -> None:
         self.bulk_bytes_max = bulk_bytes_max
@@ -53,6 +55,7 @@ class RequestParser:
         self._reader = hiredis.Reader(notEnoughData=_INCOMPLETE)
         # Of an unfinished request: the arguments read, how many are missing, bytes of the next one.
         self._argv: list[bytes] = []
+        self._argv_bytes = 0
         self._left = 0
         self._parts: list[bytes] = []
         self._size = 0
@@ -61,7 +64,12 @@ class RequestParser:
     @property
     def pending_bytes(self) -> int:
         """Bytes of an unfinished request."""
-        return self._size + sum(map(len, self._argv)) if self._left else self._size
+        return self._size + self._argv_bytes
+
+    @property
+    def wants(self) -> int:
+        """Bytes the unfinished request needs at least; 0 if it is not known or nothing is unfinished."""
+        return max(0, self._need - self._size) if self._parts else 0
 
     def feed(self, data: bytes) -> list[list[bytes]]:
         """The requests that are complete with these bytes, in order."""
@@ -170,10 +178,12 @@ class RequestParser:
                 if size < start + length + 2:
                     return self._keep(data, at, start + length + 2 - at)
                 self._argv.append(data[start : start + length])
+                self._argv_bytes += length + ARGUMENT_BYTES
                 at = start + length + 2
                 self._left -= 1
             requests.append(self._argv)
             self._argv = []
+            self._argv_bytes = 0
             if is_one:
                 return at
         return at

@@ -6,11 +6,12 @@ Spec: disque/commands.md, section 2.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from cluster_bus.node import LEAVING as IS_LEAVING
 from disque_py.commands.options import INT64_MAX, read_ids, read_integer, read_timeout, value_of
-from disque_py.core import acks, delivery, federation, lifecycle, memory, pausing, replication, requeue
+from disque_py.core import acks, delivery, federation, lifecycle, memory, pausing, replication, requeue, slices
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import BAD_ID, LEAVING, SYNTAX, CommandError
@@ -26,6 +27,10 @@ REPLICATE_MAX: Final = 65_535
 REPLICATE_DEFAULT: Final = 3
 # Spans are kept in milliseconds in 64 bits; longer ones are refused, never cut (quirks Q19).
 SECONDS_MAX: Final = INT64_MAX // 1_000_000
+
+# Longer commands are done in parts of so many jobs, about half a millisecond each.
+PART: Final = 250
+QUEUES_MAX: Final = 4_096
 
 NOREPL: Final = "NOREPL Not enough reachable nodes for the requested replication level"
 NOREPL_EXTERNAL: Final = NOREPL + ", since I'm unable to hold a copy of the message for the following reason: "
@@ -81,7 +86,7 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         raise CommandError("ERR The specified DELAY is greater than TTL. Job refused since would never be delivered")
     is_external = False
     if broker.used_memory > broker.memory_limits[0] or broker.me.flags & IS_LEAVING:
-        is_external = memory.replicates_externally(broker, replicate or 1)
+        is_external = memory.replicates_externally(broker, replicate or default_replicate(broker, True))
     if not replicate:
         if broker.cluster.size == 1 and not broker.settings.replicate_default:
             replicate = 1
@@ -120,7 +125,8 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         return None
     if is_async or (replicate == 1 and not is_external):
         if is_async and (replicate > 1 or is_external):
-            replication.start_async(broker, job, is_external=is_external)
+            if not replication.start_async(broker, job, is_external=is_external):
+                raise CommandError(NOREPL)
         if not is_external:
             if replicate == 1 and not delay_s:
                 lifecycle.register_queued(broker, job, queue)
@@ -181,16 +187,24 @@ def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         at += 1
     if at >= end:
         raise CommandError(SYNTAX)
+    names = argv[at:]
+    if len(names) > QUEUES_MAX:
+        raise CommandError(f"ERR too many queues, at most {QUEUES_MAX} per GETJOB")
+    if broker.ready:
+        delivery.serve_ready(broker)  # Who waited longer comes first.
+    if count > PART and sum(queue.length for name in names if (queue := broker.queues.get(name))) > PART:
+        return slices.begin(broker, client, _getjob_in_parts(broker, client, names, count, with_counters))
     known = broker.queues
-    queues = [known.get(name) or broker.queue(name) for name in argv[at:]]
-    entries = delivery.collect(broker, queues, count, with_counters)
+    queues = [known.get(name) or broker.queue(name) for name in names]
+    entries = delivery.collect(broker, queues, count, with_counters, delivery.REPLY_BYTES_MAX)
     if entries:
         return b"*%d\r\n%b" % (len(entries), b"".join(entries))
     if nohang:
         for queue in queues:
-            federation.ask_sources(broker, queue, is_urgent=False)
             queue.waited_ms = broker.now_ms
             broker.interest_due[queue] = None
+            federation.ask_sources(broker, queue, is_urgent=False)
+            federation.ask_everybody(broker, queue)
         return nil_array(client.protocol)
     if broker.is_leaving:
         raise CommandError(LEAVING)
@@ -198,29 +212,64 @@ def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     return None
 
 
-def ackjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+def _getjob_in_parts(
+    broker: Broker, client: Client, names: list[bytes], count: int, with_counters: bool
+) -> slices.Slices:
+    """A GETJOB of very many jobs; there were some when it began, so it never waits."""
+    entries: list[bytes] = []
+    size = 0
+    while len(entries) < count and size < delivery.REPLY_BYTES_MAX:
+        queues = [queue for name in names if (queue := broker.queues.get(name)) is not None]
+        most = min(PART, count - len(entries))
+        part = delivery.collect(broker, queues, most, with_counters, delivery.REPLY_BYTES_MAX - size)
+        if not part:
+            break
+        entries += part
+        size += sum(map(len, part))
+        yield
+    return b"*%d\r\n%b" % (len(entries), b"".join(entries)) if entries else nil_array(client.protocol)
+
+
+def _count(broker: Broker, client: Client, ids: list[bytes], deed: Callable[[Broker, bytes], int]) -> bytes | None:
+    """Do something to each of these jobs; the reply is how many it was done to. Long lists are done in parts."""
+    if len(ids) <= PART:
+        return integer(sum([deed(broker, job_id) for job_id in ids]))
+    return slices.begin(broker, client, _count_in_parts(broker, ids, deed))
+
+
+def _count_in_parts(broker: Broker, ids: list[bytes], deed: Callable[[Broker, bytes], int]) -> slices.Slices:
+    total = 0
+    for at in range(0, len(ids), PART):
+        total += sum([deed(broker, job_id) for job_id in ids[at : at + PART]])
+        yield
+    return integer(total)
+
+
+def ackjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """ACKJOB [id ...] → how many were known here and not acknowledged yet."""
     if len(argv) == 2:
         if not is_valid_id(argv[1]):
             raise CommandError(BAD_ID)
         return b":1\r\n" if acks.ack_here(broker, argv[1]) else b":0\r\n"
-    return integer(sum([acks.ack_here(broker, job_id) for job_id in read_ids(argv)]))
+    return _count(broker, client, read_ids(argv), acks.ack_here)
 
 
-def fastack(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+def fastack(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """FASTACK [id ...] → how many were deleted here; other nodes delete theirs, best effort."""
-    return integer(sum([acks.fast_ack(broker, job_id) for job_id in read_ids(argv)]))
+    return _count(broker, client, read_ids(argv), acks.fast_ack)
 
 
-def deljob(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+def deljob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """DELJOB [id ...] → how many were deleted here; other nodes are not told."""
-    count = 0
-    for job_id in read_ids(argv):
-        job = broker.find(job_id)
-        if job is not None:
-            replication.remove(broker, job)
-            count += 1
-    return integer(count)
+    return _count(broker, client, read_ids(argv), _delete)
+
+
+def _delete(broker: Broker, job_id: bytes) -> int:
+    job = broker.find(job_id)
+    if job is None:
+        return 0
+    replication.remove(broker, job)
+    return 1
 
 
 def working(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
@@ -242,6 +291,9 @@ def working(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     if job.retry_ms and job.state != WAIT_REPL:
         if job.state == QUEUED:
             lifecycle.dequeue(broker, job)
+        if broker.deferred:
+            broker.deferred.pop(job, None)
+        job.work = None
         job.is_leased_here = True
         job.requeue_at_ms = broker.now_ms + job.retry_ms
         job.was_announced = False
@@ -250,58 +302,68 @@ def working(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     return integer(job.retry_ms // 1000)
 
 
-def nack(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+def nack(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """NACK [id ...] → how many went back to their queues; their nacks counters grow."""
-    count = 0
-    for job_id in read_ids(argv):
-        job = broker.find(job_id)
-        if job is None or not requeue.is_queueable(job):
-            continue
-        if job.nacks < COUNTER_MAX:
-            job.nacks += 1
-        queue = broker.queues.get(job.queue)
-        if queue is not None and queue.paused & PAUSED_IN:
-            pausing.defer(broker, queue, job)
-        else:
-            requeue.release(broker, job)
-        broker.stats.jobs_nacked += 1
-        count += 1
-    return integer(count)
+    return _count(broker, client, read_ids(argv), _nack)
 
 
-def enqueue(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+def _nack(broker: Broker, job_id: bytes) -> int:
+    job = broker.find(job_id)
+    if job is None or not requeue.is_queueable(job):
+        return 0
+    if job.nacks < COUNTER_MAX:
+        job.nacks += 1
+    if is_paused_in(broker, job):
+        pausing.defer(broker, job)
+    else:
+        requeue.release(broker, job)
+    broker.stats.jobs_nacked += 1
+    return 1
+
+
+def is_paused_in(broker: Broker, job: Job) -> bool:
+    """Whether the job's queue takes no jobs on this node now."""
+    queue = broker.queues.get(job.queue)
+    return queue is not None and bool(queue.paused & PAUSED_IN)
+
+
+def enqueue(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """ENQUEUE [id ...] → how many were put into their queues; refused as a whole if one of these is paused."""
-    jobs = [job for job in map(broker.find, read_ids(argv)) if job is not None and requeue.is_queueable(job)]
-    for job in jobs:
-        queue = broker.queues.get(job.queue)
-        if queue is not None and queue.paused & PAUSED_IN:
-            raise CommandError(PAUSED)
-    count = 0
-    for job in jobs:
-        if not requeue.is_queueable(job):
-            continue  # Named twice.
-        if job.was_queued:
-            if job.deliveries < COUNTER_MAX:
-                job.deliveries += 1
-            requeue.release(broker, job)
-        else:
-            lifecycle.enqueue(broker, job)
-        count += 1
-    return integer(count)
+    ids = read_ids(argv)
+    if broker.paused_count:
+        for job in map(broker.find, ids):
+            if job is not None and requeue.is_queueable(job) and is_paused_in(broker, job):
+                raise CommandError(PAUSED)
+    return _count(broker, client, ids, _enqueue)
 
 
-def dequeue(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+def _enqueue(broker: Broker, job_id: bytes) -> int:
+    job = broker.find(job_id)
+    if job is None or not requeue.is_queueable(job):
+        return 0
+    if job.was_queued:
+        if job.deliveries < COUNTER_MAX:
+            job.deliveries += 1
+        requeue.release(broker, job)
+    else:
+        lifecycle.enqueue(broker, job)
+    return 1
+
+
+def dequeue(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """DEQUEUE [id ...] → how many were taken out of their queues here."""
-    count = 0
-    for job_id in read_ids(argv):
-        job = broker.find(job_id)
-        if job is not None and job.state == QUEUED:
-            lifecycle.dequeue(broker, job)
-            if job.retry_ms:
-                job.requeue_at_ms = broker.now_ms + job.retry_ms + broker.jitter()
-            lifecycle.arm(broker, job)
-            count += 1
-    return integer(count)
+    return _count(broker, client, read_ids(argv), _dequeue)
+
+
+def _dequeue(broker: Broker, job_id: bytes) -> int:
+    job = broker.find(job_id)
+    if job is None or job.state != QUEUED:
+        return 0
+    lifecycle.dequeue(broker, job)
+    if job.retry_ms:
+        job.requeue_at_ms = broker.now_ms + job.retry_ms + broker.jitter()
+    lifecycle.arm(broker, job)
+    return 1
 
 
 def show(broker: Broker, client: Client, argv: list[bytes]) -> bytes:

@@ -30,7 +30,8 @@ def qpeek(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
         return EMPTY_ARRAY
     entries: list[bytes] = []
     size = 0
-    for job in islice(queue.oldest() if count > 0 else queue.newest(), min(abs(count), queue.length)):
+    most = min(abs(count), queue.length)
+    for job in islice(queue.oldest() if count > 0 else queue.newest(most), most):
         entry = b"*3\r\n%b%b\r\n$%d\r\n%b\r\n" % (queue.head_bytes, job.id, len(job.body), job.body)
         entries.append(entry)
         size += len(entry)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from disque_py.commands.jobs import describe
 from disque_py.commands.options import read_cursor, read_integer
-from disque_py.core import federation, scan
+from disque_py.core import federation, scan, slices
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import SYNTAX, CommandError
@@ -12,6 +12,8 @@ from disque_py.core.job import ACKED, ACTIVE, QUEUED, STATE_NAMES, WAIT_REPL
 from disque_py.resp import array, bulk, simple
 
 COUNT_DEFAULT = 100
+JOBS_PER_PART = 50
+QUEUES_PER_PART = 500
 
 _STATES = {STATE_NAMES[state].encode(): state for state in (WAIT_REPL, ACTIVE, QUEUED, ACKED)}
 
@@ -30,7 +32,7 @@ class _Cursor:
         self._is_given = True
 
 
-def jscan(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+def jscan(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """JSCAN [cursor] [COUNT n] [BUSYLOOP] [QUEUE name] [STATE s]... [REPLY id|all]."""
     cursor = _Cursor()
     count = COUNT_DEFAULT
@@ -67,12 +69,24 @@ def jscan(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
             cursor.read(argv[at])
         at += 1
     wanted = scan.JobFilter(queue, tuple(states))
-    following, jobs = scan.scan_jobs(broker, cursor.value, -1 if is_whole else count, wanted)
-    items = [describe(broker, client, job) if is_full else simple(job.id) for job in jobs]
+    walk = _jobs_in_parts(broker, client, cursor.value, -1 if is_whole else count, wanted, is_full)
+    return slices.begin(broker, client, walk)
+
+
+def _jobs_in_parts(
+    broker: Broker, client: Client, cursor: int, count: int, wanted: scan.JobFilter, is_full: bool
+) -> slices.Slices:
+    following, jobs = yield from scan.scan_jobs(broker, cursor, count, wanted)
+    items: list[bytes] = []
+    for at in range(0, len(jobs), JOBS_PER_PART):
+        if at:
+            yield
+        part = jobs[at : at + JOBS_PER_PART]
+        items += [describe(broker, client, job) if is_full else simple(job.id) for job in part]
     return array([bulk(b"%d" % following), array(items)])
 
 
-def qscan(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+def qscan(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """QSCAN [cursor] [COUNT n] [BUSYLOOP] [MINLEN n] [MAXLEN n] [IMPORTRATE n]."""
     cursor = _Cursor()
     count = COUNT_DEFAULT
@@ -95,6 +109,19 @@ def qscan(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
             cursor.read(argv[at])
         at += 1
     wanted = scan.QueueFilter(limits[b"minlen"], limits[b"maxlen"], limits[b"importrate"])
-    following, queues = scan.scan_queues(broker, cursor.value, -1 if is_whole else count)
-    names = [bulk(queue.name) for queue in queues if wanted.takes(queue, federation.import_rate(broker, queue))]
-    return array([bulk(b"%d" % following), array(names)])
+    return slices.begin(broker, client, _queues_in_parts(broker, cursor.value, -1 if is_whole else count, wanted))
+
+
+def _queues_in_parts(broker: Broker, cursor: int, count: int, wanted: scan.QueueFilter) -> slices.Slices:
+    names: list[bytes] = []
+    left = count
+    while True:
+        following, queues = scan.scan_queues(
+            broker, cursor, min(left, QUEUES_PER_PART) if count >= 0 else QUEUES_PER_PART
+        )
+        names += [bulk(queue.name) for queue in queues if wanted.takes(queue, federation.import_rate(broker, queue))]
+        left -= len(queues)
+        cursor = following
+        if not following or (count >= 0 and left <= 0):
+            return array([bulk(b"%d" % following), array(names)])
+        yield

@@ -21,13 +21,14 @@ section 3.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from cluster_bus.messages import DELJOB, GOTACK, SETACK
 from cluster_bus.node import FORGOTTEN, Node
 from disque_py.core import lifecycle, replication
-from disque_py.core.broker import Broker
-from disque_py.core.ids import is_retried_id, ttl_minutes
+from disque_py.core.broker import SHARDS, Broker
+from disque_py.core.ids import is_retried_id, is_valid_id, ttl_minutes
 from disque_py.core.job import ACKED, WAIT_REPL, Collection, Job, Replication
 from disque_py.core.nodesets import EMPTY, NodeSet
 
@@ -35,6 +36,8 @@ from disque_py.core.nodesets import EMPTY, NodeSet
 # holder stays so for minutes, and every retry costs a message per holder.
 COLLECT_RETRY_MS_MIN: Final = 1_000
 COLLECT_RETRY_MS_MAX: Final = 180_000
+# Jobs looked at per part of a walk over all of them; one that is collected counts for ten.
+LOOKED_PER_PART: Final = 3_000
 
 
 def acknowledge(broker: Broker, job: Job) -> None:
@@ -43,12 +46,17 @@ def acknowledge(broker: Broker, job: Job) -> None:
         return
     if job.state == WAIT_REPL:
         work = job.work
-        if isinstance(work, Replication):
+        if isinstance(work, Replication) and work.is_external:
+            # We hold no copy to look after; those who do have heard, or will hear, of the ack.
+            lifecycle.achieve(broker, job)
+            replication.answer(broker, work.client, job, work.slot, b"+%b\r\n" % job.id)
+        elif isinstance(work, Replication):
             # Somebody consumed a replica: the producer's job exists and was processed (quirks Q11).
             reply = b"+%b\r\n" % job.id
             lifecycle.achieve(broker, job)
             broker.stats.jobs_added += 1
             replication.answer(broker, work.client, job, work.slot, reply)
+    replication.end_wait(broker, job, b"+%b\r\n" % job.id)
     lifecycle.acknowledge(broker, job)
 
 
@@ -62,7 +70,7 @@ def ack_here(broker: Broker, job_id: bytes) -> int:
     if job.state == ACKED:
         try_collect(broker, job)
         return 0
-    if job.holders is broker.sets.mine and job.state != WAIT_REPL:
+    if job.holders is broker.sets.mine and job.state != WAIT_REPL and job.work is None:
         # Nobody else can have a copy: nothing to collect.
         broker.stats.jobs_acked += 1
         lifecycle.forget(broker, job)
@@ -177,6 +185,8 @@ def _collect_too(broker: Broker, job: Job, theirs: NodeSet) -> None:
 
 def _hold_ack(broker: Broker, job_id: bytes, holders: NodeSet) -> None:
     """Remember an ack of a job we are said to hold and don't: a late copy must find it."""
+    if not is_valid_id(job_id):
+        raise ValueError("an id that is none")
     ttl_ms = max(1, ttl_minutes(job_id)) * 60_000
     job = Job(job_id, b"", b"", 0, broker.now_ms + ttl_ms, 0, 0, 0, holders)
     lifecycle.register_acked(broker, job)
@@ -208,8 +218,9 @@ def on_gotack(broker: Broker, sender: Node, items: list[Any]) -> None:
                 try_collect(broker, job)
                 continue
         if was_named or not ours:
-            work.confirmed.add(sender)
-            if not _missing(broker, job, work):
+            confirmed = work.confirmed
+            confirmed.add(sender)
+            if len(confirmed) >= len(ours) - 1 and not _missing(broker, job, work):
                 finish(broker, job)
 
 
@@ -225,7 +236,7 @@ def on_deljob(broker: Broker, sender: Node, items: list[Any]) -> None:
             if job.state == WAIT_REPL:
                 replication.give_up(broker, job, replication.NOREPL_REMOVED)
             else:
-                lifecycle.forget(broker, job)
+                replication.remove(broker, job)
             continue
         theirs = sets.unpack(packed)
         if job.state != ACKED:
@@ -261,8 +272,32 @@ def fast_ack(broker: Broker, job_id: bytes) -> int:
     if others and job.retry_ms:
         broker.done.add(job_id, broker.now_ms)
     broker.stats.jobs_acked += job.state != ACKED
-    lifecycle.forget(broker, job)
+    replication.remove(broker, job)
     return 1
+
+
+def collect_again(broker: Broker) -> None:
+    """A node came back, or was forgotten: whoever waits for it need not wait for the end of its back-off.
+
+    All acked records are looked at, a part per tick.
+    """
+    if broker.acked_count:
+        broker.recollect = _collect_again(broker)
+
+
+def _collect_again(broker: Broker) -> Iterator[None]:
+    looked = 0
+    for shard in range(SHARDS):
+        for job in list(broker.shards[shard].values()):
+            work = job.work
+            if job.state == ACKED and isinstance(work, Collection):
+                work.attempts = 0
+                try_collect(broker, job)
+                looked += 9
+            looked += 1
+        if looked >= LOOKED_PER_PART:
+            looked = 0
+            yield
 
 
 def confirmed_by(job: Job) -> frozenset[Node]:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from disque_py.core.client import Client
     from disque_py.core.leaving import Drain
     from disque_py.core.row import Row
+    from disque_py.core.slices import Slices
     from disque_py.ports import Host
 
 SHARDS: Final = 4096
@@ -110,6 +111,14 @@ class Broker:
         self.acked_count = 0
         self.once_delivered_count = 0
         self.pause_versions: dict[bytes, tuple[int, int, bytes]] = {}
+        # Jobs given back while their queue's input was paused -> their requeue_at_ms then (pausing.py).
+        self.deferred: dict[Job, int] = {}
+        # Clients whose command is done a part per turn (slices.py).
+        self.slices: dict[Client, Slices] = {}
+        # Acked records are looked at anew, a part per tick, when a node comes back or is forgotten (acks.py).
+        self.recollect: Iterator[None] | None = None
+        self.asked_everybody_ms = 0
+        self.asking: Iterator[bytes] = iter(())
         self.announcements: dict[tuple[Node, ...], list[Job]] = {}
         self.sweeps: dict[Queue, Iterator[None]] = {}
         self.clients_paused_until_ms = 0
@@ -161,6 +170,10 @@ class Broker:
             self.queue_order.append(queue)
         return queue
 
+    def look_again(self, queue: Queue) -> None:
+        """Something kept us from finishing with this queue: serve its clients in a turn soon."""
+        self.schedule.call_at(self.now_ms + 1, lambda: self.ready.setdefault(queue))
+
     def drop_queue(self, queue: Queue) -> None:
         """Forget an idle queue."""
         del self.queues[queue.name]
@@ -170,6 +183,8 @@ class Broker:
         self.ready.pop(queue, None)
         self.sweeps.pop(queue, None)
         queue.is_dropped = True
+        if not queue.interested:
+            self.interest.pop(queue.name, None)
         if len(self.queue_order) > 2 * len(self.queues) + 1024:
             self.queue_order = [kept for kept in self.queue_order if not kept.is_dropped]
 

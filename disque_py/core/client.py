@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 RUNNING: Final = 0
 WAITS_FOR_COPIES: Final = 1  # ADDJOB
 WAITS_FOR_JOBS: Final = 2  # GETJOB
+WAITS_FOR_SLICES: Final = 3  # A long command, done a part per turn (slices.py).
 
 REPLY_ON: Final = 0
 REPLY_OFF: Final = 1
@@ -35,7 +36,7 @@ class Client:
     out                    replies of this turn, ready to be written
     is_authenticated       False while `requirepass` is set and AUTH has not succeeded
     protocol               2 or 3 (after HELLO 3)
-    waiting                RUNNING, WAITS_FOR_COPIES or WAITS_FOR_JOBS
+    waiting                RUNNING or one of the above
     slots                  replies in the order of requests while ADDJOBs wait, else None
     queues                 the queues a blocked GETJOB waits on
     with_counters          … and whether it wants the counters

@@ -23,12 +23,12 @@ REPLY_BYTES_MAX: Final = 1024 * 1024
 LEAVING_REPLY: Final = b"-%b\r\n" % LEAVING.encode()
 
 
-def collect(broker: Broker, queues: list[Queue], count: int, with_counters: bool) -> list[bytes]:
-    """Up to `count` jobs, one per queue and pass, left to right, as encoded reply entries."""
+def collect(broker: Broker, queues: list[Queue], count: int, with_counters: bool, bytes_max: int) -> list[bytes]:
+    """Up to `count` jobs, one per queue and pass, left to right, as encoded reply entries of about `bytes_max`."""
     entries: list[bytes] = []
     size = 0
     found = True
-    while found and len(entries) < count and size < REPLY_BYTES_MAX:
+    while found and len(entries) < count and size < bytes_max:
         found = False
         for queue in queues:
             if not queue.length or queue.paused & PAUSED_OUT:
@@ -37,11 +37,12 @@ def collect(broker: Broker, queues: list[Queue], count: int, with_counters: bool
             if job is None:
                 continue
             found = True
-            entries.append(deliver(broker, queue, job, with_counters))
-            size += len(job.body)
+            entry = deliver(broker, queue, job, with_counters)
+            entries.append(entry)
+            size += len(entry)
             if not queue.length:
                 ran_dry(broker, queue)
-            if len(entries) == count:
+            if len(entries) == count or size >= bytes_max:
                 break
     return entries
 
@@ -160,6 +161,7 @@ def drop_client(broker: Broker, client: Client) -> None:
         stop_waiting(broker, client)
     if client.waiting_jobs:
         replication.drop_client(broker, client, None)
+    broker.slices.pop(client, None)
     broker.clients.pop(client.id, None)
     broker.monitors.pop(client, None)
     broker.outbox.clients.pop(client, None)

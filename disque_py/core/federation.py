@@ -12,12 +12,16 @@ Source: semantics.md, section 4; README "Cluster messages related to nodes feder
 from __future__ import annotations
 
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 from cluster_bus.messages import (
     NEEDJOBS,
     REFUSED_BUSY,
     REFUSED_DONE,
+    REFUSED_LEAVING,
+    REFUSED_MEMORY,
+    REFUSED_PAUSED,
     SETACK,
     SETTLED,
     TOOK,
@@ -47,33 +51,80 @@ BROADCAST_MS: Final = 30_000
 RATE_BUCKET_MS: Final = 1_000
 RATE_WINDOW_MS: Final = 5_000
 RATE_SPAN_MS_MIN: Final = 50
+# Queue names remembered per node, for whatever reason.
+NAMES_MAX: Final = 10_000
 
 TAKEN: Final = 0
 ANSWERS_HINT: Final = 1
+# Refusals that may be over soon, or elsewhere: another node may take the job.
+ELSEWHERE: Final = (REFUSED_PAUSED, REFUSED_MEMORY, REFUSED_LEAVING, REFUSED_BUSY)
+# A queue's jobs are not offered again to a node that refused one, for this long.
+REFUSED_MS: Final = 1_000
+# Batches sent again per step, so that a long list of unanswered ones doesn't keep others waiting.
+RESEND_BATCHES: Final = 32
+RESEND_STEP_MS: Final = 10
+
+
+class Batch:
+    """One hand-over: the jobs of a YOURJOBS, in order, and when it was last sent."""
+
+    __slots__ = ("handover", "jobs", "sent_ms")
+
+    def __init__(self, jobs: list[Job], handover: Handover) -> None:
+        self.jobs = jobs
+        self.handover = handover
+        self.sent_ms = 0
 
 
 class Exchange:
     """Hand-overs between us and one node, and what it told of its interest.
 
-    next_number      number of our next hand-over to it
-    pending          number -> its jobs, in order, until answered
+    run              its process; numbers of its hand-overs hold for this one
+    next_number      number of our next hand-over to it; only grows, whatever happens to the node
+    lowest           all our numbers below are settled
+    pending          number -> its batch, until answered
+    told_settled     what we last told it of `lowest`
     answers          number of its hand-over to us -> our answer, until settled
-    settled          all its numbers up to here are settled
-    told_settled     what we last told it of ours
-    run              its process, for which the numbers hold
+    answers_from     its numbers below this are settled
     interest         queues its clients wait for -> how many
+    refused          queue -> until when nothing of it is offered to the node
+    is_timed         a `resend` is scheduled
     """
 
-    __slots__ = ("answers", "interest", "next_number", "pending", "run", "settled", "told_settled")
+    __slots__ = (
+        "answers",
+        "answers_from",
+        "interest",
+        "is_timed",
+        "lowest",
+        "next_number",
+        "pending",
+        "refused",
+        "run",
+        "told_settled",
+    )
 
     def __init__(self, run: bytes) -> None:
         self.run = run
         self.next_number = 1
-        self.pending: dict[int, tuple[list[Job], Handover]] = {}
-        self.answers: dict[int, bytes] = {}
-        self.settled = 0
+        self.lowest = 1
+        self.pending: dict[int, Batch] = {}
         self.told_settled = 0
+        self.answers: dict[int, bytes] = {}
+        self.answers_from = 1
         self.interest: dict[bytes, int] = {}
+        self.refused: dict[bytes, int] = {}
+        self.is_timed = False
+
+    def settled(self) -> int:
+        """All our numbers up to this one are answered."""
+        while self.lowest < self.next_number and self.lowest not in self.pending:
+            self.lowest += 1
+        return self.lowest - 1
+
+    def refuses(self, name: bytes, now_ms: int) -> bool:
+        """The node refused a job of this queue a moment ago."""
+        return bool(self.refused) and self.refused.get(name, 0) > now_ms
 
 
 def exchange(node: Node) -> Exchange:
@@ -91,6 +142,8 @@ def exchange(node: Node) -> Exchange:
 def on_needjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
     """A node's clients wait: give it jobs of ours, at most half of the queue."""
     for name, count, flags, *_ in items:
+        if type(count) is not int:
+            raise ValueError("a count that is not a number")
         broker.stats.pulls_received += 1
         queue = broker.queues.get(name)
         if queue is None or not sender.is_linked:
@@ -102,7 +155,7 @@ def on_needjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         if not answers_hint and import_rate(broker, queue) > 0:
             continue
-        count = max(1, min(int(count), NEEDJOBS_MAX))
+        count = max(1, min(count, NEEDJOBS_MAX))
         give(broker, sender, queue, count if queue.length >= 2 * count else max(1, queue.length // 2))
         broker.hint_due[queue] = None
 
@@ -127,8 +180,9 @@ def give(broker: Broker, node: Node, queue: Queue, count: int) -> int:
     for job in resting:
         lifecycle.put_back(broker, job)
     if resting and not jobs:
-        due_ms = resting[0].imported_at_ms + REST_MS
-        broker.schedule.call_at(due_ms, lambda: broker.hint_due.setdefault(queue))
+        # Until they have rested nothing may leave, so no hint is owed before.
+        queue.hint_until_ms = resting[0].imported_at_ms + REST_MS
+        broker.schedule.call_at(queue.hint_until_ms, partial(broker.hint_due.setdefault, queue))
     if jobs:
         queue.jobs_out += len(jobs)
         queue.active_ms = now_ms
@@ -136,12 +190,12 @@ def give(broker: Broker, node: Node, queue: Queue, count: int) -> int:
     return len(jobs)
 
 
-def hand_over(broker: Broker, node: Node, jobs: list[Job], after_ms: int = 0) -> Handover:
+def hand_over(broker: Broker, node: Node, jobs: list[Job], due_ms: int = 0) -> Handover:
     """Send ACTIVE jobs of no queue to a node; they stay here until it has answered."""
     state = exchange(node)
     number = state.next_number
     state.next_number = number + 1
-    handover = Handover(node, number, after_ms)
+    handover = Handover(node, number, due_ms)
     sets = broker.sets
     for job in jobs:
         job.work = handover
@@ -152,18 +206,17 @@ def hand_over(broker: Broker, node: Node, jobs: list[Job], after_ms: int = 0) ->
         else:
             job.requeue_at_ms = 0
         lifecycle.arm(broker, job)
-    if not state.pending:
-        broker.schedule.call_at(broker.now_ms + RESEND_MS, lambda: resend(broker, node))
-    state.pending[number] = (jobs, handover)
+    state.pending[number] = Batch(jobs, handover)
     _send(broker, node, state, number)
+    _time_resend(broker, node, state, RESEND_MS)
     return handover
 
 
 def _send(broker: Broker, node: Node, state: Exchange, number: int) -> None:
-    jobs, handover = state.pending[number]
-    images = [_image(broker, job, handover) for job in jobs]
-    settled = min(state.pending) - 1
-    state.told_settled = settled
+    batch = state.pending[number]
+    batch.sent_ms = broker.now_ms
+    images = [_image(broker, job, batch.handover) for job in batch.jobs]
+    settled = state.told_settled = state.settled()
     broker.send(broker.sets.only(node), YOURJOBS, (number, settled, images))
 
 
@@ -176,73 +229,129 @@ def _image(broker: Broker, job: Job, handover: Handover) -> tuple[Any, ...] | No
         return image
     # Nobody but the taker will have it.
     receiver = broker.sets.of((handover.node,))
-    return (*image[:4], broker.sets.pack(receiver), handover.after_ms)
+    after_ms = max(0, handover.due_ms - broker.now_ms) if handover.due_ms else 0
+    return (*image[:4], broker.sets.pack(receiver), after_ms)
 
 
-def resend(broker: Broker, node: Node) -> None:
-    """Ask again for what was not answered within RESEND_MS; to the same process, under the same numbers."""
-    state = exchange(node)
-    if not state.pending:
-        return
+def _time_resend(broker: Broker, node: Node, state: Exchange, span_ms: int) -> None:
+    if not state.is_timed:
+        state.is_timed = True
+        broker.schedule.call_at(broker.now_ms + span_ms, partial(resend, broker, node, state))
+
+
+def resend(broker: Broker, node: Node, state: Exchange) -> None:
+    """Ask again for what was not answered within RESEND_MS: the same process, under the same numbers.
+
+    With nothing left to ask, say what is settled, so that the taker may forget its answers.
+    """
+    state.is_timed = False
+    sent = 0
     if node.is_linked:
-        for number in list(state.pending):
-            _send(broker, node, state, number)
-    broker.schedule.call_at(broker.now_ms + RESEND_MS, lambda: resend(broker, node))
+        due_ms = broker.now_ms - RESEND_MS
+        for number, batch in list(islice(state.pending.items(), 4 * RESEND_BATCHES)):
+            if batch.sent_ms <= due_ms:
+                if sent == RESEND_BATCHES:
+                    break
+                # To the end of the line, so that all get their turn.
+                del state.pending[number]
+                state.pending[number] = batch
+                _send(broker, node, state, number)
+                sent += 1
+        if not state.pending and state.told_settled < state.settled():
+            state.told_settled = state.settled()
+            broker.send(broker.sets.only(node), SETTLED, state.told_settled)
+    if state.pending:
+        _time_resend(broker, node, state, RESEND_STEP_MS if sent == RESEND_BATCHES else RESEND_MS // 4)
 
 
 def on_took(broker: Broker, sender: Node, items: list[Any]) -> None:
     """The answer to a hand-over of ours, per job."""
     state = exchange(sender)
     for number, answers, *_ in items:
-        found = state.pending.pop(number, None)
-        if found is None:
+        batch = state.pending.get(number)
+        if batch is None:
             broker.stats.ignored("answer to a hand-over that is over")
             continue
-        jobs, handover = found
-        for job, reply in zip(jobs, answers, strict=False):
-            if job.work is handover:
-                _settle(broker, job, handover, reply)
+        if type(answers) is not bytes or len(answers) != len(batch.jobs):
+            raise ValueError("an answer for each job was expected")
+        del state.pending[number]
+        for job, answer in zip(batch.jobs, answers, strict=True):
+            if job.work is batch.handover:
+                _settle(broker, job, batch.handover, answer)
         if not state.pending:
-            settled = state.next_number - 1
-            broker.schedule.call_at(broker.now_ms + RESEND_MS, partial(tell_settled, broker, sender, settled))
+            _time_resend(broker, sender, state, RESEND_MS)
 
 
-def _settle(broker: Broker, job: Job, handover: Handover, reply: int) -> None:
-    job.work = None
-    if handover.client is not None:
-        external_answered(broker, job, handover, taken=reply == TAKEN)
-        return
-    if reply == TAKEN:
+def _settle(broker: Broker, job: Job, handover: Handover, answer: int) -> None:
+    if answer in ELSEWHERE:
+        _refused(broker, job, handover)
+    elif handover.client is not None:
+        _answer_producer(broker, job, handover)
+    elif answer == TAKEN:
         broker.stats.jobs_exported += 1
-        if job.retry_ms:
-            lifecycle.postpone(broker, job, broker.now_ms + job.retry_ms + broker.jitter())
-        else:
-            lifecycle.forget(broker, job)
-    elif reply != REFUSED_DONE:
-        # Back where it was, as if it had never left.
-        lifecycle.put_back(broker, job)
-        lifecycle.arm_queued(broker, job)
+        _taken(broker, job)
+    elif job.retry_ms:
+        job.work = None  # Done elsewhere: the ack is on its way; until then its timer looks after it.
+    else:
+        lifecycle.forget(broker, job)
 
 
-def tell_settled(broker: Broker, node: Node, settled: int) -> None:
-    """No hand-over followed that would have said it: the taker may forget its answers."""
+def _taken(broker: Broker, job: Job) -> None:
+    """The other node has the job queued: ours is a copy, or nothing."""
+    job.work = None
+    if job.retry_ms:
+        until_ms = broker.now_ms + job.retry_ms + broker.jitter()
+        if until_ms > job.requeue_at_ms:
+            lifecycle.postpone(broker, job, until_ms)
+    else:
+        lifecycle.forget(broker, job)
+
+
+def _refused(broker: Broker, job: Job, handover: Handover) -> None:
+    """Nothing of this queue is offered to the node for a while; the job goes back to where it was."""
+    remember_refusal(broker, handover.node, job.queue)
+    if handover.client is not None:
+        _hand_on(broker, job, handover, handover.tried)
+        return
+    job.work = None
+    if handover.due_ms:
+        # A delayed job is not early because a node had no room for it.
+        job.requeue_at_ms = max(handover.due_ms, broker.now_ms + 1)
+        job.was_announced = True
+        lifecycle.arm(broker, job)
+        return
+    lifecycle.put_back(broker, job)
+    lifecycle.arm_queued(broker, job)
+    queue = broker.queues[job.queue]
+    broker.hint_due.pop(queue, None)
+    broker.schedule.call_at(broker.now_ms + REFUSED_MS, partial(broker.hint_due.setdefault, queue))
+
+
+def remember_refusal(broker: Broker, node: Node, name: bytes) -> None:
+    """The node takes nothing of this queue now."""
     state = exchange(node)
-    if state.told_settled < settled and not state.pending and node.is_linked:
-        state.told_settled = settled
-        broker.send(broker.sets.only(node), SETTLED, settled)
+    if len(state.refused) > NAMES_MAX:
+        state.refused.clear()
+    state.refused[name] = broker.now_ms + REFUSED_MS
 
 
 def on_settled(broker: Broker, sender: Node, items: list[Any]) -> None:
     """The giver has our answers up to this number."""
     for number in items:
-        _settled(exchange(sender), int(number))
+        _forget_answers(exchange(sender), number)
 
 
-def _settled(state: Exchange, number: int) -> None:
-    if number > state.settled:
-        state.settled = number
-        for old in [known for known in state.answers if known <= number]:
-            del state.answers[old]
+def _forget_answers(state: Exchange, settled: int) -> None:
+    if type(settled) is not int:
+        raise ValueError("a number of a hand-over that is none")
+    if settled < state.answers_from:
+        return
+    if settled - state.answers_from > len(state.answers) + 1_000:
+        state.answers = {number: answer for number, answer in state.answers.items() if number > settled}
+    else:
+        for number in range(state.answers_from, settled + 1):
+            state.answers.pop(number, None)
+    state.answers_from = settled + 1
 
 
 # -- taking -----------------------------------------------------------------------------------------
@@ -252,8 +361,8 @@ def on_yourjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Jobs for our clients. Each is taken or refused, and the answer repeated whenever we are asked again."""
     state = exchange(sender)
     for number, settled, images, *_ in items:
-        _settled(state, int(settled))
-        if number <= state.settled:
+        _forget_answers(state, settled)
+        if type(number) is not int or number < state.answers_from:
             continue
         answers = state.answers.get(number)
         if answers is None:
@@ -266,7 +375,14 @@ def _take(broker: Broker, sender: Node, image: Any) -> int:
     if image is None:
         return REFUSED_DONE
     job = job_of(broker, image)
+    after_ms = image[5] if len(image) > 5 else 0
+    if type(after_ms) is not int:
+        raise ValueError("a delay that is not a number")
     known = broker.find(job.id)
+    if known is not None and isinstance(known.work, Handover):
+        # It comes back from where we handed it: that hand-over was taken, and is over.
+        _taken_back(broker, known)
+        known = broker.find(job.id)
     if known is None:
         if job.id in broker.done:
             replication.hold_ack(broker, job)
@@ -283,16 +399,25 @@ def _take(broker: Broker, sender: Node, image: Any) -> int:
         if answer is not None:
             return answer
         job = known
-    after_ms = int(image[5]) if len(image) > 5 else 0
     job.imported_at_ms = broker.now_ms
     if after_ms:
         job.requeue_at_ms = broker.now_ms + after_ms
+        job.was_announced = True
         lifecycle.arm(broker, job)
     else:
         queue = lifecycle.enqueue(broker, job)
         imported(broker, queue, sender)
     lifecycle.record_job(broker, job)
     return TAKEN
+
+
+def _taken_back(broker: Broker, known: Job) -> None:
+    work = known.work
+    assert isinstance(work, Handover)
+    if work.client is not None:
+        _answer_producer(broker, known, work)
+    else:
+        _taken(broker, known)
 
 
 def _known_again(broker: Broker, sender: Node, known: Job, job: Job) -> int | None:
@@ -305,8 +430,6 @@ def _known_again(broker: Broker, sender: Node, known: Job, job: Job) -> int | No
         broker.send(sets.only(sender), SETACK, (known.id, sets.pack(known.holders)))
         return REFUSED_DONE
     known.holders = sets.add(known.holders, broker.me)
-    if isinstance(known.work, Handover):
-        known.work = None  # It comes from where we handed it: that hand-over has been taken, and is over.
     if known.state == QUEUED:
         return TAKEN
     reason = replication.refusal(broker, known)
@@ -384,7 +507,7 @@ def ask_sources(broker: Broker, queue: Queue, *, is_urgent: bool) -> None:
 
 def ask_everybody(broker: Broker, queue: Queue) -> None:
     """The fallback: where clients wait, all linked nodes are asked every 30 s (semantics.md, section 9)."""
-    if broker.is_leaving or queue.paused or not queue.waiting:
+    if broker.is_leaving or queue.paused or not (queue.waiting or queue.waited_ms == broker.now_ms):
         return
     if queue.broadcast_at_ms and broker.now_ms - queue.broadcast_at_ms < BROADCAST_MS:
         return
@@ -394,80 +517,111 @@ def ask_everybody(broker: Broker, queue: Queue) -> None:
         broker.send(broker.cluster.linked, NEEDJOBS, (queue.name, 1, 0))
 
 
+def ask_for_waiting(broker: Broker, count_max: int) -> None:
+    """Part of a walk over the queues where clients wait, begun every BROADCAST_MS, that asks everybody."""
+    for _ in range(count_max):
+        name = next(broker.asking, None)
+        if name is None:
+            if broker.now_ms - broker.asked_everybody_ms >= BROADCAST_MS:
+                broker.asked_everybody_ms = broker.now_ms
+                broker.asking = iter([name for name, queue in broker.queues.items() if queue.waiting])
+            return
+        queue = broker.queues.get(name)
+        if queue is not None:
+            ask_everybody(broker, queue)
+
+
 # -- at-most-once jobs of which we keep no copy -------------------------------------------------------
 
 
 def start_once(broker: Broker, client: Client, job: Job, timeout_ms: int) -> None:
-    """An at-most-once job of which we keep no copy: hand it over, and answer when it has been taken (quirks Q3,
-    Q39).
-    """
+    """An at-most-once job of which we keep no copy: hand it over, and answer when it was taken (quirks Q3, Q39)."""
     slot = replication.wait_for_copies(client, job)
     broker.blocked_count += 1
     lifecycle.register(broker, job)
-    lifecycle.arm(broker, job)
-    _hand_on(broker, client, job, slot, ())
-    if timeout_ms:
-        broker.schedule.call_at(broker.now_ms + timeout_ms, lambda: _once_timed_out(broker, job))
+    first = Handover(broker.me, 0, broker.now_ms + job.delay_ms if job.delay_ms else 0)
+    first.client = client
+    first.slot = slot
+    first.deadline_ms = broker.now_ms + timeout_ms if timeout_ms else 0
+    _hand_on(broker, job, first, ())
 
 
-def _hand_on(broker: Broker, client: Client, job: Job, slot: list[bytes | None], tried: tuple[Node, ...]) -> None:
+def _hand_on(broker: Broker, job: Job, before: Handover, tried: tuple[Node, ...]) -> None:
+    """To a node that has not refused it yet; without one the producer is refused."""
     targets = choose(broker, 1, frozenset(tried))
     if not targets:
-        replication.answer(broker, client, job, slot, replication.NOREPL_REFUSED)
+        assert before.client is not None
+        job.work = before
+        end_wait(broker, job, replication.NOREPL_REFUSED)
         lifecycle.forget(broker, job)
         return
-    handover = hand_over(broker, targets[0], [job], job.delay_ms)
-    handover.client = client
-    handover.slot = slot
+    handover = hand_over(broker, targets[0], [job], before.due_ms)
+    handover.client = before.client
+    handover.slot = before.slot
+    handover.deadline_ms = before.deadline_ms
     handover.tried = (*tried, targets[0])
+    if handover.deadline_ms:
+        job.requeue_at_ms = handover.deadline_ms
+        lifecycle.arm(broker, job)
 
 
-def external_answered(broker: Broker, job: Job, handover: Handover, *, taken: bool) -> None:
-    """The node we handed a new at-most-once job to has taken it, or it must go to another."""
-    client = handover.client
-    if client is None:
-        return
-    if taken:
-        broker.stats.jobs_added += 1
-        replication.answer(broker, client, job, handover.slot, b"+%b\r\n" % job.id)
-        lifecycle.forget(broker, job)
-    else:
-        _hand_on(broker, client, job, handover.slot, handover.tried)
+def _answer_producer(broker: Broker, job: Job, handover: Handover) -> None:
+    """The job is somebody else's now: its producer may go on."""
+    broker.stats.jobs_added += 1
+    end_wait(broker, job, b"+%b\r\n" % job.id)
+    lifecycle.forget(broker, job)
 
 
-def _once_timed_out(broker: Broker, job: Job) -> None:
-    work = job.work
-    if isinstance(work, Handover) and work.client is not None:
-        broker.stats.replication_timeouts += 1
-        replication.answer(broker, work.client, job, work.slot, replication.NOREPL_TIMEOUT)
-        lifecycle.forget(broker, job)
+def end_wait(broker: Broker, job: Job, reply: bytes) -> None:
+    """Answer the producer that waits for a hand-over, if one does."""
+    replication.end_wait(broker, job, reply)
+
+
+def on_deadline(broker: Broker, job: Job, handover: Handover) -> None:
+    """Nobody has answered in time; it may have been taken all the same (quirks Q30)."""
+    broker.stats.replication_timeouts += 1
+    end_wait(broker, job, replication.NOREPL_TIMEOUT)
+    lifecycle.forget(broker, job)
 
 
 # -- links ------------------------------------------------------------------------------------------
 
 
 def on_link_up(broker: Broker, node: Node) -> None:
-    """Answers may have been lost with the old link: ask again."""
+    """Answers may have been lost with the old link: ask again soon."""
     state = exchange(node)
-    for number in list(state.pending):
-        _send(broker, node, state, number)
+    for batch in state.pending.values():
+        batch.sent_ms = 0
+    if state.pending:
+        state.is_timed = False
+        _time_resend(broker, node, state, 0)
 
 
-def on_new_run(broker: Broker, node: Node) -> None:
-    """Its process changed, or it was forgotten: no hand-over to or from the old one will ever be answered."""
+def on_run_over(broker: Broker, node: Node) -> None:
+    """Its process changed, or it was forgotten: no hand-over under way will be answered any more.
+
+    Only another process starts with fresh numbers; after a mere FORGET, what was answered is still remembered.
+    """
     state = exchange(node)
-    pending = list(state.pending.values())
-    for jobs, handover in pending:
-        for job in jobs:
-            if job.work is not handover:
-                continue
-            job.work = None
-            if handover.client is not None:
-                external_answered(broker, job, handover, taken=False)
-            elif not job.retry_ms:
-                # It may have been delivered there: at most once prefers loss (semantics.md, section 4).
-                broker.stats.once_lost_in_handover += 1
-                lifecycle.forget(broker, job)
-    interest = state.interest
-    node.core = Exchange(node.run)
-    node.core.interest = interest
+    pending, state.pending = state.pending, {}
+    for batch in pending.values():
+        for job in batch.jobs:
+            if job.work is batch.handover:
+                _given_up(broker, job, batch.handover)
+    if node.run != state.run:
+        state.run = node.run
+        state.answers = {}
+        state.answers_from = 1
+        state.told_settled = 0
+        state.refused.clear()
+
+
+def _given_up(broker: Broker, job: Job, handover: Handover) -> None:
+    """A job with RETRY waits for its timer; one without may have been delivered there, and is dropped and counted."""
+    if job.retry_ms:
+        job.work = None
+        return
+    broker.stats.once_lost_in_handover += 1
+    if handover.client is not None:
+        end_wait(broker, job, replication.NOREPL_TIMEOUT)
+    lifecycle.forget(broker, job)

@@ -35,8 +35,8 @@ RESET: Final = -2  # First thing on a new link: what was told before is void.
 
 def value_of(broker: Broker, queue: Queue) -> int:
     """What other nodes should know of our clients of this queue."""
-    if queue.paused or broker.is_leaving:
-        return GONE
+    if queue.paused or broker.is_leaving or broker.memory_level >= 2:
+        return GONE  # What was handed to us would only be refused.
     if queue.waiting:
         return len(queue.waiting)
     if queue.waited_ms and broker.now_ms - queue.waited_ms < LINGER_MS:
@@ -55,6 +55,8 @@ def tell_changes(broker: Broker) -> None:
         told = broker.told_interest.get(queue.name, GONE)
         if value > told or (value < told and queue.paused):
             _tell(broker, queue, value)
+            if value == 0 and not queue.interest_timer:
+                _recheck_in(broker, queue, LINGER_MS)
         elif value < told and not queue.interest_timer:
             _recheck_in(broker, queue, DECREASE_MS)
 
@@ -93,6 +95,11 @@ def on_link_up(broker: Broker, node: Node) -> None:
     broker.send(only, INTEREST, (b"", RESET))
     for name, value in broker.told_interest.items():
         broker.send(only, INTEREST, (name, value))
+    # A hint that was owed to it could not be sent while there was no link.
+    for name in federation.exchange(node).interest:
+        queue = broker.queues.get(name)
+        if queue is not None and queue.length:
+            broker.hint_due[queue] = None
 
 
 def forget_node(broker: Broker, node: Node) -> None:
@@ -111,6 +118,8 @@ def on_interest(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Clients of the sender wait for jobs of these queues, or do no longer."""
     state = federation.exchange(sender)
     for name, value, *_ in items:
+        if type(name) is not bytes or type(value) is not int:
+            raise ValueError("an interest that is not a name and a number")
         if value == RESET:
             forget_node(broker, sender)
             continue
@@ -140,7 +149,7 @@ def send_hints(broker: Broker) -> None:
     for queue in due:
         if queue.hint_until_ms > broker.now_ms or not queue.length or queue.waiting or queue.paused & PAUSED_OUT:
             continue
-        node = _next_node(queue)
+        node = _next_node(queue, broker.now_ms)
         if node is None:
             continue
         queue.hints[node] = queue.hints.get(node, 0) + 1
@@ -151,19 +160,23 @@ def send_hints(broker: Broker) -> None:
         broker.schedule.call_at(queue.hint_until_ms, partial(broker.hint_due.setdefault, queue))
 
 
-def _next_node(queue: Queue) -> Node | None:
-    """Whom to hint at: not the one that just left a hint unanswered, if there is another."""
+def _next_node(queue: Queue, now_ms: int) -> Node | None:
+    """Whom to hint at: not the one that just left a hint unanswered, if there is another.
+
+    A node whose clients waited a moment ago (they poll, or are busy with a job) gets one only if nobody waits now.
+    """
     best: Node | None = None
-    best_share = 0.0
+    best_rank = (False, True, 0.0)
     silent = queue.hint_sent_to if queue.hint_until_ms else None
     hints = queue.hints
     for node, waiting in queue.interested.items():
-        if waiting > 0 and node.is_linked:
-            share = hints.get(node, 0) / waiting
-            if best is None or (best is silent) or (share < best_share and node is not silent):
-                best = node
-                best_share = share
-    if hints and len(hints) > len(queue.interested):
+        if waiting < 0 or not node.is_linked or federation.exchange(node).refuses(queue.name, now_ms):
+            continue
+        rank = (waiting == 0, node is silent, hints.get(node, 0) / max(1, waiting))
+        if best is None or rank < best_rank:
+            best = node
+            best_rank = rank
+    if len(hints) > len(queue.interested):
         for node in [node for node in hints if node not in queue.interested]:
             del hints[node]
     return best
@@ -176,7 +189,7 @@ def on_hint(broker: Broker, sender: Node, items: list[Any]) -> None:
         queue = broker.queues.get(name)
         if queue is None or queue.paused or broker.is_leaving:
             continue
-        if not queue.waiting:
+        if not queue.waiting and not (queue.waited_ms and broker.now_ms - queue.waited_ms < LINGER_MS):
             continue
         broker.stats.pulls_sent += 1
         count = federation.ask_count(broker, queue)

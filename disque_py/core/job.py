@@ -55,17 +55,23 @@ class Collection:
 
 
 class Handover:
-    """Work on a job that is being handed over: to whom, under which number (federation.py)."""
+    """Work on a job that is being handed over: to whom, under which number (federation.py).
 
-    __slots__ = ("after_ms", "client", "node", "number", "slot", "tried")
+    due_ms           the taker queues the job only then (DELAY of a new job); 0: at once
+    client, slot     the ADDJOB of an at-most-once job that waits for the answer, if there is one
+    deadline_ms      until when it waits; 0: for ever
+    tried            nodes that refused it before
+    """
 
-    def __init__(self, node: Node, number: int, after_ms: int = 0) -> None:
+    __slots__ = ("client", "deadline_ms", "due_ms", "node", "number", "slot", "tried")
+
+    def __init__(self, node: Node, number: int, due_ms: int = 0) -> None:
         self.node = node
         self.number = number
-        self.after_ms = after_ms  # The taker queues the job only after this long (DELAY of a new job).
-        # Set when an ADDJOB of an at-most-once job waits for the answer (replication.py, "external").
+        self.due_ms = due_ms
         self.client: Client | None = None
         self.slot: list[bytes | None] = []
+        self.deadline_ms = 0
         self.tried: tuple[Node, ...] = ()
 
 

@@ -1,40 +1,52 @@
 """LEAVING: a node gives away what it holds, down to zero jobs.
 
-Queued jobs go by hand-over. A copy goes by REPLJOB to a node that is not a holder yet; once that has *taken*
-it, LEFT tells all holders who replaces us, and when every one of them has answered our copy is dropped. If
-every usable node holds the job already, LEFT without a new holder is enough, and the missing copy is counted.
-Leased jobs wait for their ack or the end of the lease, delivered at-most-once jobs are dropped, acks are
-collected or passed on. What can't go stays, and `blocked_by` says why. Source: semantics.md, section 10.
+Queued jobs go by hand-over. A copy goes by REPLJOB to a node that is not a holder yet; once that has *taken* it, LEFT
+tells all holders who replaces us, and when every one of them has answered our copy is dropped. If every usable node
+is said to hold the job already, LEFT without a new holder asks them whether they do: one that does is enough, and the
+missing copy is counted; if none does, ours stays. Leased jobs wait for their ack or the end of the lease, delivered
+at-most-once jobs are dropped, acks are collected or passed on. What can't go stays, and `blocked_by` says why.
+Source: semantics.md, section 10.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from cluster_bus.messages import LEFT, LEFT_OK, REPLJOB, SETACK
-from cluster_bus.node import FORGOTTEN, Node
+from cluster_bus.messages import HOLDERS, LEFT, LEFT_OK, REPLJOB, SETACK
+from cluster_bus.node import FORGOTTEN, ID_BYTES, Node
 from disque_py.core import acks, federation, lifecycle
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.groups import choose
 from disque_py.core.image import image_of
-from disque_py.core.job import ACKED, ACTIVE, Job
+from disque_py.core.job import ACKED, ACTIVE, GONE, Job
 
 # Work per step (ten steps a second), so that a node with a million jobs stays responsive while it drains.
-JOBS_PER_STEP: Final = 2_000
-SHARDS_PER_STEP: Final = 512
+JOBS_PER_STEP: Final = 500
 MOVING_MAX: Final = 5_000
 PENDING_BATCHES_MAX: Final = 8
 ASK_AGAIN_MS: Final = 1_000
 
+# What LEFT_OK says of the job at the node that answers.
+HAS_NOT: Final = 0
+HAS: Final = 1
+HAS_ACK: Final = 2
+
 
 class Move:
-    """One copy on its way out: to whom, who still has to answer, when we last asked."""
+    """One copy on its way out.
 
-    __slots__ = ("asked_ms", "is_taken", "new", "unanswered")
+    new           who shall replace us, None if everybody seems to hold the job
+    is_taken      `new` has it, or nobody has to take it: LEFT has been sent
+    has_other     somebody is known to have a copy
+    unanswered    holders that have not answered LEFT
+    """
+
+    __slots__ = ("asked_ms", "has_other", "is_taken", "new", "unanswered")
 
     def __init__(self, new: Node | None, now_ms: int) -> None:
         self.new = new
         self.is_taken = new is None
+        self.has_other = False
         self.unanswered: tuple[Node, ...] = ()
         self.asked_ms = now_ms
 
@@ -52,8 +64,16 @@ class Drain:
         """The node has taken a copy: tell the holders that it replaces us."""
         move = self.moving.get(job)
         if move is not None and move.new is node and not move.is_taken:
-            move.is_taken = True
+            move.is_taken = move.has_other = True
             tell_left(self._broker, job, move)
+
+    def refused(self, job: Job, node: Node) -> None:
+        """The node takes no copy: it is no holder, and its queue is left alone for a while."""
+        move = self.moving.get(job)
+        if move is not None and move.new is node and not move.is_taken:
+            del self.moving[job]
+            _is_no_holder(self._broker, job, node)
+            federation.remember_refusal(self._broker, node, job.queue)
 
 
 def begin(broker: Broker) -> None:
@@ -63,8 +83,12 @@ def begin(broker: Broker) -> None:
 
 
 def end(broker: Broker) -> None:
-    """CLUSTER LEAVING no: what was on its way stays a copy like any other."""
+    """CLUSTER LEAVING no: what was on its way stays, and those who were told that it goes learn so."""
+    drain = broker.drain
     broker.drain = None
+    if drain is not None:
+        for job, move in drain.moving.items():
+            _take_back(broker, job, move)
 
 
 def step(broker: Broker) -> None:
@@ -78,25 +102,26 @@ def step(broker: Broker) -> None:
         drain.blocked_by = "no other node is usable"
     _ask_again(broker, drain)
     if targets:
-        _give_queued(broker, targets)
+        _give_queued(broker, drain, targets)
     _look_at_copies(broker, drain, targets)
 
 
-def _give_queued(broker: Broker, targets: list[Node]) -> None:
-    at = 0
+def _give_queued(broker: Broker, drain: Drain, targets: list[Node]) -> None:
     given = 0
     for queue in list(broker.queues.values()):
-        while queue.length and given < JOBS_PER_STEP:
-            node = targets[at % len(targets)]
-            at += 1
-            if at > len(targets) * PENDING_BATCHES_MAX:
-                return
-            if len(federation.exchange(node).pending) >= PENDING_BATCHES_MAX:
-                continue
-            count = federation.give(broker, node, queue, federation.NEEDJOBS_MAX)
-            given += count
-            if not count:
-                break
+        if not queue.length:
+            continue
+        takers = [node for node in targets if not federation.exchange(node).refuses(queue.name, broker.now_ms)]
+        if not takers:
+            drain.blocked_by = f"all nodes refuse jobs of queue {queue.name.decode('utf-8', 'replace')}"
+        for node in takers:
+            while queue.length and len(federation.exchange(node).pending) < PENDING_BATCHES_MAX:
+                if given >= JOBS_PER_STEP:
+                    return
+                count = federation.give(broker, node, queue, federation.NEEDJOBS_MAX)
+                given += count
+                if not count:
+                    break
 
 
 def _look_at_copies(broker: Broker, drain: Drain, targets: list[Node]) -> None:
@@ -105,6 +130,8 @@ def _look_at_copies(broker: Broker, drain: Drain, targets: list[Node]) -> None:
         if looked >= JOBS_PER_STEP or len(drain.moving) >= MOVING_MAX:
             return
         drain.shard = (drain.shard + 1) % SHARDS
+        if not broker.shards[drain.shard]:
+            continue
         for job in list(broker.shards[drain.shard].values()):
             looked += 1
             if job.state == ACTIVE:
@@ -117,30 +144,41 @@ def _move_copy(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> N
     if job.work is not None or job in drain.moving:
         return
     if not job.retry_ms:
-        if job.is_delivered:
-            broker.stats.once_dropped_leaving += 1
-            lifecycle.forget(broker, job)
-        elif targets:
-            left_ms = max(0, job.requeue_at_ms - broker.now_ms) if job.requeue_at_ms else 0
-            federation.hand_over(broker, broker.rng.choice(targets), [job], left_ms)
+        _move_once(broker, drain, job, targets)
         return
     if job.is_leased_here and job.requeue_at_ms > broker.now_ms:
         return  # A worker has it: the ack or the end of the lease decides.
-    more = choose(broker, 1, job.holders)
+    refusing = [node for node in targets if federation.exchange(node).refuses(job.queue, broker.now_ms)]
+    more = choose(broker, 1, job.holders.union(refusing))
     if more:
         drain.moving[job] = Move(more[0], broker.now_ms)
         job.holders = broker.sets.union(job.holders, broker.sets.of(more))
         broker.send(more, REPLJOB, (image_of(broker, job), 0))
+    elif any(node not in job.holders for node in refusing):
+        drain.blocked_by = f"node {refusing[0].name.decode()} refuses to take the copy of a job"
     elif broker.sets.others(job.holders):
         move = drain.moving[job] = Move(None, broker.now_ms)
-        broker.stats.copies_missing_leaving += 1
         tell_left(broker, job, move)
     else:
         drain.blocked_by = "no node is free to take the copy of a job"
 
 
+def _move_once(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> None:
+    if job.is_delivered:
+        broker.stats.once_dropped_leaving += 1
+        lifecycle.forget(broker, job)
+        return
+    for node in targets:
+        state = federation.exchange(node)
+        if len(state.pending) < PENDING_BATCHES_MAX * 8 and not state.refuses(job.queue, broker.now_ms):
+            federation.hand_over(broker, node, [job], job.requeue_at_ms)
+            return
+    if targets:
+        drain.blocked_by = "no node is free to take an at-most-once job"
+
+
 def tell_left(broker: Broker, job: Job, move: Move) -> None:
-    """LEFT to every other holder; the copy goes when all have answered."""
+    """LEFT to every other holder; the copy goes when all have answered and one has it."""
     move.unanswered = tuple(node for node in broker.sets.others(job.holders) if not node.flags & FORGOTTEN)
     move.asked_ms = broker.now_ms
     _send_left(broker, job, move)
@@ -156,31 +194,55 @@ def _send_left(broker: Broker, job: Job, move: Move) -> None:
 
 
 def _ask_again(broker: Broker, drain: Drain) -> None:
-    """What was not answered in time: another node is tried, or the silent holders are asked again and named."""
+    """What was not answered in time is asked again; a silent holder is named."""
     for job, move in list(drain.moving.items()):
         if job.state != ACTIVE or job.work is not None:
             del drain.moving[job]  # Queued, acknowledged or gone meanwhile: another way out.
+            _take_back(broker, job, move)
         elif broker.now_ms - move.asked_ms >= ASK_AGAIN_MS:
-            if not move.is_taken:
-                del drain.moving[job]
-                continue
-            move.unanswered = tuple(node for node in move.unanswered if not node.flags & FORGOTTEN)
-            if move.unanswered:
-                drain.blocked_by = f"holder {move.unanswered[0].name.decode()} does not answer"
             move.asked_ms = broker.now_ms
-            _send_left(broker, job, move)
-            _drop_if_answered(broker, job, move)
+            if move.is_taken:
+                move.unanswered = tuple(node for node in move.unanswered if not node.flags & FORGOTTEN)
+                if move.unanswered:
+                    drain.blocked_by = f"holder {move.unanswered[0].name.decode()} does not answer"
+                _send_left(broker, job, move)
+                _drop_if_answered(broker, job, move)
+            elif move.new is not None and move.new in broker.cluster.usable and move.new.is_linked:
+                broker.send(broker.sets.only(move.new), REPLJOB, (image_of(broker, job), 0))
+            else:
+                del drain.moving[job]
 
 
 def _drop_if_answered(broker: Broker, job: Job, move: Move) -> None:
-    if not move.unanswered and broker.drain is not None:
-        broker.drain.moving.pop(job, None)
+    if move.unanswered or broker.drain is None:
+        return
+    broker.drain.moving.pop(job, None)
+    if move.has_other:
+        broker.stats.copies_missing_leaving += move.new is None
         lifecycle.forget(broker, job)
+    else:
+        broker.drain.blocked_by = "nobody else has the copy of a job"
+        _take_back(broker, job, move)
+
+
+def _take_back(broker: Broker, job: Job, move: Move) -> None:
+    """Holders were told that our copy goes, and it does not: they must not finish a collection without us."""
+    others = broker.sets.others(job.holders)
+    if move.is_taken and others and job.state not in (ACKED, GONE):
+        job.holders = broker.sets.add(job.holders, broker.me)
+        broker.send(others, HOLDERS, (job.id, broker.sets.pack(job.holders)))
+
+
+def _is_no_holder(broker: Broker, job: Job, node: Node) -> None:
+    """The node itself said that it has no copy; what we sent before came before its answer."""
+    job.holders = broker.sets.of(holder for holder in broker.sets.others(job.holders) if holder is not node)
+    job.holders = broker.sets.add(job.holders, broker.me)
 
 
 def _pass_ack_on(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> None:
     """An ack that a silent holder keeps here: a node that stays looks after it."""
     if not job.holders:
+        drain.blocked_by = "an ack whose job no reachable node knows; it stays until its TTL"
         return
     silent = [node for node in broker.sets.others(job.holders) if not node.is_linked and not node.flags & FORGOTTEN]
     if not silent:
@@ -197,30 +259,44 @@ def _pass_ack_on(broker: Broker, drain: Drain, job: Job, targets: list[Node]) ->
 
 
 def on_left(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """A holder gives up its copy; another may have taken it. We merge what it knows and say so."""
+    """A holder gives up its copy; another may have taken it. We merge what it knows and say whether we have one."""
     only = broker.sets.only(sender)
+    sets = broker.sets
     for job_id, old, new, packed, *_ in items:
+        if len(old) != ID_BYTES or len(new) not in (0, ID_BYTES):
+            raise ValueError("a node id that is none")
+        holders = sets.unpack(packed)
         job = broker.find(job_id)
-        if job is not None and job.state != ACKED:
-            sets = broker.sets
-            merged = sets.union(job.holders, sets.unpack(packed))
+        if job is None:
+            if job_id in broker.done:
+                broker.send(only, SETACK, (job_id, b""))
+            broker.send(only, LEFT_OK, (job_id, HAS_NOT))
+        elif job.state == ACKED:
+            broker.send(only, SETACK, (job_id, sets.pack(job.holders)))
+            broker.send(only, LEFT_OK, (job_id, HAS_ACK))
+        else:
+            merged = sets.union(job.holders, holders)
             if new:
                 merged = sets.add(merged, broker.cluster.intern(new))
             leaver = broker.cluster.intern(old)
-            job.holders = sets.of(node for node in merged if node is not leaver)
-        elif job is not None:
-            broker.send(only, SETACK, (job_id, broker.sets.pack(job.holders)))
-        broker.send(only, LEFT_OK, job_id)
+            mine = broker.me in merged
+            rest = sets.of(node for node in sets.others(merged) if node is not leaver)
+            job.holders = sets.add(rest, broker.me) if mine else rest
+            broker.send(only, LEFT_OK, (job_id, HAS))
 
 
 def on_left_ok(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """A holder knows that our copy goes."""
+    """A holder knows that our copy goes, and says whether it has one."""
     drain = broker.drain
-    for job_id in items:
+    for job_id, has, *_ in items:
         job = broker.find(job_id)
         move = drain.moving.get(job) if drain is not None and job is not None else None
-        if job is None or move is None or not move.is_taken:
+        if job is None or move is None or not move.is_taken or sender not in move.unanswered:
             continue
         move.unanswered = tuple(node for node in move.unanswered if node is not sender)
-        if not move.unanswered and job.state == ACTIVE and job.work is None:
+        if has == HAS:
+            move.has_other = True
+        elif has == HAS_NOT and sender is not move.new:
+            _is_no_holder(broker, job, sender)
+        if job.state == ACTIVE and job.work is None:
             _drop_if_answered(broker, job, move)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from disque_py.core.broker import Broker
-from disque_py.core.image import image_of
+from disque_py.core.image import ATTEMPT_MAX, image_of
 from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, QUEUED, WAIT_REPL, Collection, Job
 from disque_py.core.queue import Queue
 from persistence.records import ACK, JOB
@@ -24,6 +24,10 @@ WILLQUEUE_LEAD_MS: Final = 500
 # A job that waits in our queue is announced before the timers of the other holders come near; the margin covers the
 # batching of announcements (one a second), the lead of their WILLQUEUE and a slow network.
 ANNOUNCE_MARGIN_MS: Final = 2_500
+# A job with a shorter RETRY is not announced: the batch would come too late, and WILLQUEUE does the same.
+ANNOUNCE_RETRY_MS_MIN: Final = 2 * ANNOUNCE_MARGIN_MS
+# Expired jobs taken off a queue's head in one go; the timers see to the rest.
+EXPIRED_PER_FETCH: Final = 1_000
 
 
 def register(broker: Broker, job: Job) -> None:
@@ -106,7 +110,7 @@ def enqueue(broker: Broker, job: Job) -> Queue:
 
 def arm_queued(broker: Broker, job: Job) -> None:
     """Set the timer of a QUEUED job: its announcement if others hold copies, else only the end of its life."""
-    if job.retry_ms and job.holders is not broker.sets.mine:
+    if job.retry_ms >= ANNOUNCE_RETRY_MS_MIN and job.holders is not broker.sets.mine:
         job.requeue_at_ms = broker.now_ms + announce_span_ms(job)
         arm(broker, job)
     else:
@@ -119,15 +123,16 @@ def announce_span_ms(job: Job) -> int:
     """How long a job may wait in our queue before the other holders hear of it (again)."""
     retry_ms = job.retry_ms
     margin_ms = max(ANNOUNCE_MARGIN_MS, retry_ms // 10)
-    if margin_ms * 2 > retry_ms:
-        return retry_ms // 2
     # Spread over half of the margin by the job's own random part: a burst of jobs is not announced in one burst.
     return retry_ms - margin_ms - (job.id[20] & 63) * margin_ms // 128
 
 
 def fetch(broker: Broker, queue: Queue) -> Job | None:
-    """Take the oldest job out of a queue: it is ACTIVE with its old timer. Expired ones are forgotten on the way."""
-    while True:
+    """Take the oldest job out of a queue: it is ACTIVE with its old timer. Expired ones are forgotten on the way.
+
+    None if there is none, or if so many expired ones come first that looking on would keep others waiting.
+    """
+    for _ in range(EXPIRED_PER_FETCH):
         job = queue.pop()
         if job is None:
             return None
@@ -136,6 +141,8 @@ def fetch(broker: Broker, queue: Queue) -> Job | None:
             return job
         broker.stats.jobs_expired += 1
         forget(broker, job)
+    broker.look_again(queue)
+    return None
 
 
 def put_back(broker: Broker, job: Job) -> None:
@@ -145,6 +152,8 @@ def put_back(broker: Broker, job: Job) -> None:
     queue.push(job)
     if queue.waiting:
         broker.ready[queue] = None
+    if queue.interested:
+        broker.hint_due[queue] = None
 
 
 def dequeue(broker: Broker, job: Job) -> None:
@@ -157,7 +166,8 @@ def dequeue(broker: Broker, job: Job) -> None:
 
 def lease(broker: Broker, job: Job) -> None:
     """The job goes to a consumer of this node: its lease starts now (semantics.md, section 2; quirks Q9)."""
-    job.attempt += 1
+    if job.attempt < ATTEMPT_MAX:
+        job.attempt += 1
     retry_ms = job.retry_ms
     if retry_ms:
         job.is_delivered = True
@@ -189,12 +199,17 @@ def acknowledge(broker: Broker, job: Job) -> None:
             _left(broker, queue)
     if job.retry_ms == 0 and job.is_delivered:
         broker.once_delivered_count -= 1
+    # An ack is an id and a set: one dead holder must not keep the bodies of all that is done.
+    broker.used_memory -= len(job.body)
+    job.body = b""
     job.state = ACKED
     job.is_leased_here = False
     job.requeue_at_ms = 0
     job.work = Collection()
     broker.acked_count += 1
     broker.stats.jobs_acked += 1
+    if broker.deferred:
+        broker.deferred.pop(job, None)
     record_ack(broker, job)
 
 
@@ -217,6 +232,8 @@ def forget(broker: Broker, job: Job) -> None:
     broker.used_memory -= JOB_BYTES + len(job.body)
     if job.awake_at_ms:
         broker.schedule.cancel(job)
+    if broker.deferred:
+        broker.deferred.pop(job, None)
     job.state = GONE
     job.work = None
     if job.is_listed:

@@ -14,12 +14,15 @@ from disque_py.core import lifecycle
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import ACKED, Job
 
-# Shards looked at per attempt: with ten million jobs about two milliseconds of work.
-SHARDS_PER_ATTEMPT: Final = 64
+# Jobs looked at per attempt: about a millisecond of work.
+LOOKED_PER_ATTEMPT: Final = 3_000
 
 
 def make_room(broker: Broker) -> bool:
-    """Evict until memory is at 95 % or nothing safe is left within reach; True if at or below 95 % afterwards."""
+    """Evict until memory is at 95 % or nothing safe is left within reach; True if at or below 95 % afterwards.
+
+    With very many jobs each attempt looks at the next part of them.
+    """
     limit = broker.memory_limits[1]
     if broker.used_memory <= limit:
         return True
@@ -29,12 +32,16 @@ def make_room(broker: Broker) -> bool:
         return False
     shards = broker.shards
     at = broker.eviction_shard
-    for _ in range(SHARDS_PER_ATTEMPT if broker.job_count > 100_000 else SHARDS):
+    looked = 0
+    for _ in range(SHARDS):
         at = (at + 1) % SHARDS
+        if not shards[at]:
+            continue
+        looked += len(shards[at])
         for job in [job for job in shards[at].values() if may_evict(job)]:
             broker.stats.jobs_evicted += 1
             lifecycle.forget(broker, job)
-        if broker.used_memory <= limit:
+        if broker.used_memory <= limit or looked >= LOOKED_PER_ATTEMPT:
             break
     broker.eviction_shard = at
     return broker.used_memory <= limit

@@ -18,6 +18,8 @@ from persistence.records import PAUSE as PAUSE_RECORD
 
 # Versions of ended pauses are kept for nodes that were away; past this many the oldest ended ones go.
 VERSIONS_MAX: Final = 10_000
+# Far beyond any wall clock, and exactly a number everywhere.
+VERSION_MS_MAX: Final = 1 << 53
 
 
 def set_pause(broker: Broker, name: bytes, flags: int) -> None:
@@ -42,21 +44,24 @@ def set_pause(broker: Broker, name: bytes, flags: int) -> None:
 
 
 def _input_resumed(broker: Broker, queue: Queue) -> None:
-    """What a NACK gave back during the pause is due now."""
-    deferred = queue.deferred
-    queue.deferred = {}
-    for job in deferred:
-        if requeue.is_queueable(job):
-            requeue.release(broker, job)
+    """What a NACK gave back during the pause is due now, unless somebody else has taken it meanwhile."""
+    for job, requeue_at_ms in list(broker.deferred.items()):
+        if job.queue == queue.name:
+            del broker.deferred[job]
+            if job.requeue_at_ms == requeue_at_ms and requeue.is_queueable(job):
+                requeue.release(broker, job)
 
 
-def defer(broker: Broker, queue: Queue, job: Job) -> None:
-    """A job given back while input is paused: due when the pause ends; a restart of the pause keeps it."""
-    queue.deferred[job] = None
+def defer(broker: Broker, job: Job) -> None:
+    """A job given back while its queue's input is paused: due when the pause ends.
+
+    A lease or a queueing elsewhere that we hear of meanwhile moves its timer, which is how we know.
+    """
     job.is_leased_here = False
     if job.retry_ms:
         lifecycle.postpone(broker, job, broker.now_ms + job.retry_ms + broker.jitter())
         lifecycle.arm(broker, job)
+    broker.deferred[job] = job.requeue_at_ms
 
 
 def broadcast(broker: Broker, name: bytes, flags: int) -> None:
@@ -71,11 +76,19 @@ def broadcast(broker: Broker, name: bytes, flags: int) -> None:
 def on_pause(broker: Broker, sender: Node, items: list[Any]) -> None:
     """A queue's state as set with BCAST somewhere; the later version wins."""
     for name, flags, version_ms, version_node, *_ in items:
+        if (
+            type(name) is not bytes
+            or type(flags) is not int
+            or type(version_ms) is not int
+            or type(version_node) is not bytes
+            or not 0 <= version_ms <= VERSION_MS_MAX
+        ):
+            raise ValueError("a pause that is not a name, flags and a version")
         known = broker.pause_versions.get(name)
         if known is not None and (known[1], known[2]) >= (version_ms, version_node):
             continue
-        state = int(flags) & (PAUSED_IN | PAUSED_OUT)
-        _remember(broker, name, state, int(version_ms), version_node)
+        state = flags & (PAUSED_IN | PAUSED_OUT)
+        _remember(broker, name, state, version_ms, version_node)
         set_pause(broker, name, state)
 
 

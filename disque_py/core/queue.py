@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from heapq import heapify, heappop, heappush, merge
+from heapq import heappop, heappush, merge, nlargest
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from disque_py.core.job import QUEUED, Job
@@ -30,10 +31,16 @@ PAUSE_NAMES: Final = ("none", "in", "out", "all")
 CHUNK: Final = 4096
 # Dead entries are worth a sweep when they outnumber the living by this.
 DEAD_ENTRIES_MIN: Final = 1024
-# A heap is filtered as a whole, which must not take longer than a few milliseconds.
-HEAP_SWEEP_MAX: Final = 50_000
+# Entries of a heap moved per step of a sweep: about a millisecond.
+HEAP_STEP: Final = 1_000
+
+# Breaks ties in a heap before two jobs would be compared: an id may come back while its dead entry lies there.
+_serials = count()
 
 QUEUE_BYTES: Final = 1200  # The object, its containers and its name's entries, as measured.
+
+
+Entry = tuple[int, bytes, int, Job]
 
 
 class Queue:
@@ -45,7 +52,6 @@ class Queue:
     paused              PAUSED_IN, PAUSED_OUT
     created_ms, active_ms   monotonic; active = last enqueue or fetch
     jobs_in, jobs_out   counters of QSTAT
-    deferred            jobs that are due when the input pause ends (NACK on a paused queue)
     sources             nodes that handed us jobs -> when last (QSTAT import-from)
     interested          node -> clients waiting there, as it told us
     """
@@ -55,13 +61,13 @@ class Queue:
         "_head",
         "_heap",
         "_last_ctime",
+        "_old_heap",
         "_tail",
         "active_ms",
         "adhoc_at_ms",
         "adhoc_attempts",
         "broadcast_at_ms",
         "created_ms",
-        "deferred",
         "head_bytes",
         "hint_sent_to",
         "hint_until_ms",
@@ -98,12 +104,12 @@ class Queue:
         self.active_ms = now_ms
         self.jobs_in = 0
         self.jobs_out = 0
-        self.deferred: dict[Job, None] = {}
         # The run: _head is reversed (its last element is the oldest job), then _chunks, then _tail.
         self._head: list[Job] = []
         self._chunks: deque[list[Job]] = deque()
         self._tail: list[Job] = []
-        self._heap: list[tuple[int, bytes, Job]] = []
+        self._heap: list[Entry] = []
+        self._old_heap: list[Entry] = []  # What a sweep has not moved yet; a heap as well.
         self._last_ctime = 0
         # Federation (federation.py, interest.py).
         self.sources: dict[Node, int] = {}
@@ -140,19 +146,18 @@ class Queue:
                 self._chunks.append(tail)
                 self._tail = []
         else:
-            heappush(self._heap, (ctime, job.id, job))
+            heappush(self._heap, (ctime, job.id, next(_serials), job))
 
     def pop(self) -> Job | None:
         """Take the oldest ready job; its state is the caller's to change. None when empty."""
         head = self._head
-        heap = self._heap
         while True:
             if not head:
                 head = self._next_chunk()
-                if not head and not heap:
+                if not head and not self._heap and not self._old_heap:
                     return None
-            if heap and (not head or heap[0][0] < head[-1].ctime or heap[0][:2] < (head[-1].ctime, head[-1].id)):
-                job = heappop(heap)[2]
+            if self._heap or self._old_heap:
+                job = self._smallest()
             else:
                 job = head.pop()
             job.is_listed = False
@@ -160,6 +165,17 @@ class Queue:
             if job.state == QUEUED:
                 self.length -= 1
                 return job
+
+    def _smallest(self) -> Job:
+        """Take the smallest of run and heaps, at least one of which is not empty."""
+        heap = self._heap
+        if self._old_heap and (not heap or self._old_heap[0] < heap[0]):
+            heap = self._old_heap
+        if self._head:
+            first = self._head[-1]
+            if not heap or (first.ctime, first.id) < heap[0][:2]:
+                return self._head.pop()
+        return heappop(heap)[3]
 
     def _next_chunk(self) -> list[Job]:
         """The oldest part of the run, reversed, as the new head; empty when only the heap is left."""
@@ -186,10 +202,16 @@ class Queue:
         return self.listed > 2 * self.length + DEAD_ENTRIES_MIN
 
     def sweep(self) -> Iterator[None]:
-        """Drop dead entries, one chunk per step; pushes and pops may happen between steps."""
-        if len(self._heap) <= HEAP_SWEEP_MAX:
-            self._heap = [entry for entry in self._heap if self._keeps(entry[2])]
-            heapify(self._heap)
+        """Drop dead entries, a part per step; pushes and pops may happen between steps."""
+        old = self._heap
+        self._heap = []
+        self._old_heap = old
+        while old:
+            # The last element of a heap can be taken without disturbing the rest.
+            kept = [entry for entry in old[-HEAP_STEP:] if self._keeps(entry[3])]
+            del old[-HEAP_STEP:]
+            for entry in kept:
+                heappush(self._heap, entry)
             yield
         self._head = [job for job in self._head if self._keeps(job)]
         yield
@@ -212,19 +234,21 @@ class Queue:
     def oldest(self) -> Iterator[Job]:
         """Ready jobs, oldest first."""
         run = self._in_run()
-        if not self._heap:
+        if not self._heap and not self._old_heap:
             return (job for job in run if job.state == QUEUED)
-        keyed = ((job.ctime, job.id, job) for job in run)
-        return (job for _, _, job in merge(keyed, sorted(self._heap)) if job.state == QUEUED)
+        keyed = ((job.ctime, job.id, -1, job) for job in run)
+        ordered = merge(keyed, _in_order(self._heap), _in_order(self._old_heap), key=_key)
+        return (job for _, _, _, job in ordered if job.state == QUEUED)
 
-    def newest(self) -> Iterator[Job]:
-        """Ready jobs, newest first."""
+    def newest(self, count_max: int) -> Iterator[Job]:
+        """Up to `count_max` ready jobs, newest first."""
         run = self._in_run_backwards()
-        if not self._heap:
+        if not self._heap and not self._old_heap:
             return (job for job in run if job.state == QUEUED)
-        keyed = ((job.ctime, job.id, job) for job in run)
-        ordered = merge(keyed, sorted(self._heap, reverse=True), reverse=True)
-        return (job for _, _, job in ordered if job.state == QUEUED)
+        keyed = ((job.ctime, job.id, -1, job) for job in run)
+        heaped = [entry for entry in (*self._heap, *self._old_heap) if entry[3].state == QUEUED]
+        ordered = merge(keyed, nlargest(count_max, heaped, key=_key), reverse=True, key=_key)
+        return (job for _, _, _, job in ordered if job.state == QUEUED)
 
     def _in_run(self) -> Iterator[Job]:
         yield from reversed(self._head)
@@ -237,3 +261,18 @@ class Queue:
         for chunk in reversed(self._chunks):
             yield from reversed(chunk)
         yield from self._head
+
+
+def _key(entry: Entry) -> tuple[int, bytes, int]:
+    return entry[:3]
+
+
+def _in_order(heap: list[Entry]) -> Iterator[Entry]:
+    """A heap's entries in order, at a cost that grows with how many are taken, not with the heap."""
+    front = [(_key(heap[0]), 0)] if heap else []
+    while front:
+        _, at = heappop(front)
+        yield heap[at]
+        for child in (2 * at + 1, 2 * at + 2):
+            if child < len(heap):
+                heappush(front, (_key(heap[child]), child))

@@ -71,25 +71,26 @@ def start(broker: Broker, client: Client, job: Job, timeout_ms: int, *, is_exter
         broker.send(targets, REPLJOB, (image_of(broker, job), 0))
     extend_at_ms = broker.now_ms + EXTEND_MS
     if 0 < timeout_ms < EXTEND_MS:
-        _schedule(broker, job, work)
+        _schedule(broker, job, work, EXTEND_MS)
     else:
         # Nearly all jobs have their copies long before: a place in this line costs less than a timer.
         broker.extensions.append((extend_at_ms, job))
 
 
-def start_async(broker: Broker, job: Job, *, is_external: bool) -> None:
-    """Best effort, at once: to all the nodes asked for, without confirmation."""
+def start_async(broker: Broker, job: Job, *, is_external: bool) -> bool:
+    """Best effort, at once: to all the nodes asked for, without confirmation. False if nobody would have the job."""
     targets = choose(broker, job.replicate if is_external else job.replicate - 1)
     if is_external:
+        if not targets:
+            return False
         job.holders = broker.sets.of(targets)
-        if targets:
-            broker.send(targets, REPLJOB, (image_of(broker, job), NO_ANSWER))
-            first = broker.sets.only(broker.rng.choice(targets))
-            broker.send(first, ENQUEUE, (job.id, job.delay_ms))
-        return
+        broker.send(targets, REPLJOB, (image_of(broker, job), NO_ANSWER))
+        broker.send(broker.sets.only(broker.rng.choice(targets)), ENQUEUE, (job.id, job.delay_ms))
+        return True
     if targets:
         job.holders = broker.sets.of((broker.me, *targets))
         broker.send(targets, REPLJOB, (image_of(broker, job), NO_ANSWER))
+    return True
 
 
 def wait_for_copies(client: Client, job: Job) -> list[bytes | None]:
@@ -184,7 +185,8 @@ def hold_ack(broker: Broker, job: Job) -> None:
     """Keep only the ack of this job, with the holders its image names, until it is collected."""
     job.body = b""
     lifecycle.register_acked(broker, job)
-    broker.schedule.set(job, broker.now_ms + RESEND_MS)
+    job.requeue_at_ms = broker.now_ms + RESEND_MS
+    lifecycle.arm(broker, job)
 
 
 def refusal(broker: Broker, job: Job) -> int:
@@ -252,16 +254,20 @@ def on_refused(broker: Broker, sender: Node, items: list[Any]) -> None:
         broker.stats.refusals_received += 1
         job = broker.find(job_id)
         if job is None or job.state != WAIT_REPL or not isinstance(job.work, Replication):
+            if job is not None and broker.drain is not None:
+                broker.drain.refused(job, sender)
             continue
         _extend(broker, job)
 
 
 def on_holders(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """The creator asked further nodes: they may have copies too."""
+    """The creator asked further nodes, or a leaving node stays after all: they may have copies too."""
     for job_id, nodes, *_ in items:
         job = broker.find(job_id)
         if job is not None:
             job.holders = broker.sets.union(job.holders, broker.sets.unpack(nodes))
+        elif job_id in broker.done:
+            broker.send(broker.sets.only(sender), SETACK, (job_id, b""))
         else:
             broker.stats.ignored("holders of an unknown job")
 
@@ -269,6 +275,8 @@ def on_holders(broker: Broker, sender: Node, items: list[Any]) -> None:
 def on_enqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
     """The creator kept no copy and asks us to queue the job for the first time."""
     for job_id, delay_ms, *_ in items:
+        if type(delay_ms) is not int:
+            raise ValueError("a delay that is not a number")
         job = broker.find(job_id)
         if job is None or job.state != ACTIVE or job.is_delivered or job.work is not None:
             broker.stats.ignored("enqueue of a job that is not waiting here")
@@ -277,37 +285,43 @@ def on_enqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
         if queue is not None and queue.paused & PAUSED_IN:
             continue  # Its retry timer will try again when the pause may be over.
         if delay_ms:
-            job.requeue_at_ms = broker.now_ms + int(delay_ms)
+            job.requeue_at_ms = broker.now_ms + delay_ms
             job.was_announced = True
             lifecycle.arm(broker, job)
         else:
             lifecycle.enqueue(broker, job)
 
 
+def end_wait(broker: Broker, job: Job, reply: bytes) -> None:
+    """Answer the producer that waits for a hand-over of this job, if one does (federation.py)."""
+    work = job.work
+    if isinstance(work, Handover) and work.client is not None:
+        client, work.client = work.client, None
+        answer(broker, client, job, work.slot, reply)
+
+
 def remove(broker: Broker, job: Job) -> None:
     """The job goes here and now (DELJOB, expiry, reset): whoever still waits for its copies is told."""
-    work = job.work
     if job.state == WAIT_REPL:
         give_up(broker, job, NOREPL_REMOVED)
         return
-    if isinstance(work, Handover) and work.client is not None:
-        answer(broker, work.client, job, work.slot, NOREPL_REMOVED)
+    end_wait(broker, job, NOREPL_REMOVED)
     lifecycle.forget(broker, job)
 
 
 def drop_client(broker: Broker, client: Client, reply: bytes | None) -> None:
     """The producer is gone (None), or is sent away with an error: its jobs that miss copies go too."""
-    for job in list(client.waiting_jobs):
+    for job, slot in list(client.waiting_jobs.items()):
         if job.state == WAIT_REPL:
             give_up(broker, job, reply)
-        elif isinstance(job.work, Handover):
-            slot = job.work.slot
+            continue
+        if isinstance(job.work, Handover):
             job.work.client = None  # It may be taken already; without its producer it is a job like any other.
-            if reply is None:
-                client.waiting_jobs.pop(job, None)
-                broker.blocked_count -= 1
-            else:
-                answer(broker, client, job, slot, reply)
+        if reply is None:
+            client.waiting_jobs.pop(job, None)
+            broker.blocked_count -= 1
+        else:
+            answer(broker, client, job, slot, reply)
 
 
 def extend_due(broker: Broker) -> None:
@@ -326,9 +340,9 @@ def on_timer(broker: Broker, job: Job, work: Replication) -> None:
         broker.stats.replication_timeouts += 1
         give_up(broker, job, NOREPL_TIMEOUT)
         return
-    _extend(broker, job)
+    has_asked = _extend(broker, job)
     if job.state == WAIT_REPL:
-        _schedule(broker, job, work)
+        _schedule(broker, job, work, EXTEND_MS if has_asked else RESEND_MS)
 
 
 def give_up(broker: Broker, job: Job, reply: bytes | None) -> None:
@@ -355,19 +369,19 @@ def on_link_up(broker: Broker, node: Node) -> None:
             broker.send(only, REPLJOB, (image_of(broker, job), 0))
 
 
-def _schedule(broker: Broker, job: Job, work: Replication) -> None:
-    at_ms = broker.now_ms + EXTEND_MS
+def _schedule(broker: Broker, job: Job, work: Replication, span_ms: int) -> None:
+    at_ms = broker.now_ms + span_ms
     if work.deadline_ms and work.deadline_ms < at_ms:
         at_ms = work.deadline_ms
     job.requeue_at_ms = at_ms
     lifecycle.arm(broker, job)
 
 
-def _extend(broker: Broker, job: Job) -> None:
-    """Ask one more node; those who have the job learn the longer list. Without one, remind the silent."""
+def _extend(broker: Broker, job: Job) -> bool:
+    """Ask one more node; those who have the job learn the longer list. Without one, remind the silent: False."""
     work = job.work
     if not isinstance(work, Replication):
-        return
+        return False
     sets = broker.sets
     more = choose(broker, 1, job.holders)
     if more:
@@ -376,14 +390,15 @@ def _extend(broker: Broker, job: Job) -> None:
         broker.send(more, REPLJOB, (image_of(broker, job), 0))
         if have:
             broker.send(have, HOLDERS, (job.id, sets.pack(job.holders)))
-        return
+        return True
     if broker.now_ms - work.asked_again_ms < RESEND_MS:
-        return
+        return False
     # A node that refused may have room again by now; it is asked like the silent ones.
     again = sets.of(node for node in sets.others(job.holders) if node.is_linked and node not in work.confirmed)
     if again:
         broker.send(sets.others(again), REPLJOB, (image_of(broker, job), 0))
     work.asked_again_ms = broker.now_ms
+    return False
 
 
 def _node_id(node: Node) -> bytes:

@@ -28,6 +28,9 @@ from disque_py.core.queue import PAUSED_IN
 
 # Announcements of waiting jobs leave at most this often (semantics.md, section 2).
 ANNOUNCE_EVERY_MS: Final = 1_000
+# … and so many at a time; a receiver needs about a microsecond for each.
+ANNOUNCE_JOBS_MAX: Final = 2_000
+ANNOUNCE_PART_MS: Final = 50
 
 
 def tell_leased(broker: Broker, job: Job) -> None:
@@ -79,13 +82,19 @@ def announce_later(broker: Broker, job: Job) -> None:
 
 
 def send_announcements(broker: Broker) -> None:
-    """Send what `announce_later` collected, as far as it still holds."""
+    """Send what `announce_later` collected, as far as it still holds; very many in parts."""
     batches = broker.announcements
     broker.announcements = {}
+    left = ANNOUNCE_JOBS_MAX
     for others, jobs in batches.items():
-        for job in jobs:
+        for job in jobs[:left]:
             if job.state == IS_QUEUED:
                 broker.send(others, QUEUED, (job.id, QUEUED_WAITING, job.attempt, job.nacks, job.deliveries))
+        if len(jobs) > left:
+            broker.announcements[others] = jobs[left:]
+        left = max(0, left - len(jobs))
+    if broker.announcements:
+        broker.schedule.call_at(broker.now_ms + ANNOUNCE_PART_MS, lambda: send_announcements(broker))
 
 
 def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
@@ -94,6 +103,8 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
     now_ms = broker.now_ms
     shards = broker.shards
     for job_id, left_ms, attempt, *_ in items:
+        if type(left_ms) is not int or type(attempt) is not int:
+            raise ValueError("a lease that is not a number")
         job = shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
         if job is None:
             _tell_if_done(broker, sender, job_id)
@@ -105,7 +116,7 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
             broker.send(sets.only(sender), SETACK, (job_id, sets.pack(job.holders)))
             continue
         if attempt > job.attempt:
-            job.attempt = min(int(attempt), ATTEMPT_MAX)
+            job.attempt = min(attempt, ATTEMPT_MAX)
         job.was_queued = True
         if state == WAIT_REPL or not job.retry_ms:
             continue
@@ -113,7 +124,7 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
             # A consumer over there has it; delivering our copy as well would be the duplicate all this is about.
             lifecycle.dequeue(broker, job)
             job.requeue_at_ms = 0
-        until_ms = now_ms + int(left_ms) + broker.jitter() + lifecycle.WILLQUEUE_LEAD_MS
+        until_ms = now_ms + left_ms + broker.jitter() + lifecycle.WILLQUEUE_LEAD_MS
         if until_ms > job.requeue_at_ms:
             # From now on the sender answers for the job, not we: two that did would keep each other waiting for ever.
             job.is_leased_here = False
@@ -125,6 +136,8 @@ def on_queued(broker: Broker, sender: Node, items: list[Any]) -> None:
     sets = broker.sets
     now_ms = broker.now_ms
     for job_id, flags, attempt, nacks, deliveries, *_ in items:
+        if type(attempt) is not int or type(nacks) is not int or type(deliveries) is not int:
+            raise ValueError("a counter that is not a number")
         job = broker.find(job_id)
         if job is None:
             _tell_if_done(broker, sender, job_id)
@@ -150,20 +163,27 @@ def on_queued(broker: Broker, sender: Node, items: list[Any]) -> None:
                 broker.send(sets.only(sender), QUEUED, (job_id, QUEUED_WAITING, job.attempt, job.nacks, job.deliveries))
                 continue
             lifecycle.dequeue(broker, job)
+            job.requeue_at_ms = 0
         job.is_leased_here = False
-        lifecycle.postpone(broker, job, now_ms + job.retry_ms + broker.jitter())
+        until_ms = now_ms + job.retry_ms + broker.jitter()
+        if until_ms > job.requeue_at_ms:
+            lifecycle.postpone(broker, job, until_ms)
 
 
 def on_willqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
     """The sender will queue the job unless somebody knows better."""
     sets = broker.sets
-    for job_id, *_ in items:
+    for job_id, attempt, *_ in items:
+        if type(attempt) is not int:
+            raise ValueError("an attempt that is not a number")
         job = broker.find(job_id)
         if job is None:
             _tell_if_done(broker, sender, job_id)
             continue
         if sender not in job.holders:
             job.holders = sets.add(job.holders, sender)
+        if attempt > job.attempt:
+            job.attempt = min(attempt, ATTEMPT_MAX)
         if job.state == ACKED:
             broker.send(sets.only(sender), SETACK, (job_id, sets.pack(job.holders)))
         elif job.state == IS_QUEUED:
@@ -185,6 +205,9 @@ def on_timer(broker: Broker, job: Job) -> None:
     """An ACTIVE job's timer: announce the requeueing, or do it."""
     now_ms = broker.now_ms
     due_ms = job.requeue_at_ms
+    if not job.retry_ms and job.work is not None:
+        lifecycle.arm(broker, job)  # Being handed over: the answer decides.
+        return
     if due_ms > now_ms:
         if job.was_announced or broker.sets.mine is job.holders or due_ms - now_ms > lifecycle.willqueue_lead_ms(job):
             lifecycle.arm(broker, job)
@@ -207,11 +230,11 @@ def is_queueable(job: Job) -> bool:
 
 def _merge(job: Job, attempt: int, nacks: int, deliveries: int) -> None:
     if attempt > job.attempt:
-        job.attempt = min(int(attempt), ATTEMPT_MAX)
+        job.attempt = min(attempt, ATTEMPT_MAX)
     if nacks > job.nacks:
-        job.nacks = min(int(nacks), COUNTER_MAX)
+        job.nacks = min(nacks, COUNTER_MAX)
     if deliveries > job.deliveries:
-        job.deliveries = min(int(deliveries), COUNTER_MAX)
+        job.deliveries = min(deliveries, COUNTER_MAX)
 
 
 def _tell_if_done(broker: Broker, sender: Node, job_id: bytes) -> None:

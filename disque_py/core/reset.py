@@ -44,8 +44,8 @@ def _handed_over(broker: Broker) -> Iterator[Job]:
     """Jobs whose hand-over is not answered yet: the answer will look at them."""
     for node in broker.cluster.nodes.values():
         if node.core is not None:
-            for jobs, _ in list(federation.exchange(node).pending.values()):
-                yield from jobs
+            for batch in list(federation.exchange(node).pending.values()):
+                yield from batch.jobs
 
 
 def _drop_jobs(broker: Broker) -> None:
@@ -54,6 +54,8 @@ def _drop_jobs(broker: Broker) -> None:
     broker.job_count = broker.acked_count = broker.once_delivered_count = 0
     broker.schedule.clear()
     broker.announcements.clear()
+    broker.deferred.clear()
+    broker.recollect = None
     if broker.drain is not None:
         broker.drain.moving.clear()
         broker.drain.blocked_by = ""
@@ -73,6 +75,7 @@ def _drop_queues(broker: Broker) -> None:
         queue.is_dropped = True
         queue.length = 0  # A hint or a sweep that was planned for it finds nothing to do.
     broker.queues = {}
+    broker.paused_count = 0
     broker.queue_order = []
     broker.queue_gc = iter(())
     for planned in (broker.ready, broker.hint_due, broker.interest_due, broker.sweeps, broker.pause_versions):

@@ -8,15 +8,17 @@ meanwhile. A queue's place is its serial number.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Generator
 from typing import Final
 
 from disque_py.core.broker import SHARDS, Broker
-from disque_py.core.job import Job
+from disque_py.core.job import GONE, Job
 from disque_py.core.queue import Queue
 
 # Shards visited per call beyond the first, as a multiple of COUNT (disque/commands.md, section 2.11).
 VISITS_PER_COUNT: Final = 10
 PLACES_PER_SHARD: Final = 1 << 36
+LOOKED_PER_PART: Final = 500
 
 
 def place_of(job_id: bytes) -> int:
@@ -45,23 +47,27 @@ class JobFilter:
         return not self.states or job.state in self.states
 
 
-def scan_jobs(broker: Broker, cursor: int, count: int, wanted: JobFilter) -> tuple[int, list[Job]]:
-    """About `count` matching jobs from `cursor` on, and the next cursor (0: done). A negative count walks to
-    the end.
+def scan_jobs(
+    broker: Broker, cursor: int, count: int, wanted: JobFilter
+) -> Generator[None, None, tuple[int, list[Job]]]:
+    """About `count` matching jobs from `cursor` on, and the next cursor (0: done). A negative count walks to the end.
+
+    Yields after every LOOKED_PER_PART jobs or so. What vanishes before the end is not returned.
     """
     found: list[Job] = []
     shard, offset = divmod(cursor, PLACES_PER_SHARD)
-    visits = 0
+    visits = looked = 0
     while shard < SHARDS:
         jobs = broker.shards[shard]
         if jobs:
             visits += 1
+            looked += len(jobs)
             placed = sorted((place_of(job_id), job_id) for job_id in jobs)
             start = bisect_left(placed, (shard * PLACES_PER_SHARD + offset, b""))
             for at in range(start, len(placed)):
                 place, job_id = placed[at]
                 if 0 <= count <= len(found) and found and place != placed[at - 1][0]:
-                    return place, found
+                    return place, _still_there(found)
                 job = jobs[job_id]
                 if wanted.takes(job):
                     found.append(job)
@@ -69,9 +75,16 @@ def scan_jobs(broker: Broker, cursor: int, count: int, wanted: JobFilter) -> tup
         offset = 0
         if count >= 0 and (len(found) >= count or visits > count * VISITS_PER_COUNT):
             break
+        if looked >= LOOKED_PER_PART:
+            looked = 0
+            yield
     while shard < SHARDS and not broker.shards[shard]:
         shard += 1
-    return (shard * PLACES_PER_SHARD if shard < SHARDS else 0), found
+    return (shard * PLACES_PER_SHARD if shard < SHARDS else 0), _still_there(found)
+
+
+def _still_there(jobs: list[Job]) -> list[Job]:
+    return [job for job in jobs if job.state != GONE]
 
 
 class QueueFilter:

@@ -36,11 +36,12 @@ T = TypeVar("T", bound=Timed)
 class Timetable(Generic[T]):
     """Items by the moment they are due. Never early; late by up to GRAIN_MS."""
 
-    __slots__ = ("_buckets", "_keys", "_visits", "now_ms")
+    __slots__ = ("_buckets", "_keys", "_known", "_visits", "now_ms")
 
     def __init__(self) -> None:
         self._buckets: dict[int, dict[T, None]] = {}
         self._keys: list[int] = []
+        self._known: set[int] = set()  # What is in _keys, each once.
         self._visits: Iterator[T] = iter(())
         self.now_ms = 0
 
@@ -50,7 +51,7 @@ class Timetable(Generic[T]):
         if awake_at_ms:
             if awake_at_ms == at_ms:
                 return
-            del self._buckets[(awake_at_ms >> GRAIN_SHIFT) + 1][item]
+            self._take_out(item, awake_at_ms)
         if not at_ms:
             item.awake_at_ms = 0
             return
@@ -61,7 +62,9 @@ class Timetable(Generic[T]):
         bucket = self._buckets.get(key)
         if bucket is None:
             self._buckets[key] = {item: None}
-            heappush(self._keys, key)
+            if key not in self._known:
+                self._known.add(key)
+                heappush(self._keys, key)
         else:
             bucket[item] = None
 
@@ -69,8 +72,15 @@ class Timetable(Generic[T]):
         """No entry for this item."""
         awake_at_ms = item.awake_at_ms
         if awake_at_ms:
-            del self._buckets[(awake_at_ms >> GRAIN_SHIFT) + 1][item]
+            self._take_out(item, awake_at_ms)
             item.awake_at_ms = 0
+
+    def _take_out(self, item: T, awake_at_ms: int) -> None:
+        key = (awake_at_ms >> GRAIN_SHIFT) + 1
+        bucket = self._buckets[key]
+        del bucket[item]
+        if not bucket:
+            del self._buckets[key]  # A dict that has been large stays large; what is used again is made again.
 
     def due(self, count_max: int) -> Iterator[T]:
         """Up to `count_max` items whose time has come, earliest bucket first; each is out of the table when yielded.
@@ -92,26 +102,26 @@ class Timetable(Generic[T]):
             key = keys[0]
             bucket = self._buckets.get(key)
             if not bucket:
-                self._buckets.pop(key, None)
-                heappop(keys)
+                self._known.discard(heappop(keys))
                 continue
             for item in list(bucket):
                 if item in bucket:  # An item visited before it may have cancelled it.
-                    del bucket[item]
+                    self._take_out(item, item.awake_at_ms)
                     item.awake_at_ms = 0
                     yield item
 
     def next_ms(self) -> int | None:
         """When something is due next; None when nothing is."""
         keys = self._keys
-        while keys and not self._buckets.get(keys[0]):
-            self._buckets.pop(heappop(keys), None)
+        while keys and keys[0] not in self._buckets:
+            self._known.discard(heappop(keys))
         return keys[0] << GRAIN_SHIFT if keys else None
 
     def clear(self) -> None:
         """Forget all entries; their items are gone."""
         self._buckets.clear()
         self._keys.clear()
+        self._known.clear()
         self._visits = iter(())
 
 
@@ -137,7 +147,7 @@ class Schedule(Timetable[Job]):
         if awake_at_ms:
             if awake_at_ms == at_ms:
                 return
-            del self._buckets[(awake_at_ms >> GRAIN_SHIFT) + 1][item]
+            self._take_out(item, awake_at_ms)
         if not at_ms or at_ms > self.horizon_ms:
             item.awake_at_ms = 0
             return
@@ -148,7 +158,9 @@ class Schedule(Timetable[Job]):
         bucket = self._buckets.get(key)
         if bucket is None:
             self._buckets[key] = {item: None}
-            heappush(self._keys, key)
+            if key not in self._known:
+                self._known.add(key)
+                heappush(self._keys, key)
         else:
             bucket[item] = None
 
@@ -157,10 +169,11 @@ class Schedule(Timetable[Job]):
         self._sequence += 1
         heappush(self._tasks, (at_ms, self._sequence, task))
 
-    def due_tasks(self) -> Iterator[Callable[[], None]]:
-        """Tasks whose time has come."""
+    def due_tasks(self, count_max: int) -> Iterator[Callable[[], None]]:
+        """Up to `count_max` tasks whose time has come."""
         tasks = self._tasks
-        while tasks and tasks[0][0] <= self.now_ms:
+        while count_max and tasks and tasks[0][0] <= self.now_ms:
+            count_max -= 1
             yield heappop(tasks)[2]
 
     def next_ms(self) -> int | None:

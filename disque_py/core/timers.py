@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from disque_py.core import acks, delivery, leaving, replication, requeue
+from disque_py.core import acks, delivery, federation, leaving, replication, requeue, slices
 from disque_py.core.broker import SHARDS, Broker
-from disque_py.core.job import ACKED, ACTIVE, QUEUED, Job, Replication
+from disque_py.core.job import ACKED, ACTIVE, QUEUED, Handover, Job, Replication
 from disque_py.core.lifecycle import announce_span_ms, arm
 from disque_py.core.queue import Queue
 from disque_py.core.schedule import SWEEP_MS
@@ -20,7 +20,11 @@ HOUSEKEEPING_MS: Final = 100
 # Visits per tick: about a millisecond of work.
 JOBS_PER_TICK: Final = 400
 CLIENTS_PER_TICK: Final = 200
+TASKS_PER_TICK: Final = 200
+# Queues looked at per tick; more as long as a tenth of them is found idle.
 QUEUES_PER_TICK: Final = 100
+QUEUES_PER_TICK_MAX: Final = 2_000
+ASKING_PER_TICK: Final = 100
 # An empty queue that nobody used for so long is dropped; sooner when memory is short
 # (disque/jobs-and-queues.md, section 7).
 QUEUE_IDLE_MS: Final = (300_000, 10_000, 2_000, 2_000)
@@ -28,7 +32,7 @@ QUEUE_IDLE_MS: Final = (300_000, 10_000, 2_000, 2_000)
 
 def tick(broker: Broker) -> bool:
     """Do what is due; True if there is more to do at once."""
-    for task in broker.schedule.due_tasks():
+    for task in broker.schedule.due_tasks(TASKS_PER_TICK):
         task()
     if broker.extensions:
         replication.extend_due(broker)
@@ -42,7 +46,11 @@ def tick(broker: Broker) -> bool:
     _sweep_queues(broker)
     if broker.now_ms - broker.housekept_ms >= HOUSEKEEPING_MS:
         _keep_house(broker)
-    return jobs == JOBS_PER_TICK or bool(broker.sweeps)
+    if broker.recollect is not None and next(broker.recollect, broker) is broker:
+        broker.recollect = None
+    if broker.slices:
+        slices.step(broker)
+    return jobs == JOBS_PER_TICK or bool(broker.sweeps or broker.slices or broker.recollect is not None)
 
 
 def next_ms(broker: Broker) -> int:
@@ -65,7 +73,12 @@ def visit(broker: Broker, job: Job) -> None:
         return
     due_ms = job.requeue_at_ms
     state = job.state
-    if state == ACTIVE and due_ms:
+    if state == ACTIVE and isinstance(job.work, Handover) and job.work.client is not None:
+        if 0 < job.work.deadline_ms <= now_ms:
+            federation.on_deadline(broker, job, job.work)
+        else:
+            arm(broker, job)
+    elif state == ACTIVE and due_ms:
         requeue.on_timer(broker, job)
     elif due_ms > now_ms or not due_ms:
         arm(broker, job)
@@ -96,7 +109,12 @@ def _keep_house(broker: Broker) -> None:
         broker.peak_memory = broker.used_memory
     _sweep_jobs(broker, elapsed_ms)
     _drop_idle_queues(broker)
-    broker.cluster.memory_level = min(broker.memory_level, 2)
+    level = min(broker.memory_level, 2)
+    if (level == 2) != (broker.cluster.memory_level == 2):
+        for name in broker.told_interest:
+            broker.interest_due[broker.queue(name)] = None
+    broker.cluster.memory_level = level
+    federation.ask_for_waiting(broker, ASKING_PER_TICK)
     if broker.is_leaving:
         leaving.step(broker)
 
@@ -115,13 +133,17 @@ def _sweep_jobs(broker: Broker, elapsed_ms: int) -> None:
 
 def _drop_idle_queues(broker: Broker) -> None:
     idle_ms = QUEUE_IDLE_MS[broker.memory_level]
-    for _ in range(QUEUES_PER_TICK):
+    dropped = 0
+    for looked in range(QUEUES_PER_TICK_MAX):
+        if looked >= QUEUES_PER_TICK and dropped * 10 < looked:
+            return
         queue = next(broker.queue_gc, None)
         if queue is None:
             broker.queue_gc = iter(list(broker.queues.values()))
             return
         if not queue.is_dropped and is_idle(broker, queue, idle_ms):
             broker.drop_queue(queue)
+            dropped += 1
 
 
 def is_idle(broker: Broker, queue: Queue, idle_ms: int) -> bool:
@@ -130,7 +152,6 @@ def is_idle(broker: Broker, queue: Queue, idle_ms: int) -> bool:
         not queue.length
         and not queue.waiting
         and not queue.paused
-        and not queue.deferred
         and broker.now_ms - queue.active_ms >= idle_ms
         and queue.name not in broker.told_interest
     )

@@ -10,6 +10,7 @@ Source: semantics.md, section 13.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING, Final, cast
 
 from disque_py import inputs
@@ -26,6 +27,9 @@ PAUSE_BYTES: Final = 1024 * 1024
 # Received and not yet run at which a client is no longer read from.
 BACKLOG_BYTES_MAX: Final = 1024 * 1024
 SLICE_NS: Final = 1_000_000
+# Parsed at a time: some hundred microseconds of work, also for the smallest requests.
+PIECE_BYTES: Final = 16 * 1024
+INLINE_PIECE_BYTES: Final = 2 * 1024
 
 TOO_MANY: Final = error("ERR max number of clients reached")
 
@@ -35,7 +39,6 @@ class ClientConnection(asyncio.Protocol):
 
     __slots__ = (
         "_at",
-        "_backlog_bytes",
         "_is_resuming",
         "_is_stuffed",
         "_parser",
@@ -43,6 +46,8 @@ class ClientConnection(asyncio.Protocol):
         "_shell",
         "_soft_since_s",
         "_transport",
+        "_unread",
+        "_unread_bytes",
         "client",
     )
 
@@ -52,7 +57,8 @@ class ClientConnection(asyncio.Protocol):
         self._parser = RequestParser(shell.driver.broker.settings.proto_max_bulk_len)
         self._requests: list[list[bytes]] = []
         self._at = 0
-        self._backlog_bytes = 0
+        self._unread: deque[bytes] = deque()
+        self._unread_bytes = 0
         self._is_stuffed = False
         self._is_resuming = False
         self._soft_since_s = 0.0
@@ -94,6 +100,7 @@ class ClientConnection(asyncio.Protocol):
         client = self.client
         self._transport = None
         self._requests = []
+        self._unread.clear()
         if client is not None:
             self._shell.driver.begin()
             inputs.disconnect(self._shell.driver.broker, client)
@@ -101,7 +108,7 @@ class ClientConnection(asyncio.Protocol):
             self.client = None
 
     def data_received(self, data: bytes) -> None:
-        """Parse and run."""
+        """Take the bytes in; run what they ask for unless the client has to wait."""
         client = self.client
         if client is None or client.close_asked:
             return
@@ -109,17 +116,13 @@ class ClientConnection(asyncio.Protocol):
         driver.begin()
         broker = driver.broker
         broker.stats.net_input_bytes += len(data)
-        requests = self._parser.feed(data)
         broker.outbox.clients[client] = None
-        if self._at < len(self._requests):
-            self._requests += requests
-            self._backlog_bytes += len(data)
-        else:
-            self._requests = requests
-            self._at = 0
-            self._backlog_bytes = len(data)
+        self._unread.append(data)
+        self._unread_bytes += len(data)
         if not self._is_resuming:
             self._run(client)
+        if self.input_bytes() > BACKLOG_BYTES_MAX and self._unread:
+            self._throttle()
         if self._parser.pending_bytes > broker.settings.client_query_buffer_limit:
             self._abort()
 
@@ -142,29 +145,60 @@ class ClientConnection(asyncio.Protocol):
     # -- running -----------------------------------------------------------------------------------
 
     def _run(self, client: Client) -> None:
-        """Run what was received, as far as the client may go on and for one slice of time."""
+        """Parse and run what was received, as far as the client may go on and for one slice of time."""
         driver = self._shell.driver
         broker = driver.broker
-        requests = self._requests
-        if self._at < len(requests) and not self._is_stuffed and not self._is_held():
-            until_ns = driver.clock.stopwatch_ns() + SLICE_NS
-            self._at = inputs.execute(broker, client, requests, self._at, until_ns)
+        stopwatch_ns = driver.clock.stopwatch_ns
+        until_ns = stopwatch_ns() + SLICE_NS
+        is_free = not self._is_stuffed and not self._is_held()
+        while is_free and not client.close_asked:
+            if self._at >= len(self._requests):
+                self._requests = []
+                self._at = 0
+                if not self._parse(client):
+                    break
+            before = self._at
+            self._at = inputs.execute(broker, client, self._requests, self._at, until_ns)
+            if stopwatch_ns() > until_ns or (self._at == before and self._requests):
+                break
         if client.close_asked:
             self._requests = []
             self._at = 0
-        elif self._at >= len(requests):
-            self._requests = []
-            self._at = 0
-            self._backlog_bytes = 0
-            if self._parser.error:
-                client.reply(error(self._parser.error))
-                client.close_asked = True
+            self._unread.clear()
+            self._unread_bytes = 0
+        elif self._at >= len(self._requests) and not self._unread:
             self._unthrottle()
-        else:
-            if client.waiting == RUNNING and not self._is_stuffed and not self._is_held():
-                self._resume_soon()
-            if self._backlog_bytes > BACKLOG_BYTES_MAX:
-                self._throttle()
+        elif is_free and client.waiting == RUNNING:
+            self._resume_soon()
+
+    def _parse(self, client: Client) -> bool:
+        """The next requests out of what was received; a bounded piece, so that parsing ends in time. False: none left."""
+        while self._unread:
+            data = self._unread[0]
+            piece = PIECE_BYTES if data[:1] == b"*" else INLINE_PIECE_BYTES
+            if len(data) <= piece or self._parser.wants > piece:
+                self._unread.popleft()
+            else:
+                self._unread[0] = data[piece:]
+                data = data[:piece]
+            self._unread_bytes -= len(data)
+            self._requests = self._parser.feed(data)
+            if self._parser.error:
+                self._unread.clear()
+                self._unread_bytes = 0
+                if not self._requests:
+                    self._refuse(client)
+                    return False
+            if self._requests:
+                return True
+        if self._parser.error:
+            self._refuse(client)
+        return False
+
+    def _refuse(self, client: Client) -> None:
+        """Broken protocol: say so after all that came before, and close."""
+        client.reply(error(self._parser.error))
+        client.close_asked = True
 
     def _is_held(self) -> bool:
         """CLIENT PAUSE is in force: commands of all clients wait."""
@@ -224,7 +258,7 @@ class ClientConnection(asyncio.Protocol):
             # Not while replies of earlier requests are still being waited for.
             if not client.slots:
                 transport.close()
-        elif self._at < len(self._requests) and not self._is_stuffed:
+        elif (self._at < len(self._requests) or self._unread) and not self._is_stuffed:
             # An ADDJOB may follow others that still wait; once some are answered there is room for more of them.
             if client.waiting == RUNNING or (has_progress and client.waiting == WAITS_FOR_COPIES):
                 self._resume_soon()
@@ -243,7 +277,7 @@ class ClientConnection(asyncio.Protocol):
 
     def input_bytes(self) -> int:
         """Bytes received and not run."""
-        return self._parser.pending_bytes + (self._backlog_bytes if self._requests else 0)
+        return self._parser.pending_bytes + self._unread_bytes
 
     def output_bytes(self) -> int:
         """Reply bytes the client has not taken."""

@@ -89,7 +89,14 @@ class Lifetime:
             loop.add_signal_handler(number, self._on_signal, number)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         try:
-            await self._start(loop)
+            lines = self._keeper.open()
+            self._listeners.bind()
+            side = self._build(lines)
+            try:
+                await self._start(side)
+            except StartError:
+                await self._bus.close()
+                raise
         except StartError:
             self._listeners.close()
             self._keeper.close()
@@ -105,10 +112,8 @@ class Lifetime:
 
     # -- start -------------------------------------------------------------------------------------
 
-    async def _start(self, loop: asyncio.AbstractEventLoop) -> None:
-        lines = self._keeper.open()
-        self._listeners.bind()
-        side = self._build(lines)
+    async def _start(self, side: ClusterSide) -> None:
+        """Open it, to other nodes and then to clients."""
         try:
             # The id is ours for ever from here on: nobody may see it before it is on disk.
             self._keeper.save_now()
@@ -117,15 +122,13 @@ class Lifetime:
         await self._open_bus()
         self._host.bus = self._bus
         self._host.listeners = self._listeners
-        self._host.watchdog = Watchdog(loop, log)
+        self._host.watchdog = Watchdog(self._shell.loop, log)
         await self._listeners.serve(lambda: ClientConnection(self._shell))
         self._warn()
         side.meet_seeds()
         self._shell.start()
         Chores(self._shell, self._notifier).start()
         tune_collector()
-        me = self._broker.me
-        log("notice", f"node {me.name.decode()} of disque-py {__version__}, process {os.getpid()}")
         for name in self._listeners.names:
             log("notice", f"Server initialized, ready to accept connections on {name}")
         self._notifier.ready()
@@ -139,6 +142,7 @@ class Lifetime:
         rng = Random(os.urandom(SEED_BYTES))
         outgoing = Outgoing()
         me = _myself(settings, lines[0].id if lines else rng.randbytes(ID_BYTES))
+        log("notice", f"disque-py {__version__}, node {me.name.decode()}, process {os.getpid()}")
         membership = self._membership = Membership(
             me,
             outgoing,

@@ -64,7 +64,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         ending = _run(configuration, may_restart="-" not in arguments[:1])
     except StartError as error:
-        _say_why(configuration.settings, str(error))
+        sys.stderr.write(f"disque-server: {error}\n")
         return FAILURE
     if ending.restart_delay_ms != NO_RESTART:
         time.sleep(ending.restart_delay_ms / 1000)
@@ -73,13 +73,24 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(configuration: Configuration, *, may_restart: bool) -> Ending:
-    """Prepare the process, and live; StartError."""
+    """Prepare what comes before everything else, and go on; StartError."""
     settings = configuration.settings
     _enter_directory(settings)
     try:
         log.open_log(settings)
     except OSError as error:
         raise StartError(f"can't open the log {settings.logfile or 'syslog'}: {error.strerror or error}") from None
+    try:
+        return _live(configuration, may_restart=may_restart)
+    except StartError as error:
+        if settings.logfile or settings.syslog_enabled:  # Else it would stand beside the line on standard error.
+            log.log("warning", f"can't start: {error}")
+        raise
+
+
+def _live(configuration: Configuration, *, may_restart: bool) -> Ending:
+    """Prepare the process, and live; StartError."""
+    settings = configuration.settings
     is_again = process.was_restarted()
     report_write = process.daemonize() if settings.daemonize and not is_again else None
     pid_path = os.path.abspath(settings.pidfile) if settings.daemonize and settings.pidfile else ""
@@ -119,12 +130,6 @@ def _write_pid_file(path: str) -> None:
         process.write_pid_file(path)
     except OSError as error:
         log.log("warning", f"can't write the pid file {path}: {error.strerror}")
-
-
-def _say_why(settings: Settings, text: str) -> None:
-    if settings.logfile or settings.syslog_enabled:
-        log.log("warning", f"can't start: {text}")
-    sys.stderr.write(f"disque-server: {text}\n")
 
 
 def _version() -> str:

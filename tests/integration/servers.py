@@ -108,6 +108,7 @@ class Server:
     port      for clients; the bus is BUS_PORT_ABOVE it
     options   further words of the command line, `--name value …`
     config    lines of a config file, `disque.conf` inside the folder; without any there is no file
+    environment   variables of the process, besides ours
     """
 
     def __init__(
@@ -116,6 +117,7 @@ class Server:
         self.folder = folder
         self.port = free_port() if port is None else port
         self.options = [str(word) for word in options]
+        self.environment: dict[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None
         self._may_move = port is None
         self._connection: Connection | None = None
@@ -170,15 +172,14 @@ class Server:
     def launch(self) -> None:
         """Start the process, and don't wait."""
         assert not self.is_running
-        environment = {name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"}
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), environment.get("PYTHONPATH", ""))))
+        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
         with (self.folder / "output").open("ab") as output:
             self.process = subprocess.Popen(
                 self.words,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                env=environment,
+                env={**os.environ, "PYTHONPATH": path, **self.environment},
                 cwd=self.folder,
                 start_new_session=True,
             )
@@ -291,8 +292,11 @@ class Server:
         self.command("CLUSTER", "MEET", HOST, other.port)
 
     def sees_well(self, count: int) -> bool:
-        """Whether it knows `count` nodes, itself included, all of them linked and without a fault."""
-        rows = list(self.nodes().values())
+        """Whether it knows `count` nodes, itself included, all of them linked and without a fault.
+
+        Handshakes under way don't count.
+        """
+        rows = [row for row in self.nodes().values() if row[1] != "handshake"]
         good = [row for row in rows if row[1] in ("myself", "noflags") and row[4] == "connected"]
         return len(rows) == len(good) == count
 

@@ -61,6 +61,7 @@ class Network:
         self.cuts: set[tuple[str, str]] = set()
         self.silent: set[tuple[str, str]] = set()
         self.pipes: list[Pipe] = []
+        self.flying = 0  # Frames on their way.
         self.held: list[Callable[[], None]] = []  # What ends of a silently cut connection would have noticed.
 
     def later(self, span_ms: int, call: Callable[..., None], *args: Any) -> None:
@@ -134,7 +135,15 @@ class Network:
     def send(self, dialer: Member, node: Node, frame: bytes) -> None:
         pipe = dialer.pipes.get(node)
         if pipe is not None:
-            self.later(self.world.delay_ms, self._arrive, pipe, frame)
+            self._fly(pipe, frame)
+
+    def _fly(self, pipe: Pipe, frame: bytes) -> None:
+        self.flying += 1
+        self.later(self.world.delay_ms, self._land, pipe, frame)
+
+    def _land(self, pipe: Pipe, frame: bytes) -> None:
+        self.flying -= 1
+        self._arrive(pipe, frame)
 
     def _arrive(self, pipe: Pipe, frame: bytes) -> None:
         target = pipe.target
@@ -264,7 +273,7 @@ class Network:
         for pipe in self._open_pipes():
             frames, pipe.stuck = pipe.stuck, []
             for frame in frames:
-                self.later(self.world.delay_ms, self._arrive, pipe, frame)
+                self._fly(pipe, frame)
         held, self.held = self.held, []
         for call in held:
             self.later(self.world.delay_ms, call)

@@ -7,6 +7,7 @@ same world.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from heapq import heappop, heappush
 from random import Random
 from typing import Any
@@ -96,7 +97,7 @@ class Member:
         values = Settings()
         for name, value in self.settings.items():
             setattr(values, name, value)
-        rng = Random(self.seed * 1000 + self.runs)
+        rng = self.world.chance(self.seed * 1000 + self.runs)
         outgoing = WatchedOutgoing(self)
         me = Node(self.node_id, self.name, 7711, 17711)
         me.run = rng.randbytes(8)
@@ -156,6 +157,7 @@ class Talker:
         self.client = Client(number, self, f"c{number}", member.now_ms())
         self.reader = hiredis.Reader()
         self.replies: list[Any] = []
+        self.replied_ms = 0  # World time of the last of them.
         self.requests: list[list[bytes]] = []
         self.is_closed = False
         self.wanted: dict[str, Any] = {}  # What the test wants to remember of it.
@@ -188,6 +190,7 @@ class Talker:
             if reply is False:
                 break
             self.replies.append(reply)
+            self.replied_ms = self.world.now_ms
             self.world.on_reply(self, reply)
         if self.requests and self.client.waiting == RUNNING:
             self.world.later(0, self.go_on)
@@ -221,9 +224,11 @@ class World:
         *,
         delay_ms: int = 1,
         clock_offsets_ms: dict[str, int] | None = None,
+        chance: Callable[[int], Random] = Random,
         **settings: Any,
     ) -> None:
         self.now_ms = START_MS
+        self.chance = chance
         self.rng = Random(seed)
         self.seed = seed
         self.delay_ms = delay_ms

@@ -1,0 +1,14 @@
+"""All benchmarks, in the order in which they run: what takes seconds comes first."""
+
+from __future__ import annotations
+
+from core import CORE
+from figures import Benchmark
+from filling import FILLING
+from idle import IDLE
+from latency import LATENCY
+from memory import MEMORY
+from one_node import ONE_NODE
+from three_nodes import THREE_NODES
+
+BENCHMARKS: tuple[Benchmark, ...] = (CORE, LATENCY, IDLE, MEMORY, ONE_NODE, THREE_NODES, FILLING)

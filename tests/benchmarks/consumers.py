@@ -1,0 +1,107 @@
+"""Consumers: connections that fetch jobs and acknowledge them until all of a known number are done.
+
+Each asks for up to BATCH jobs, acknowledges what it got, and asks again in the same write. So a consumer costs a node
+two commands per batch, as a good client does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any, cast
+
+import hiredis
+from load import HOST, LoadError, packed
+
+BATCH = 50
+PATIENCE_MS = 500  # An empty-handed consumer asks again after this long.
+
+
+class Tally:
+    """What all consumers have done: distinct jobs acknowledged, deliveries in all; `done` when it is everything."""
+
+    def __init__(self, wanted: int) -> None:
+        self.wanted = wanted
+        self.delivered = 0
+        self.seen: set[bytes] = set()
+        self.acknowledged: set[bytes] = set()
+        self.finished_at = 0.0
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def on_jobs(self, ids: list[bytes]) -> None:
+        """These were delivered."""
+        self.delivered += len(ids)
+        self.seen.update(ids)
+
+    def on_ack(self, ids: list[bytes]) -> None:
+        """The node knows that these are done."""
+        self.acknowledged.update(ids)
+        if len(self.acknowledged) >= self.wanted and not self.done.done():
+            self.finished_at = time.perf_counter()
+            self.done.set_result(None)
+
+    def fail(self, why: str) -> None:
+        """It can't go on."""
+        if not self.done.done():
+            self.done.set_exception(LoadError(why))
+
+
+class Consumer(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, queue: str, tally: Tally) -> None:
+        self._ask = packed("GETJOB", "TIMEOUT", PATIENCE_MS, "COUNT", BATCH, "FROM", queue)
+        self._tally = tally
+        self._reader = hiredis.Reader()
+        self._unanswered: list[list[bytes]] = []  # Acknowledgements on their way.
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.write(self._ask)
+
+    def data_received(self, data: bytes) -> None:
+        self._reader.feed(data)
+        while (reply := self._reader.gets()) is not False:
+            self._take(reply)
+
+    def _take(self, reply: Any) -> None:
+        if self._transport is None:
+            return
+        if isinstance(reply, hiredis.ReplyError):
+            self._tally.fail(str(reply))
+        elif isinstance(reply, int):
+            self._tally.on_ack(self._unanswered.pop(0))
+        elif reply:
+            ids = [job_id for _, job_id, _ in reply]
+            self._tally.on_jobs(ids)
+            self._unanswered.append(ids)
+            self._transport.write(packed("ACKJOB", *ids) + self._ask)
+        else:
+            self._transport.write(self._ask)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._transport is not None:
+            self._tally.fail("the node hung up")
+
+    def close(self) -> None:
+        """Hang up."""
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.close()
+
+
+async def consumers(ports: Sequence[int], count: int, queue: str, tally: Tally) -> list[Consumer]:
+    """So many of them, spread over the ports, at work."""
+    loop = asyncio.get_running_loop()
+    made: list[Consumer] = []
+    try:
+        for number in range(count):
+            _, consumer = await loop.create_connection(lambda: Consumer(queue, tally), HOST, ports[number % len(ports)])
+            made.append(consumer)
+    except BaseException:
+        for consumer in made:
+            consumer.close()
+        raise
+    return made

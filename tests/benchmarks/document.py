@@ -1,0 +1,57 @@
+"""Put figures into docs/performance.md: python tests/benchmarks/document.py <results file> [<document>]
+
+The document has, for each benchmark, a table between two markers; it is replaced by the newest full run of that
+benchmark in the results file. Runs with --quick are passed over, and so are benchmarks that the file does not know.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from catalogue import BENCHMARKS
+from figures import Benchmark, Past, Row, markdown_table, read_results
+from machine import ROOT, in_words
+
+DOCUMENT = ROOT / "docs" / "performance.md"
+
+
+def main(argv: list[str]) -> int:
+    """Rewrite the document; 1 if there was nothing to put into it."""
+    if not 1 <= len(argv) <= 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    path = Path(argv[1]) if len(argv) == 2 else DOCUMENT
+    try:
+        past = read_results(Path(argv[0]), with_quick=False)
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        print(f"document.py: {error}", file=sys.stderr)
+        return 1
+    if not past.rows:
+        print(f"document.py: {argv[0]} has no figures of a full run", file=sys.stderr)
+        return 1
+    path.write_text(with_figures(text, past), encoding="utf-8")
+    return 0
+
+
+def with_figures(text: str, past: Past) -> str:
+    """The document with its tables replaced."""
+    for benchmark in BENCHMARKS:
+        if benchmark.name in past.rows:
+            text = _replaced(text, benchmark, past)
+    return text
+
+
+def _replaced(text: str, benchmark: Benchmark, past: Past) -> str:
+    rows = [Row(name, values) for name, values in past.rows[benchmark.name].items()]
+    machine = past.machines[benchmark.name]
+    told = f"\nOn {in_words(machine)}.\n" if machine else ""
+    start, end = f"<!-- figures: {benchmark.name} -->\n", "<!-- end -->"
+    pattern = re.compile(re.escape(start) + ".*?" + re.escape(end), re.DOTALL)
+    return pattern.sub(lambda _: f"{start}{markdown_table(benchmark, rows)}{told}{end}", text)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

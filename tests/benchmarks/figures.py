@@ -1,0 +1,173 @@
+"""Figures: what a benchmark finds out, as a table on the screen, as JSON lines in a file, as a table of a document.
+
+A benchmark is a name, the columns of its table, and a function that yields rows as it goes, so that what was measured
+before an interruption is kept. A row's goals are upper bounds that the project has set itself; missing one is shown,
+it is no error, because a busy machine misses them too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from plan import Plan
+from rich.table import Table
+
+Value = float | int | str | None
+MISSING = "–"
+MISSED = "✗"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: the key in the JSON lines (unit last), what stands above it, digits after the point."""
+
+    key: str
+    title: str
+    digits: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of figures, by the keys of the columns; `goals` has upper bounds for some of them."""
+
+    name: str
+    values: Mapping[str, Value]
+    goals: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """Something to measure; `compared` is the column that `--against` compares."""
+
+    name: str
+    title: str
+    first: str
+    columns: tuple[Column, ...]
+    compared: str
+    run: Callable[[Plan], Iterator[Row]]
+
+
+def percentile(ordered: Sequence[float], percent: float) -> float:
+    """The value below which `percent` of the ordered samples lie; the last but how many there are: nearest rank."""
+    if not ordered:
+        return 0.0
+    rank = -(-len(ordered) * percent // 100)
+    return ordered[max(0, min(len(ordered), int(rank)) - 1)]
+
+
+def written(value: Value, digits: int) -> str:
+    """A figure as people read it."""
+    if value is None:
+        return MISSING
+    return value if isinstance(value, str) else f"{value:,.{digits}f}"
+
+
+def screen_table(benchmark: Benchmark, rows: Sequence[Row], before: dict[str, dict[str, Any]] | None = None) -> Table:
+    """The rows for a terminal; with figures of an earlier run, a column of ratios to these."""
+    table = Table(title=benchmark.title, title_justify="left", title_style="bold", caption_justify="left")
+    table.add_column(benchmark.first, no_wrap=True)
+    for column in benchmark.columns:
+        table.add_column(column.title, justify="right")
+    if before is not None:
+        table.add_column("now / then", justify="right")
+    for row in rows:
+        cells = [_cell(row, column) for column in benchmark.columns]
+        if before is not None:
+            cells.append(_ratio(row.values.get(benchmark.compared), before.get(row.name, {}).get(benchmark.compared)))
+        table.add_row(row.name, *cells)
+    goals = {
+        column.title: row.goals[column.key] for row in rows for column in benchmark.columns if column.key in row.goals
+    }
+    if goals:
+        table.caption = f"{MISSED} misses the goal: " + ", ".join(
+            f"{title} < {goal:g}" for title, goal in goals.items()
+        )
+    return table
+
+
+def _cell(row: Row, column: Column) -> str:
+    value = row.values.get(column.key)
+    text = written(value, column.digits)
+    goal = row.goals.get(column.key)
+    if goal is None or not isinstance(value, int | float):
+        return text
+    return f"[green]{text}[/]" if value < goal else f"[red]{MISSED} {text}[/]"
+
+
+def _ratio(now: Value, then: Value) -> str:
+    if not isinstance(now, int | float) or not isinstance(then, int | float) or not then:
+        return MISSING
+    return f"{now / then:.2f}"
+
+
+def markdown_table(benchmark: Benchmark, rows: Sequence[Row]) -> str:
+    """The rows for a document."""
+    lines = [
+        f"| {benchmark.first} | " + " | ".join(column.title for column in benchmark.columns) + " |",
+        "|---|" + "---:|" * len(benchmark.columns),
+    ]
+    for row in rows:
+        cells = [written(row.values.get(column.key), column.digits) for column in benchmark.columns]
+        lines.append(f"| {row.name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+class Results:
+    """A file of JSON lines: per run one that describes machine and circumstances, then one per row.
+
+    Lines are appended, so the file is a history; `run` is what joins those of one run.
+    """
+
+    def __init__(self, path: Path | None, run: str) -> None:
+        self._path = path
+        self._run = run
+
+    def note_machine(self, machine: dict[str, Value], *, is_quick: bool) -> None:
+        """The first line of a run."""
+        self._append({"run": self._run, "is_quick": is_quick, "machine": machine})
+
+    def note_row(self, benchmark: str, row: Row) -> None:
+        """One row."""
+        line: dict[str, Any] = {"run": self._run, "benchmark": benchmark, "row": row.name, **row.values}
+        if row.goals:
+            line["goals"] = row.goals
+        self._append(line)
+
+    def _append(self, line: dict[str, Any]) -> None:
+        if self._path is not None:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What a results file says last about each benchmark: rows by name, and the machine they come from."""
+
+    rows: dict[str, dict[str, dict[str, Any]]]
+    machines: dict[str, dict[str, Value]]
+
+
+def read_results(path: Path, *, with_quick: bool = True) -> Past:
+    """The newest run of each benchmark in a results file; OSError, ValueError if a line is not JSON."""
+    machines: dict[str, dict[str, Value]] = {}
+    skipped: set[str] = set()
+    rows: dict[str, dict[str, dict[str, Any]]] = {}
+    runs: dict[str, str] = {}
+    for text in path.read_text(encoding="utf-8").splitlines():
+        line = json.loads(text)
+        run = line["run"]
+        if "machine" in line:
+            machines[run] = line["machine"]
+            if line["is_quick"] and not with_quick:
+                skipped.add(run)
+        elif run not in skipped:
+            name = line["benchmark"]
+            if runs.get(name) != run:
+                runs[name] = run
+                rows[name] = {}
+            rows[name][line["row"]] = line
+    return Past(rows, {name: machines.get(run, {}) for name, run in runs.items()})

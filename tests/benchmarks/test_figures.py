@@ -1,0 +1,83 @@
+"""Percentiles, tables, results files and the tables of the document."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from catalogue import BENCHMARKS
+from document import DOCUMENT, with_figures
+from figures import Benchmark, Column, Past, Results, Row, markdown_table, percentile, read_results, screen_table
+from rich.console import Console
+
+SPEED = Benchmark("core", "Speed", "what", (Column("ns", "ns each", 1),), "ns", lambda plan: iter(()))
+ROW = Row("PING", {"ns": 1234.56}, {"ns": 1000})
+MACHINE = {"processor": "abacus", "load": 0.0}
+
+
+@pytest.fixture
+def results_path(tmp_path):
+    """A quick run after a full one."""
+    path = tmp_path / "results"
+    for run, is_quick, ns in (("1", False, 10.0), ("2", True, 20.0)):
+        results = Results(path, run)
+        results.note_machine(MACHINE, is_quick=is_quick)
+        results.note_row("core", Row("PING", {"ns": ns}))
+    return path
+
+
+@pytest.mark.parametrize(("percent", "wanted"), [(1, 1), (50, 50), (99, 99), (99.5, 100), (100, 100)])
+def test_a_percentile_is_the_nearest_rank(percent, wanted):
+    """Of a hundred samples the 99th is the last but one: one in a hundred is worse."""
+    assert percentile(range(1, 101), percent) == wanted
+
+
+def test_of_few_samples_the_worst_counts():
+    """Twenty samples can't tell what one in a hundred is like; the worst is an honest guess."""
+    assert percentile([1.0] * 19 + [7.0], 99) == 7.0
+    assert percentile([], 99) == 0.0
+
+
+def test_the_newest_run_of_a_benchmark_is_read(results_path):
+    """A results file is a history."""
+    assert read_results(results_path).rows["core"]["PING"]["ns"] == 20.0
+
+
+def test_quick_figures_are_passed_over_where_they_mean_too_little(results_path):
+    """The document wants those of a full run."""
+    past = read_results(results_path, with_quick=False)
+    assert past.rows["core"]["PING"]["ns"] == 10.0
+    assert past.machines["core"] == MACHINE
+
+
+def test_a_missed_goal_is_shown_and_a_missing_figure_is_a_dash():
+    """Nobody has to know the goals by heart."""
+    console = Console(width=120)
+    with console.capture() as captured:
+        console.print(screen_table(SPEED, [ROW, Row("PONG", {"ns": None})]))
+    assert "✗ 1,234.6" in captured.get()
+    assert "goal: ns each < 1000" in captured.get()
+    assert re.search(r"PONG\W+–", captured.get())
+
+
+def test_an_earlier_run_gives_a_column_of_ratios():
+    """Now by then: above 1 is slower."""
+    console = Console(width=120)
+    with console.capture() as captured:
+        console.print(screen_table(SPEED, [ROW], {"PING": {"ns": 617.28}}))
+    assert "2.00" in captured.get()
+
+
+def test_figures_replace_those_of_the_same_benchmark_only():
+    """The rest of the document is written by hand."""
+    text = "a\n<!-- figures: core -->\nold\n<!-- end -->\nb\n<!-- figures: idle -->\nold\n<!-- end -->\n"
+    rewritten = with_figures(text, Past({"core": {"PING": {"ns": 5}}}, {"core": {}}))
+    core = next(benchmark for benchmark in BENCHMARKS if benchmark.name == "core")
+    table = markdown_table(core, [Row("PING", {"ns": 5})])
+    assert rewritten == text.replace("core -->\nold\n", f"core -->\n{table}")
+
+
+def test_the_document_has_a_place_for_every_benchmark():
+    """And none for what is not one."""
+    places = re.findall(r"^<!-- figures: (\S+) -->$", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(places) == sorted(benchmark.name for benchmark in BENCHMARKS)

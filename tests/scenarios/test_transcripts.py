@@ -1,0 +1,28 @@
+"""Conversations of the cluster, as text. After a change of the rules: pytest tests/scenarios --rewrite, and review."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from transcript import perform, stories
+
+FOLDER = Path(__file__).parent
+
+
+@pytest.mark.parametrize("path", stories(FOLDER), ids=lambda path: path.stem)
+def test_conversation(path, request):
+    """What nodes say to each other, and what clients are answered, is what the file says."""
+    written = path.read_text(encoding="utf-8")
+    told = perform(written)
+    if request.config.getoption("--rewrite", default=False):
+        path.write_text(told, encoding="utf-8")
+    else:
+        assert told.split("\n") == written.split("\n")
+
+
+def test_the_same_story_is_told_the_same_way_twice():
+    """There is no chance in it."""
+    text = (FOLDER / "replication.txt").read_text(encoding="utf-8")
+    assert perform(text) == perform(text)

@@ -1,0 +1,43 @@
+"""core/job.py: what a job is before anything happens to it."""
+
+from __future__ import annotations
+
+from brokers import make_broker
+from copies import hold, make_job
+from disque_py.core import acks
+from disque_py.core.job import ACKED, ACTIVE, QUEUED, STATE_NAMES, WAIT_REPL, Job
+
+
+def test_a_new_job_is_active_and_has_never_been_anywhere():
+    job = make_job(make_broker())
+    assert (job.state, job.requeue_at_ms, job.awake_at_ms, job.attempt) == (ACTIVE, 0, 0, 0)
+    assert (job.nacks, job.deliveries, job.work) == (0, 0, None)
+    assert not any((job.is_listed, job.is_delivered, job.was_queued, job.is_leased_here, job.was_announced))
+
+
+def test_states_have_the_names_that_clients_see():
+    assert [STATE_NAMES[state] for state in (WAIT_REPL, ACTIVE, QUEUED, ACKED)] == [
+        "wait-repl", "active", "queued", "acked",
+    ]  # fmt: skip
+
+
+def test_a_job_has_no_room_for_more():
+    """Millions of them: a dict each would cost more than the job."""
+    assert not hasattr(make_job(make_broker()), "__dict__")
+    assert "id" in Job.__slots__
+
+
+def test_only_an_ack_without_holders_and_queue_is_a_dummy():
+    broker = make_broker()
+    dummy = acks.dummy_ack(broker, b"D-00010203-" + b"x" * 24 + b"-0005")
+    assert dummy.is_dummy
+    job = hold(broker)
+    assert not job.is_dummy
+    acks.acknowledge(broker, job)
+    assert not job.is_dummy
+
+
+def test_a_job_says_who_it_is():
+    """In a trace one wants its id, state and queue, not an address."""
+    job = make_job(make_broker())
+    assert repr(job) == f"<Job {job.id[11:19].decode()} active of b'q'>"

@@ -1,0 +1,21 @@
+"""core/outbox.py: where the core leaves word for the outside."""
+
+from __future__ import annotations
+
+from brokers import make_broker
+from cluster_bus.messages import GOTJOB
+from cluster_bus.outgoing import Outgoing
+from disque_py.core.outbox import Outbox
+
+
+def test_a_new_outbox_wants_nothing():
+    outbox = Outbox(Outgoing())
+    assert (outbox.records, outbox.messages.runs, outbox.clients) == ([], [], {})
+
+
+def test_what_is_sent_lies_in_the_trays_messages():
+    broker = make_broker()
+    nodes = (broker.me,)
+    broker.outbox.send(nodes, GOTJOB, b"id")
+    broker.send(nodes, GOTJOB, b"id2")
+    assert broker.outbox.messages.take() == [(nodes, GOTJOB, [b"id", b"id2"])]

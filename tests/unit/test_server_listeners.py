@@ -1,0 +1,183 @@
+"""Where clients connect."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+
+import pytest
+
+from disque_py.config.settings import Settings
+from disque_py.server import listeners
+from disque_py.server.listeners import Listeners, backlog_limit
+from disque_py.server.start_error import StartError
+
+
+class Greeter(asyncio.Protocol):
+    """Says whether keep-alive is on, and hangs up."""
+
+    def connection_made(self, transport):
+        sock = transport.get_extra_info("socket")
+        transport.write(b"%d" % sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
+        transport.close()
+
+
+@pytest.fixture
+def settings():
+    """Of a node that listens on a free port of IPv4's loopback."""
+    settings = Settings()
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        settings.port = probe.getsockname()[1]
+    settings.bind = ("127.0.0.1",)
+    return settings
+
+
+@pytest.fixture
+def opened(settings):
+    """Listeners that are closed at the end."""
+    made = Listeners(settings)
+    yield made
+    made.close()
+
+
+def greeting(address):
+    """What a client hears."""
+    with socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET) as sock:
+        sock.settimeout(5)
+        sock.connect(address)
+        return sock.recv(10)
+
+
+def serve(opened, *addresses, between=lambda: None):
+    """Serve, and hear the greeting at each address."""
+
+    async def main():
+        await opened.serve(Greeter)
+        between()
+        heard = [await asyncio.to_thread(greeting, address) for address in addresses]
+        opened.close()
+        return heard
+
+    return asyncio.run(main())
+
+
+def test_clients_get_in_once_it_serves(opened, settings):
+    opened.bind()
+    assert opened.names == [f"127.0.0.1:{settings.port}"]
+    with pytest.raises(ConnectionRefusedError):
+        greeting(("127.0.0.1", settings.port))
+    assert serve(opened, ("127.0.0.1", settings.port)) == [b"0"]
+
+
+def test_keepalive_is_inherited_by_those_who_connect_afterwards(opened, settings):
+    settings.tcp_keepalive = 60
+    opened.bind()
+    assert serve(opened, ("127.0.0.1", settings.port)) == [b"1"]
+
+
+def test_keepalive_may_be_changed_while_it_serves(opened, settings):
+    opened.bind()
+    assert serve(opened, ("127.0.0.1", settings.port), between=lambda: opened.set_keepalive(30)) == [b"1"]
+
+
+def test_a_name_stands_for_all_its_addresses(opened, settings):
+    settings.bind = ("localhost",)
+    opened.bind()
+    assert set(opened.names) == {f"localhost:{settings.port}"}
+
+
+def test_without_bind_it_is_every_address(opened, settings):
+    settings.bind = ()
+    opened.bind()
+    assert f"0.0.0.0:{settings.port}" in opened.names
+    assert serve(opened, ("127.0.0.1", settings.port)) == [b"0"]
+
+
+def test_a_missing_family_is_no_reason_not_to_start(opened, settings, monkeypatch):
+    """A machine without IPv6; without bind only, for who names an address wants it."""
+    settings.bind = ()
+    monkeypatch.setattr(listeners, "ALL_ADDRESSES", ("0.0.0.0", "198.51.100.1"))
+    opened.bind()
+    assert opened.names == [f"0.0.0.0:{settings.port}"]
+    monkeypatch.setattr(listeners, "ALL_ADDRESSES", ("198.51.100.1", "198.51.100.2"))
+    with pytest.raises(StartError, match=f"port {settings.port}: Cannot assign"):
+        Listeners(settings).bind()
+
+
+def test_a_taken_port_is_refused_and_nothing_stays_taken(opened, settings, tmp_path):
+    settings.unixsocket = str(tmp_path / "sock")
+    opened.bind()
+    serve_twice = Listeners(settings)
+    opened.close()
+    with socket.create_server(("127.0.0.1", settings.port)):
+        with pytest.raises(StartError, match=f"can't accept clients on 127.0.0.1:{settings.port}: Address already"):
+            serve_twice.bind()
+        assert serve_twice.names == []
+    assert not (tmp_path / "sock").exists()
+
+
+def test_two_nodes_that_bound_at_once_can_not_both_serve(opened, settings):
+    """Binding succeeds for both as long as neither listens."""
+    opened.bind()
+    other = Listeners(settings)
+    other.bind()
+
+    async def main():
+        await opened.serve(Greeter)
+        with pytest.raises(StartError, match="Address already in use"):
+            await other.serve(Greeter)
+        opened.close()
+        other.close()
+
+    asyncio.run(main())
+
+
+def test_a_unix_socket_has_its_permissions_and_goes_with_the_node(opened, settings, tmp_path):
+    settings.port = 0
+    settings.unixsocket = str(tmp_path / "sock")
+    settings.unixsocketperm = 0o700
+    opened.bind()
+    assert opened.names == [str(tmp_path / "sock")]
+    assert os.stat(tmp_path / "sock").st_mode & 0o777 == 0o700
+    opened.close()
+    assert not (tmp_path / "sock").exists()
+
+
+def test_a_unix_socket_of_another_node_is_left_alone_at_the_end(opened, settings, tmp_path):
+    path = tmp_path / "sock"
+    settings.port = 0
+    settings.unixsocket = str(path)
+    opened.bind()
+    path.rename(tmp_path / "aside")
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(path))
+        opened.close()
+        assert path.exists()
+
+
+def test_a_leftover_socket_is_removed_but_no_file(opened, settings, tmp_path):
+    path = tmp_path / "sock"
+    with socket.socket(socket.AF_UNIX) as leftover:
+        leftover.bind(str(path))
+    settings.port = 0
+    settings.unixsocket = str(path)
+    opened.bind()
+    opened.close()
+    path.write_text("precious")
+    with pytest.raises(StartError, match="which is no socket"):
+        Listeners(settings).bind()
+    assert path.read_text() == "precious"
+
+
+def test_a_path_that_is_too_long_is_refused(settings, tmp_path):
+    settings.unixsocket = str(tmp_path / ("x" * 200))
+    with pytest.raises(StartError, match="path too long"):
+        Listeners(settings).bind()
+
+
+def test_the_kernels_limit_of_the_backlog_is_looked_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(listeners, "SOMAXCONN_FILE", str(tmp_path / "somaxconn"))
+    assert backlog_limit() == 0
+    (tmp_path / "somaxconn").write_text("128\n")
+    assert backlog_limit() == 128

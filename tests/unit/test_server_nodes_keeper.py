@@ -1,0 +1,131 @@
+"""The nodes file of a running node."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+
+import pytest
+
+from cluster_bus.node import MYSELF, Node
+from cluster_bus.nodes_file import parse
+from disque_py.server import nodes_keeper
+from disque_py.server.nodes_keeper import NodesKeeper
+from disque_py.server.start_error import StartError
+
+
+@pytest.fixture
+def lines():
+    """What was logged."""
+    return []
+
+
+@pytest.fixture
+def keeper(tmp_path, lines):
+    """Of a node that knows nobody; its file is open and empty."""
+    keeper = NodesKeeper(str(tmp_path / "nodes.conf"), lambda level, text: lines.append(text))
+    me = Node(b"m" * 20, "127.0.0.1", 1, 2, MYSELF)
+    keeper.nodes = lambda: [me]
+    keeper.me = me
+    assert keeper.open() == []
+    yield keeper
+    keeper.close()
+
+
+def saved_port(keeper):
+    """The port of the node as the file has it."""
+    with open(keeper.path) as file:
+        return parse(file.read())[0].port
+
+
+def test_what_was_saved_is_there_at_the_next_start(keeper):
+    keeper.save_now()
+    keeper.close()
+    again = NodesKeeper(keeper.path, print)
+    assert [line.id for line in again.open()] == [b"m" * 20]
+    again.close()
+
+
+def test_a_file_in_use_is_refused(keeper):
+    with pytest.raises(StartError, match=r"nodes\.conf is in use by another node"):
+        NodesKeeper(keeper.path, print).open()
+
+
+def test_a_damaged_file_is_refused_with_the_place_and_what_to_do(tmp_path):
+    (tmp_path / "nodes.conf").write_text("version 1\nnonsense\n")
+    keeper = NodesKeeper(str(tmp_path / "nodes.conf"), print)
+    for _ in range(2):  # The lock was given back.
+        with pytest.raises(StartError, match="can't be used: line 3: the checksum line is missing"):
+            keeper.open()
+
+
+def test_a_directory_that_is_missing_is_refused(tmp_path):
+    with pytest.raises(StartError, match="No such file or directory"):
+        NodesKeeper(str(tmp_path / "no" / "nodes.conf"), print).open()
+
+
+def test_a_change_is_written_by_a_thread_and_later_ones_once_more(keeper):
+    """While the first save is under way any number of changes costs one more, with the last state."""
+    writers = []
+    gate = threading.Event()
+    save = keeper._store.save
+
+    def slow_save(text):
+        writers.append(threading.current_thread())
+        gate.wait(5)
+        save(text)
+
+    keeper._store.save = slow_save
+
+    async def main():
+        for port in (1, 2, 3, 4):
+            keeper.me.port = port
+            keeper.save(False)
+        gate.set()
+        while len(writers) < 2 or keeper._is_busy:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+    assert len(writers) == 2
+    assert threading.main_thread() not in writers
+    assert saved_port(keeper) == 4
+
+
+def test_an_older_text_never_replaces_a_newer_one(keeper):
+    """A save by a thread may get its turn after one that could not wait."""
+    keeper._write(2, "newer")
+    keeper._write(1, "older")
+    with open(keeper.path) as file:
+        assert file.read() == "newer"
+
+
+def test_what_must_be_on_disk_is_when_the_call_returns(keeper):
+    keeper.me.port = 7
+    keeper.save(True)
+    assert saved_port(keeper) == 7
+
+
+@pytest.mark.parametrize("must_sync", [False, True])
+def test_a_save_that_fails_is_told_once_and_tried_again(keeper, lines, monkeypatch, must_sync):
+    monkeypatch.setattr(nodes_keeper, "RETRY_SECONDS", 0.05)
+    os.mkdir(keeper.path)  # A file can't take its place.
+
+    async def main():
+        keeper.save(must_sync)
+        await asyncio.sleep(0.3)
+        assert len(lines) == 1
+        os.rmdir(keeper.path)
+        while len(lines) < 2:
+            await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+    assert "trying again: Is a directory" in lines[0]
+    assert "could be written again" in lines[1]
+    assert saved_port(keeper) == 1
+
+
+def test_who_asks_for_a_save_hears_that_it_failed(keeper):
+    os.mkdir(keeper.path)
+    with pytest.raises(OSError, match="Is a directory"):
+        keeper.save_now()

@@ -1,0 +1,80 @@
+"""TLS contexts from the tls-* directives."""
+
+from __future__ import annotations
+
+import shutil
+import ssl
+import subprocess
+
+import pytest
+
+from disque_py.config.settings import Settings
+from disque_py.server.start_error import StartError
+from disque_py.server.tls import bus_contexts, clients_context
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Certificate, key, and the same key behind a password."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    folder = tmp_path_factory.mktemp("tls")
+    cert, key, locked = folder / "node.crt", folder / "node.key", folder / "locked.key"
+    new = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=disque"]
+    subprocess.run([*new, "-keyout", key, "-out", cert], check=True, capture_output=True)
+    lock = ["openssl", "rsa", "-aes256", "-passout", "pass:open sesame", "-in", key, "-out", locked]
+    subprocess.run(lock, check=True, capture_output=True)
+    return str(cert), str(key), str(locked)
+
+
+@pytest.fixture
+def settings(files):
+    settings = Settings()
+    settings.tls_cert_file, settings.tls_key_file, _ = files
+    settings.tls_ca_cert_file = files[0]
+    return settings
+
+
+@pytest.mark.parametrize(
+    ("word", "mode"), [("no", ssl.CERT_NONE), ("optional", ssl.CERT_OPTIONAL), ("yes", ssl.CERT_REQUIRED)]
+)
+def test_tls_auth_clients_decides_about_certificates_of_clients(settings, word, mode):
+    settings.tls_auth_clients = word
+    assert clients_context(settings).verify_mode == mode
+
+
+def test_nodes_use_no_tls_unless_told(settings):
+    assert bus_contexts(settings) == (None, None)
+
+
+def test_both_ends_of_a_link_check_the_other(settings):
+    settings.tls_cluster = True
+    settings.tls_auth_clients = "no"
+    for context in bus_contexts(settings):
+        assert context.verify_mode == ssl.CERT_REQUIRED
+        assert not context.check_hostname
+        assert context.minimum_version == ssl.TLSVersion.TLSv1_2
+
+
+def test_a_key_may_have_a_password(settings, files):
+    settings.tls_key_file = files[2]
+    settings.tls_key_file_pass = "open sesame"
+    assert clients_context(settings)
+
+
+def test_a_wrong_or_missing_password_is_an_error_and_no_question(settings, files):
+    settings.tls_key_file = files[2]
+    for password in ("", "close sesame"):
+        settings.tls_key_file_pass = password
+        with pytest.raises(StartError, match="can't use tls-cert-file"):
+            clients_context(settings)
+
+
+def test_files_that_are_missing_or_no_certificates_are_named(settings, tmp_path):
+    (tmp_path / "text").write_text("no certificate")
+    settings.tls_ca_cert_file = str(tmp_path / "text")
+    with pytest.raises(StartError, match=r"can't use tls-ca-cert-file .*text"):
+        clients_context(settings)
+    settings.tls_cert_file = str(tmp_path / "nothing")
+    with pytest.raises(StartError, match=r"nothing .*: No such file or directory"):
+        clients_context(settings)
