@@ -99,7 +99,7 @@ class RequestParser:
 
     def _fast(self, data: bytes, offset: int, requests: list[list[bytes]]) -> int:
         """Complete requests at the start of `data`; where the rest begins, as a place in the whole (`offset` + …)."""
-        if _DANGEROUS.search(data) is not None:
+        if _DANGEROUS.search(data) is not None or len(data) > self.bulk_bytes_max:
             return offset
         for mark in _RARE_TYPES:
             if mark in data:
@@ -113,25 +113,25 @@ class RequestParser:
             for start in range(0, len(data), _SLICE_BYTES):
                 reader.feed(data[start : start + _SLICE_BYTES] if len(data) > _SLICE_BYTES else data)
                 while (argv := gets()) is not _INCOMPLETE:
-                    join(argv)  # TypeError unless all are bytes
-                    if type(argv) is not list or not argv:
-                        raise TypeError
+                    joined = join(argv)  # TypeError unless all are bytes
+                    if type(argv) is not list or not argv or b"\n$" in joined:
+                        raise TypeError  # What looks like a header inside an argument could hide one that is missing.
                     count += len(argv)
                     found.append(argv)
-            is_whole = not reader.has_data()
         except (TypeError, hiredis.ProtocolError, hiredis.ReplyError):
             self._reader = hiredis.Reader(notEnoughData=_INCOMPLETE)
             return offset
-        if data.count(b"\n$") < count:  # Some element was no bulk string.
-            self._reader = hiredis.Reader(notEnoughData=_INCOMPLETE)
-            return offset
-        if is_whole:
+        headers = data.count(b"\n$")
+        if headers == count and found and data.endswith(_last_bulk(found)):
             requests += found
             return offset + len(data)
-        # The unfinished rest goes to the careful parser, which sees its declared lengths.
+        # Something is unfinished, or looks so. hiredis doesn't say where the rest begins; the careful parser, which
+        # also sees its declared lengths, gets it.
         self._reader = hiredis.Reader(notEnoughData=_INCOMPLETE)
+        if headers < count:
+            return offset  # Some element was no bulk string.
         end = sum(map(_canonical_bytes, found))
-        if data[end : end + 1] != b"*":
+        if end != len(data) and data[end : end + 1] != b"*":
             return offset  # Lengths were written in an unusual way; the place of the rest is not known.
         requests += found
         return offset + end
@@ -232,3 +232,9 @@ def _canonical_bytes(argv: list[bytes]) -> int:
         size = len(argument)
         total += size + 5 + (1 if size < 10 else len(b"%d" % size))
     return total
+
+
+def _last_bulk(found: list[list[bytes]]) -> bytes:
+    """The last argument as it stands at the end of the bytes, if nothing follows it."""
+    last = found[-1][-1]
+    return b"$%d\r\n%b\r\n" % (len(last), last)

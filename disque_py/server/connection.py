@@ -172,7 +172,7 @@ class ClientConnection(asyncio.Protocol):
             self._resume_soon()
 
     def _parse(self, client: Client) -> bool:
-        """The next requests out of what was received; a bounded piece, so that parsing ends in time. False: none left."""
+        """The next requests out of a bounded piece of what was received, so that parsing ends in time. False: none."""
         while self._unread:
             data = self._unread[0]
             piece = PIECE_BYTES if data[:1] == b"*" else INLINE_PIECE_BYTES

@@ -21,8 +21,8 @@ from random import Random
 from typing import Any, Final
 
 from cluster_bus.bus import Bus, bind_addresses, is_loopback
-from cluster_bus.codec import FRAME_BYTES_MAX
 from cluster_bus.handshake import is_host
+from cluster_bus.link import UNSENT_BYTES_MAX
 from cluster_bus.membership import Membership
 from cluster_bus.node import ID_BYTES, Node
 from cluster_bus.nodes_file import NodeLine
@@ -37,7 +37,7 @@ from disque_py.server.clock import SystemClock
 from disque_py.server.cluster_side import ClusterSide
 from disque_py.server.collector import tune_collector
 from disque_py.server.connection import ClientConnection
-from disque_py.server.host import Ending, ProcessHost
+from disque_py.server.host import NO_RESTART, Ending, ProcessHost
 from disque_py.server.listeners import Listeners, backlog_limit
 from disque_py.server.log import log, log_mistake
 from disque_py.server.nodes_keeper import NodesKeeper
@@ -54,8 +54,9 @@ LOOK_AGAIN_SECONDS: Final = 0.02
 
 SEED_BYTES: Final = 32
 MAXMEMORY_LOW: Final = 1_000_000
-# What a frame has around the one job that may fill it (codec.py).
-FRAME_SLACK_BYTES: Final = 1 << 20
+# The largest body that any node may be set to accept (proto-max-bulk-len, which is live), and the job around it: what
+# another node took from its client must not be refused here.
+FRAME_BYTES_MAX: Final = (512 << 20) + (1 << 20)
 
 
 class Lifetime:
@@ -156,7 +157,8 @@ class Lifetime:
         self._bus = Bus(
             side,
             secret=settings.cluster_secret.encode("utf-8", "surrogateescape"),
-            frame_bytes_max=max(FRAME_BYTES_MAX, settings.proto_max_bulk_len + FRAME_SLACK_BYTES),
+            frame_bytes_max=FRAME_BYTES_MAX,
+            unsent_bytes_max=UNSENT_BYTES_MAX + settings.proto_max_bulk_len,  # One large job is no stalled node.
             server_tls=bus_server_tls,
             client_tls=bus_client_tls,
             log=log,
@@ -255,7 +257,8 @@ class Lifetime:
             except OSError as error:
                 log("warning", f"can't write the nodes file {self._keeper.path}: {error.strerror or error}")
         self._keeper.close()
-        log("warning", "the node has stopped, bye bye")
+        is_last = ending.restart_delay_ms == NO_RESTART
+        log("warning", "the node has stopped, bye bye" if is_last else "the node has stopped, and will start again")
 
 
 def _myself(settings: Settings, node_id: bytes) -> Node:

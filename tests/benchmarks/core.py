@@ -19,8 +19,8 @@ from typing import Any
 
 import hiredis
 
-# Where world.py lies, and the packages, where they are not installed.
-sys.path[:0] = [str(Path(__file__).resolve().parents[1] / "scenarios"), str(Path(__file__).resolve().parents[2])]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # Where the packages lie, if they are not installed.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scenarios"))  # Where world.py lies.
 
 from figures import Benchmark, Column, Row
 from load import packed

@@ -79,13 +79,13 @@ def screen_table(benchmark: Benchmark, rows: Sequence[Row], before: dict[str, di
         if before is not None:
             cells.append(_ratio(row.values.get(benchmark.compared), before.get(row.name, {}).get(benchmark.compared)))
         table.add_row(row.name, *cells)
-    goals = {
-        column.title: row.goals[column.key] for row in rows for column in benchmark.columns if column.key in row.goals
-    }
+    goals = [
+        f"{column.title} < {goal:g}"
+        for column in benchmark.columns
+        for goal in {row.goals[column.key]: None for row in rows if column.key in row.goals}
+    ]
     if goals:
-        table.caption = f"{MISSED} misses the goal: " + ", ".join(
-            f"{title} < {goal:g}" for title, goal in goals.items()
-        )
+        table.caption = f"Goal: {', '.join(goals)} ({MISSED}: missed)"
     return table
 
 

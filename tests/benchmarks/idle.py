@@ -31,20 +31,22 @@ def run(plan: Plan) -> Iterator[Row]:
     """Nobody connects while it is measured but for two INFO per slice."""
     count = plan.count(*COUNT)
     retry_s = RETRY_S[plan.is_quick]
+    # Jobs with a RETRY of seconds cost more than those with one of minutes: the goal is not meant for them.
+    goals = {} if plan.is_quick else {"cpu_percent": GOAL_CPU_PERCENT}
     with started(plan, 3) as nodes:
         time.sleep(SETTLE_S)
         plan.say("idle: three nodes without jobs")
-        yield from _rows("no jobs", nodes, EMPTY_SPAN_S[plan.is_quick])
+        yield from _rows("no jobs", nodes, EMPTY_SPAN_S[plan.is_quick], goals)
         plan.say(f"idle: adding {count} jobs")
         add = packed("ADDJOB", "benchmark", "x" * 100, 0, "REPLICATE", 2, "RETRY", retry_s)
         run_load([node.port for node in nodes], Repeated(add, count, PIPELINE), CLIENTS)
         time.sleep(SETTLE_S)
         span_s = plan.span_s(*SPAN_S)
         plan.say(f"idle: {span_s:.0f} s with {count} jobs waiting")
-        yield from _rows(f"{count:,} jobs, REPLICATE 2 RETRY {retry_s}", nodes, span_s)
+        yield from _rows(f"{count:,} jobs, REPLICATE 2 RETRY {retry_s}", nodes, span_s, goals)
 
 
-def _rows(name: str, nodes: Sequence[Node], span_s: float) -> Iterator[Row]:
+def _rows(name: str, nodes: Sequence[Node], span_s: float, goals: dict[str, float]) -> Iterator[Row]:
     slices: list[list[float]] = [[] for _ in nodes]
     sent = [_messages_sent(node) for node in nodes]
     began_at = time.monotonic()
@@ -60,7 +62,7 @@ def _rows(name: str, nodes: Sequence[Node], span_s: float) -> Iterator[Row]:
         mean = sum(slices[at]) / SLICES
         per_s = (_messages_sent(node) - sent[at]) / elapsed_s
         values = {"cpu_percent": mean, "cpu_percent_worst": max(slices[at]), "messages_per_s": per_s}
-        yield Row(f"{name}, node {at + 1}", {**values, "seconds": elapsed_s}, {"cpu_percent": GOAL_CPU_PERCENT})
+        yield Row(f"{name}, node {at + 1}", {**values, "seconds": elapsed_s}, goals)
 
 
 def _messages_sent(node: Node) -> int:

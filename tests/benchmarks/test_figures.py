@@ -56,7 +56,7 @@ def test_a_missed_goal_is_shown_and_a_missing_figure_is_a_dash():
     with console.capture() as captured:
         console.print(screen_table(SPEED, [ROW, Row("PONG", {"ns": None})]))
     assert "✗ 1,234.6" in captured.get()
-    assert "goal: ns each < 1000" in captured.get()
+    assert "Goal: ns each < 1000" in " ".join(captured.get().split())
     assert re.search(r"PONG\W+–", captured.get())
 
 

@@ -116,7 +116,7 @@ def check_rest(brokers: list[Broker]) -> None:
     """When all is quiet nothing is left of it: no timers run for jobs that are gone, nobody waits for anybody."""
     for broker in brokers:
         assert not broker.announcements
-        assert all(not queue.deferred for queue in broker.queues.values())
+        assert not broker.deferred
         for node in broker.cluster.nodes.values():
             if node.core is not None:
                 assert not node.core.pending, f"hand-overs to {node!r} were never answered"

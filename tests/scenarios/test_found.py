@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cluster_bus.messages import HINT, QUEUED, REPLJOB, SETACK, TOOK, YOURJOBS
+from disque_py.core.image import image_of, job_of
 from disque_py.core.job import ACKED, ACTIVE
+from disque_py.core.lifecycle import enqueue, forget, register
 from world import World
 
 
@@ -73,9 +75,6 @@ def test_an_id_may_come_back_while_its_dead_entry_lies_in_the_queue(make):
     young = world.ask("b", "ADDJOB", "q", "young", 0, "REPLICATE", 1)
     assert first
     assert young
-    from disque_py.core.image import image_of, job_of
-    from disque_py.core.lifecycle import enqueue, forget, register
-
     broker = world["b"]
     image = image_of(world["a"], world["a"].find(first))
     for _ in range(3):
@@ -116,8 +115,6 @@ def test_an_ack_kept_for_a_late_copy_is_collected_like_any_other(make):
     # DEFECT: replication.hold_ack schedules a visit without requeue_at_ms; timers.visit then waits for the TTL.
     world = make("abc")
     job_id = world.ask("a", "ADDJOB", "q", "body", 0, "REPLICATE", 1)
-    from disque_py.core.image import image_of
-
     image = image_of(world["a"], world["a"].find(job_id))
     world.ask("a", "ACKJOB", job_id)
     broker = world["b"]

@@ -166,13 +166,21 @@ def test_a_job_that_is_ours_alone_is_announced_to_nobody():
     assert hold_queued(broker, retry_s=30).requeue_at_ms == 0
 
 
-@pytest.mark.parametrize("retry_s", [1, 2, 5, 6, 30, 300, 100_000])
+@pytest.mark.parametrize("retry_s", [5, 6, 30, 300, 100_000])
 def test_a_waiting_job_is_announced_well_before_the_timers_of_the_others(retry_s):
     """Their timers begin 250 ms early at worst and ask 500 ms before; announcements may lie for a second."""
     broker = make_broker()
     job = make_job(broker, retry_s=retry_s)
     span_ms = lifecycle.announce_span_ms(job)
-    assert 0 < span_ms <= retry_s * 1000 - min(retry_s * 500, 1750)
+    assert 0 < span_ms <= retry_s * 1000 - 1750
+
+
+@pytest.mark.parametrize(("retry_s", "is_announced"), [(1, False), (4, False), (5, True)])
+def test_a_job_of_short_retry_is_not_announced(retry_s, is_announced):
+    """The batch would come too late; an objection to WILLQUEUE does the same."""
+    broker = make_broker()
+    job = hold_queued(broker, add_node(broker), retry_s=retry_s)
+    assert bool(job.requeue_at_ms) is is_announced
 
 
 def test_announcements_of_a_burst_are_spread():

@@ -69,7 +69,7 @@ def test_a_nack_succeeds_and_the_job_is_due_when_the_pause_ends():
 
 
 def test_a_given_back_job_is_not_lost_with_a_pause_that_lasts():
-    """Its retry goes on trying, and the end of the pause finds it queued or queues it."""
+    """Due when the pause ends (semantics.md, section 11), also if that is after its retry."""
     broker, _, client = make_pair()
     hold_queued(broker, retry_s=2)
     job = deliver(broker)
@@ -78,6 +78,7 @@ def test_a_given_back_job_is_not_lost_with_a_pause_that_lasts():
     advance(broker, 10_000)
     assert job.state == ACTIVE
     pause(broker, client, "none")
+    # DEFECT: requeue.on_timer postpones the job during the pause; _input_resumed takes the moved timer for a lease.
     assert queue_of(broker) == [job.id]
 
 

@@ -151,7 +151,7 @@ def test_an_idle_queue_is_dropped_sooner_when_memory_is_short(level, used):
     assert b"idle" not in broker.queues
 
 
-@pytest.mark.parametrize("reason", ["job", "waits", "paused", "deferred", "used"])
+@pytest.mark.parametrize("reason", ["job", "waits", "paused", "interest", "used"])
 def test_a_queue_worth_something_is_kept(reason):
     broker = make_broker()
     client = make_client(broker)
@@ -162,8 +162,8 @@ def test_a_queue_worth_something_is_kept(reason):
         ask(broker, client, "GETJOB", "FROM", "q")
     elif reason == "paused":
         ask(broker, client, "PAUSE", "q", "out")
-    elif reason == "deferred":
-        queue.deferred[hold(broker)] = None
+    elif reason == "interest":
+        broker.told_interest[b"q"] = 0
     else:
         queue.active_ms = broker.now_ms + 100_000
     pass_time(broker, 300_000)

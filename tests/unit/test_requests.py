@@ -74,7 +74,7 @@ def test_an_unfinished_request_waits_for_its_rest():
     data = encode(b"ADDJOB", b"q", b"x" * 1000, b"0")
     parser = RequestParser(BULK_MAX)
     assert parser.feed(data[:500]) == []
-    assert 400 < parser.pending_bytes <= 500
+    assert 500 <= parser.pending_bytes <= 800  # with what each argument costs besides its bytes
     assert parser.feed(data[500:]) == [[b"ADDJOB", b"q", b"x" * 1000, b"0"]]
     assert parser.pending_bytes == 0
 
