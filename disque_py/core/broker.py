@@ -170,6 +170,10 @@ class Broker:
             self.queue_order.append(queue)
         return queue
 
+    def owe_hint(self, queue: Queue) -> None:
+        """Other nodes may be interested in what waits here: the end of the turn sees to it (interest.py)."""
+        self.hint_due[queue] = None
+
     def look_again(self, queue: Queue) -> None:
         """Something kept us from finishing with this queue: serve its clients in a turn soon."""
         self.schedule.call_at(self.now_ms + 1, lambda: self.ready.setdefault(queue))

@@ -182,7 +182,7 @@ def give(broker: Broker, node: Node, queue: Queue, count: int) -> int:
     if resting and not jobs:
         # Until they have rested nothing may leave, so no hint is owed before.
         queue.hint_until_ms = resting[0].imported_at_ms + REST_MS
-        broker.schedule.call_at(queue.hint_until_ms, partial(broker.hint_due.setdefault, queue))
+        broker.schedule.call_at(queue.hint_until_ms, partial(broker.owe_hint, queue))
     if jobs:
         queue.jobs_out += len(jobs)
         queue.active_ms = now_ms
@@ -324,7 +324,7 @@ def _refused(broker: Broker, job: Job, handover: Handover) -> None:
     lifecycle.arm_queued(broker, job)
     queue = broker.queues[job.queue]
     broker.hint_due.pop(queue, None)
-    broker.schedule.call_at(broker.now_ms + REFUSED_MS, partial(broker.hint_due.setdefault, queue))
+    broker.schedule.call_at(broker.now_ms + REFUSED_MS, partial(broker.owe_hint, queue))
 
 
 def remember_refusal(broker: Broker, node: Node, name: bytes) -> None:

@@ -157,7 +157,7 @@ def send_hints(broker: Broker) -> None:
         queue.hint_until_ms = broker.now_ms + HINT_MS
         broker.stats.hints_sent += 1
         broker.send(broker.sets.only(node), HINT, (queue.name, queue.length))
-        broker.schedule.call_at(queue.hint_until_ms, partial(broker.hint_due.setdefault, queue))
+        broker.schedule.call_at(queue.hint_until_ms, partial(broker.owe_hint, queue))
 
 
 def _next_node(queue: Queue, now_ms: int) -> Node | None:

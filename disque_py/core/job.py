@@ -23,7 +23,7 @@ STATE_NAMES: Final = ("wait-repl", "active", "queued", "acked", "gone")
 
 # What a job costs besides its body: object, id, entries in index, queue and schedule, as measured by
 # `make bench` (docs/performance.md). maxmemory is applied to the sum of these.
-JOB_BYTES: Final = 480
+JOB_BYTES: Final = 560
 
 JobNodes = frozenset["Node"]
 

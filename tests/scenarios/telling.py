@@ -108,12 +108,13 @@ def tell_message(names: Names, kind: int, item: Any) -> str:
             new = f"{chr(item[2][0])} instead of" if item[2] else "without"
             return f"{names.of(item[0])} {new} {chr(item[1][0])} {nodes(item[3])}"
         case m.LEFT_OK:
-            return names.of(item) if isinstance(item, bytes) else f"{names.of(item[0])} {item[1:]}"
+            return f"{names.of(item[0])} {'held' if item[1] else 'not held'}"
     return repr(item)
 
 
 def _counters(attempt: int, nacks: int, deliveries: int) -> str:
-    told = [f"{name} {value}" for name, value in zip(("attempt", "nacks", "again"), (attempt, nacks, deliveries), strict=True) if value]
+    counts = {"attempt": attempt, "nacks": nacks, "again": deliveries}
+    told = [f"{name} {value}" for name, value in counts.items() if value]
     return " " + ", ".join(told) if told else ""
 
 

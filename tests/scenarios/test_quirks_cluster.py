@@ -8,7 +8,8 @@ from __future__ import annotations
 import pytest
 
 from cluster_bus.messages import QUEUED, REPLJOB, SETACK, TOOK, YOURJOBS
-from disque_py.core.job import ACKED, QUEUED as IS_QUEUED, WAIT_REPL
+from disque_py.core.job import ACKED, WAIT_REPL
+from disque_py.core.job import QUEUED as IS_QUEUED
 from world import World
 
 
@@ -183,7 +184,7 @@ def test_q15_a_lost_hand_over_costs_a_second_not_a_retry(make):
 
 
 def test_q22_the_delay_is_not_applied_again_to_copies(make):
-    """The creator of a delayed job dies: its copy is queued a RETRY after the delay was over, counted from its receipt."""
+    """The creator of a delayed job dies: its copy is queued when DELAY and RETRY are over, counted from its receipt."""
     world = make("ab")
     job_id = world.ask("a", "ADDJOB", "q", "body", 0, "REPLICATE", 2, "DELAY", 3, "RETRY", 2)
     world.crash("a")
@@ -234,6 +235,7 @@ def test_q30_the_copies_of_a_failed_addjob_are_deleted_where_that_is_possible(ma
 
 def test_q31_a_dummy_ack_needs_those_that_live_and_are_not_forgotten(make):
     """Once the dead node is forgotten the rest is enough."""
+    # DEFECT: acks.try_collect ends a dummy ack's collection only in a cluster of one; on_gotack alone sees the end.
     world = make("abc", cluster_node_timeout=2_000)
     world.crash("c")
     unknown = b"D-ffffffff-AAAAAAAAAAAAAAAAAAAAAAAA-05a1"
@@ -280,6 +282,7 @@ def test_q42_stopped_nodes_that_go_on_harm_nobody(make):
 
 def test_q43_nothing_comes_twice_in_fair_weather(make):
     """Consumers on all nodes, acks on any: no job is delivered after its ack, whatever its RETRY."""
+    # DEFECT: a hint is forgotten, see test_found.py, and a client waits for half a minute.
     world = make("abc")
     for number in range(60):
         name = "abc"[number % 3]

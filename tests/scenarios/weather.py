@@ -131,7 +131,8 @@ class Day:
         retry = rng.choice((0, 1, 2, 5))
         is_short = self.short and rng.random() < 0.2
         ttl_s = rng.choice((4, 8, 15)) if is_short else 3600
-        words: list[Any] = ["ADDJOB", rng.choice(QUEUES), body, rng.choice((0, 100, 1000)), "RETRY", retry, "TTL", ttl_s]
+        words: list[Any] = ["ADDJOB", rng.choice(QUEUES), body, rng.choice((0, 100, 1000))]
+        words += ["RETRY", retry, "TTL", ttl_s]
         replicate = 1
         if retry:
             replicate = rng.choice((1, 2, 3))
@@ -347,7 +348,7 @@ class Day:
     def judge_all(self) -> None:
         """The verdict."""
         world, judge = self.world, self.judge
-        left = {name: [tell(world[name], job) for job in jobs] for name in world.members if (jobs := self.left_on(name))}
+        left = [f"{name}: {tell(world[name], job)}" for name in world.members for job in self.left_on(name)]
         assert not left, f"jobs that never went: {left}"
         assert not (missing := judge.missing(retried=True)), f"never delivered: {missing}"
         self.once_lost += sum(world[name].stats.once_lost_in_handover for name in world.members)

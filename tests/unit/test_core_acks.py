@@ -425,7 +425,6 @@ def test_an_at_most_once_job_on_its_way_answers_its_producer_when_it_is_done(how
         say(broker, node, DELJOB, (job.id, None))
     else:
         assert ask_parsed(broker, make_client(broker), how, job.id) == 1
-    # DEFECT: acks.py and lifecycle.forget drop job.work without answering the Handover's client.
     assert producer.out
     assert broker.blocked_count == 0
 

@@ -83,7 +83,6 @@ def test_a_huge_count_of_empty_jobs_stops_there_too():
     broker = make_broker()
     fill(broker, b"q" * 1000, 1500, body=b"")
     reply = ask(broker, make_client(broker), "GETJOB", "COUNT", 10_000, "FROM", "q" * 1000)
-    # DEFECT: delivery.collect counts bodies only, not queue names and ids: the reply has no limit.
     assert len(reply) < delivery.REPLY_BYTES_MAX + 2000
 
 
@@ -226,7 +225,6 @@ def test_where_clients_wait_everybody_is_asked_each_30_s():
     advance(broker, BROADCAST_MS - 1000)
     assert sent_of(broker, NEEDJOBS) == []
     advance(broker, 2000)
-    # DEFECT: federation.ask_everybody is called when a GETJOB begins to wait, and never again while it waits.
     assert sent_of(broker, NEEDJOBS) == [((node,), (b"q", 1, 0))]
 
 

@@ -91,7 +91,6 @@ def test_one_more_delivery_of_a_job_at_the_limit_of_attempts_still_fits():
     job = hold(broker)
     job.attempt = ATTEMPT_MAX
     lifecycle.lease(broker, job)
-    # DEFECT: lifecycle.lease counts past ATTEMPT_MAX, and packing the image raises struct.error.
     assert job_of(broker, image_of(broker, job)).attempt == ATTEMPT_MAX
 
 

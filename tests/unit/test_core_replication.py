@@ -279,7 +279,6 @@ def test_async_never_answers_for_a_job_that_is_nowhere():
     add_node(broker, is_linked=False)
     broker.cluster.set_leaving(True)
     reply = ask(broker, make_client(broker), "ADDJOB", "q", "body", 0, "ASYNC", "REPLICATE", 1)
-    # DEFECT: replication.start_async drops the job when no chosen node is linked, and addjob answers its id.
     assert reply.startswith(b"-NOREPL") or broker.job_count == 1 or sent_of(broker, REPLJOB)
 
 
@@ -347,7 +346,6 @@ def test_the_ack_of_a_late_copy_is_collected_if_the_sender_does_not():
     say(broker, b, REPLJOB, (image(broker, b, broker.me, c), 0))
     sent(broker)
     advance(broker, 5000)
-    # DEFECT: replication.hold_ack sets a timer but no requeue_at_ms, so timers.visit only arms it for the TTL.
     assert sent_of(broker, SETACK)
 
 

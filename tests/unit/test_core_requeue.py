@@ -216,7 +216,6 @@ def test_queued_elsewhere_never_shortens_a_lease_we_heard_of(jitter_ms):
     say(broker, b, LEASED, (job.id, 5000, 1))
     broker._jitters = [jitter_ms]
     say(broker, c, QUEUED, (job.id, QUEUED_WAITING, 1, 0, 0))
-    # DEFECT: requeue.on_queued sets now + RETRY + jitter even if that is before the lease's end.
     assert job.requeue_at_ms >= broker.now_ms + 5000
 
 

@@ -334,7 +334,6 @@ def test_numbers_that_are_none_are_malformed(kind, item):
     broker, _ = start()
     node = add_node(broker)
     hold_queued(broker, node)
-    # DEFECT: int(inf) raises OverflowError, which receive does not turn into MalformedMessageError.
     with pytest.raises(MalformedMessageError):
         say(broker, node, kind, item)
 

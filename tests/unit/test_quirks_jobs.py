@@ -39,7 +39,8 @@ def add(broker, client, *options, queue="q", body="body"):
 
 def get(broker, client, *queues):
     """GETJOB NOHANG; the ids."""
-    return [job_id for _, job_id, _ in ask_parsed(broker, client, "GETJOB", "NOHANG", "COUNT", 9, "FROM", *queues) or ()]
+    reply = ask_parsed(broker, client, "GETJOB", "NOHANG", "COUNT", 9, "FROM", *queues)
+    return [job_id for _, job_id, _ in reply or ()]
 
 
 def with_dummy_ack(broker, client):
@@ -398,7 +399,7 @@ def test_keep_hello_has_ports_and_priorities_as_bulk(broker, client):
 
 def test_keep_empty_and_nul_numbers(broker, client):
     """The empty string is 0, and what follows a NUL is not looked at."""
-    assert ask(broker, client, "ADDJOB", "q", "b", "") .startswith(b"+D-")
+    assert ask(broker, client, "ADDJOB", "q", "b", "").startswith(b"+D-")
     assert ask(broker, client, "ADDJOB", "q", "b", b"10\0rest").startswith(b"+D-")
 
 

@@ -1,0 +1,35 @@
+"""Hints that are owed are sent, whatever happens in between (semantics.md, section 9)."""
+
+from __future__ import annotations
+
+from world import World
+
+
+def test_jobs_that_had_to_rest_go_on_to_who_waits_elsewhere() -> None:
+    """
+    b pulls all of a's jobs for its consumer, who then moves to a: what b imported a moment ago may not leave at
+    once, but a hint is owed when it may, and c's fallback of 30 s must not be what saves the consumer.
+    """
+    world = World("abc")
+    world.join()
+    for _ in range(20):
+        world.ask("a", "ADDJOB", "q", "x", 0, "REPLICATE", 1)
+    world.ask("b", "GETJOB", "FROM", "q")
+    world.run(20)
+    assert world["b"].queues[b"q"].length > 5
+    got = [world.ask("a", "GETJOB", "FROM", "q", within_ms=500) for _ in range(10)]
+    assert all(got)
+
+
+def test_a_hint_without_an_answer_is_repeated() -> None:
+    """The consumer was busy when the first came; it is asked again 10 ms later, as long as it is believed to wait."""
+    world = World("ab")
+    world.join()
+    waiting = world.client("b")
+    waiting.say("GETJOB", "FROM", "q")
+    world.run(100)
+    world.drop = lambda sender, receiver, kind, item: kind == 48
+    world.ask("a", "ADDJOB", "q", "x", 0, "REPLICATE", 1)
+    world.run(5)
+    world.drop = None
+    world.until(lambda: bool(waiting.replies), 50)
