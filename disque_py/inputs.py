@@ -94,6 +94,7 @@ def execute(broker: Broker, client: Client, requests: list[list[bytes]], at: int
     out = client.out
     first = at
     end = len(requests)
+    executed = 0
     before_ns = stopwatch_ns()
     row: Row | None = None
     while at < end:
@@ -117,10 +118,13 @@ def execute(broker: Broker, client: Client, requests: list[list[bytes]], at: int
         elif row.is_denyoom and broker.used_memory > high_memory and memory.is_full(broker):
             reply = OOM_REPLY
         else:
+            if gate and broker.monitors:
+                _show(broker, client, argv)
             try:
                 reply = row.handler(broker, client, argv)
             except CommandError as refused:
                 reply = error(refused.text)
+            executed += 1
             row.calls += 1
             after_ns = stopwatch_ns()
             took_ns = after_ns - before_ns
@@ -144,7 +148,7 @@ def execute(broker: Broker, client: Client, requests: list[list[bytes]], at: int
         if client.close_asked or before_ns > until_ns:
             break
     if at > first:
-        broker.stats.commands_processed += at - first
+        broker.stats.commands_processed += executed
         client.active_ms = broker.now_ms
         if row is not None:
             client.last_command = row.name
@@ -176,17 +180,20 @@ def _note_slow(broker: Broker, row: Row, argv: list[bytes], usec: int) -> None:
 
 
 def _refuse(broker: Broker, client: Client, row: Row, argv: list[bytes]) -> bytes | None:
-    """Login and loading; MONITOR sees what passes."""
+    """Login and loading."""
     if broker.settings.requirepass and not client.is_authenticated and not row.is_for_strangers:
         return NOAUTH_REPLY
     if broker.is_loading and not row.is_for_loading:
         return LOADING_REPLY
-    if broker.monitors:
-        line = monitor_line(broker, client, argv)
-        for monitor in broker.monitors:
-            monitor.reply(line)
-            broker.outbox.clients[monitor] = None
     return None
+
+
+def _show(broker: Broker, client: Client, argv: list[bytes]) -> None:
+    """MONITOR sees what is executed."""
+    line = monitor_line(broker, client, argv)
+    for monitor in broker.monitors:
+        monitor.reply(line)
+        broker.outbox.clients[monitor] = None
 
 
 def _is_quit(client: Client, word: bytes) -> bool:

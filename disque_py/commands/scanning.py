@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from disque_py.commands.jobs import describe
 from disque_py.commands.options import read_cursor, read_integer
-from disque_py.core import federation, scan, slices
+from disque_py.core import scan, slices
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import SYNTAX, CommandError
@@ -13,7 +13,6 @@ from disque_py.resp import array, bulk, simple
 
 COUNT_DEFAULT = 100
 JOBS_PER_PART = 50
-QUEUES_PER_PART = 500
 
 _STATES = {STATE_NAMES[state].encode(): state for state in (WAIT_REPL, ACTIVE, QUEUED, ACKED)}
 
@@ -113,15 +112,5 @@ def qscan(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 
 def _queues_in_parts(broker: Broker, cursor: int, count: int, wanted: scan.QueueFilter) -> slices.Slices:
-    names: list[bytes] = []
-    left = count
-    while True:
-        following, queues = scan.scan_queues(
-            broker, cursor, min(left, QUEUES_PER_PART) if count >= 0 else QUEUES_PER_PART
-        )
-        names += [bulk(queue.name) for queue in queues if wanted.takes(queue, federation.import_rate(broker, queue))]
-        left -= len(queues)
-        cursor = following
-        if not following or (count >= 0 and left <= 0):
-            return array([bulk(b"%d" % following), array(names)])
-        yield
+    following, queues = yield from scan.scan_queues(broker, cursor, count, wanted)
+    return array([bulk(b"%d" % following), array([bulk(queue.name) for queue in queues])])

@@ -127,7 +127,8 @@ def finish(broker: Broker, job: Job) -> None:
     others = broker.sets.others(job.holders)
     if others:
         broker.send(others, DELJOB, (job.id, broker.sets.pack(job.holders)))
-        broker.done.add(job.id, broker.now_ms)
+    if others or not job.holders:
+        broker.done.add(job.id, broker.now_ms)  # A copy that is still on its way finds the ack here.
     lifecycle.forget(broker, job)
 
 

@@ -403,6 +403,7 @@ def _take(broker: Broker, sender: Node, image: Any) -> int:
     if after_ms:
         job.requeue_at_ms = broker.now_ms + after_ms
         job.was_announced = True
+        job.was_queued = False
         lifecycle.arm(broker, job)
     else:
         queue = lifecycle.enqueue(broker, job)

@@ -57,7 +57,7 @@ def job_of(broker: Broker, image: Any) -> Job:
     try:
         job_id, header, queue, body, holders = image[:5]
         ctime, left_ms, retry_ms, delay_ms, replicate, nacks, deliveries, attempt = _unpack(header)
-        if type(body) is bytes and type(queue) is bytes and type(job_id) is bytes and is_valid_id(job_id):
+        if type(body) is bytes and type(queue) is bytes and type(holders) is bytes and is_valid_id(job_id):
             job = Job(
                 job_id,
                 queue,

@@ -59,6 +59,12 @@ class Drain:
         self.moving: dict[Job, Move] = {}
         self.shard = 0
         self.blocked_by = ""
+        self.blocked_ms = 0
+
+    def block(self, reason: str) -> None:
+        """Something can't go now; CLUSTER INFO says why until it has not been so for a while."""
+        self.blocked_by = reason
+        self.blocked_ms = self._broker.now_ms
 
     def copied(self, job: Job, node: Node) -> None:
         """The node has taken a copy: tell the holders that it replaces us."""
@@ -96,10 +102,11 @@ def step(broker: Broker) -> None:
     begin(broker)
     drain = broker.drain
     assert drain is not None
-    drain.blocked_by = ""
+    if broker.now_ms - drain.blocked_ms > 2 * ASK_AGAIN_MS:
+        drain.blocked_by = ""
     targets = [node for node in broker.cluster.usable if node.is_linked]
     if not targets and broker.job_count:
-        drain.blocked_by = "no other node is usable"
+        drain.block("no other node is usable")
     _ask_again(broker, drain)
     if targets:
         _give_queued(broker, drain, targets)
@@ -113,7 +120,7 @@ def _give_queued(broker: Broker, drain: Drain, targets: list[Node]) -> None:
             continue
         takers = [node for node in targets if not federation.exchange(node).refuses(queue.name, broker.now_ms)]
         if not takers:
-            drain.blocked_by = f"all nodes refuse jobs of queue {queue.name.decode('utf-8', 'replace')}"
+            drain.block(f"all nodes refuse jobs of queue {queue.name.decode('utf-8', 'replace')}")
         for node in takers:
             while queue.length and len(federation.exchange(node).pending) < PENDING_BATCHES_MAX:
                 if given >= JOBS_PER_STEP:
@@ -155,12 +162,12 @@ def _move_copy(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> N
         job.holders = broker.sets.union(job.holders, broker.sets.of(more))
         broker.send(more, REPLJOB, (image_of(broker, job), 0))
     elif any(node not in job.holders for node in refusing):
-        drain.blocked_by = f"node {refusing[0].name.decode()} refuses to take the copy of a job"
+        drain.block(f"node {refusing[0].name.decode()} refuses to take the copy of a job")
     elif broker.sets.others(job.holders):
         move = drain.moving[job] = Move(None, broker.now_ms)
         tell_left(broker, job, move)
     else:
-        drain.blocked_by = "no node is free to take the copy of a job"
+        drain.block("no node is free to take the copy of a job")
 
 
 def _move_once(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> None:
@@ -174,7 +181,7 @@ def _move_once(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> N
             federation.hand_over(broker, node, [job], job.requeue_at_ms)
             return
     if targets:
-        drain.blocked_by = "no node is free to take an at-most-once job"
+        drain.block("no node is free to take an at-most-once job")
 
 
 def tell_left(broker: Broker, job: Job, move: Move) -> None:
@@ -204,7 +211,7 @@ def _ask_again(broker: Broker, drain: Drain) -> None:
             if move.is_taken:
                 move.unanswered = tuple(node for node in move.unanswered if not node.flags & FORGOTTEN)
                 if move.unanswered:
-                    drain.blocked_by = f"holder {move.unanswered[0].name.decode()} does not answer"
+                    drain.block(f"holder {move.unanswered[0].name.decode()} does not answer")
                 _send_left(broker, job, move)
                 _drop_if_answered(broker, job, move)
             elif move.new is not None and move.new in broker.cluster.usable and move.new.is_linked:
@@ -221,7 +228,7 @@ def _drop_if_answered(broker: Broker, job: Job, move: Move) -> None:
         broker.stats.copies_missing_leaving += move.new is None
         lifecycle.forget(broker, job)
     else:
-        broker.drain.blocked_by = "nobody else has the copy of a job"
+        broker.drain.block("nobody else has the copy of a job")
         _take_back(broker, job, move)
 
 
@@ -242,14 +249,14 @@ def _is_no_holder(broker: Broker, job: Job, node: Node) -> None:
 def _pass_ack_on(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> None:
     """An ack that a silent holder keeps here: a node that stays looks after it."""
     if not job.holders:
-        drain.blocked_by = "an ack whose job no reachable node knows; it stays until its TTL"
+        drain.block("an ack whose job no reachable node knows; it stays until its TTL")
         return
     silent = [node for node in broker.sets.others(job.holders) if not node.is_linked and not node.flags & FORGOTTEN]
     if not silent:
         return
     keeper = next((node for node in targets if node in job.holders), targets[0] if targets else None)
     if keeper is None:
-        drain.blocked_by = f"ack of a job held by {silent[0].name.decode()}, which does not answer"
+        drain.block(f"ack of a job held by {silent[0].name.decode()}, which does not answer")
         return
     named = broker.sets.add(job.holders, keeper)
     broker.send(broker.sets.only(keeper), SETACK, (job.id, broker.sets.pack(named)))

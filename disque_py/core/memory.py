@@ -40,6 +40,8 @@ def make_room(broker: Broker) -> bool:
         looked += len(shards[at])
         for job in [job for job in shards[at].values() if may_evict(job)]:
             broker.stats.jobs_evicted += 1
+            if job.state == ACKED:
+                broker.done.add(job.id, broker.now_ms)  # A late copy is not delivered, as long as we remember.
             lifecycle.forget(broker, job)
         if broker.used_memory <= limit or looked >= LOOKED_PER_ATTEMPT:
             break

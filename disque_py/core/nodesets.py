@@ -105,7 +105,7 @@ class NodeSets:
         if result is None:
             if len(self._unpacked) > SETS_MAX:
                 self._unpacked.clear()
-            if len(data) % ID_BYTES:
+            if type(data) is not bytes or len(data) % ID_BYTES:
                 raise ValueError("a set of nodes is not a multiple of 20 bytes")
             nodes = [self._intern(data[at : at + ID_BYTES]) for at in range(0, len(data), ID_BYTES)]
             result = self._unpacked[data] = self.of(nodes)

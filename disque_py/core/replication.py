@@ -228,6 +228,7 @@ def achieve(broker: Broker, job: Job, work: Replication) -> None:
     if work.is_external:
         first = broker.rng.choice(sorted(work.confirmed, key=_node_id))
         broker.send(broker.sets.only(first), ENQUEUE, (job.id, job.delay_ms))
+        broker.stats.jobs_added += 1
         answer(broker, work.client, job, work.slot, reply)
         lifecycle.forget(broker, job)
         return
@@ -287,6 +288,7 @@ def on_enqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
         if delay_ms:
             job.requeue_at_ms = broker.now_ms + delay_ms
             job.was_announced = True
+            job.was_queued = False
             lifecycle.arm(broker, job)
         else:
             lifecycle.enqueue(broker, job)

@@ -219,6 +219,8 @@ def on_timer(broker: Broker, job: Job) -> None:
     if job.retry_ms and queue is not None and queue.paused & PAUSED_IN:
         lifecycle.postpone(broker, job, now_ms + job.retry_ms + broker.jitter())
         lifecycle.arm(broker, job)
+        if job in broker.deferred:
+            broker.deferred[job] = job.requeue_at_ms
         return
     requeue(broker, job)
 

@@ -12,6 +12,7 @@ from collections.abc import Generator
 from typing import Final
 
 from disque_py.core.broker import SHARDS, Broker
+from disque_py.core.federation import import_rate
 from disque_py.core.job import GONE, Job
 from disque_py.core.queue import Queue
 
@@ -106,17 +107,28 @@ class QueueFilter:
         )
 
 
-def scan_queues(broker: Broker, cursor: int, count: int) -> tuple[int, list[Queue]]:
-    """Up to `count` queues from serial `cursor` on (all of the rest if negative), and the next cursor (0: done)."""
-    order = broker.queue_order
-    at = bisect_left(order, cursor, key=_serial)
+def scan_queues(
+    broker: Broker, cursor: int, count: int, wanted: QueueFilter
+) -> Generator[None, None, tuple[int, list[Queue]]]:
+    """About `count` matching queues from serial `cursor` on (all of the rest if negative), and the next cursor
+    (0: done).
+
+    Looks at ten times as many at most; yields after every LOOKED_PER_PART.
+    """
     found: list[Queue] = []
-    while at < len(order):
-        if 0 <= max(count, 1) <= len(found) and count >= 0:
-            return order[at].serial, found
-        if not order[at].is_dropped:
-            found.append(order[at])
+    looked = 0
+    at = bisect_left(broker.queue_order, cursor, key=_serial)
+    while at < len(broker.queue_order):
+        queue = broker.queue_order[at]
+        if count >= 0 and looked and (len(found) >= count or looked >= count * VISITS_PER_COUNT):
+            return queue.serial, found
+        looked += 1
+        if not queue.is_dropped and wanted.takes(queue, import_rate(broker, queue)):
+            found.append(queue)
         at += 1
+        if looked % LOOKED_PER_PART == 0:
+            yield
+            at = bisect_left(broker.queue_order, queue.serial + 1, key=_serial)
     return 0, found
 
 

@@ -175,8 +175,6 @@ def test_a_hint_that_is_owed_is_not_forgotten_because_another_queue_owes_one(mak
     The hint to b is lost; ten milliseconds later it is due again. Meanwhile another queue's hint went out. The
     client on b must not wait for the fallback of half a minute.
     """
-    # DEFECT: interest.send_hints and federation.give schedule `partial(broker.hint_due.setdefault, queue)`, which
-    # holds on to a dict that send_hints has replaced by then.
     world = make("ab")
     first, second = world.client("b"), world.client("b")
     first.say("GETJOB", "FROM", "q")

@@ -282,7 +282,6 @@ def test_q42_stopped_nodes_that_go_on_harm_nobody(make):
 
 def test_q43_nothing_comes_twice_in_fair_weather(make):
     """Consumers on all nodes, acks on any: no job is delivered after its ack, whatever its RETRY."""
-    # DEFECT: a hint is forgotten, see test_found.py, and a client waits for half a minute.
     world = make("abc")
     for number in range(60):
         name = "abc"[number % 3]

@@ -37,3 +37,15 @@ def test_a_new_turn_never_continues_a_run_that_was_taken():
     outgoing.send(ONE, GOTJOB, b"b")
     assert taken == [(ONE, GOTJOB, [b"a"])]
     assert outgoing.take() == [(ONE, GOTJOB, [b"b"])]
+
+
+def test_several_items_at_once_continue_a_run_or_begin_one():
+    outgoing = Outgoing()
+    items = [b"a", b"b"]
+    outgoing.send_all(ONE, GOTJOB, items)
+    outgoing.send_all(ONE, GOTJOB, [b"c"])
+    outgoing.send(ONE, GOTJOB, b"d")
+    outgoing.send_all(BOTH, GOTJOB, [b"e"])
+    outgoing.send_all(ONE, DELJOB, [])
+    assert outgoing.take() == [(ONE, GOTJOB, [b"a", b"b", b"c", b"d"]), (BOTH, GOTJOB, [b"e"])]
+    assert items == [b"a", b"b"]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from world import World
 
 from brokers import add_node, ask, ask_parsed, make_broker, make_client
 from cluster_bus.messages import DELJOB, GOTACK, GOTJOB, REPLJOB, SETACK
 from copies import advance, deliver, hold, hold_queued, image, make_id, pack, say, sent, sent_of
 from disque_py.core import acks
 from disque_py.core.job import ACKED
-from world import World
 
 
 def make_cluster(count=2):
@@ -270,7 +270,6 @@ def test_what_a_dropped_dummy_ack_was_for_is_known_as_done():
     for node in (b, c):
         say(broker, node, GOTACK, (make_id(), b"", 0))
     sent(broker)
-    # DEFECT: acks.finish enters an id into broker.done only if there were other holders.
     assert make_id() in broker.done
     say(broker, b, REPLJOB, (image(broker, b, broker.me), 0))
     assert sent_of(broker, GOTJOB) == []

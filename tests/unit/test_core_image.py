@@ -124,7 +124,6 @@ def test_a_malformed_field_is_refused(position, value):
 
 def test_holders_that_are_text_are_refused_like_everything_malformed():
     broker = make_broker()
-    # DEFECT: image.job_of hands text to NodeSets.unpack, which interns it as a node's id: AttributeError.
     with pytest.raises(ValueError):  # noqa: PT011 - the text is for people
         job_of(broker, without(broker, 4, "x" * 20))
 

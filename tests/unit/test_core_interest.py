@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+from world import World
 
 from brokers import add_node, ask, make_broker, make_client
 from cluster_bus.messages import HINT, INTEREST, NEEDJOBS
@@ -13,7 +14,6 @@ from disque_py import inputs
 from disque_py.core import interest, reset
 from disque_py.core.federation import ANSWERS_HINT, exchange
 from disque_py.core.interest import DECREASE_MS, GONE, HINT_MS, LINGER_MS
-from world import World
 
 
 def make_cluster(count=1):
@@ -311,7 +311,6 @@ def test_a_hint_stays_owed_when_another_queue_is_hinted_at_meanwhile():
     hold_queued(broker, number=2, queue=b"other")
     assert [item[0] for _, item in hints(broker)] == [b"other"]
     advance(broker, 9)
-    # DEFECT: interest.send_hints binds its timer to the hint_due dict of that moment, which the next turn replaces.
     assert [item[0] for _, item in hints(broker)] == [b"q"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from world import World
 
 from brokers import add_node, ask, ask_parsed, make_broker, make_client, pass_time
 from cluster_bus.messages import (
@@ -25,7 +26,6 @@ from disque_py.core.federation import TAKEN
 from disque_py.core.job import ACKED, ACTIVE, GONE, QUEUED
 from disque_py.core.leaving import HAS, HAS_ACK, HAS_NOT
 from disque_py.core.replication import KNOWN
-from world import World
 
 
 def make_leaver(count=2):
@@ -183,7 +183,6 @@ def test_why_it_does_not_go_on_is_said_all_the_time():
     step(broker)
     pass_time(broker, 100)
     step(broker)
-    # DEFECT: leaving.step clears blocked_by ten times a second, _ask_again sets it once a second.
     assert broker.drain.blocked_by == f"holder {c.name.decode()} does not answer"
 
 

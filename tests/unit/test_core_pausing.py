@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from world import World
 
 from brokers import add_node, ask, make_broker, make_client
 from cluster_bus.messages import PAUSE, QUEUED, YOURJOBS
@@ -14,7 +15,6 @@ from disque_py.core.federation import exchange
 from disque_py.core.job import ACKED, ACTIVE
 from disque_py.core.queue import PAUSED_IN, PAUSED_OUT
 from persistence.records import PAUSE as PAUSE_RECORD
-from world import World
 
 BOTH = PAUSED_IN | PAUSED_OUT
 
@@ -78,7 +78,6 @@ def test_a_given_back_job_is_not_lost_with_a_pause_that_lasts():
     advance(broker, 10_000)
     assert job.state == ACTIVE
     pause(broker, client, "none")
-    # DEFECT: requeue.on_timer postpones the job during the pause; _input_resumed takes the moved timer for a lease.
     assert queue_of(broker) == [job.id]
 
 

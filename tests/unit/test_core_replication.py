@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+from world import World
 
 from brokers import add_node, ask, ask_parsed, make_broker, make_client, pass_time
 from cluster_bus.messages import (
@@ -26,7 +27,6 @@ from disque_py.core.client import RUNNING, WAITS_FOR_COPIES
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL
 from disque_py.core.lifecycle import WILLQUEUE_LEAD_MS
 from disque_py.core.replication import EXTEND_MS
-from world import World
 
 
 def make_cluster(count=2):
@@ -258,7 +258,6 @@ def test_jobs_that_others_hold_for_us_count_as_added():
     broker.cluster.set_leaving(True)
     _, job = add(broker, 0, "REPLICATE", 2)
     confirm(broker, job, b, c)
-    # DEFECT: replication.achieve counts jobs_added only when we keep a copy (ASYNC and hand-overs count both).
     assert broker.stats.jobs_added == 1
 
 
@@ -405,7 +404,6 @@ def test_told_to_queue_a_copy_after_a_delay_we_wait_so_long():
     assert job.state == ACTIVE
     advance(broker, 150)
     assert job.state == QUEUED
-    # DEFECT: on_enqueue leaves was_queued True when there is a delay, so the first queueing counts as a re-queue.
     assert (job.deliveries, sent(broker)) == (0, [])
 
 

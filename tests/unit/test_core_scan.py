@@ -16,11 +16,20 @@ from disque_py.core.job import ACKED, ACTIVE, QUEUED
 from disque_py.core.scan import LOOKED_PER_PART, JobFilter, QueueFilter, place_of, scan_jobs, scan_queues
 
 EVERYTHING = JobFilter()
+EVERY_QUEUE = QueueFilter()
 
 
 def scan(broker, cursor, count, wanted=EVERYTHING, between=lambda: None):
     """One call, with all its parts; what happens in the turns between them."""
-    parts = scan_jobs(broker, cursor, count, wanted)
+    return finish(scan_jobs(broker, cursor, count, wanted), between)
+
+
+def look(broker, cursor, count, wanted=EVERY_QUEUE, between=lambda: None):
+    """The same for queues."""
+    return finish(scan_queues(broker, cursor, count, wanted), between)
+
+
+def finish(parts, between):
     while True:
         try:
             next(parts)
@@ -45,7 +54,7 @@ def walk(broker, count, wanted=EVERYTHING, between=lambda: None):
 def walk_queues(broker, count, between=lambda: None):
     cursor, found = 0, []
     while True:
-        cursor, queues = scan_queues(broker, cursor, count)
+        cursor, queues = look(broker, cursor, count, between=between)
         found += [queue.name for queue in queues]
         if not cursor:
             return found
@@ -217,10 +226,24 @@ def test_all_queues_at_once():
     broker = make_broker()
     for number in range(300):
         broker.queue(b"%d" % number)
-    assert len(scan_queues(broker, 0, -1)[1]) == 300
-    cursor, queues = scan_queues(broker, 0, 100)
+    assert len(look(broker, 0, -1)[1]) == 300
+    cursor, queues = look(broker, 0, 100)
     assert len(queues) == 100
     assert cursor
+
+
+def test_count_is_for_queues_that_match_and_bounds_how_many_are_looked_at():
+    broker = make_broker()
+    for number in range(300):
+        broker.queue(b"%d" % number)
+    hold_queued(broker)
+    found, calls, cursor = [], 0, 0
+    while cursor or not calls:
+        cursor, queues = look(broker, cursor, 5, QueueFilter(1))
+        found += queues
+        calls += 1
+    assert [queue.name for queue in found] == [b"q"]
+    assert 6 <= calls <= 8
 
 
 def test_a_dropped_queue_is_not_returned():

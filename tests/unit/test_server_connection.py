@@ -15,9 +15,8 @@ from disque_py.server import connection as connection_module
 from disque_py.server.connection import BACKLOG_BYTES_MAX, PAUSE_BYTES
 from loopback import Loopback, encode, serve, until
 
-LOOPS = pytest.mark.parametrize(
-    "loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
-)
+FACTORIES = (asyncio.new_event_loop, uvloop.new_event_loop)
+LOOPS = pytest.mark.parametrize("loop_factory", FACTORIES, ids=["asyncio", "uvloop"])
 
 
 async def fill(server: Loopback, body_bytes: int, count: int = 1) -> None:
@@ -92,10 +91,8 @@ def test_bytes_are_counted_both_ways():
         talk.send("PING hello")
         await talk.reply()
         stats = server.broker.stats
-        assert (stats.net_input_bytes, stats.net_output_bytes) == (
-            len(encode("PING", "hello")),
-            len(b"$5\r\nhello\r\n"),
-        )
+        assert stats.net_input_bytes == len(encode("PING", "hello"))
+        assert stats.net_output_bytes == len(b"$5\r\nhello\r\n")
 
     serve(story)
 
@@ -283,7 +280,7 @@ def test_a_time_out_is_answered_in_time():
         before_s = asyncio.get_running_loop().time()
         talk.send("GETJOB TIMEOUT 50 FROM q", "PING")
         assert await talk.replies(2) == [None, b"PONG"]
-        assert 0.045 <= asyncio.get_running_loop().time() - before_s < 0.5
+        assert 0.045 <= asyncio.get_running_loop().time() - before_s < 2
 
     serve(story)
 
@@ -317,12 +314,12 @@ def test_client_pause_holds_everybodys_commands_until_it_is_over():
         other.send("PING other")
         assert await one.reply() == b"one"
         assert await other.reply() == b"other"
-        assert 0.09 <= loop.time() - before_s < 0.6
+        assert 0.09 <= loop.time() - before_s < 2
 
     serve(story)
 
 
-def test_a_longer_pause_replaces_a_shorter_one_and_never_the_reverse():
+def test_a_pause_that_was_made_longer_is_kept_to_its_new_end():
     async def story(server):
         one = await server.connect()
         one.send("CLIENT PAUSE 30")

@@ -106,6 +106,13 @@ def test_what_libraries_log_comes_too_with_its_traceback(settings):
     assert found[-1] == "LookupError: lost"
 
 
+def test_a_mistake_is_logged_with_its_whole_traceback(settings):
+    log.open_log(settings)
+    log.log_mistake("100% ours", ValueError("odd" * 1000))
+    assert lines(settings)[0].endswith("# 100% ours")
+    assert lines(settings)[-1] == "ValueError: " + "odd" * 1000
+
+
 def test_syslog_gets_the_text_alone_and_its_own_names_of_levels():
     record = logging.LogRecord("disque", log.VERBOSE, "", 0, "text %d", (7,), sys.exc_info())
     assert log.TextFormatter().format(record) == "text 7"

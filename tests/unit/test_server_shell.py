@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from copies import hold_queued
+from disque_py.core import lifecycle
 from disque_py.server.shell import now_s
 from loopback import serve, until
 
@@ -53,7 +54,7 @@ def test_what_is_due_sooner_moves_the_timer():
         due_ms = server.broker.now_ms + 5
         server.broker.schedule.call_at(due_ms, lambda: called.append(server.broker.now_ms))
         await until(lambda: called)
-        assert due_ms <= called[0] <= due_ms + 60
+        assert due_ms <= called[0] <= due_ms + 500
 
     serve(story)
 
@@ -63,8 +64,9 @@ def test_with_more_to_do_it_goes_on_at_once_and_input_gets_its_turns():
         talk = await server.connect()
         server.driver.begin()
         for number in range(4000):
-            hold_queued(server.broker, number=number, ttl_s=1, retry_s=0)
-        await asyncio.sleep(1.0)
+            job = hold_queued(server.broker, number=number, retry_s=0)
+            job.expire_at_ms = server.broker.now_ms + 1
+            lifecycle.arm(server.broker, job)
         talk.send("PING")
         assert await talk.reply() == b"PONG"
         await until(lambda: server.broker.job_count == 0)

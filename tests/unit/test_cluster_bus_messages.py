@@ -1,0 +1,26 @@
+"""cluster_bus/messages.py: each kind is one number for ever, and has a name for traces."""
+
+from __future__ import annotations
+
+from cluster_bus import messages
+from cluster_bus.messages import FIRST_JOB_KIND, NAMES
+
+
+def test_kinds_about_jobs_are_these_numbers():
+    """Nodes of other versions know them; a new kind gets a new number."""
+    assert {NAMES[kind]: kind for kind in sorted(NAMES) if kind >= FIRST_JOB_KIND} == {
+        "REPLJOB": 32, "GOTJOB": 33, "REFUSED": 34, "HOLDERS": 35, "ENQUEUE": 36, "QUEUED": 37, "WILLQUEUE": 38,
+        "LEASED": 39, "SETACK": 40, "GOTACK": 41, "DELJOB": 42, "NEEDJOBS": 43, "YOURJOBS": 44, "TOOK": 45,
+        "SETTLED": 46, "INTEREST": 47, "HINT": 48, "PAUSE": 49, "LEFT": 50, "LEFT_OK": 51, "OUTCOME": 52,
+    }  # fmt: skip
+
+
+def test_membership_keeps_the_numbers_below():
+    assert {NAMES[kind]: kind for kind in sorted(NAMES) if kind < FIRST_JOB_KIND} == {
+        "HELLO": 1, "PROOF": 2, "PING": 3, "PONG": 4, "MEET": 5, "FAIL_NODE": 6,
+    }  # fmt: skip
+
+
+def test_reasons_of_refusals_differ():
+    reasons = [value for name, value in vars(messages).items() if name.startswith("REFUSED_")]
+    assert sorted(reasons) == [1, 2, 3, 4, 5]

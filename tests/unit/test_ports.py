@@ -1,0 +1,56 @@
+"""ports.py: who stands in for the outside has what the outside has."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+from world import Member, Talker
+
+from brokers import NotedHost, NotedPort
+from cluster_bus.bus import Bus
+from disque_py import ports
+from disque_py.server.clock import SystemClock
+from disque_py.server.connection import ClientConnection
+from disque_py.server.host import ProcessHost
+from loopback import NoWire
+
+PAIRS = (
+    (ports.Clock, SystemClock),
+    (ports.Clock, Member),
+    (ports.Wire, Bus),
+    (ports.Wire, Member),
+    (ports.Wire, NoWire),
+    (ports.ClientPort, ClientConnection),
+    (ports.ClientPort, NotedPort),
+    (ports.ClientPort, Talker),
+    (ports.Host, ProcessHost),
+    (ports.Host, NotedHost),
+)
+
+
+def methods(of):
+    """Name -> what it is called with."""
+    found = {}
+    for name, method in vars(of).items():
+        if inspect.isfunction(method) and not name.startswith("_"):
+            parameters = list(inspect.signature(method).parameters.values())[1:]
+            found[name] = (
+                [(each.kind, each.name) for each in parameters if each.kind is each.KEYWORD_ONLY],
+                sum(each.kind is not each.KEYWORD_ONLY for each in parameters),
+            )
+    return found
+
+
+@pytest.mark.parametrize(("port", "implementation"), PAIRS, ids=lambda each: each.__name__)
+def test_every_implementation_has_what_the_port_promises(port, implementation):
+    """The type checker sees the server's; those of tests are compared here."""
+    has = methods(implementation)
+    assert {name: has.get(name) for name in methods(port)} == methods(port)
+
+
+@pytest.mark.parametrize(
+    "port", [ports.Clock, ports.Wire, ports.ClientPort, ports.Host], ids=lambda each: each.__name__
+)
+def test_every_promise_is_explained(port):
+    assert all(inspect.getdoc(getattr(port, name)) for name in methods(port))
