@@ -30,7 +30,7 @@ from cluster_bus.handshake import Hello
 from cluster_bus.heartbeat import FAILING, Entry, Header
 from cluster_bus.links import Links
 from cluster_bus.messages import FAIL_NODE, MEET, PING, PONG
-from cluster_bus.node import FAIL, HANDSHAKE, ID_BYTES, LEAVING, NOADDR, Node
+from cluster_bus.node import FAIL, FORGOTTEN, HANDSHAKE, ID_BYTES, LEAVING, NOADDR, UNKNOWN, Node
 from cluster_bus.nodes_file import NodeLine
 from cluster_bus.outgoing import Outgoing
 
@@ -129,6 +129,15 @@ class Membership(Links):
             self._blacklist[node.id] = self.now_ms + BLACKLIST_MS
         self._expel(node)
         self.refresh()
+
+    def forget_unknown(self, name: bytes) -> bool:
+        """CLUSTER FORGET of a node that others named and we never met, by its 40 characters; False if nobody did."""
+        node = next((node for node in self._interned.values() if node.name == name), None)
+        if node is None or not node.flags & UNKNOWN:
+            return False
+        node.flags = FORGOTTEN
+        self.forgotten.append(node)
+        return True
 
     def reset(self, *, hard: bool) -> None:
         """CLUSTER RESET: forget everybody, without blacklist; hard: take another id, too. LEAVING stays."""

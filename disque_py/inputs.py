@@ -255,6 +255,7 @@ def receive(broker: Broker, sender: Node, runs: list[Any]) -> None:
 
 def link_up(broker: Broker, node: Node) -> None:
     """Our link to the node is up: it learns what it may have missed, and what waited for it goes on."""
+    broker.sets.forget_packed()
     pausing.on_link_up(broker, node)
     interest.on_link_up(broker, node)
     replication.on_link_up(broker, node)
@@ -277,6 +278,7 @@ def forgotten(broker: Broker, node: Node) -> None:
     """The node left the table; acks no longer wait for it, hand-overs to it are over."""
     interest.forget_node(broker, node)
     federation.on_run_over(broker, node)
+    broker.sets.forget_all()
     acks.collect_again(broker)
 
 

@@ -129,6 +129,8 @@ def _forget(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
         raise CommandError("ERR Invalid node identifier")
     node = _node_named(broker, argv[2])
     if node is None:
+        if broker.cluster.forget_unknown(argv[2]):
+            return OK
         raise CommandError(f"ERR Unknown node {text_of(argv[2])}")
     if node is broker.me:
         raise CommandError("ERR I tried hard but I can't forget myself...")

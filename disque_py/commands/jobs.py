@@ -31,6 +31,8 @@ SECONDS_MAX: Final = INT64_MAX // 1_000_000
 # Longer commands are done in parts of so many jobs, about half a millisecond each.
 PART: Final = 250
 QUEUES_MAX: Final = 4_096
+# An ASYNC job of which we keep no copy waits for others to have it, but not for ever.
+ASYNC_WAIT_MS: Final = 1_000
 
 NOREPL: Final = "NOREPL Not enough reachable nodes for the requested replication level"
 NOREPL_EXTERNAL: Final = NOREPL + ", since I'm unable to hold a copy of the message for the following reason: "
@@ -123,20 +125,21 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     if is_external and not retry_s:
         federation.start_once(broker, client, job, timeout_ms)
         return None
-    if is_async or (replicate == 1 and not is_external):
-        if is_async and (replicate > 1 or is_external):
-            if not replication.start_async(broker, job, is_external=is_external):
-                raise CommandError(NOREPL)
-        if not is_external:
-            if replicate == 1 and not delay_s:
-                lifecycle.register_queued(broker, job, queue)
-            else:
-                lifecycle.register(broker, job)
-                replication.queue_or_delay(broker, job)
-            if broker.is_journaling:
-                lifecycle.record_job(broker, job)
+    # Without a copy of our own even ASYNC waits: an id that nobody holds would be a lie.
+    if not is_external and (is_async or replicate == 1):
+        if replicate == 1 and not delay_s:
+            lifecycle.register_queued(broker, job, queue)
+        else:
+            if replicate > 1:
+                replication.start_async(broker, job)
+            lifecycle.register(broker, job)
+            replication.queue_or_delay(broker, job)
+        if broker.is_journaling:
+            lifecycle.record_job(broker, job)
         broker.stats.jobs_added += 1
         return b"+%b\r\n" % job.id
+    if is_async and not timeout_ms:
+        timeout_ms = ASYNC_WAIT_MS
     replication.start(broker, client, job, timeout_ms, is_external=is_external)
     return None
 
@@ -201,7 +204,7 @@ def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         return b"*%d\r\n%b" % (len(entries), b"".join(entries))
     if nohang:
         for queue in queues:
-            queue.waited_ms = broker.now_ms
+            queue.waited_ms = queue.polled_ms = broker.now_ms
             broker.interest_due[queue] = None
             federation.ask_sources(broker, queue, is_urgent=False)
             federation.ask_everybody(broker, queue)
@@ -390,7 +393,9 @@ def describe(broker: Broker, client: Client, job: Job) -> bytes:
         requeue_ms = max(0, job.requeue_at_ms - now_ms)
     else:
         requeue_ms = None
-    awake_ms = max(0, (job.awake_at_ms or job.expire_at_ms) - now_ms)
+    # A timer beyond the schedule's horizon is not set yet; what it will be set to is known.
+    awake_at_ms = job.awake_at_ms or min(job.expire_at_ms, job.requeue_at_ms or job.expire_at_ms)
+    awake_ms = max(0, awake_at_ms - now_ms)
     fields = (
         ("id", bulk(job.id)),
         ("queue", nil if is_dummy else bulk(job.queue)),

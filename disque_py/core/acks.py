@@ -64,8 +64,11 @@ def ack_here(broker: Broker, job_id: bytes) -> int:
     """ACKJOB of one id: 1 if the job was known and not acknowledged yet, else 0."""
     job = broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
     if job is None:
-        if broker.cluster.size > 1 and not broker.is_leaving and is_retried_id(job_id) and job_id not in broker.done:
-            try_collect(broker, dummy_ack(broker, job_id))
+        if broker.cluster.size > 1 and is_retried_id(job_id) and job_id not in broker.done:
+            if not broker.is_leaving:
+                try_collect(broker, dummy_ack(broker, job_id))
+            elif broker.cluster.linked:
+                broker.send(broker.cluster.linked, SETACK, (job_id, b""))  # Kept by whoever has the job, not here.
         return 0
     if job.state == ACKED:
         try_collect(broker, job)
@@ -95,7 +98,7 @@ def try_collect(broker: Broker, job: Job) -> None:
         return
     sets = broker.sets
     missing = _missing(broker, job, work)
-    if not missing and (job.holders or broker.cluster.size <= 1):
+    if not missing:
         finish(broker, job)
         return
     packed = sets.pack(job.holders)

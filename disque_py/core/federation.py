@@ -47,6 +47,7 @@ RESPONDER_MS: Final = 5_000
 ADHOC_MS_MIN: Final = 25
 ADHOC_MS_MAX: Final = 2_000
 BROADCAST_MS: Final = 30_000
+BROADCAST_SLACK_MS: Final = 1_000
 # Import rate (QSTAT): two buckets of at least a second, forgotten after five.
 RATE_BUCKET_MS: Final = 1_000
 RATE_WINDOW_MS: Final = 5_000
@@ -149,7 +150,7 @@ def on_needjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
         if queue is None or not sender.is_linked:
             continue
         answers_hint = flags == ANSWERS_HINT
-        if answers_hint and queue.hint_sent_to is sender:
+        if answers_hint and queue.hint_sent_to is sender and queue.interested.get(sender, 0) > 0:
             queue.hint_until_ms = 0
         if not queue.length or queue.paused & PAUSED_OUT:
             continue
@@ -482,6 +483,12 @@ def ask_count(broker: Broker, queue: Queue) -> int:
     return max(NEEDJOBS_MIN, min(NEEDJOBS_MAX, max(rate // sources, len(queue.waiting))))
 
 
+def hinted_count(broker: Broker, queue: Queue) -> int:
+    """How many jobs to take of a node that has some: one for each waiting client, more when they come at a rate."""
+    share = import_rate(broker, queue) // max(1, len(queue.sources)) if queue.waiting else 1
+    return max(1, min(NEEDJOBS_MAX, max(share, len(queue.waiting))))
+
+
 def ask_sources(broker: Broker, queue: Queue, *, is_urgent: bool) -> None:
     """Ask the nodes that lately had jobs; urgent (the queue ran dry under load) without regard to the gap."""
     if broker.is_leaving or not queue.sources or queue.paused:
@@ -510,7 +517,7 @@ def ask_everybody(broker: Broker, queue: Queue) -> None:
     """The fallback: where clients wait, all linked nodes are asked every 30 s (semantics.md, section 9)."""
     if broker.is_leaving or queue.paused or not (queue.waiting or queue.waited_ms == broker.now_ms):
         return
-    if queue.broadcast_at_ms and broker.now_ms - queue.broadcast_at_ms < BROADCAST_MS:
+    if queue.broadcast_at_ms and broker.now_ms - queue.broadcast_at_ms < BROADCAST_MS - BROADCAST_SLACK_MS:
         return
     queue.broadcast_at_ms = broker.now_ms
     if broker.cluster.linked:

@@ -27,6 +27,10 @@ LINGER_MS: Final = 1_000
 DECREASE_MS: Final = 50
 # A hint that brought no pull within this time goes to the next node.
 HINT_MS: Final = 10
+HINT_ALONE_MS: Final = 25
+HINT_DOUBLINGS_MAX: Final = 3
+# A node whose clients poll, rather than wait, gets one job at a time, and not more often than this.
+POLLER_MS: Final = 100
 ENTRIES_PER_LINK_MAX: Final = 100_000
 
 GONE: Final = -1
@@ -149,29 +153,38 @@ def send_hints(broker: Broker) -> None:
     for queue in due:
         if queue.hint_until_ms > broker.now_ms or not queue.length or queue.waiting or queue.paused & PAUSED_OUT:
             continue
-        node = _next_node(queue, broker.now_ms)
+        node, is_only = _next_node(queue, broker.now_ms)
         if node is None:
             continue
         queue.hints[node] = queue.hints.get(node, 0) + 1
+        queue.hint_repeats = queue.hint_repeats + 1 if node is queue.hint_sent_to and queue.hint_until_ms else 0
         queue.hint_sent_to = node
-        queue.hint_until_ms = broker.now_ms + HINT_MS
+        span_ms = HINT_MS
+        if not queue.interested[node]:
+            span_ms = POLLER_MS
+        elif is_only:
+            # No other node would be served sooner; its link may just be a long one.
+            span_ms = HINT_ALONE_MS << min(queue.hint_repeats, HINT_DOUBLINGS_MAX)
+        queue.hint_until_ms = broker.now_ms + span_ms
         broker.stats.hints_sent += 1
         broker.send(broker.sets.only(node), HINT, (queue.name, queue.length))
         broker.schedule.call_at(queue.hint_until_ms, partial(broker.owe_hint, queue))
 
 
-def _next_node(queue: Queue, now_ms: int) -> Node | None:
-    """Whom to hint at: not the one that just left a hint unanswered, if there is another.
+def _next_node(queue: Queue, now_ms: int) -> tuple[Node | None, bool]:
+    """Whom to hint at, and whether there is no other: not the one that just left a hint unanswered, if there is another.
 
     A node whose clients waited a moment ago (they poll, or are busy with a job) gets one only if nobody waits now.
     """
     best: Node | None = None
+    candidates = 0
     best_rank = (False, True, 0.0)
     silent = queue.hint_sent_to if queue.hint_until_ms else None
     hints = queue.hints
     for node, waiting in queue.interested.items():
         if waiting < 0 or not node.is_linked or federation.exchange(node).refuses(queue.name, now_ms):
             continue
+        candidates += 1
         rank = (waiting == 0, node is silent, hints.get(node, 0) / max(1, waiting))
         if best is None or rank < best_rank:
             best = node
@@ -179,7 +192,7 @@ def _next_node(queue: Queue, now_ms: int) -> Node | None:
     if len(hints) > len(queue.interested):
         for node in [node for node in hints if node not in queue.interested]:
             del hints[node]
-    return best
+    return best, candidates == 1
 
 
 def on_hint(broker: Broker, sender: Node, items: list[Any]) -> None:
@@ -189,8 +202,8 @@ def on_hint(broker: Broker, sender: Node, items: list[Any]) -> None:
         queue = broker.queues.get(name)
         if queue is None or queue.paused or broker.is_leaving:
             continue
-        if not queue.waiting and not (queue.waited_ms and broker.now_ms - queue.waited_ms < LINGER_MS):
-            continue
+        if not queue.waiting and not (queue.polled_ms and broker.now_ms - queue.polled_ms < LINGER_MS):
+            continue  # Who waited when we told so has been served since.
         broker.stats.pulls_sent += 1
-        count = federation.ask_count(broker, queue)
+        count = federation.hinted_count(broker, queue)
         broker.send(broker.sets.only(sender), NEEDJOBS, (name, count, federation.ANSWERS_HINT))

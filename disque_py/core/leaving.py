@@ -73,6 +73,12 @@ class Drain:
             move.is_taken = move.has_other = True
             tell_left(self._broker, job, move)
 
+    def known(self, job: Job, node: Node) -> None:
+        """The node has had the job all along: no new copy, so look for another node, or go without."""
+        move = self.moving.get(job)
+        if move is not None and move.new is node and not move.is_taken:
+            del self.moving[job]
+
     def refused(self, job: Job, node: Node) -> None:
         """The node takes no copy: it is no holder, and its queue is left alone for a while."""
         move = self.moving.get(job)
@@ -154,7 +160,10 @@ def _move_copy(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> N
         _move_once(broker, drain, job, targets)
         return
     if job.is_leased_here and job.requeue_at_ms > broker.now_ms:
-        return  # A worker has it: the ack or the end of the lease decides.
+        # A worker has it: the ack or the end of the lease decides.
+        if not drain.blocked_by:
+            drain.block("a job is with a worker; it goes with its ack, or when its lease ends")
+        return
     refusing = [node for node in targets if federation.exchange(node).refuses(job.queue, broker.now_ms)]
     more = choose(broker, 1, job.holders.union(refusing))
     if more:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from cluster_bus.node import ID_BYTES, Node
+from cluster_bus.node import FORGOTTEN, ID_BYTES, Node
 
 NodeSet = frozenset[Node]
 EMPTY: Final[NodeSet] = frozenset()
@@ -41,6 +41,10 @@ class NodeSets:
             memory.clear()
         self._known[EMPTY] = EMPTY
         self._known[self.mine] = self.mine
+
+    def forget_packed(self) -> None:
+        """A node came back that had been forgotten: sets have to name it again."""
+        self._packed.clear()
 
     def of(self, nodes: Iterable[Node]) -> NodeSet:
         """The one object for this set."""
@@ -91,12 +95,12 @@ class NodeSets:
         return single
 
     def pack(self, nodes: NodeSet) -> bytes:
-        """The ids, sorted and joined: NODES on the bus."""
+        """The ids, sorted and joined: NODES on the bus. A forgotten node is named to nobody."""
         result = self._packed.get(nodes)
         if result is None:
             if len(self._packed) > SETS_MAX:
                 self._packed.clear()
-            result = self._packed[nodes] = b"".join(sorted(node.id for node in nodes))
+            result = self._packed[nodes] = b"".join(sorted(node.id for node in nodes if not node.flags & FORGOTTEN))
         return result
 
     def unpack(self, data: bytes) -> NodeSet:

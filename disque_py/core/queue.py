@@ -69,6 +69,7 @@ class Queue:
         "broadcast_at_ms",
         "created_ms",
         "head_bytes",
+        "hint_repeats",
         "hint_sent_to",
         "hint_until_ms",
         "hints",
@@ -85,6 +86,7 @@ class Queue:
         "listed",
         "name",
         "paused",
+        "polled_ms",
         "serial",
         "sources",
         "waited_ms",
@@ -117,8 +119,10 @@ class Queue:
         self.hints: dict[Node, int] = {}
         self.hint_sent_to: Node | None = None
         self.hint_until_ms = 0
+        self.hint_repeats = 0
         self.interest_timer = False
         self.waited_ms = 0
+        self.polled_ms = 0
         self.import_count = 0
         self.import_previous = 0
         self.import_start_ms = 0

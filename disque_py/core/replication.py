@@ -77,20 +77,12 @@ def start(broker: Broker, client: Client, job: Job, timeout_ms: int, *, is_exter
         broker.extensions.append((extend_at_ms, job))
 
 
-def start_async(broker: Broker, job: Job, *, is_external: bool) -> bool:
-    """Best effort, at once: to all the nodes asked for, without confirmation. False if nobody would have the job."""
-    targets = choose(broker, job.replicate if is_external else job.replicate - 1)
-    if is_external:
-        if not targets:
-            return False
-        job.holders = broker.sets.of(targets)
-        broker.send(targets, REPLJOB, (image_of(broker, job), NO_ANSWER))
-        broker.send(broker.sets.only(broker.rng.choice(targets)), ENQUEUE, (job.id, job.delay_ms))
-        return True
+def start_async(broker: Broker, job: Job) -> None:
+    """Best effort, at once: to all the nodes asked for, without confirmation; we hold the job ourselves."""
+    targets, holders = broker.groups.draw(broker, job.replicate - 1)
     if targets:
-        job.holders = broker.sets.of((broker.me, *targets))
+        job.holders = holders
         broker.send(targets, REPLJOB, (image_of(broker, job), NO_ANSWER))
-    return True
 
 
 def wait_for_copies(client: Client, job: Job) -> list[bytes | None]:
@@ -212,8 +204,11 @@ def on_gotjob(broker: Broker, sender: Node, items: list[Any]) -> None:
         if job is None:
             continue
         if job.state != WAIT_REPL:
-            if is_taken and broker.drain is not None:
-                broker.drain.copied(job, sender)
+            if broker.drain is not None:
+                if is_taken:
+                    broker.drain.copied(job, sender)
+                else:
+                    broker.drain.known(job, sender)
             continue
         work = job.work
         if isinstance(work, Replication):

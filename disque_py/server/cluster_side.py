@@ -82,6 +82,7 @@ class ClusterSide:
     ) -> None:
         """Heartbeats and the like; FrameError closes the link."""
         self._shell.driver.begin()
+        self._shell.driver.broker.stats.messages_received += len(items)
         self._membership.receive(sender, hello, peer_host, local_host, kind, items)
 
     def on_runs(self, sender: Node, runs: list[Run]) -> None:

@@ -68,7 +68,6 @@ def test_a_leaver_does_not_ask_for_ever_a_node_that_got_the_job_by_another_way(m
     It asked c for a copy; before that came, b handed the job to c. "Known" is no new copy, but c is a holder that has
     one: the leaver must look for another node, or go without. Days 503, 521 and others with leaving nodes=abcd.
     """
-    # DEFECT: leaving._ask_again sends REPLJOB to the same node again, on_gotjob drops its answer KNOWN.
     world = make("abc")
     while True:
         job_id = world.ask("b", "ADDJOB", "q", "body", 0, "REPLICATE", 2, "RETRY", 60)
@@ -207,7 +206,6 @@ def test_a_queue_whose_jobs_all_rest_owes_no_hint(make):
 
 def test_a_hint_on_a_slow_link_is_not_repeated_before_its_answer_can_come(make):
     """One node waits, 40 ms away: it is not hinted four times, and does not pull four times, for one job."""
-    # DEFECT: interest._next_node falls back to the silent node at once when it is the only one.
     world = make("ab", delay_ms=20)
     world.client("b").say("GETJOB", "FROM", "q")
     world.run(100)
@@ -220,8 +218,6 @@ def test_a_hint_on_a_slow_link_is_not_repeated_before_its_answer_can_come(make):
 
 def test_a_node_whose_clients_are_served_does_not_pull_more(make):
     """A hint that comes together with the job: one client waits, one job is enough."""
-    # DEFECT: interest._next_node hints at nodes whose clients do not wait any more, and on_hint pulls for them: the
-    # whole queue moves.
     world = make("ab")
     for number in range(12):
         world.ask("a", "ADDJOB", "q", number, 0, "REPLICATE", 1)
@@ -245,7 +241,6 @@ def test_where_clients_wait_everybody_is_asked_every_30_seconds(make):
 
 def test_why_a_leaver_can_not_go_is_told_whenever_somebody_asks(make):
     """CLUSTER INFO names the silent holder as long as it is silent."""
-    # DEFECT: leaving.step clears blocked_by ten times a second and sets it once a second.
     world = make("abc")
     job_id = world.ask("a", "ADDJOB", "q", "body", 0, "REPLICATE", 3)
     world.ask("b", "GETJOB", "NOHANG", "FROM", "q")
@@ -265,7 +260,6 @@ def test_a_holder_that_was_forgotten_elsewhere_does_not_keep_an_ack_for_ever(mak
     c was forgotten by a and b before d joined. A set that names c must not reach d, where nobody can forget what
     nobody knows; or FORGET of an unknown id must work there. Days 10 and 133 with leaving.
     """
-    # DEFECT: sets are sent with forgotten members; an UNKNOWN node never confirms and never answers.
     world = make("abc")
     job_id = world.ask("a", "ADDJOB", "q", "body", 0, "REPLICATE", 3, "RETRY", 60)
     world.crash("c")
@@ -296,7 +290,6 @@ def test_async_without_any_node_to_take_the_job_is_an_error(make):
 
 def test_async_of_a_node_that_keeps_no_copy_survives_a_refusal(make):
     """The one node it was sent to refuses (paused): another must be asked, for nobody else has the job."""
-    # DEFECT: replication.start_async wants no answer, so that the refusal is not even said.
     world = make("abc")
     world.ask("a", "CLUSTER", "LEAVING", "yes")
     world.ask("b", "PAUSE", "q", "in")
@@ -308,7 +301,6 @@ def test_async_of_a_node_that_keeps_no_copy_survives_a_refusal(make):
 
 def test_an_ack_said_to_a_leaving_node_reaches_the_holders(make):
     """It makes no dummy ack (README), but it can tell the others; Q43: beat the share of deliveries after an ack."""
-    # DEFECT: acks.ack_here drops it: a tenth of all jobs come twice on days with `leaving faults=no`.
     world = make("abc")
     job_id = world.ask("a", "ADDJOB", "q", "body", 0, "REPLICATE", 1, "RETRY", 1)
     world.ask("a", "GETJOB", "FROM", "q")

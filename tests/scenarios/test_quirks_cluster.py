@@ -235,7 +235,6 @@ def test_q30_the_copies_of_a_failed_addjob_are_deleted_where_that_is_possible(ma
 
 def test_q31_a_dummy_ack_needs_those_that_live_and_are_not_forgotten(make):
     """Once the dead node is forgotten the rest is enough."""
-    # DEFECT: acks.try_collect ends a dummy ack's collection only in a cluster of one; on_gotack alone sees the end.
     world = make("abc", cluster_node_timeout=2_000)
     world.crash("c")
     unknown = b"D-ffffffff-AAAAAAAAAAAAAAAAAAAAAAAA-05a1"

@@ -54,7 +54,7 @@ def test_the_builtin_docs_are_whole():
 def test_help_of_a_command_shows_its_forms_and_facts():
     text = help_text(builtin_docs(), ["hello"], with_colour=False)
     assert "  HELLO\n" in text
-    assert "  HELLO protover [AUTH username password] [SETNAME name]\n" in text
+    assert "  HELLO 2|3 [AUTH username password] [SETNAME name]\n" in text
     assert "  group: cluster" in text
 
 

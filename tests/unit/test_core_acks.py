@@ -239,6 +239,14 @@ def test_no_dummy_ack_is_kept_where_it_can_help_nobody(reason):
     assert broker.job_count == 0
 
 
+def test_a_leaving_node_passes_an_ack_of_an_unknown_job_on_and_keeps_nothing():
+    broker, b, c = make_cluster()
+    broker.cluster.set_leaving(True)
+    assert acks.ack_here(broker, make_id()) == 0
+    assert sent(broker) == [((b, c), SETACK, (make_id(), b""))]
+    assert broker.job_count == 0
+
+
 def test_a_dummy_ack_learns_the_holders_and_collects_then():
     """The first answer counts for nobody: the question had named no one."""
     broker, b, c = make_cluster()

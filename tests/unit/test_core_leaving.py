@@ -102,6 +102,8 @@ def test_a_copy_that_was_there_before_is_no_new_one():
     say(broker, c, GOTJOB, (job.id, KNOWN))
     assert sent(broker) == []
     assert broker.find(job.id) is job
+    assert c in job.holders
+    assert [kind for _, kind, _ in step(broker)] == [LEFT]
 
 
 def test_if_all_others_hold_the_job_already_the_missing_copy_is_counted():

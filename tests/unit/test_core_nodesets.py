@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster_bus.node import Node
+from cluster_bus.node import FORGOTTEN, Node
 from disque_py.core import nodesets
 from disque_py.core.nodesets import EMPTY, NodeSets
 
@@ -76,6 +76,18 @@ def test_ids_may_come_unsorted_and_twice():
     """A peer of another version packs as it likes."""
     sets = make_sets()
     assert sets.unpack(NODES[4].id + NODES[0].id + NODES[4].id) is sets.of((NODES[0], NODES[4]))
+
+
+def test_a_forgotten_node_is_named_to_nobody_until_it_comes_back():
+    """Others would wait for its confirmation."""
+    gone = Node(b"\x09" * 20)
+    sets = NodeSets(ME, lambda node_id: gone)
+    nodes = sets.of((ME, gone))
+    gone.flags |= FORGOTTEN
+    assert sets.pack(nodes) == ME.id
+    gone.flags = 0
+    sets.forget_packed()
+    assert sets.pack(nodes) == ME.id + gone.id
 
 
 def test_names_are_what_clients_see_sorted():

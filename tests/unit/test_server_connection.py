@@ -304,6 +304,20 @@ def test_many_addjobs_of_one_client_go_on_as_their_copies_come(monkeypatch):
     serve(story)
 
 
+def test_a_long_command_lets_others_in_between_and_its_pipeline_goes_on():
+    async def story(server):
+        talk, other = await server.connect(), await server.connect()
+        for queue in ("a", "b"):
+            talk.write(encode("ADDJOB", queue, "body", "0") * 2000)
+        ids = await talk.replies(4000)
+        talk.write(encode("DEQUEUE", *ids) + encode("PING", "after"))
+        other.send("PING")
+        assert await other.reply() == b"PONG"
+        assert await talk.replies(2) == [4000, b"after"]
+
+    serve(story)
+
+
 def test_client_pause_holds_everybodys_commands_until_it_is_over():
     async def story(server):
         one, other = await server.connect(), await server.connect()
@@ -367,7 +381,8 @@ def test_a_client_that_does_not_read_is_not_served_on():
         talk.send(*["QPEEK big 1"] * 300)
         await until(lambda: client.port.output_bytes() > PAUSE_BYTES)
         await asyncio.sleep(0.1)
-        assert client.port.output_bytes() < 8 * PAUSE_BYTES
+        # DEFECT: execute does not look at the size of client.out: one slice of a pipeline makes 4 to 10 MB of replies.
+        assert client.port.output_bytes() < 2 * PAUSE_BYTES
         calls = server.broker.commands[b"qpeek"].calls
         assert calls < 150
         await asyncio.sleep(0.05)

@@ -1,0 +1,65 @@
+"""What the pages name exists: files and headings they link to, directives of the examples, figures to watch."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from disque_py.config.directives import BY_NAME
+from rewrite_docs import ROOT
+
+PAGES = sorted((*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/design/*.md")))
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
+CODE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+
+
+def anchors_of(text: str) -> set[str]:
+    """What a link to a heading is made of: lower case, no punctuation, dashes for blanks."""
+    headings = re.findall(r"^#+ (.+)$", CODE.sub("", text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_to_files_and_headings(page):
+    """Also those from one page to a heading of another."""
+    missing = []
+    for target, anchor in LINK.findall(CODE.sub("", page.read_text(encoding="utf-8"))):
+        path = page.parent / target if target else page
+        if not path.exists() or (anchor and anchor not in anchors_of(path.read_text(encoding="utf-8"))):
+            missing.append(f"{target}#{anchor}")
+    assert missing == []
+
+
+@pytest.mark.parametrize("name", ["disque-server.service", "compose.yaml", "Dockerfile"])
+def test_examples_use_directives_that_exist(root, name):
+    """A node with a misspelled directive does not start."""
+    lines = (root / "docs/examples" / name).read_text(encoding="utf-8").splitlines()
+    used = [
+        word
+        for line in lines
+        if "ExecStart" in line or "command:" in line or "docker run" in line
+        for word in re.findall(r"(?<=--)[a-z-]+", line)
+    ]
+    assert used or name == "Dockerfile"
+    assert [word for word in used if word not in BY_NAME] == []
+
+
+def test_figures_to_watch_are_explained(root):
+    """Each field of the table in operations.md stands in info.md."""
+    operations = (root / "docs/operations.md").read_text(encoding="utf-8")
+    section = operations.partition("\n## Monitoring\n")[2].partition("\n## ")[0]
+    fields = {
+        field
+        for row in re.findall(r"^\| (.+?) \|", section, re.MULTILINE)
+        for field in re.findall(r"`([a-z_-]+)`", row)
+    }
+    info = (root / "docs/info.md").read_text(encoding="utf-8")
+    assert len(fields) > 20
+    assert [field for field in sorted(fields) if f"`{field}`" not in info] == []
+
+
+def test_every_design_note_is_linked(root):
+    """From a page, so that it is found."""
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    assert [note.name for note in (root / "docs/design").glob("*.md") if f"design/{note.name}" not in text] == []
