@@ -81,10 +81,18 @@ def _row(command: Command) -> Row:
 # -- clients ----------------------------------------------------------------------------------------
 
 
-def execute(broker: Broker, client: Client, requests: list[list[bytes]], at: int = 0, until_ns: int = 1 << 63) -> int:
+def execute(
+    broker: Broker,
+    client: Client,
+    requests: list[list[bytes]],
+    at: int = 0,
+    until_ns: int = 1 << 63,
+    room: int = 1 << 62,
+) -> int:
     """Run requests from index `at` on; the index of the first that was not run.
 
-    It stops early when the client has to wait, is to be closed, or `until_ns` of the stopwatch is reached.
+    It stops early when the client has to wait, is to be closed, `until_ns` of the stopwatch is reached, or replies
+    are more than `room` bytes.
     """
     stopwatch_ns = broker.stopwatch_ns
     commands = broker.commands
@@ -143,9 +151,10 @@ def execute(broker: Broker, client: Client, requests: list[list[bytes]], at: int
                 client.slots.append([reply])
             else:
                 out.append(reply)
+                room -= len(reply)
         elif mode == REPLY_SKIP and client.reply_mode == REPLY_SKIP:
             client.reply_mode = REPLY_ON
-        if client.close_asked or before_ns > until_ns:
+        if client.close_asked or before_ns > until_ns or room < 0:
             break
     if at > first:
         broker.stats.commands_processed += executed

@@ -70,7 +70,7 @@ def deliver(broker: Broker, queue: Queue, job: Job, with_counters: bool) -> byte
 
 def ran_dry(broker: Broker, queue: Queue) -> None:
     """The last job went out: under load, ask for more before somebody waits."""
-    if queue.sources and federation.import_rate(broker, queue) > 0:
+    if queue.sources and federation.has_import_rate(broker, queue):
         federation.ask_sources(broker, queue, is_urgent=True)
 
 

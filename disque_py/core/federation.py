@@ -52,6 +52,8 @@ BROADCAST_SLACK_MS: Final = 1_000
 RATE_BUCKET_MS: Final = 1_000
 RATE_WINDOW_MS: Final = 5_000
 RATE_SPAN_MS_MIN: Final = 50
+# Fewer imports in the window are no stream: nothing is fetched before somebody waits for it.
+IMPORTS_MIN: Final = 5
 # Queue names remembered per node, for whatever reason.
 NAMES_MAX: Final = 10_000
 
@@ -473,19 +475,26 @@ def import_rate(broker: Broker, queue: Queue) -> int:
     return -(-total * 1000 // span_ms)
 
 
+def has_import_rate(broker: Broker, queue: Queue) -> bool:
+    """Whether jobs come in at a rate worth the name: a single one reads as 20 per second."""
+    return queue.import_count + queue.import_previous >= IMPORTS_MIN and import_rate(broker, queue) > 0
+
+
 # -- asking -----------------------------------------------------------------------------------------
 
 
 def ask_count(broker: Broker, queue: Queue) -> int:
     """How many jobs to ask one source for: its share of the rate, 5 to 100, and one for each waiting client."""
-    rate = import_rate(broker, queue)
+    rate = import_rate(broker, queue) if has_import_rate(broker, queue) else 0
     sources = max(1, len(queue.sources))
     return max(NEEDJOBS_MIN, min(NEEDJOBS_MAX, max(rate // sources, len(queue.waiting))))
 
 
 def hinted_count(broker: Broker, queue: Queue) -> int:
     """How many jobs to take of a node that has some: one for each waiting client, more when they come at a rate."""
-    share = import_rate(broker, queue) // max(1, len(queue.sources)) if queue.waiting else 1
+    share = 0
+    if queue.waiting and has_import_rate(broker, queue):
+        share = import_rate(broker, queue) // max(1, len(queue.sources))
     return max(1, min(NEEDJOBS_MAX, max(share, len(queue.waiting))))
 
 

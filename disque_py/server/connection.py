@@ -29,6 +29,7 @@ BACKLOG_BYTES_MAX: Final = 1024 * 1024
 SLICE_NS: Final = 1_000_000
 # Parsed at a time: some hundred microseconds of work, also for the smallest requests.
 PIECE_BYTES: Final = 16 * 1024
+STAR: Final = 42
 INLINE_PIECE_BYTES: Final = 2 * 1024
 
 TOO_MANY: Final = error("ERR max number of clients reached")
@@ -41,6 +42,7 @@ class ClientConnection(asyncio.Protocol):
         "_at",
         "_is_resuming",
         "_is_stuffed",
+        "_offset",
         "_parser",
         "_requests",
         "_shell",
@@ -59,6 +61,7 @@ class ClientConnection(asyncio.Protocol):
         self._at = 0
         self._unread: deque[bytes] = deque()
         self._unread_bytes = 0
+        self._offset = 0  # What of the first of these has been parsed.
         self._is_stuffed = False
         self._is_resuming = False
         self._soft_since_s = 0.0
@@ -100,7 +103,7 @@ class ClientConnection(asyncio.Protocol):
         client = self.client
         self._transport = None
         self._requests = []
-        self._unread.clear()
+        self._drop_unread()
         if client is not None:
             self._shell.driver.begin()
             inputs.disconnect(self._shell.driver.broker, client)
@@ -158,14 +161,15 @@ class ClientConnection(asyncio.Protocol):
                 if not self._parse(client):
                     break
             before = self._at
-            self._at = inputs.execute(broker, client, self._requests, self._at, until_ns)
-            if stopwatch_ns() > until_ns or (self._at == before and self._requests):
+            # Replies of this turn are not written yet; once they are, the transport says whether they were taken.
+            room = PAUSE_BYTES - self.output_bytes() - sum(map(len, client.out))
+            self._at = inputs.execute(broker, client, self._requests, self._at, until_ns, room)
+            if stopwatch_ns() > until_ns or self._at < len(self._requests) or self._at == before:
                 break
         if client.close_asked:
             self._requests = []
             self._at = 0
-            self._unread.clear()
-            self._unread_bytes = 0
+            self._drop_unread()
         elif self._at >= len(self._requests) and not self._unread:
             self._unthrottle()
         elif is_free and client.waiting == RUNNING:
@@ -173,19 +177,24 @@ class ClientConnection(asyncio.Protocol):
 
     def _parse(self, client: Client) -> bool:
         """The next requests out of a bounded piece of what was received, so that parsing ends in time. False: none."""
+        parser = self._parser
         while self._unread:
             data = self._unread[0]
-            piece = PIECE_BYTES if data[:1] == b"*" else INLINE_PIECE_BYTES
-            if len(data) <= piece or self._parser.wants > piece:
+            start = self._offset
+            piece = PIECE_BYTES if parser.pending_bytes or data[start] == STAR else INLINE_PIECE_BYTES
+            end = start + max(piece, parser.wants)
+            if end >= len(data):
                 self._unread.popleft()
+                self._offset = 0
+                if start:
+                    data = data[start:]
             else:
-                self._unread[0] = data[piece:]
-                data = data[:piece]
+                self._offset = end
+                data = data[start:end]
             self._unread_bytes -= len(data)
             self._requests = self._parser.feed(data)
             if self._parser.error:
-                self._unread.clear()
-                self._unread_bytes = 0
+                self._drop_unread()
                 if not self._requests:
                     self._refuse(client)
                     return False
@@ -194,6 +203,11 @@ class ClientConnection(asyncio.Protocol):
         if self._parser.error:
             self._refuse(client)
         return False
+
+    def _drop_unread(self) -> None:
+        self._unread.clear()
+        self._unread_bytes = 0
+        self._offset = 0
 
     def _refuse(self, client: Client) -> None:
         """Broken protocol: say so after all that came before, and close."""

@@ -13,13 +13,14 @@ import time
 from pathlib import Path
 from types import FrameType
 
+from rich.console import Console
+
 from catalogue import BENCHMARKS
 from figures import Benchmark, Past, Results, Row, markdown_table, read_results, screen_table
 from load import LoadError
 from machine import described, in_words, is_busy
 from plan import Plan, memory_available
 from redis_load import RedisBenchmarkError
-from rich.console import Console
 
 LIMIT_SECONDS, QUICK_LIMIT_SECONDS = 1800.0, 180.0
 SCREEN_WIDTH = 140  # Where there is no terminal to ask.

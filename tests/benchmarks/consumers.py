@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import hiredis
+
 from load import HOST, LoadError, packed
 
 BATCH = 50

@@ -22,18 +22,17 @@ import hiredis
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # Where the packages lie, if they are not installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scenarios"))  # Where world.py lies.
 
+from cluster_bus.codec import Decoder
+from cluster_bus.node import Node
+from disque_py import inputs
+from disque_py.core.client import Client
+from disque_py.requests import RequestParser
 from figures import Benchmark, Column, Row
 from load import packed
 from machine import calibration_ns
 from plan import Plan
 from wire import Network
 from world import Member, World
-
-from cluster_bus.codec import Decoder
-from cluster_bus.node import Node
-from disque_py import inputs
-from disque_py.core.client import Client
-from disque_py.requests import RequestParser
 
 BATCH = 100
 COUNT = (60_000, 6_000)  # full, quick

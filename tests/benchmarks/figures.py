@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from plan import Plan
 from rich.table import Table
+
+from plan import Plan
 
 Value = float | int | str | None
 MISSING = "–"

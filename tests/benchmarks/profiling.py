@@ -22,12 +22,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import uvloop
+from rich.console import Console
+from rich.table import Table
+
 from core import CORE
 from load import Repeated, packed
 from nodes import Node, NodeCluster, options_for
 from plan import Plan
-from rich.console import Console
-from rich.table import Table
 from three_nodes import QUEUE, travel
 
 JOBS = 60_000

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
+from rich.console import Console
+
 from catalogue import BENCHMARKS
 from document import DOCUMENT, with_figures
 from figures import Benchmark, Column, Past, Results, Row, markdown_table, percentile, read_results, screen_table
-from rich.console import Console
 
 SPEED = Benchmark("core", "Speed", "what", (Column("ns", "ns each", 1),), "ns", lambda plan: iter(()))
 ROW = Row("PING", {"ns": 1234.56}, {"ns": 1000})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from load import Each, LoadError, Repeated, packed, run_load
 from nodes import Node
 from redis_load import RedisBenchmarkError, read_csv

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 import uvloop
+
 from consumers import Tally, consumers
 from figures import Benchmark, Column, Row, percentile
 from load import Repeated, load, packed, run_load

@@ -15,9 +15,9 @@ import time
 
 import hiredis
 import pytest
-from servers import BUS_PORT_ABOVE, HOST, ROOT, Connection, free_port, until
 
 from disque_py import __version__
+from servers import BUS_PORT_ABOVE, HOST, ROOT, Connection, free_port, until
 
 PROGRAM = [sys.executable, "-m", "disque_py.server.main"]
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from world import World
 
 from brokers import add_node, ask, ask_parsed, make_broker, make_client
 from cluster_bus.messages import DELJOB, GOTACK, GOTJOB, REPLJOB, SETACK
 from copies import advance, deliver, hold, hold_queued, image, make_id, pack, say, sent, sent_of
 from disque_py.core import acks
 from disque_py.core.job import ACKED
+from world import World
 
 
 def make_cluster(count=2):

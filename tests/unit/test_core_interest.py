@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from world import World
 
 from brokers import add_node, ask, make_broker, make_client
 from cluster_bus.messages import HINT, INTEREST, NEEDJOBS
@@ -14,6 +13,7 @@ from disque_py import inputs
 from disque_py.core import interest, reset
 from disque_py.core.federation import ANSWERS_HINT, exchange
 from disque_py.core.interest import DECREASE_MS, GONE, HINT_MS, LINGER_MS
+from world import World
 
 
 def make_cluster(count=1):

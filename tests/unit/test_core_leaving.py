@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from world import World
 
 from brokers import add_node, ask, ask_parsed, make_broker, make_client, pass_time
 from cluster_bus.messages import (
@@ -26,6 +25,7 @@ from disque_py.core.federation import TAKEN
 from disque_py.core.job import ACKED, ACTIVE, GONE, QUEUED
 from disque_py.core.leaving import HAS, HAS_ACK, HAS_NOT
 from disque_py.core.replication import KNOWN
+from world import World
 
 
 def make_leaver(count=2):

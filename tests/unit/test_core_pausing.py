@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from world import World
 
 from brokers import add_node, ask, make_broker, make_client
 from cluster_bus.messages import PAUSE, QUEUED, YOURJOBS
@@ -15,6 +14,7 @@ from disque_py.core.federation import exchange
 from disque_py.core.job import ACKED, ACTIVE
 from disque_py.core.queue import PAUSED_IN, PAUSED_OUT
 from persistence.records import PAUSE as PAUSE_RECORD
+from world import World
 
 BOTH = PAUSED_IN | PAUSED_OUT
 

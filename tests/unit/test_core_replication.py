@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from world import World
 
 from brokers import add_node, ask, ask_parsed, make_broker, make_client, pass_time
 from cluster_bus.messages import (
@@ -27,6 +26,7 @@ from disque_py.core.client import RUNNING, WAITS_FOR_COPIES
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL
 from disque_py.core.lifecycle import WILLQUEUE_LEAD_MS
 from disque_py.core.replication import EXTEND_MS
+from world import World
 
 
 def make_cluster(count=2):

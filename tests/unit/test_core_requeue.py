@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from world import World
 
 from brokers import add_node, ask, make_broker, make_client, pass_time
 from cluster_bus.messages import LEASED, QUEUED, QUEUED_RELEASED, QUEUED_WAITING, SETACK, WILLQUEUE
@@ -15,6 +14,7 @@ from disque_py.core import acks, requeue
 from disque_py.core.image import COUNTER_MAX
 from disque_py.core.job import ACKED, ACTIVE
 from disque_py.core.job import QUEUED as IS_QUEUED
+from world import World
 
 
 def make_cluster(count=2):

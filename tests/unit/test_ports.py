@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 
 import pytest
-from world import Member, Talker
 
 from brokers import NotedHost, NotedPort
 from cluster_bus.bus import Bus
@@ -14,6 +13,7 @@ from disque_py.server.clock import SystemClock
 from disque_py.server.connection import ClientConnection
 from disque_py.server.host import ProcessHost
 from loopback import NoWire
+from world import Member, Talker
 
 PAIRS = (
     (ports.Clock, SystemClock),
