@@ -172,7 +172,7 @@ def send_hints(broker: Broker) -> None:
 
 
 def _next_node(queue: Queue, now_ms: int) -> tuple[Node | None, bool]:
-    """Whom to hint at, and whether there is no other: not the one that just left a hint unanswered, if there is another.
+    """Whom to hint at, and whether there is no other. Not who just left a hint unanswered, if there is another.
 
     A node whose clients waited a moment ago (they poll, or are busy with a job) gets one only if nobody waits now.
     """
