@@ -24,9 +24,10 @@ ARGUMENT_BYTES: Final = 56
 _STAR: Final = 42
 _DOLLAR: Final = 36
 _LENGTH: Final = re.compile(rb"[+-]?[0-9]{1,20}")
-# An array or map header with this many digits may not reach hiredis, nor may types other than array and bulk.
-_DANGEROUS: Final = re.compile(rb"\*[0-9]{6}")
-_RARE_TYPES: Final = (b"\n%", b"\n~", b"\n>", b"\n|")
+# Headers that may not reach hiredis: arrays of very many elements, and types other than array and bulk. One search for
+# both, because scanning the bytes is a good part of what reading a request costs.
+_DANGEROUS: Final = re.compile(rb"\n(?:[%~>|]|\*[0-9]{6})").search
+_DANGEROUS_START: Final = re.compile(rb"\*[0-9]{6}").match
 # hiredis moves what it has not read yet to the front every kilobyte: with much of it that costs more than reading.
 _SLICE_BYTES: Final = 16_384
 _INCOMPLETE: Final = object()
@@ -99,11 +100,8 @@ class RequestParser:
 
     def _fast(self, data: bytes, offset: int, requests: list[list[bytes]]) -> int:
         """Complete requests at the start of `data`; where the rest begins, as a place in the whole (`offset` + …)."""
-        if _DANGEROUS.search(data) is not None or len(data) > self.bulk_bytes_max:
+        if _DANGEROUS(data) or _DANGEROUS_START(data) or len(data) > self.bulk_bytes_max:
             return offset
-        for mark in _RARE_TYPES:
-            if mark in data:
-                return offset
         reader = self._reader
         found: list[list[bytes]] = []
         count = 0

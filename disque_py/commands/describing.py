@@ -23,7 +23,7 @@ WRONG_FORM: Final = "ERR Unknown subcommand or wrong number of arguments."
 def command(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """COMMAND | COMMAND COUNT | INFO name ... | DOCS [name ...] | LIST | GETKEYS command ..."""
     if len(argv) == 1:
-        return array(_entry(each) for each in _in_force(broker))
+        return array(_entry(each, client.protocol) for each in _in_force(broker))
     form = form_of(FORMS, argv)
     if form is None:
         raise CommandError(WRONG_FORM)
@@ -51,10 +51,15 @@ def _found(broker: Broker, word: bytes) -> Command | None:
     return next(each for each in _in_force(broker) if each.name == row.name)
 
 
-def _entry(command: Command) -> bytes:
-    """Name, arity, flags, and three zeros: no argument is a key."""
+def _entry(command: Command, protocol: int) -> bytes:
+    """Name, arity, flags, and three zeros: no argument is a key.
+
+    In RESP3 an empty array follows, the ACL categories: Redis has had them for as long as that protocol, so redis-py
+    reads them there without asking.
+    """
     flags = array(simple(flag) for flag in command.flags)
-    return array((bulk(command.name), integer(command.arity), flags, integer(0), integer(0), integer(0)))
+    fields = (bulk(command.name), integer(command.arity), flags, integer(0), integer(0), integer(0))
+    return array((*fields, array(())) if protocol == 3 else fields)
 
 
 def _count(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
@@ -63,7 +68,7 @@ def _count(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
 
 def _info(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     found = [_found(broker, word) for word in argv[2:]]
-    return array(nil_bulk(client.protocol) if each is None else _entry(each) for each in found)
+    return array(nil_bulk(client.protocol) if each is None else _entry(each, client.protocol) for each in found)
 
 
 def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes:

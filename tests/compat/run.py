@@ -3,9 +3,10 @@
     python3 tests/compat/run.py [word …]     only the clients whose name contains one of the words
 
 Each client is installed from its registry into a folder of its own under .compat/ (kept for the next
-run) and taken through its basic tour, a program in tours/ that ends with status 0 or says what went
-wrong. One line per client and version; exit status 1 when any failed. What can't be tried because a
-tool is missing here (npm, redis-cli) is said, not hidden.
+run) and taken through its basic tour, a program in tours/ that ends with status 0 or says what went wrong;
+the node is its own, so that it finds the queues and figures it has made. One line per client and
+version; exit status 1 when any failed. What can't be tried because a tool is missing here (npm,
+redis-cli) is said, not hidden.
 
 Standard library only, so that no client meets packages which are ours.
 """
@@ -33,11 +34,12 @@ START_SECONDS = 15
 
 @dataclass(frozen=True)
 class Guest:
-    """A client: its name in the report, what to install, and the tour it is taken on."""
+    """A client: its name in the report, what to install, its tour, and words for that behind the port."""
 
     name: str
     packages: tuple[str, ...]
     tour: str
+    words: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -49,18 +51,25 @@ GUESTS = (
     # pydisque asks for any redis-py: the one of its time, and today's, which speaks RESP3.
     Guest("pydisque 0.1.5, redis-py 2", ("pydisque==0.1.5", "redis>=2.10,<3"), "pydisque_tour.py"),
     Guest("pydisque 0.1.5, redis-py 8", ("pydisque==0.1.5", "redis>=8,<9"), "pydisque_tour.py"),
-    Guest("redis-py 5", ("redis>=5,<6",), "redis_tour.py"),
-    Guest("redis-py 6", ("redis>=6,<7",), "redis_tour.py"),
-    Guest("redis-py 7", ("redis>=7,<8",), "redis_tour.py"),
-    Guest("redis-py 8", ("redis>=8,<9",), "redis_tour.py"),
-    Guest("redis-py 8 with hiredis", ("redis[hiredis]>=8,<9",), "redis_tour.py"),
-    # It imports pkg_resources without declaring it; setuptools 81 has dropped that.
-    Guest("django-q 1.3.9", ("django-q==1.3.9", "setuptools<81"), "django_q_tour.py"),
-    Guest("dwq", ("dwq",), "dwq_tour.py"),
+    # RESP2 is the default up to 7, RESP3 from 8 on.
+    Guest("redis-py 5, RESP2", ("redis>=5,<6",), "redis_tour.py", ("2",)),
+    Guest("redis-py 5, RESP3", ("redis>=5,<6",), "redis_tour.py", ("3",)),
+    Guest("redis-py 6, RESP2", ("redis>=6,<7",), "redis_tour.py", ("2",)),
+    Guest("redis-py 6, RESP3", ("redis>=6,<7",), "redis_tour.py", ("3",)),
+    Guest("redis-py 7, RESP2", ("redis>=7,<8",), "redis_tour.py", ("2",)),
+    Guest("redis-py 7, RESP3", ("redis>=7,<8",), "redis_tour.py", ("3",)),
+    Guest("redis-py 8, RESP2", ("redis>=8,<9",), "redis_tour.py", ("2",)),
+    Guest("redis-py 8, RESP3", ("redis>=8,<9",), "redis_tour.py", ("3",)),
+    Guest("redis-py 8 with hiredis, RESP2", ("redis[hiredis]>=8,<9",), "redis_tour.py", ("2", "hiredis")),
+    Guest("redis-py 8 with hiredis, RESP3", ("redis[hiredis]>=8,<9",), "redis_tour.py", ("3", "hiredis")),
+    # With what it declares (redis-py 3.5), and two bounds that it should have declared: it imports
+    # pkg_resources, dropped by setuptools 81, and django.utils.baseconv, dropped by Django 5.
+    Guest("django-q 1.3.9", ("django-q==1.3.9", "django<5", "setuptools<81"), "django_q_tour.py"),
+    Guest("dwq 0.1.0", ("dwq==0.1.0",), "dwq_tour.py"),
     Guest("disqueue-node 2.0.2", ("disqueue-node@2.0.2",), "disqueue-node.js"),
     Guest("thunk-disque 0.5.13", ("thunk-disque@0.5.13",), "thunk-disque.js"),
     Guest("redis-cli", ("redis-cli",), "redis-cli.sh"),
-    Guest("redis-benchmark", ("redis-benchmark",), "redis-benchmark.sh"),
+    Guest("redis-benchmark", ("redis-benchmark", "redis-cli"), "redis-benchmark.sh"),
 )
 
 
@@ -72,29 +81,31 @@ def main(words: list[str]) -> int:
     """Take every guest on its tour; the exit status."""
     guests = [guest for guest in GUESTS if not words or any(word in guest.name for word in words)]
     SCRATCH.mkdir(exist_ok=True)
-    failed = 0
-    with node() as port:
-        for guest in guests:
-            began = time.monotonic()
-            try:
-                fault = take(guest, port)
-                verdict = f"FAIL  {guest.name}: {fault}" if fault else f"OK    {guest.name}"
-                failed += bool(fault)
-            except CannotTryError as error:
-                verdict = f"--    {guest.name}: not tried, {error}"
-            print(f"{verdict}  ({time.monotonic() - began:.1f} s)", flush=True)
-    print(f"{len(guests) - failed} passed, {failed} failed")
-    return 1 if failed else 0
+    passed = failed = 0
+    python = subprocess.run([ROOT / "bin" / "prepare"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    for guest in guests:
+        began = time.monotonic()
+        try:
+            fault = take(guest, python)
+            verdict = f"FAIL  {guest.name}: {fault}" if fault else f"OK    {guest.name}"
+            failed += bool(fault)
+            passed += not fault
+        except CannotTryError as error:
+            verdict = f"--    {guest.name}: not tried, {error}"
+        print(f"{verdict}  ({time.monotonic() - began:.1f} s)", flush=True)
+    print(f"{passed} passed, {failed} failed, {len(guests) - passed - failed} not tried")
+    return 1 if failed or not guests else 0
 
 
-def take(guest: Guest, port: int) -> str:
-    """Install a client and run its tour; what went wrong, or nothing."""
+def take(guest: Guest, python: str) -> str:
+    """Install a client and run its tour on a new node; what went wrong, or nothing."""
     try:
         command, environment = prepared(guest)
-        done = subprocess.run(
-            [*command, str(port)], env={**os.environ, **environment}, timeout=TOUR_SECONDS,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-        )  # fmt: skip
+        with node(python) as port:
+            done = subprocess.run(
+                [*command, str(port), *guest.words], env={**os.environ, **environment}, timeout=TOUR_SECONDS,
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+            )  # fmt: skip
     except subprocess.CalledProcessError as error:
         return f"installation failed: {last_line(error.output)}"
     except subprocess.TimeoutExpired:
@@ -116,12 +127,10 @@ def prepared(guest: Guest) -> tuple[list[str], dict[str, str]]:
     tour = str(TOURS / guest.tour)
     stamp = guest.folder / "installed"
     if guest.tour.endswith(".sh"):
-        if shutil.which(guest.packages[0]) is None:
-            raise CannotTryError(f"there is no {guest.packages[0]} here")
+        require(*guest.packages)
         return ["sh", tour], {}
     if guest.tour.endswith(".js"):
-        if shutil.which("npm") is None:
-            raise CannotTryError("there is no npm here")
+        require("npm", "node")
         install = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(guest.folder)]
         command, environment = ["node", tour], {"NODE_PATH": str(guest.folder / "node_modules")}
     else:
@@ -135,15 +144,21 @@ def prepared(guest: Guest) -> tuple[list[str], dict[str, str]]:
     return command, environment
 
 
+def require(*programs: str) -> None:
+    """CannotTryError if one of the programs is not on the path."""
+    for program in programs:
+        if shutil.which(program) is None:
+            raise CannotTryError(f"there is no {program} here")
+
+
 def run_quietly(command: list[str]) -> None:
     """Run a command; its output is in the CalledProcessError if it fails."""
     subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=SCRATCH)
 
 
 @contextlib.contextmanager
-def node() -> Iterator[int]:
-    """A node on a free port; the port."""
-    python = subprocess.run([ROOT / "bin" / "prepare"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+def node(python: str) -> Iterator[int]:
+    """A node on a free port, run by this interpreter; the port."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     with socket.create_server(("127.0.0.1", 0)) as probe:

@@ -23,6 +23,17 @@ def test_an_entry_has_six_fields_and_no_keys():
     assert entries == [[b"addjob", -4, [b"write", b"denyoom", b"fast"], 0, 0, 0], None]
 
 
+def test_in_resp3_an_entry_has_a_seventh_field():
+    """redis-py reads command[6], the ACL categories, of every entry there."""
+    broker = make_broker()
+    client = make_client(broker)
+    client.protocol = 3
+    (entry,) = ask_parsed(broker, client, "COMMAND", "INFO", "addjob")
+    assert entry[:2] == [b"addjob", -4]
+    assert entry[3:] == [0, 0, 0, []]
+    assert all(len(each) == 7 for each in ask_parsed(broker, client, "COMMAND"))
+
+
 def test_unknown_names_are_nil_of_the_protocol():
     broker = make_broker()
     client = make_client(broker)

@@ -1,7 +1,12 @@
-"""redis-py: blocking, pipelined and asyncio, in both protocols."""
+"""redis-py: blocking, pipelined and asyncio; with its defaults, and in the protocol of the second word.
+
+Usage: redis_tour.py <port> 2|3 [hiredis]
+"""
 
 import asyncio
 import sys
+import threading
+import time
 
 import redis
 import redis.asyncio
@@ -11,6 +16,7 @@ def blocking(port, **options):
     """A job's life, errors, nil, INFO and CONFIG as redis-py parses them."""
     client = redis.Redis(port=port, **options)
     assert client.ping()
+    check_connection(client, options)
     registered = client.info()["registered_jobs"]
     assert client.echo("hello") == b"hello"
     assert client.execute_command("HELLO")[0] == 1
@@ -38,16 +44,42 @@ def blocking(port, **options):
     assert client.execute_command("FASTACK", *pipeline.execute()) == 10
     assert client.info()["registered_jobs"] == registered
     assert "maxmemory" in client.config_get("maxmemory")
+    assert "addjob" in client.command()
+    assert client.command_count() == len(client.command())
     client.client_setname("tour")
     assert client.client_getname() in (b"tour", "tour")
     assert any(each["name"] == "tour" for each in client.client_list())
+    assert client.client_id() > 0
     assert len(client.time()) == 2
+    waits(client, port)
     client.close()
 
 
-async def asynchronous(port):
+def check_connection(client, options):
+    """It speaks what it was told to, through the parser that it is here for."""
+    connection = client.connection_pool.get_connection("PING")
+    parser = type(connection._parser).__name__
+    client.connection_pool.release(connection)
+    assert ("hiredis" in sys.argv) == ("Hiredis" in parser), parser
+    assert int(connection.protocol) == options.get("protocol", int(connection.protocol))
+
+
+def waits(client, port):
+    """GETJOB without a limit is woken by another connection, with one it ends with nil."""
+    producer = threading.Timer(0.2, redis.Redis(port=port).execute_command, ("ADDJOB", "redis-tour", "late", 0))
+    producer.start()
+    [[_, job_id, body]] = client.execute_command("GETJOB", "FROM", "redis-tour")
+    assert body == b"late"
+    assert client.execute_command("ACKJOB", job_id) == 1
+    began = time.monotonic()
+    assert client.execute_command("GETJOB", "TIMEOUT", 100, "FROM", "redis-tour") is None
+    assert 0.1 <= time.monotonic() - began < 5
+    producer.join()
+
+
+async def asynchronous(port, **options):
     """The same connection under asyncio, briefly."""
-    client = redis.asyncio.Redis(port=port)
+    client = redis.asyncio.Redis(port=port, **options)
     assert await client.ping()
     job_id = await client.execute_command("ADDJOB", "redis-tour", "body", 0)
     assert await client.execute_command("GETJOB", "FROM", "redis-tour") == [[b"redis-tour", job_id, b"body"]]
@@ -55,8 +87,7 @@ async def asynchronous(port):
     await (client.aclose() if hasattr(client, "aclose") else client.close())
 
 
-port = int(sys.argv[1])
-blocking(port)
-blocking(port, protocol=2)
-blocking(port, protocol=3)
-asyncio.run(asynchronous(port))
+port, protocol = int(sys.argv[1]), int(sys.argv[2])
+for chosen in ({}, {"protocol": protocol}):
+    blocking(port, **chosen)
+    asyncio.run(asynchronous(port, **chosen))
