@@ -112,14 +112,14 @@ class RequestParser:
                 reader.feed(data[start : start + _SLICE_BYTES] if len(data) > _SLICE_BYTES else data)
                 while (argv := gets()) is not _INCOMPLETE:
                     joined = join(argv)  # TypeError unless all are bytes
-                    if type(argv) is not list or not argv or b"\n$" in joined:
+                    if type(argv) is not list or not argv or joined.find(b"\r\n$") >= 0:
                         raise TypeError  # What looks like a header inside an argument could hide one that is missing.
                     count += len(argv)
                     found.append(argv)
         except (TypeError, hiredis.ProtocolError, hiredis.ReplyError):
             self._reader = hiredis.Reader(notEnoughData=_INCOMPLETE)
             return offset
-        headers = data.count(b"\n$")
+        headers = data.count(b"\r\n$")
         if headers == count and found and data.endswith(_last_bulk(found)):
             requests += found
             return offset + len(data)

@@ -17,6 +17,7 @@ import pytest
 from servers import BUS_PORT_ABOVE, HOST, Cluster, Connection, free_port, until
 
 FAST_FAILURES = ("--cluster-node-timeout", 1000)
+NODES_FILE = "nodes.conf"
 # A latency is judged by the best of some rounds: a busy machine spoils one of them, a defect all.
 ROUNDS = 3
 HICCUP_S = 1.0
@@ -175,24 +176,23 @@ def test_a_frozen_node_is_failed_and_healed(make_cluster):
 
 
 def test_a_node_killed_right_after_it_joined_starts_again(make_server):
-    """The nodes file is there and whole at every moment (Q36)."""
+    """The nodes file is there and whole at every moment, and written as soon as the table changes (Q36)."""
     a, b = make_server().start(), make_server().start()
     a.meet(b)
-    until(lambda: len(b.nodes()) == 2 and len(a.nodes()) == 2)
+    b_id = b.node_id
+    until(lambda: b_id in (a.folder / NODES_FILE).read_text())
     a.kill()
     b.kill()
     a.restart()
     b.restart()
     until(lambda: a.sees_well(2) and b.sees_well(2))
-    files = list(a.folder.iterdir())
-    assert not [path for path in files if b"\0" in path.read_bytes()]
 
 
 def test_a_damaged_nodes_file_is_reported_and_left_alone(make_server):
     """What a power cut may leave, zeros at the end, is told in a line with the file's name; it is never a crash."""
     server = make_server().start()
     server.kill()
-    (path,) = (path for path in server.folder.iterdir() if path.name.startswith("nodes"))
+    path = server.folder / NODES_FILE
     damaged = path.read_bytes()[:20] + bytes(100)
     path.write_bytes(damaged)
     server.launch()
@@ -290,7 +290,38 @@ def test_a_delayed_job_of_a_leaving_node_is_not_late(make_cluster):
     a.command("ADDJOB", "q", "due", 3000, "DELAY", 1, "REPLICATE", 1)
     a.command("CLUSTER", "LEAVING", "yes")
     until(lambda: jobs_of(a) == 0)
-    assert take(b, "q", 4000) == "due"
+    assert take(b, "q", 3000) == "due"
+
+
+def test_a_leaving_node_waits_for_a_silent_holder_and_names_it(make_cluster):
+    """Its copies stay until the holder answers; then they go, and no job is lost."""
+    a, b, c = make_cluster(3, *FAST_FAILURES).servers
+    for number in range(5):
+        a.command("ADDJOB", "q", number, 3000, "REPLICATE", 3, "RETRY", 1)
+    c_id = c.node_id
+    assert a.command("GETJOB", "COUNT", 2, "FROM", "q")
+    c.pause()
+    a.command("CLUSTER", "LEAVING", "yes")
+    until(lambda: f"holder {c_id} does not answer" in a.info("cluster").get("cluster_leaving_blocked_by", ""))
+    assert jobs_of(a) > 0
+    c.resume()
+    until(lambda: jobs_of(a) == 0)
+    assert {take(b, "q") for _ in range(5)} == set("01234")
+
+
+def test_a_leaving_node_is_still_leaving_after_a_crash(make_cluster):
+    """The others need not wait for it to say so again."""
+    cluster = make_cluster(2)
+    a, b = cluster.servers
+    a.command("CLUSTER", "LEAVING", "yes")
+    a_id = a.node_id
+    until(lambda: "leaving" in (a.folder / NODES_FILE).read_text())
+    a.kill()
+    a.restart()
+    assert a.command("CLUSTER", "LEAVING") == b"yes"
+    until(lambda: "leaving" in flags_of(b, a_id) and "fail" not in flags_of(b, a_id))
+    assert a.command("CLUSTER", "LEAVING", "no") == b"OK"
+    cluster.wait_whole()
 
 
 def test_producers_on_the_others_go_on_while_a_node_leaves(make_cluster):
