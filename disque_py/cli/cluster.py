@@ -124,10 +124,11 @@ def start(manners: Target, count: int | None, port: int | None, directory: Path,
 
     Without --port: 7711 and following, or any free ports. What follows `--` goes to every server, e.g.
     `disque-cluster start -n 5 -- --maxmemory 2gb`. A directory with stopped nodes starts them again, on their
-    ports and with what they remember of each other.
+    ports and with what they remember of each other; those that still run are left alone.
     """
     before = local_nodes.load_nodes(directory)
-    if any(node.is_alive for node in before):
+    running = [node for node in before if node.is_alive]
+    if before and len(running) == len(before):
         raise click.ClickException(f"Nodes of {directory} are running already; see `disque-cluster status`")
     if before and (count not in (None, len(before)) or port not in (None, before[0].port)):
         raise click.ClickException(
@@ -135,19 +136,20 @@ def start(manners: Target, count: int | None, port: int | None, directory: Path,
             "without -n and --port, remove it with `disque-cluster stop --remove`, or choose another --dir"
         )
     base = before[0].port if before else port
-    ports = local_nodes.choose_ports(base, len(before) or count or 3)
+    ports = [node.port for node in before] if running else local_nodes.choose_ports(base, len(before) or count or 3)
     directory.mkdir(parents=True, exist_ok=True)
     manners = _with_password_of(manners, server_options)
     nodes: list[LocalNode] = []
     try:
         for number in ports:
-            nodes.append(local_nodes.launch(directory, number, server_options))
+            still = next((node for node in running if node.port == number), None)
+            nodes.append(still or local_nodes.launch(directory, number, server_options))
             local_nodes.save_nodes(directory, nodes + before[len(nodes) :])
         local_nodes.await_ready(manners, directory, nodes)
         cluster = _join(manners, [node.address for node in nodes])
     except BaseException:
         # Also when interrupted: half a cluster is of no use to anybody.
-        local_nodes.stop_nodes(nodes)
+        local_nodes.stop_nodes([node for node in nodes if node not in running])
         if not before:
             (directory / local_nodes.STATE_FILE).unlink(missing_ok=True)
         raise

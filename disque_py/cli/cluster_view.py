@@ -94,7 +94,9 @@ class ClusterView:
 
     def state_of(self, node: NodeView) -> str:
         """One word or two: ok, leaving, unreachable, and what the others think of it."""
-        words = [] if not node.error else ["unreachable"]
+        words = []
+        if node.error:
+            words.append("no login" if node.error.startswith(("NOAUTH", "WRONGPASS")) else "unreachable")
         words += ["leaving"] if node.is_leaving else []
         return ",".join([*words, *self.flags_of(node)]) or "ok"
 
