@@ -225,7 +225,11 @@ def _named(nodes: list[NodeView]) -> list[NodeView]:
 
 
 def meet(target: Target, other: Address) -> None:
-    """Tell the node at `target` to join the one at `other`. ConnectError, ConnectionLostError, RefusedError."""
+    """Tell the node at `target` to join the one at `other`. ConnectError, ConnectionLostError, RefusedError.
+
+    The other is asked first: a handshake with nobody would stay in the cluster's tables for a while.
+    """
+    patient(target.at(other)).close()
     connection = patient(target)
     try:
         words = ["CLUSTER", "MEET", other.host, str(other.port)]

@@ -228,11 +228,11 @@ def _image(broker: Broker, job: Job, handover: Handover) -> tuple[Any, ...] | No
     if job.work is not handover:
         return None
     image = image_of(broker, job)
+    after_ms = max(0, handover.due_ms - broker.now_ms) if handover.due_ms else 0
     if job.retry_ms:
-        return image
+        return (*image, after_ms) if after_ms else image
     # Nobody but the taker will have it.
     receiver = broker.sets.of((handover.node,))
-    after_ms = max(0, handover.due_ms - broker.now_ms) if handover.due_ms else 0
     return (*image[:4], broker.sets.pack(receiver), after_ms)
 
 
@@ -302,6 +302,7 @@ def _settle(broker: Broker, job: Job, handover: Handover, answer: int) -> None:
 def _taken(broker: Broker, job: Job) -> None:
     """The other node has the job queued: ours is a copy, or nothing."""
     job.work = None
+    job.was_queued = True  # Its first queueing is the taker's.
     if job.retry_ms:
         until_ms = broker.now_ms + job.retry_ms + broker.jitter()
         if until_ms > job.requeue_at_ms:

@@ -159,6 +159,10 @@ def _move_copy(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> N
     if not job.retry_ms:
         _move_once(broker, drain, job, targets)
         return
+    if not job.was_queued and job.requeue_at_ms > broker.now_ms:
+        # Its DELAY is not over, and only we know when it will be.
+        _hand_on(broker, drain, job, targets)
+        return
     if job.is_leased_here and job.requeue_at_ms > broker.now_ms:
         # A worker has it: the ack or the end of the lease decides.
         if not drain.blocked_by:
@@ -183,14 +187,19 @@ def _move_once(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> N
     if job.is_delivered:
         broker.stats.once_dropped_leaving += 1
         lifecycle.forget(broker, job)
-        return
+    else:
+        _hand_on(broker, drain, job, targets)
+
+
+def _hand_on(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> None:
+    """A job that is queued later, or never was: by hand-over, with the moment of its first queueing."""
     for node in targets:
         state = federation.exchange(node)
         if len(state.pending) < PENDING_BATCHES_MAX * 8 and not state.refuses(job.queue, broker.now_ms):
             federation.hand_over(broker, node, [job], job.requeue_at_ms)
             return
     if targets:
-        drain.block("no node is free to take an at-most-once job")
+        drain.block("no node is free to take a job that is not queued yet")
 
 
 def tell_left(broker: Broker, job: Job, move: Move) -> None:

@@ -283,7 +283,6 @@ def test_a_leaving_node_is_drained_to_zero_whatever_its_jobs_are(make_cluster):
     until(lambda: jobs_of(b) == jobs_of(c) == 0)
 
 
-@pytest.mark.xfail(reason="the new holder counts DELAY anew and adds RETRY, as if it were a mere replica", strict=True)
 def test_a_delayed_job_of_a_leaving_node_is_not_late(make_cluster):
     """Whoever takes it queues it when it is due, also when RETRY is the default of minutes."""
     a, b, _ = make_cluster(3).servers
