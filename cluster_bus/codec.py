@@ -31,7 +31,7 @@ FRAME_BYTES_MAX: Final = (64 << 20) + (1 << 20)
 
 # msgpack allocates an array from its declared count before it reads the items: eight bytes each.
 # No turn produces so many; `encode_runs` cuts.
-RUN_ITEMS_MAX: Final = 1 << 20
+RUN_ITEMS_MAX: Final = 1 << 12
 _MAP_FIELDS_MAX: Final = 1024
 _STR_BYTES_MAX: Final = 4096
 
@@ -99,7 +99,7 @@ def frames(version: int, runs: Sequence[bytes], bytes_max: int = FRAME_BYTES_MAX
     result: list[bytes] = []
     start, size = 0, 5
     for at, run in enumerate(runs):
-        if size + len(run) > bytes_max and at > start:
+        if (size + len(run) > bytes_max and at > start) or at - start >= RUN_ITEMS_MAX:
             result.append(frame(version, runs[start:at]))
             start, size = at, 5
         size += len(run)

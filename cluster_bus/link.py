@@ -21,7 +21,7 @@ from cluster_bus.node import Node
 
 HANDSHAKE_SECONDS: Final = 5.0
 # So much is decoded before the loop gets round to other links and clients: a few milliseconds.
-PUMP_BYTES: Final = 256 << 10
+PUMP_BYTES: Final = 128 << 10
 UNSENT_BYTES_MAX: Final = 64 << 20
 
 
@@ -53,6 +53,7 @@ class Link(asyncio.Protocol):
     """
 
     __slots__ = (
+        "_burst_bytes",
         "_decoder",
         "_handshake",
         "_is_paused",
@@ -99,6 +100,7 @@ class Link(asyncio.Protocol):
         self._is_paused = False
         self._unsent_bytes_max = unsent_bytes_max
         self._why = ("", "")
+        self._burst_bytes = 0
 
     # -- asyncio.Protocol ------------------------------------------------------------------------------
 
@@ -120,8 +122,18 @@ class Link(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Take bytes; decode unless a pause is on, whose end will do it."""
         self._decoder.write(data)
-        if not self._is_paused:
+        if self._is_paused:
+            return
+        if not self._burst_bytes:
+            self._loop.call_soon(self._end_burst)
+        self._burst_bytes += len(data)
+        if self._burst_bytes > PUMP_BYTES:
+            self._pause()  # The loop may call us many times in one pass, before anybody else.
+        else:
             self._pump()
+
+    def _end_burst(self) -> None:
+        self._burst_bytes = 0
 
     def connection_lost(self, error: Exception | None) -> None:
         """The end of it."""

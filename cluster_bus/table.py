@@ -22,6 +22,10 @@ from cluster_bus.node import FAIL, FORGOTTEN, HANDSHAKE, LEAVING, MYSELF, PFAIL,
 UNUSABLE: Final = MYSELF | HANDSHAKE | LEAVING | PFAIL | FAIL
 
 
+# Ids that peers may make us remember, whoever they belong to.
+NODES_MAX: Final = 20_000
+
+
 class NodeTable:
     """The table; see the module.
 
@@ -47,6 +51,8 @@ class NodeTable:
         """The one Node for this id (20 bytes): in the table, forgotten, or made now and flagged UNKNOWN."""
         node = self._interned.get(node_id)
         if node is None:
+            if len(self._interned) >= NODES_MAX:
+                raise ValueError("more nodes were named than any cluster has")
             node = self._interned[node_id] = Node(node_id, flags=UNKNOWN)
         return node
 

@@ -28,6 +28,9 @@ from disque_py.resp import OK, error
 # ADDJOBs of one client that may wait for copies at the same time.
 OVERLAP_MAX: Final = 1_000
 
+# A command that doesn't exist is quoted in the error, as far as anybody would read it.
+UNKNOWN_BYTES_MAX: Final = 128
+
 OOM_REPLY: Final = error(OOM)
 NOAUTH_REPLY: Final = error(NOAUTH)
 LOADING_REPLY: Final = error(LOADING)
@@ -213,7 +216,7 @@ def _is_quit(client: Client, word: bytes) -> bool:
 
 
 def _unknown(word: bytes) -> bytes:
-    return error(f"ERR unknown command '{word.decode('utf-8', 'surrogateescape')}'")
+    return error(f"ERR unknown command '{word[:UNKNOWN_BYTES_MAX].decode('utf-8', 'surrogateescape')}'")
 
 
 def _may_overlap(broker: Broker, client: Client, argv: list[bytes]) -> bool:

@@ -198,6 +198,8 @@ class RequestParser:
         line = data[at:end]
         if line.endswith(b"\r"):
             line = line[:-1]
+        if not line:
+            return end + 1
         try:
             argv = [word for word in split_words(line) if word]
         except UnbalancedQuotesError:

@@ -19,6 +19,9 @@ from disque_py.resp import OK, bulk, pairs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+# No directive is as long as this; matching a longer pattern would only cost time.
+PATTERN_BYTES_MAX: Final = 1_024
+
 
 def config(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """CONFIG GET pattern | SET directive value | RESETSTAT | REWRITE."""
@@ -32,6 +35,8 @@ def config(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 def _get(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     """GET pattern: names and values; a map after HELLO 3."""
+    if len(argv[2]) > PATTERN_BYTES_MAX:
+        return pairs([], client.protocol)
     found = broker.settings.matching(text_of(argv[2]))
     return pairs([(name, bulk(value)) for name, value in found], client.protocol)
 

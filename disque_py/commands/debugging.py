@@ -19,6 +19,7 @@ from disque_py.core.queue import QUEUE_BYTES
 from disque_py.core.reset import flush
 from disque_py.resp import OK, bulk, error
 
+SLEEP_SECONDS_MAX: Final = 86_400.0
 NOT_SECONDS: Final = "ERR value is not a valid float"
 RESTART_FAILED: Final = "ERR failed to restart the server. Check server logs."
 
@@ -47,7 +48,7 @@ def _sleep(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
         seconds = float(argv[2])
     except ValueError:
         raise CommandError(NOT_SECONDS) from None
-    if not (math.isfinite(seconds) and seconds >= 0):
+    if not (math.isfinite(seconds) and 0 <= seconds <= SLEEP_SECONDS_MAX):
         raise CommandError(NOT_SECONDS)
     broker.host.sleep(seconds)
     return OK

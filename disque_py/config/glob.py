@@ -33,7 +33,7 @@ def matches(pattern: str, text: str, *, ignore_case: bool = False) -> bool:
             at, position = star + 1, resume
         else:
             return False
-    return all(element is STAR for element in elements[at:])
+    return at == len(elements) or (at == len(elements) - 1 and elements[at] is STAR)
 
 
 def _fits(element: tuple[tuple[tuple[str, str], ...], bool], character: str) -> bool:
@@ -47,7 +47,8 @@ def _elements(pattern: str) -> list[Element]:
     while at < len(pattern):
         character = pattern[at]
         if character == "*":
-            elements.append(STAR)
+            if not elements or elements[-1] is not STAR:  # Several in a row say no more than one.
+                elements.append(STAR)
         elif character == "?":
             elements.append(((), True))
         elif character == "[":

@@ -64,11 +64,13 @@ def ack_here(broker: Broker, job_id: bytes) -> int:
     """ACKJOB of one id: 1 if the job was known and not acknowledged yet, else 0."""
     job = broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
     if job is None:
-        if broker.cluster.size > 1 and is_retried_id(job_id) and job_id not in broker.done:
-            if not broker.is_leaving:
+        if broker.cluster.size > 1 and job_id not in broker.done:
+            if is_retried_id(job_id) and not broker.is_leaving:
                 try_collect(broker, dummy_ack(broker, job_id))
             elif broker.cluster.linked:
-                broker.send(broker.cluster.linked, SETACK, (job_id, b""))  # Kept by whoever has the job, not here.
+                # Nothing is kept here, neither by a node that leaves nor for a job that is delivered once anyway; but
+                # whoever has its record need not keep it until its TTL.
+                broker.send(broker.cluster.linked, SETACK, (job_id, b""))
         return 0
     if job.state == ACKED:
         try_collect(broker, job)

@@ -368,6 +368,8 @@ def on_yourjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
         _forget_answers(state, settled)
         if type(number) is not int or number < state.answers_from:
             continue
+        if len(images) > 2 * NEEDJOBS_MAX:
+            raise ValueError("more jobs than anybody asks for")
         answers = state.answers.get(number)
         if answers is None:
             answers = bytes([_take(broker, sender, image) for image in images])
@@ -380,7 +382,7 @@ def _take(broker: Broker, sender: Node, image: Any) -> int:
         return REFUSED_DONE
     job = job_of(broker, image)
     after_ms = image[5] if len(image) > 5 else 0
-    if type(after_ms) is not int:
+    if type(after_ms) is not int or after_ms >> 63:
         raise ValueError("a delay that is not a number")
     known = broker.find(job.id)
     if known is not None and isinstance(known.work, Handover):

@@ -57,6 +57,8 @@ def job_of(broker: Broker, image: Any) -> Job:
     try:
         job_id, header, queue, body, holders = image[:5]
         ctime, left_ms, retry_ms, delay_ms, replicate, nacks, deliveries, attempt = _unpack(header)
+        if (left_ms | retry_ms | delay_ms | ctime) >> 63:
+            raise ValueError("a span or a time that no producer can have asked for")
         if type(body) is bytes and type(queue) is bytes and type(holders) is bytes and is_valid_id(job_id):
             job = Job(
                 job_id,

@@ -17,6 +17,8 @@ EMPTY: Final[NodeSet] = frozenset()
 
 # Peers choose which sets we see; past this many the memory of them starts afresh.
 SETS_MAX: Final = 50_000
+# A set of a thousand holders; REPLICATE goes further only on paper.
+SET_BYTES_MAX: Final = 20_000
 
 
 class NodeSets:
@@ -109,7 +111,7 @@ class NodeSets:
         if result is None:
             if len(self._unpacked) > SETS_MAX:
                 self._unpacked.clear()
-            if type(data) is not bytes or len(data) % ID_BYTES:
+            if type(data) is not bytes or len(data) % ID_BYTES or len(data) > SET_BYTES_MAX:
                 raise ValueError("a set of nodes is not a multiple of 20 bytes")
             nodes = [self._intern(data[at : at + ID_BYTES]) for at in range(0, len(data), ID_BYTES)]
             result = self._unpacked[data] = self.of(nodes)

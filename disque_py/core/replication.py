@@ -271,7 +271,7 @@ def on_holders(broker: Broker, sender: Node, items: list[Any]) -> None:
 def on_enqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
     """The creator kept no copy and asks us to queue the job for the first time."""
     for job_id, delay_ms, *_ in items:
-        if type(delay_ms) is not int:
+        if type(delay_ms) is not int or delay_ms >> 63:
             raise ValueError("a delay that is not a number")
         job = broker.find(job_id)
         if job is None or job.state != ACTIVE or job.is_delivered or job.work is not None:

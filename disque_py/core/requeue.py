@@ -103,7 +103,7 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
     now_ms = broker.now_ms
     shards = broker.shards
     for job_id, left_ms, attempt, *_ in items:
-        if type(left_ms) is not int or type(attempt) is not int:
+        if type(left_ms) is not int or type(attempt) is not int or left_ms >> 63:
             raise ValueError("a lease that is not a number")
         job = shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
         if job is None:

@@ -158,7 +158,7 @@ class ClientConnection(asyncio.Protocol):
             if self._at >= len(self._requests):
                 self._requests = []
                 self._at = 0
-                if not self._parse(client):
+                if not self._parse(client, until_ns):
                     break
             before = self._at
             # Replies of this turn are not written yet; once they are, the transport says whether they were taken.
@@ -175,7 +175,7 @@ class ClientConnection(asyncio.Protocol):
         elif is_free and client.waiting == RUNNING:
             self._resume_soon()
 
-    def _parse(self, client: Client) -> bool:
+    def _parse(self, client: Client, until_ns: int) -> bool:
         """The next requests out of a bounded piece of what was received, so that parsing ends in time. False: none."""
         parser = self._parser
         while self._unread:
@@ -200,6 +200,8 @@ class ClientConnection(asyncio.Protocol):
                     return False
             if self._requests:
                 return True
+            if self._unread and self._shell.driver.clock.stopwatch_ns() > until_ns:
+                return False  # Bytes that make no request take time as well.
         if self._parser.error:
             self._refuse(client)
         return False

@@ -147,7 +147,7 @@ def test_a_run_is_packed_once_for_several_frames():
     assert Decoder().feed(frame(1, [GOTJOBS]) + frame(1, [QUEUEDS, GOTJOBS])) == [[RUNS[0]], [RUNS[1], RUNS[0]]]
 
 
-@pytest.mark.parametrize("count", [0, 15, 16, 65_535, 65_536])
+@pytest.mark.parametrize("count", [0, 15, 16, RUN_ITEMS_MAX])
 def test_a_frame_holds_any_number_of_runs(count: int):
     assert Decoder().feed(frame(1, [b"\x91\x21"] * count)) == [[[GOTJOB]] * count]
 

@@ -201,7 +201,7 @@ def test_a_flood_of_frames_is_decoded_in_slices_and_in_order():
         await until(lambda: link.peer and acceptor.ready)
         acceptor.ready[0].data_received(b"".join(frames))
         first_slice = len(acceptor.frames)
-        assert PUMP_BYTES // 5100 <= first_slice < 70
+        assert first_slice <= PUMP_BYTES // 5000 + 1
         acceptor.ready[0].data_received(frame(1, [encode_run(GOTJOB, [400])]))
         assert len(acceptor.frames) == first_slice
         await until(lambda: len(acceptor.frames) == 401)
