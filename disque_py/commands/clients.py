@@ -10,6 +10,7 @@ from typing import Final
 
 from disque_py.commands.options import read_integer, read_timeout
 from disque_py.commands.subcommands import ANY, Form, form_of, text_of
+from disque_py.core import slices
 from disque_py.core.broker import Broker
 from disque_py.core.client import REPLY_OFF, REPLY_ON, REPLY_SKIP, Client
 from disque_py.core.errors import SYNTAX, CommandError
@@ -17,6 +18,8 @@ from disque_py.resp import OK, bulk, integer, nil_bulk
 
 WRONG_FORM: Final = "ERR Syntax error, try CLIENT (LIST | KILL ip:port | GETNAME | SETNAME connection-name)"
 BAD_NAME: Final = "ERR Client names cannot contain spaces, newlines or special characters."
+# Lines of CLIENT LIST written before others get their turn.
+CLIENTS_PER_PART: Final = 50
 KILL_OPTIONS: Final = (b"id", b"type", b"addr", b"skipme")
 
 
@@ -63,8 +66,19 @@ def check_name(name: bytes) -> bytes:
     return name
 
 
-def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    return bulk("".join(line_of(broker, each) + "\n" for _, each in sorted(broker.clients.items())))
+def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    return slices.begin(broker, client, _list_in_parts(broker))
+
+
+def _list_in_parts(broker: Broker) -> slices.Slices:
+    lines: list[str] = []
+    for at, number in enumerate(sorted(broker.clients)):
+        if at and at % CLIENTS_PER_PART == 0:
+            yield
+        each = broker.clients.get(number)
+        if each is not None:  # It may have gone while others had their turn.
+            lines.append(line_of(broker, each) + "\n")
+    return bulk("".join(lines))
 
 
 def _info(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
