@@ -105,6 +105,7 @@ class Broker:
         self.eviction_shard = 0
         self.sweep_shard = 0
         self.sweep_position_ms = 0
+        self.sweep_due = 0
         self.drain: Drain | None = None
         self.used_memory = 0
         self.peak_memory = 0

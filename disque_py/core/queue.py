@@ -228,6 +228,16 @@ class Queue:
         self._tail = [job for job in self._tail if self._keeps(job)]
         yield
 
+    def dismantle(self) -> Iterator[None]:
+        """Give back the memory of a queue that is no more, a part per step."""
+        for part in (self._heap, self._old_heap, self._head, self._tail):
+            while part:
+                del part[-CHUNK:]
+                yield
+        while self._chunks:
+            self._chunks.pop()
+            yield
+
     def _keeps(self, job: Job) -> bool:
         if job.state == QUEUED:
             return True

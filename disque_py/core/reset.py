@@ -74,12 +74,16 @@ def _drop_queues(broker: Broker) -> None:
     for queue in broker.queues.values():
         queue.is_dropped = True
         queue.length = 0  # A hint or a sweep that was planned for it finds nothing to do.
+    dropped = [queue for queue in broker.queues.values() if queue.listed]
     broker.queues = {}
     broker.paused_count = 0
     broker.queue_order = []
     broker.queue_gc = iter(())
     for planned in (broker.ready, broker.hint_due, broker.interest_due, broker.sweeps, broker.pause_versions):
         planned.clear()
+    # Millions of entries are not let go of in one moment either.
+    for queue in dropped:
+        broker.sweeps[queue] = queue.dismantle()
     linked = broker.cluster.linked
     for name in broker.told_interest:
         if linked:

@@ -21,6 +21,7 @@ HOUSEKEEPING_MS: Final = 100
 JOBS_PER_TICK: Final = 400
 CLIENTS_PER_TICK: Final = 200
 TASKS_PER_TICK: Final = 200
+SWEPT_PER_TICK: Final = 1_000
 # Queues looked at per tick; more as long as a tenth of them is found idle.
 QUEUES_PER_TICK: Final = 100
 QUEUES_PER_TICK_MAX: Final = 2_000
@@ -46,11 +47,15 @@ def tick(broker: Broker) -> bool:
     _sweep_queues(broker)
     if broker.now_ms - broker.housekept_ms >= HOUSEKEEPING_MS:
         _keep_house(broker)
+    if broker.sweep_due:
+        _sweep_jobs(broker)
     if broker.recollect is not None and next(broker.recollect, broker) is broker:
         broker.recollect = None
     if broker.slices:
         slices.step(broker)
-    return jobs == JOBS_PER_TICK or bool(broker.sweeps or broker.slices or broker.recollect is not None)
+    return jobs == JOBS_PER_TICK or bool(
+        broker.sweeps or broker.slices or broker.sweep_due or broker.recollect is not None
+    )
 
 
 def next_ms(broker: Broker) -> int:
@@ -107,7 +112,7 @@ def _keep_house(broker: Broker) -> None:
     broker.done.expire(broker.now_ms)
     if broker.used_memory > broker.peak_memory:
         broker.peak_memory = broker.used_memory
-    _sweep_jobs(broker, elapsed_ms)
+    _plan_sweep(broker, elapsed_ms)
     _drop_idle_queues(broker)
     level = min(broker.memory_level, 2)
     if (level == 2) != (broker.cluster.memory_level == 2):
@@ -119,14 +124,25 @@ def _keep_house(broker: Broker) -> None:
         leaving.step(broker)
 
 
-def _sweep_jobs(broker: Broker, elapsed_ms: int) -> None:
-    """Jobs beyond the schedule's horizon come into its reach: look at each once per SWEEP_MS."""
+def _plan_sweep(broker: Broker, elapsed_ms: int) -> None:
+    """Jobs beyond the schedule's horizon come into its reach: each is looked at once per SWEEP_MS."""
     broker.sweep_position_ms += elapsed_ms * SHARDS
     count, broker.sweep_position_ms = divmod(broker.sweep_position_ms, SWEEP_MS)
+    broker.sweep_due = min(broker.sweep_due + count, SHARDS)
+
+
+def _sweep_jobs(broker: Broker) -> None:
+    """The part of the sweep that is due, as far as it fits into a tick."""
     horizon_ms = broker.schedule.horizon_ms
-    for _ in range(min(count, SHARDS)):
+    looked = 0
+    while broker.sweep_due and looked < SWEPT_PER_TICK:
+        broker.sweep_due -= 1
         broker.sweep_shard = (broker.sweep_shard + 1) % SHARDS
-        for job in list(broker.shards[broker.sweep_shard].values()):
+        shard = broker.shards[broker.sweep_shard]
+        if not shard:
+            continue
+        looked += len(shard)
+        for job in list(shard.values()):
             if not job.awake_at_ms and (job.expire_at_ms <= horizon_ms or 0 < job.requeue_at_ms <= horizon_ms):
                 arm(broker, job)
 
