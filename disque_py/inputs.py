@@ -229,6 +229,8 @@ def _may_overlap(broker: Broker, client: Client, argv: list[bytes]) -> bool:
     row = broker.commands.get(argv[0]) or broker.commands.get(argv[0].lower())
     if row is None or not row.overlaps:
         return False
+    if len(argv) == 6:
+        return argv[4].lower() != b"maxlen"  # One option, as most have.
     return 6 not in map(len, argv[4:]) or not any(word.lower() == b"maxlen" for word in argv[4:])
 
 

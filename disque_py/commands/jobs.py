@@ -79,7 +79,7 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     timeout_ms = 0 if argv[3] == b"0" else read_timeout(argv[3])
 
     if retry_s < 0:
-        retry_s = max(1, min(RETRY_DEFAULT_S_MAX, ttl_s // 10))
+        retry_s = RETRY_DEFAULT_S_MAX if ttl_s >= 10 * RETRY_DEFAULT_S_MAX else max(1, ttl_s // 10)
     if not retry_s:
         if replicate > 1:
             raise CommandError("ERR With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)")

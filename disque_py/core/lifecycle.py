@@ -111,8 +111,9 @@ def enqueue(broker: Broker, job: Job) -> Queue:
 def arm_queued(broker: Broker, job: Job) -> None:
     """Set the timer of a QUEUED job: its announcement if others hold copies, else only the end of its life."""
     if job.retry_ms >= ANNOUNCE_RETRY_MS_MIN and job.holders is not broker.sets.mine:
-        job.requeue_at_ms = broker.now_ms + announce_span_ms(job)
-        arm(broker, job)
+        job.requeue_at_ms = at_ms = broker.now_ms + announce_span_ms(job)
+        if job.awake_at_ms or at_ms <= broker.schedule.horizon_ms or job.expire_at_ms <= broker.schedule.horizon_ms:
+            arm(broker, job)
     else:
         job.requeue_at_ms = 0
         if job.awake_at_ms or job.expire_at_ms <= broker.schedule.horizon_ms:
