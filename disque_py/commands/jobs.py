@@ -233,17 +233,21 @@ def _getjob_in_parts(
     return b"*%d\r\n%b" % (len(entries), b"".join(entries)) if entries else nil_array(client.protocol)
 
 
-def _count(broker: Broker, client: Client, ids: list[bytes], deed: Callable[[Broker, bytes], int]) -> bytes | None:
-    """Do something to each of these jobs; the reply is how many it was done to. Long lists are done in parts."""
-    if len(ids) <= PART:
-        return integer(sum([deed(broker, job_id) for job_id in ids]))
-    return slices.begin(broker, client, _count_in_parts(broker, ids, deed))
+def _count(broker: Broker, client: Client, argv: list[bytes], deed: Callable[[Broker, bytes], int]) -> bytes | None:
+    """Do something to each of the jobs named; the reply is how many it was done to. Long lists are done in parts."""
+    if len(argv) <= PART:
+        return integer(sum([deed(broker, job_id) for job_id in read_ids(argv)]))
+    return slices.begin(broker, client, _count_in_parts(broker, argv, deed))
 
 
-def _count_in_parts(broker: Broker, ids: list[bytes], deed: Callable[[Broker, bytes], int]) -> slices.Slices:
+def _count_in_parts(broker: Broker, argv: list[bytes], deed: Callable[[Broker, bytes], int]) -> slices.Slices:
+    for at in range(1, len(argv), 8 * PART):
+        if not all(map(is_valid_id, argv[at : at + 8 * PART])):
+            raise CommandError(BAD_ID)  # One bad id, and nothing is done.
+        yield
     total = 0
-    for at in range(0, len(ids), PART):
-        total += sum([deed(broker, job_id) for job_id in ids[at : at + PART]])
+    for at in range(1, len(argv), PART):
+        total += sum([deed(broker, job_id) for job_id in argv[at : at + PART]])
         yield
     return integer(total)
 
@@ -254,17 +258,17 @@ def ackjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         if not is_valid_id(argv[1]):
             raise CommandError(BAD_ID)
         return b":1\r\n" if acks.ack_here(broker, argv[1]) else b":0\r\n"
-    return _count(broker, client, read_ids(argv), acks.ack_here)
+    return _count(broker, client, argv, acks.ack_here)
 
 
 def fastack(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """FASTACK [id ...] → how many were deleted here; other nodes delete theirs, best effort."""
-    return _count(broker, client, read_ids(argv), acks.fast_ack)
+    return _count(broker, client, argv, acks.fast_ack)
 
 
 def deljob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """DELJOB [id ...] → how many were deleted here; other nodes are not told."""
-    return _count(broker, client, read_ids(argv), _delete)
+    return _count(broker, client, argv, _delete)
 
 
 def _delete(broker: Broker, job_id: bytes) -> int:
@@ -307,7 +311,7 @@ def working(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
 
 def nack(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """NACK [id ...] → how many went back to their queues; their nacks counters grow."""
-    return _count(broker, client, read_ids(argv), _nack)
+    return _count(broker, client, argv, _nack)
 
 
 def _nack(broker: Broker, job_id: bytes) -> int:
@@ -332,12 +336,11 @@ def is_paused_in(broker: Broker, job: Job) -> bool:
 
 def enqueue(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """ENQUEUE [id ...] → how many were put into their queues; refused as a whole if one of these is paused."""
-    ids = read_ids(argv)
     if broker.paused_count:
-        for job in map(broker.find, ids):
+        for job in map(broker.find, read_ids(argv)):
             if job is not None and requeue.is_queueable(job) and is_paused_in(broker, job):
                 raise CommandError(PAUSED)
-    return _count(broker, client, ids, _enqueue)
+    return _count(broker, client, argv, _enqueue)
 
 
 def _enqueue(broker: Broker, job_id: bytes) -> int:
@@ -355,7 +358,7 @@ def _enqueue(broker: Broker, job_id: bytes) -> int:
 
 def dequeue(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """DEQUEUE [id ...] → how many were taken out of their queues here."""
-    return _count(broker, client, read_ids(argv), _dequeue)
+    return _count(broker, client, argv, _dequeue)
 
 
 def _dequeue(broker: Broker, job_id: bytes) -> int:

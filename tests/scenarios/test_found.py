@@ -348,3 +348,12 @@ def test_setack_is_not_repeated_without_end_between_two_that_know(make):
     world.run(60_000)
     assert [what for _, _, what, _ in world.sent if what == SETACK] == []
     assert all(world[name].job_count == 0 for name in "abc")
+
+
+def test_one_bad_id_in_a_long_list_and_nothing_is_done(make):
+    """Also when the list is long enough to be looked at, and worked on, in parts."""
+    world = make("a")
+    job_id = world.ask("a", "ADDJOB", "q", "body", 0)
+    assert "BADID" in str(world.ask("a", "ACKJOB", *[job_id] * 5_000, "bad"))
+    assert world["a"].queues[b"q"].length == 1
+    assert world.ask("a", "ACKJOB", *[job_id] * 5_000) == 1
