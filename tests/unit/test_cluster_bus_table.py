@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster_bus.node import FAIL, FORGOTTEN, HANDSHAKE, LEAVING, MYSELF, PFAIL, UNKNOWN, Node
-from cluster_bus.table import NodeTable
+from cluster_bus.table import NODES_MAX, NodeTable
 
 
 def table_of(*names: int) -> NodeTable:
@@ -88,3 +88,12 @@ def test_we_may_take_another_id_in_place():
     assert table.nodes == {b"n" * 20: me}
     assert table.intern(b"n" * 20) is me
     assert table.intern(b"\x00" * 20) is not me
+
+
+def test_ids_that_others_name_are_remembered_up_to_a_bound():
+    """Whoever speaks on the bus must not fill our memory with nodes that don't exist."""
+    table = table_of()
+    for number in range(NODES_MAX - 1):
+        table.intern(number.to_bytes(20, "big") if number else b"\xff" * 20)
+    with pytest.raises(ValueError, match="more nodes"):
+        table.intern(b"\xfe" * 20)

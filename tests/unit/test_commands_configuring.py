@@ -110,3 +110,8 @@ def test_other_forms_are_refused():
         b"-ERR CONFIG subcommand must be one of GET, SET, RESETSTAT, REWRITE\r\n"
     )
     assert ask(broker, client, "CONFIG", "Get") == b"-ERR Wrong number of arguments for CONFIG Get\r\n"
+
+
+def test_a_pattern_longer_than_any_name_fits_nothing():
+    broker = make_broker()
+    assert ask_parsed(broker, make_client(broker), "CONFIG", "GET", "*" * 2_000) == []

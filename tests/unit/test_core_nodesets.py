@@ -117,3 +117,8 @@ def test_bytes_are_made_anew_when_our_id_changed():
     me.id = b"\x02" * 20
     sets.forget_all()
     assert sets.pack(sets.mine) == b"\x02" * 20
+
+
+def test_a_set_of_very_many_nodes_is_refused():
+    with pytest.raises(ValueError, match="set of nodes"):
+        make_sets().unpack(bytes(nodesets.SET_BYTES_MAX + 20))

@@ -553,3 +553,22 @@ def test_errors_of_commands_leave_the_connection_open():
         assert await talk.reply() == b"PONG"
 
     serve(story)
+
+
+def test_bytes_that_make_no_request_leave_others_their_turn():
+    """Empty lines, which are answered with nothing, are read in slices like anything else."""
+
+    async def story(server):
+        flood, other = await server.connect(), await server.connect()
+        flood.write(b"\n" * 400_000 + encode("PING", "end"))
+        await asyncio.sleep(0)
+        answered = 0
+        ending = asyncio.ensure_future(flood.reply())
+        while not ending.done():
+            other.send("PING")
+            await other.reply()
+            answered += 1
+        assert await ending == b"end"
+        assert answered > 10
+
+    serve(story)
