@@ -5,6 +5,7 @@ environment, the script starts again with its Python. This file must be readable
 an old one gets a sentence instead of a syntax error.
 """
 
+import importlib.util
 import os
 import sys
 
@@ -13,6 +14,8 @@ VENV_PYTHON = os.path.join(ROOT, ".venv", "bin", "python")
 # Set in a process that was started again, so that it happens once.
 AGAIN = "DISQUE_CHECKOUT_AGAIN"
 OURS = ("disque_py", "cluster_bus", "persistence")
+# What pyproject.toml depends on. Some of it is imported only when it is needed, which is too late to start again.
+NEEDED = ("click", "hiredis", "msgpack", "prompt_toolkit", "rich", "uvloop")
 
 
 def run(module):
@@ -21,6 +24,9 @@ def run(module):
         start_again("Python 3.11 or newer is needed, this is {}.{}".format(*sys.version_info[:2]))
     # In front, so that this checkout wins; the folder of the scripts is no place to import from.
     sys.path[0] = ROOT
+    for name in NEEDED:
+        if importlib.util.find_spec(name) is None:
+            start_again("the package {} is missing".format(name))
     try:
         main = __import__("disque_py." + module, fromlist=["main"]).main
     except ModuleNotFoundError as error:

@@ -5,6 +5,9 @@ driver, which asks membership in turn. So the Bus keeps only what sockets need: 
 to which node, attempts under way, links that others dialed. It knows no job; runs of job kinds are
 handed on as they came, one frame per call unless membership messages stand between them.
 
+Who dialed us and was not reached by us may be anybody, unless there is a secret: such links are limited in number and
+in the size of a frame. Where there are too many the oldest goes, for honest ones need a moment only.
+
 A stranger's job messages close its link; everything refused is counted in `rejected` by reason, and
 logged, each reason once in LOG_GAP_SECONDS, for a port scanner shall not fill the disk.
 """
@@ -25,12 +28,16 @@ from cluster_bus.codec import FRAME_BYTES_MAX, FrameError, Run, without_large
 from cluster_bus.handshake import ACCEPTOR, DIALER, NONCE_BYTES, Handshake, Hello
 from cluster_bus.link import HANDSHAKE_SECONDS, UNSENT_BYTES_MAX, Link
 from cluster_bus.messages import FIRST_JOB_KIND
-from cluster_bus.node import FORGOTTEN, Node
+from cluster_bus.node import FORGOTTEN, UNKNOWN, Node
 
 CONNECT_SECONDS: Final = 5.0
 LOG_GAP_SECONDS: Final = 10.0
 # Connections that have not proved anything yet; a cluster's nodes need one each, for milliseconds.
 UNPROVED_LINKS_MAX: Final = 512
+# Links of strangers: nodes that forgot to be forgotten, nodes about to say MEET.
+STRANGER_LINKS_MAX: Final = 256
+# What we have not reached ourselves gets no larger frame accepted: a MEET, its gossip, and what a turn adds.
+UNREACHED_FRAME_BYTES_MAX: Final = 256 << 10
 BACKLOG: Final = 511
 
 ALL_ADDRESSES: Final = ("0.0.0.0", "::")
@@ -139,6 +146,7 @@ class Bus:
         self._outgoing: dict[Node, Link] = {}  # from connect on
         self._ready: dict[Node, Link] = {}  # from the end of the handshake on
         self._unproved: dict[Link, None] = {}
+        self._strangers: dict[Link, None] = {}
         self._incoming: dict[bytes, Link] = {}  # id -> the link that node dialed
 
     # -- listening -----------------------------------------------------------------------------------------
@@ -183,6 +191,7 @@ class Bus:
         for links in (self._outgoing, self._ready, self._incoming):
             links.clear()
         self._unproved.clear()
+        self._strangers.clear()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     # -- Wire ------------------------------------------------------------------------------------------------
@@ -197,7 +206,8 @@ class Bus:
     def hang_up(self, node: Node) -> None:
         """Drop our link or attempt without a report; of a forgotten node also the link it dialed."""
         self._drop_outgoing(node)
-        if node.flags & FORGOTTEN and (link := self._incoming.pop(node.id, None)) is not None:
+        if node.flags & (FORGOTTEN | UNKNOWN) and (link := self._incoming.pop(node.id, None)) is not None:
+            self._strangers.pop(link, None)
             link.drop()
 
     def send(self, node: Node, frame: bytes) -> None:
@@ -227,11 +237,10 @@ class Bus:
                 return
             del self._attempts[link.node]
             self._outgoing[link.node] = link
-        elif len(self._unproved) >= UNPROVED_LINKS_MAX:
-            self._reject("too many handshakes", link.peer_host)
-            link.drop()
         else:
             self._unproved[link] = None
+            if len(self._unproved) > UNPROVED_LINKS_MAX:
+                self._drop_oldest(self._unproved, "too many handshakes")
 
     def link_ready(self, link: Link) -> None:
         """A handshake is over."""
@@ -244,10 +253,17 @@ class Bus:
         older = self._incoming.pop(hello.id, None)
         if older is not None:  # The node gave that one up: what is still in it must not be read after this one's.
             older.drop()
+            self._strangers.pop(older, None)
             if older.node is not None:
                 self._owner.on_incoming_lost(older.node)
         self._incoming[hello.id] = link
-        link.node = self._owner.on_accept(hello, link.peer_host, link.local_host)
+        node = link.node = self._owner.on_accept(hello, link.peer_host, link.local_host)
+        if node is None or node.is_newcomer:
+            link.expect_frames(min(self._frame_bytes_max, UNREACHED_FRAME_BYTES_MAX))
+        if node is None:
+            self._strangers[link] = None
+            if len(self._strangers) > STRANGER_LINKS_MAX:
+                self._drop_oldest(self._strangers, "too many strangers")
 
     def link_frame(self, link: Link, runs: list[Run]) -> None:
         """Deal the runs of a frame out, in order."""
@@ -281,6 +297,7 @@ class Bus:
                 self._owner.on_link_down(link.node)
             return
         self._unproved.pop(link, None)
+        self._strangers.pop(link, None)
         if link.peer is not None and self._incoming.get(link.peer.id) is link:
             del self._incoming[link.peer.id]
             if link.node is not None:
@@ -297,10 +314,20 @@ class Bus:
     def _identify(self, link: Link) -> Node | None:
         """Who dialed this link, now that it may have been met or forgotten."""
         node = link.node
-        if node is None or node.flags & FORGOTTEN:
+        if node is None or node.flags & (FORGOTTEN | UNKNOWN):
             assert link.peer is not None
             node = link.node = self._owner.on_accept(link.peer, link.peer_host, link.local_host)
+            if node is not None:
+                self._strangers.pop(link, None)
         return node
+
+    def _drop_oldest(self, links: dict[Link, None], reason: str) -> None:
+        link = next(iter(links))
+        del links[link]
+        if link.peer is not None and self._incoming.get(link.peer.id) is link:
+            del self._incoming[link.peer.id]
+        self._reject(reason, link.peer_host)
+        link.drop()
 
     def _outgoing_ready(self, link: Link, hello: Hello) -> None:
         node = link.node
@@ -315,6 +342,8 @@ class Bus:
             link.node = resolved
             self._outgoing[resolved] = link
         self._ready[resolved] = link
+        if (incoming := self._incoming.get(resolved.id)) is not None:
+            incoming.expect_frames(self._frame_bytes_max)
 
     def _drop_outgoing(self, node: Node) -> None:
         if (attempt := self._attempts.pop(node, None)) is not None:

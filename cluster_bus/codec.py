@@ -22,6 +22,8 @@ from typing import Any, Final
 
 import msgpack  # type: ignore[import-untyped]  # It ships no types.
 
+from cluster_bus.weight import is_light
+
 PROTOCOL_MIN: Final = 1
 PROTOCOL_MAX: Final = 1
 HANDSHAKE_VERSION: Final = 0
@@ -32,11 +34,16 @@ FRAME_BYTES_MAX: Final = (64 << 20) + (1 << 20)
 # msgpack allocates an array from its declared count before it reads the items: eight bytes each.
 # No turn produces so many; `encode_runs` cuts.
 RUN_ITEMS_MAX: Final = 1 << 12
+# A frame is handled in one go. Longer ones carry a single run, for a node cuts well below this between runs.
+RUNS_BYTES_MAX: Final = 256 << 10
+# Longer payloads are looked through before they are decoded (weight.py).
+UNWEIGHED_BYTES_MAX: Final = 1 << 20
 _MAP_FIELDS_MAX: Final = 1024
 _STR_BYTES_MAX: Final = 4096
 
 Run = list[Any]
 
+_ONE_RUN = 0x91  # msgpack: an array of one.
 _HEADER = struct.Struct(">IBI")
 _LENGTH_BYTES: Final = 4
 _AFTER_LENGTH_BYTES: Final = _HEADER.size - _LENGTH_BYTES
@@ -147,6 +154,14 @@ def _decode(payload: bytearray | memoryview) -> list[Run]:
     return runs
 
 
+def _check_long(payload: memoryview) -> None:
+    """Only a job's body makes a frame of ours that long."""
+    if payload[0] != _ONE_RUN:
+        raise FrameError("bad shape", f"{len(payload)} bytes with more than one run")
+    if len(payload) > UNWEIGHED_BYTES_MAX and not is_light(payload):
+        raise FrameError("bad shape", f"{len(payload)} bytes of too many values")
+
+
 class Decoder:
     """Bytes in, frames out. One per connection; dead after its first FrameError.
 
@@ -205,6 +220,8 @@ class Decoder:
             with memoryview(buffer) as view, view[at + _HEADER.size : end] as part:
                 if zlib.crc32(part) != crc:
                     raise FrameError("bad crc")
+                if length > RUNS_BYTES_MAX:
+                    _check_long(part)
                 runs = _decode(part)
         self._at = end
         if end == len(buffer) or end > _COMPACT_BYTES:

@@ -190,6 +190,10 @@ class Link(asyncio.Protocol):
             self._decoder.bytes_max = self.frame_bytes_max
             self._owner.link_ready(self)
 
+    def expect_frames(self, bytes_max: int) -> None:
+        """Accept no frames longer than this from now on: so much may lie here of a frame that never ends."""
+        self.frame_bytes_max = self._decoder.bytes_max = bytes_max
+
     # -- writing and closing -----------------------------------------------------------------------------
 
     def write(self, frame: bytes) -> None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 DIAL_GAP_MS_MIN: Final = 100
 DIAL_GAP_MS_MAX: Final = 1_000
 PROVEN_LINK_MS: Final = 5_000
+# What others make us change is written at most this often; each change costs two syncs of the disk.
+SAVE_GAP_MS: Final = 100
 
 
 class Links(NodeTable):
@@ -33,7 +35,8 @@ class Links(NodeTable):
     now_ms, wall_ms   set by the driver at the start of a turn
     announced_host    `cluster-announce-ip`, "" if others shall take our address from the socket
 
-    The tray, emptied by the driver each turn. Hang-ups come before dials, new runs before link events:
+    The tray, emptied by the driver each turn. Hang-ups come before dials, new runs before link events; these two
+    are ordered sets, for a node may be told to go elsewhere many times in a turn:
 
     hang_ups          drop our outgoing link or attempt, no report; if FORGOTTEN, its incoming links too
     dials             connect to these; report link_up or link_down
@@ -41,7 +44,7 @@ class Links(NodeTable):
     link_events       (node, True: its link came up, False: went down), oldest first
     forgotten         these left the table
     address_changed   these have another host, port or bus port
-    must_save, must_sync   write the nodes file; and only go on when it is on disk
+    must_save         write the nodes file
     notices           lines for the log
     """
 
@@ -50,15 +53,16 @@ class Links(NodeTable):
         self.now_ms = 0
         self.wall_ms = 0
         self.announced_host = announced_host
-        self.hang_ups: list[Node] = []
-        self.dials: list[Node] = []
+        self.hang_ups: dict[Node, None] = {}
+        self.dials: dict[Node, None] = {}
         self.new_runs: list[Node] = []
         self.link_events: list[tuple[Node, bool]] = []
         self.forgotten: list[Node] = []
         self.address_changed: list[Node] = []
         self.must_save = False
-        self.must_sync = False
         self.notices: list[str] = []
+        self._saved_ms = -SAVE_GAP_MS
+        self._is_unsaved = False
         self._rng = rng
         if announced_host:
             me.host = announced_host
@@ -70,16 +74,22 @@ class Links(NodeTable):
     def _dial(self, node: Node) -> None:
         if node.host and node.bus_port and not node.flags & NOADDR:
             node.is_dialing = True
-            self.dials.append(node)
+            self.dials[node] = None
 
     def _redial(self, node: Node) -> None:
-        """Another link instead of the one we have, at once."""
+        """Another link instead of the one we have: at once, but not again and again for who moves all the time."""
+        was_linked = node.is_linked
         self._hang_up(node)
-        self._dial(node)
-        self.refresh()
+        if self.now_ms >= node.redial_at_ms:
+            node.redial_at_ms = self.now_ms + DIAL_GAP_MS_MIN
+            self._dial(node)
+        else:
+            node.dial_at_ms = node.redial_at_ms
+        if was_linked:
+            self.refresh()
 
     def _hang_up(self, node: Node) -> None:
-        self.hang_ups.append(node)
+        self.hang_ups[node] = None
         self._unlink(node)
 
     def _link(self, node: Node, hello: Hello) -> None:
@@ -91,6 +101,8 @@ class Links(NodeTable):
         node.link_run = hello.run
         node.protocol = common_version(hello.versions)
         node.version = hello.software
+        if self._no_newcomer(node) is not None:
+            self._save_soon()
         self.link_events.append((node, True))
         self.refresh()
 
@@ -98,8 +110,7 @@ class Links(NodeTable):
         """Book-keeping for a link or attempt that is no more; the caller refreshes."""
         if node.is_dialing:
             node.is_dialing = False
-            if node in self.dials:
-                self.dials.remove(node)
+            self.dials.pop(node, None)
         if node.is_linked:
             node.is_linked = False
             node.link_run = b""
@@ -120,6 +131,17 @@ class Links(NodeTable):
         if not node.ping_sent_ms:
             node.ping_sent_ms, node.ping_sent_wall_ms = max(self.now_ms, 1), self.wall_ms
 
+    # -- the nodes file --------------------------------------------------------------------------------
+
+    def _save_soon(self) -> None:
+        """What others told us is worth writing: at once, or with a later tick if we have just written."""
+        if self.now_ms - self._saved_ms >= SAVE_GAP_MS:
+            self._saved_ms = self.now_ms
+            self.must_save = True
+            self._is_unsaved = False
+        elif not self.must_save:
+            self._is_unsaved = True
+
     # -- addresses -------------------------------------------------------------------------------------
 
     def _learn_own_host(self, local_host: str, *, is_met: bool) -> None:
@@ -128,7 +150,7 @@ class Links(NodeTable):
             return
         if is_met or not self.me.host:
             self.me.host = local_host
-            self.must_save = True
+            self._save_soon()
 
     def _learn_run(self, node: Node, run: bytes) -> None:
         if node.run and node.run != run:
@@ -154,7 +176,7 @@ class Links(NodeTable):
         node.host, node.port, node.bus_port = host, port, bus_port
         node.flags &= ~NOADDR
         self.address_changed.append(node)
-        self.must_save = True
+        self._save_soon()
         return True
 
     def _lose_address(self, node: Node) -> None:
@@ -163,7 +185,7 @@ class Links(NodeTable):
         node.flags |= NOADDR
         node.host, node.port, node.bus_port = "", 0, 0
         self.address_changed.append(node)
-        self.must_save = True
+        self._save_soon()
         self._unlink(node)
         self._await_pong(node)
         self.refresh()

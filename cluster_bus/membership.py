@@ -7,7 +7,8 @@ node says, its PONGs included, goes out on the link it dialed. Who is at the oth
 * A placeholder (HANDSHAKE) lives only until its link is up: then it is resolved to the node that
   was found there, which may be new, known under another address, or ourselves.
 * A stranger who says MEET enters the table at once, under the id it proved, and is dialed
-  back. Whatever else a stranger says is ignored and counted.
+  back. Until it was reached it is a newcomer (table.py): it does not count, and what it says about failures does not
+  either; not reached in time, it is given up. Whatever else a stranger says is ignored and counted.
 
 A heartbeat is asked for (PING, MEET) and answered (PONG); only the answer proves both
 directions, so only it ends a suspicion. An answer may be lost with a link, hence an unanswered
@@ -20,7 +21,6 @@ reports link_up, link_down, accept, receive (bus.py; the simulator's likewise).
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,9 +28,9 @@ from cluster_bus import failure, heartbeat
 from cluster_bus.codec import FrameError
 from cluster_bus.handshake import Hello
 from cluster_bus.heartbeat import FAILING, Entry, Header
-from cluster_bus.links import Links
+from cluster_bus.meeting import BLACKLIST_MS, Meeting
 from cluster_bus.messages import FAIL_NODE, MEET, PING, PONG
-from cluster_bus.node import FAIL, FORGOTTEN, HANDSHAKE, ID_BYTES, LEAVING, NOADDR, UNKNOWN, Node
+from cluster_bus.node import FAIL, FORGOTTEN, HANDSHAKE, ID_BYTES, LEAVING, UNKNOWN, Node
 from cluster_bus.nodes_file import NodeLine
 from cluster_bus.outgoing import Outgoing
 
@@ -40,25 +40,21 @@ if TYPE_CHECKING:
 # disque/cluster.md, section 2, unless said otherwise.
 NODE_TIMEOUT_MS: Final = 15_000
 TICK_MS: Final = 100
-HANDSHAKE_MS_MIN: Final = 1_000
 RANDOM_PING_MS: Final = 1_000
 RANDOM_PING_CHOICE: Final = 5
-BLACKLIST_MS: Final = 60_000
 BUS_PORT_OFFSET: Final = 10_000
 # Ours. A lone node has nothing to look after.
 LONE_TICK_MS: Final = 1_000
 # After a longer pause between two ticks it was us who slept (suspended, stopped): silence proves nothing.
 SLEPT_MS_MIN: Final = 2_000
-# What gossip may start at a time: a liar can't make us dial the whole world.
-HANDSHAKES_MAX: Final = 1_000
+# Of one kind in a run. A node asks once a turn, or answers what several of ours asked.
+HEARTBEATS_MAX: Final = 256
 
 
-class Membership(Links):
-    """The table, its links (class Links: the clock and the tray) and its conversations.
+class Membership(Meeting):
+    """The table, its links (class Links: the clock and the tray), who comes in (class Meeting) and the conversations.
 
     outgoing          what is to be said to whom
-    node_timeout_ms   `cluster-node-timeout`; may change at any time
-    ignored           what was ignored, by reason
     """
 
     def __init__(
@@ -70,14 +66,13 @@ class Membership(Links):
         node_timeout_ms: int = NODE_TIMEOUT_MS,
         announced_host: str = "",
     ) -> None:
-        super().__init__(me, rng, announced_host)
+        super().__init__(me, rng, announced_host, node_timeout_ms)
         self.outgoing = outgoing
-        self.node_timeout_ms = node_timeout_ms
-        self.ignored: Counter[str] = Counter()
-        self._blacklist: dict[bytes, int] = {}  # id -> when gossip may bring it back
         self._last_tick_ms = 0
         self._random_ping_at_ms = 0
         self._told_memory_level = me.memory_level
+        self._answered: dict[Node, bool] = {}  # whom at this moment, and whether with a greeting
+        self._answered_ms = 0
 
     @property
     def memory_level(self) -> int:
@@ -128,6 +123,7 @@ class Membership(Links):
         if not node.flags & HANDSHAKE:
             self._blacklist[node.id] = self.now_ms + BLACKLIST_MS
         self._expel(node)
+        self.must_save = True
         self.refresh()
 
     def forget_unknown(self, name: bytes) -> bool:
@@ -147,7 +143,7 @@ class Membership(Links):
         if hard:
             self._rename_me(self._rng.randbytes(ID_BYTES))
             self.notices.append(f"this node is now {self.me.name.decode()}")
-        self.must_save = self.must_sync = True
+        self.must_save = True
         self.refresh()
 
     def set_leaving(self, flag: bool) -> None:
@@ -185,9 +181,11 @@ class Membership(Links):
     def link_down(self, node: Node) -> None:
         """The link to `node` broke, or an attempt failed; not called for what we hung up ourselves."""
         if self.nodes.get(node.id) is node:
+            was_linked = node.is_linked
             self._back_off(node)
             self._await_pong(node)
-            self.refresh()
+            if was_linked:
+                self.refresh()
 
     def accept(self, hello: Hello, peer_host: str, local_host: str) -> Node | None:
         """A link to us finished its handshake: the node that dialed, None for a stranger (only MEET counts).
@@ -210,6 +208,8 @@ class Membership(Links):
         self, sender: Node | None, hello: Hello, peer_host: str, local_host: str, kind: int, items: list[Any]
     ) -> None:
         """Membership messages that came on an incoming link; `sender` is what accept() said. FrameError: close it."""
+        if len(items) > HEARTBEATS_MAX and kind in (PING, PONG, MEET):
+            raise FrameError("too many heartbeats", f"{len(items)} at once")
         node = self.find(hello.id) if sender is None or self.find(sender.id) is not sender else sender
         for item in items:
             if kind == FAIL_NODE:
@@ -224,6 +224,8 @@ class Membership(Links):
                     self.ignored["stranger"] += 1
                     continue
                 node = self._welcome(hello, header, peer_host)
+                if node is None:
+                    continue
             self._learn_own_host(local_host, is_met=kind == MEET)
             self._learn_address_heard(node, header.host, header.port, header.bus_port, peer_host, hello.run)
             self._on_header(node, header)
@@ -232,7 +234,7 @@ class Membership(Links):
             else:
                 self._answer(node, is_greeting=kind == MEET)
             for entry in entries:
-                self._on_gossip(node, entry)
+                self._on_gossip(node, entry, peer_host)
 
     # -- time ----------------------------------------------------------------------------------------------
 
@@ -254,18 +256,24 @@ class Membership(Links):
             if node.flags & HANDSHAKE:
                 self._tend_handshake(node)
                 continue
+            if node.is_newcomer and self._is_over(node):
+                self.notices.append(f"node {node.name.decode()} at {node.host}:{node.port} not reached, given up")
+                self._expel(node)
+                continue
             self._tend_link(node)
             if failure.is_silent(node, self.now_ms, self.node_timeout_ms) and failure.suspect(node):
                 is_news = True
                 self._on_suspected(node)
         if is_news:
             self._ping_linked()  # At once: agreement on a failure, and where copies go, waits for it.
+        if self._is_unsaved:
+            self._save_soon()
         if self.now_ms >= self._random_ping_at_ms:
             self._random_ping_at_ms = self.now_ms + RANDOM_PING_MS
             self._ping_somebody()
 
     def _tend_handshake(self, node: Node) -> None:
-        if self.now_ms - node.known_since_ms > max(self.node_timeout_ms, HANDSHAKE_MS_MIN):
+        if self._is_over(node):
             self.notices.append(f"no handshake with {node.host}:{node.port} (bus {node.bus_port}) in time, given up")
             self._expel(node)
         elif not node.is_dialing and self.now_ms >= node.dial_at_ms:
@@ -295,7 +303,7 @@ class Membership(Links):
     # -- heartbeats ----------------------------------------------------------------------------------------
 
     def _ping(self, node: Node) -> None:
-        self._beat(node, PING)
+        self._beat(node, MEET if node.must_meet else PING)
         node.pinged_ms = self.now_ms
         self._await_pong(node)
 
@@ -307,7 +315,6 @@ class Membership(Links):
     def _greet(self, node: Node) -> None:
         """First on a new link: our heartbeat, with everybody we know, and the answer it may be waiting for."""
         self._beat(node, MEET if node.must_meet else PING, is_greeting=True)
-        node.must_meet = False
         node.pinged_ms = self.now_ms
         self._await_pong(node)
         if node.owes_pong:
@@ -316,6 +323,12 @@ class Membership(Links):
     def _answer(self, node: Node, *, is_greeting: bool) -> None:
         node.owes_pong = not node.is_linked
         if node.is_linked:
+            if self._answered_ms != self.now_ms:
+                self._answered_ms = self.now_ms
+                self._answered.clear()
+            if self._answered.get(node, -1) >= is_greeting:
+                return  # It has asked again before it can have heard the answer.
+            self._answered[node] = is_greeting
             self._beat(node, PONG, is_greeting=is_greeting)
 
     def _beat(self, node: Node, kind: int, *, is_greeting: bool = False) -> None:
@@ -325,10 +338,11 @@ class Membership(Links):
 
     def _on_pong(self, node: Node) -> None:
         node.ping_sent_ms = node.ping_sent_wall_ms = 0
+        node.must_meet = False
         node.pong_received_ms, node.pong_received_wall_ms = self.now_ms, self.wall_ms
         if failure.heal(node):
             self.notices.append(f"node {node.name.decode()} answers again")
-            self.must_save = True
+            self._save_soon()
             self.refresh()
 
     def _on_header(self, node: Node, header: Header) -> None:
@@ -336,19 +350,21 @@ class Membership(Links):
         node.version = header.software
         if (node.flags ^ header.flags) & LEAVING:
             node.flags ^= LEAVING
-            self.must_save = True
+            self._save_soon()
             self.refresh()
 
     # -- gossip and failures ---------------------------------------------------------------------------
 
-    def _on_gossip(self, sender: Node, entry: Entry) -> None:
+    def _on_gossip(self, sender: Node, entry: Entry, peer_host: str) -> None:
         """The sender tells us about another node: its opinion, or a node we don't know."""
         if entry.id == self.me.id:
             return
         node = self.find(entry.id)
         if node is None:
             if not self._is_blacklisted(entry.id):
-                self._try_address(entry)
+                self._try_address(entry, peer_host)
+            return
+        if sender.is_newcomer:
             return
         if entry.flags & FAILING:
             failure.report(node, sender, self.now_ms)
@@ -356,26 +372,11 @@ class Membership(Links):
         else:
             failure.withdraw(node, sender)
         if node.flags & FAILING and (entry.host, entry.port, entry.bus_port) != (node.host, node.port, node.bus_port):
-            self._try_address(entry)  # It may have moved, and others heard of it.
-
-    def _try_address(self, entry: Entry) -> None:
-        if entry.flags & NOADDR or not entry.host or not entry.bus_port:
-            return
-        if self.find_handshake(entry.host, entry.port) is None and len(self.nodes) - self.size < HANDSHAKES_MAX:
-            self._shake_hands(entry.host, entry.port, entry.bus_port)
-
-    def _is_blacklisted(self, node_id: bytes) -> bool:
-        until_ms = self._blacklist.get(node_id)
-        if until_ms is None:
-            return False
-        if self.now_ms < until_ms:
-            return True
-        del self._blacklist[node_id]
-        return False
+            self._try_address(entry, peer_host)  # It may have moved, and others heard of it.
 
     def _on_suspected(self, node: Node) -> None:
         self.notices.append(f"node {node.name.decode()} does not answer: suspected")
-        self.must_save = True
+        self._save_soon()
         self.refresh()
         self._try_agree(node)
 
@@ -389,7 +390,7 @@ class Membership(Links):
         if not isinstance(item, list) or not item or not isinstance(item[0], bytes):
             raise FrameError("bad message", "FAIL_NODE without a node id")
         node = self.find(item[0])
-        if sender is None or node is None:
+        if sender is None or node is None or sender.is_newcomer:
             self.ignored["stranger"] += 1
         elif failure.mark_failed(node, self.now_ms):
             self._on_failed(node, f"{sender.name.decode()} says so")
@@ -398,27 +399,20 @@ class Membership(Links):
 
     def _on_failed(self, node: Node, why: str) -> None:
         self.notices.append(f"node {node.name.decode()} marked as failing: {why}")
-        self.must_save = True
+        self._save_soon()
         self.refresh()
 
     # -- meeting ---------------------------------------------------------------------------------------------
 
-    def _shake_hands(self, host: str, port: int, bus_port: int) -> None:
-        """Dial an address whose node is not known yet."""
-        node = Node(self._rng.randbytes(ID_BYTES), host, port, bus_port, HANDSHAKE)
-        node.known_since_ms = self.now_ms
-        self._enter(node)
-        self._dial(node)
-
     def _resolve(self, placeholder: Node, hello: Hello) -> Node | None:
         """A handshake's link is up: the node found there, ready to take the link over, or None to close it."""
         self._remove(placeholder)
-        self.must_save = True
-        if hello.id == self.me.id:
-            return None  # We met ourselves.
+        self._save_soon()
         node = self.find(hello.id)
+        if node is None and hello.id in self.nodes:
+            return None  # We met ourselves, or somebody who took the id of a placeholder.
         if node is None:
-            node = self.intern(hello.id)
+            node = self._object(hello.id)
             self._admit(node)
         elif node.is_linked and node.link_run == hello.run:
             self._beat(node, MEET, is_greeting=True)  # A second address of it. It may have forgotten us, so do meet.
@@ -427,40 +421,6 @@ class Membership(Links):
             self._unlink(node)
         node.must_meet = True
         return node
-
-    def _welcome(self, hello: Hello, header: Header, peer_host: str) -> Node:
-        """A stranger said MEET; its id is proved. It becomes a member, and we dial it."""
-        node = self.intern(hello.id)
-        node.host, node.port, node.bus_port = header.host or peer_host, header.port, header.bus_port
-        node.run = hello.run
-        self._admit(node)
-        self._dial(node)
-        self.refresh()
-        return node
-
-    def _admit(self, node: Node) -> None:
-        """Into the table, as a node we know; forget what we held against it."""
-        self._enter(node)
-        self._blacklist.pop(node.id, None)
-        node.known_since_ms = self.now_ms
-        node.dial_at_ms = node.dial_gap_ms = 0
-        self.must_save = True
-        self.notices.append(f"node {node.name.decode()} joined")
-
-    def _expel(self, node: Node) -> None:
-        """Out of the table, links closed, its reports about others void."""
-        self._hang_up(node)
-        is_member = not node.flags & HANDSHAKE
-        self._remove(node)
-        node.ping_sent_ms = node.ping_sent_wall_ms = node.fail_at_ms = 0
-        node.owes_pong = node.must_meet = False
-        node.reports.clear()
-        for other in self.nodes.values():
-            failure.withdraw(other, node)
-        if is_member:
-            self.forgotten.append(node)
-            self.notices.append(f"node {node.name.decode()} forgotten")
-        self.must_save = True
 
 
 def _pong_received_ms(node: Node) -> int:

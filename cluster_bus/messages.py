@@ -52,6 +52,7 @@ REFUSED_MEMORY: Final = 2
 REFUSED_LEAVING: Final = 3
 REFUSED_DONE: Final = 4
 REFUSED_BUSY: Final = 5
+REFUSED_DISK: Final = 6
 
 QUEUED_RELEASED: Final = 1  # By NACK or ENQUEUE: a running lease ends here and now.
 QUEUED_WAITING: Final = 2  # An announcement: still waiting in our queue, nothing new.

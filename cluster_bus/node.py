@@ -50,6 +50,7 @@ class Node:
     pong_received_ms, pong_received_wall_ms   when it last answered; monotonic and wall
     fail_at_ms       when FAIL was set; monotonic
     reports          reporter -> when it last said this node fails; monotonic
+    is_newcomer      it introduced itself and was not reached yet (table.py)
     known_since_ms, link_since_ms   when it entered the table, when our link came up; monotonic
 
     Of our outgoing link, membership's own:
@@ -57,6 +58,7 @@ class Node:
     is_dialing       an attempt to connect is under way
     dial_at_ms       no earlier attempt than this; monotonic
     dial_gap_ms      the pause after the next failed attempt
+    redial_at_ms     no earlier change of a link for another than this; monotonic
     link_run         run of the process our link reached, b"" without a link
     must_meet        the first heartbeat on the link is a MEET, for it may not know us
     owes_pong        it asked and we had no link to answer on
@@ -74,6 +76,7 @@ class Node:
         "id",
         "is_dialing",
         "is_linked",
+        "is_newcomer",
         "known_since_ms",
         "link_run",
         "link_since_ms",
@@ -88,6 +91,7 @@ class Node:
         "pong_received_wall_ms",
         "port",
         "protocol",
+        "redial_at_ms",
         "reports",
         "run",
         "version",
@@ -102,6 +106,7 @@ class Node:
         self.flags = flags
         self.run = b""
         self.is_linked = False
+        self.is_newcomer = False
         self.protocol = 0
         self.memory_level = 0
         self.version = ""
@@ -116,11 +121,12 @@ class Node:
         self.is_dialing = False
         self.dial_at_ms = 0
         self.dial_gap_ms = 0
+        self.redial_at_ms = 0
         self.link_run = b""
         self.must_meet = False
         self.owes_pong = False
         self.pinged_ms = 0
-        # The core's own: hand-over numbering and interest of this node (core/federation.py).
+        # The core's own: hand-over numbering and interest of this node (core/handover.py).
         self.core: Any = None
 
     def __repr__(self) -> str:

@@ -8,6 +8,9 @@ node somebody named but we never met has one too. Both come back into the table 
 so they may serve as keys and as receivers of a run (outgoing.py). `epoch` grows whenever either
 of them, or `size`, changes.
 
+A *newcomer* introduced itself, and we have not reached it yet. It is in the table, for we listen to it, but
+neither counted nor used: anybody can claim to be somebody.
+
 membership.py decides; this file only keeps the books.
 """
 
@@ -21,7 +24,6 @@ from cluster_bus.node import FAIL, FORGOTTEN, HANDSHAKE, LEAVING, MYSELF, PFAIL,
 # is up does not matter: it will be again, or the node becomes suspected.
 UNUSABLE: Final = MYSELF | HANDSHAKE | LEAVING | PFAIL | FAIL
 
-
 # Ids that peers may make us remember, whoever they belong to.
 NODES_MAX: Final = 20_000
 
@@ -31,10 +33,11 @@ class NodeTable:
 
     me       ourselves, flagged MYSELF
     nodes    id -> Node: ourselves first, then in order of arrival, handshakes included
-    size     how many of them are not in handshake; what quorums are counted from
-    usable   neither me nor in handshake, leaving, suspected or failed
+    size     how many of them are neither in handshake nor newcomers; what quorums are counted from
+    usable   neither me nor in handshake, newcomers, leaving, suspected or failed
     linked   our outgoing link to them is up
     epoch    grows with every change of the three above
+    newcomers    said MEET and were not reached yet -> their flags before that, 0 if we had never heard of them
     """
 
     def __init__(self, me: Node) -> None:
@@ -45,6 +48,8 @@ class NodeTable:
         self.usable: tuple[Node, ...] = ()
         self.linked: tuple[Node, ...] = ()
         self.epoch = 0
+        self.newcomers: dict[Node, int] = {}
+        self._handshakes: dict[tuple[str, int], Node] = {}  # by address
         self._interned: dict[bytes, Node] = {me.id: me}
 
     def intern(self, node_id: bytes) -> Node:
@@ -53,7 +58,7 @@ class NodeTable:
         if node is None:
             if len(self._interned) >= NODES_MAX:
                 raise ValueError("more nodes were named than any cluster has")
-            node = self._interned[node_id] = Node(node_id, flags=UNKNOWN)
+            node = self._object(node_id)
         return node
 
     def find(self, node_id: bytes) -> Node | None:
@@ -61,19 +66,25 @@ class NodeTable:
         node = self.nodes.get(node_id)
         return None if node is None or node.flags & (MYSELF | HANDSHAKE) else node
 
+    def everybody(self) -> list[Node]:
+        """All nodes that have an object, forgotten ones and those that were only named included."""
+        return list(self._interned.values())
+
     def find_handshake(self, host: str, port: int) -> Node | None:
         """The handshake with this address, None if there is none."""
-        for node in self.nodes.values():
-            if node.flags & HANDSHAKE and node.host == host and node.port == port:
-                return node
-        return None
+        return self._handshakes.get((host, port))
+
+    @property
+    def handshake_count(self) -> int:
+        """How many handshakes are under way."""
+        return len(self._handshakes)
 
     def refresh(self) -> None:
         """Recompute the groups after flags, links or members changed."""
         usable, linked, size = [], [], 0
         for node in self.nodes.values():
             flags = node.flags
-            if flags & HANDSHAKE:
+            if flags & HANDSHAKE or node.is_newcomer:
                 continue
             size += 1
             if not flags & UNUSABLE:
@@ -98,12 +109,43 @@ class NodeTable:
         assert node.id not in self.nodes
         node.flags &= ~(UNKNOWN | FORGOTTEN)
         self.nodes[node.id] = node
+        if node.flags & HANDSHAKE:
+            self._handshakes[node.host, node.port] = node
 
     def _remove(self, node: Node) -> None:
-        """Take it out; unless it was a mere handshake, its object stays, flagged FORGOTTEN."""
+        """Take it out; unless it was a mere handshake, its object stays, flagged FORGOTTEN.
+
+        A newcomer is what it was before, so that who only claims an id changes nothing about the node that
+        jobs name by it. If nobody ever named it nothing of it stays: strangers can't fill the memory of ids.
+        """
         del self.nodes[node.id]
-        if not node.flags & HANDSHAKE:
-            node.flags = FORGOTTEN
+        if node.flags & HANDSHAKE:
+            self._handshakes.pop((node.host, node.port), None)
+            return
+        flags_before = self._no_newcomer(node)
+        node.flags = flags_before or FORGOTTEN
+        if flags_before == 0:
+            del self._interned[node.id]
+
+    def _newcomer(self, node_id: bytes) -> Node:
+        """The node of this id, which introduced itself; to be entered."""
+        known = self._interned.get(node_id)
+        node = self._object(node_id)
+        node.is_newcomer = True
+        self.newcomers[node] = 0 if known is None else known.flags
+        return node
+
+    def _no_newcomer(self, node: Node) -> int | None:
+        """It was reached, or is given up: its flags before it introduced itself; None if it was no newcomer."""
+        node.is_newcomer = False
+        return self.newcomers.pop(node, None)
+
+    def _object(self, node_id: bytes) -> Node:
+        """The one Node for this id, made now if need be, however many there are: its sender stands before us."""
+        node = self._interned.get(node_id)
+        if node is None:
+            node = self._interned[node_id] = Node(node_id, flags=UNKNOWN)
+        return node
 
     def _rename_me(self, node_id: bytes) -> None:
         """Give ourselves another id, in place; only when nobody else is in the table."""

@@ -19,9 +19,12 @@ from cluster_bus.node import Node
 from cluster_bus.outgoing import Outgoing
 from disque_py import inputs
 from disque_py.core import timers
-from disque_py.core.broker import Broker
-from disque_py.core.client import Client
+from disque_py.core.broker import NO_PLACE, Broker
+from disque_py.loading import Loading
 from disque_py.ports import Clock, Wire
+from disque_py.promises import Promises
+from disque_py.rewriting import Rewriting
+from persistence.journal import Journal
 
 # Items per frame: a receiver handles a frame in one go, which must not take long.
 ITEMS_PER_RUN: Final = 512
@@ -43,7 +46,7 @@ class Driver:
         wire: Wire,
         clock: Clock,
         on_turn: Callable[[], None],
-        save_nodes: Callable[[bool], None],
+        save_nodes: Callable[[], None],
         notice: Callable[[str], None],
     ) -> None:
         self.broker = broker
@@ -54,6 +57,9 @@ class Driver:
         self.is_open = False
         self.has_more = False
         self.turns = 0
+        self.promises: Promises | None = None
+        self.loading: Loading | None = None
+        self.rewriting: Rewriting | None = None
         self._on_turn = on_turn
         self._save_nodes = save_nodes
         self._notice = notice
@@ -72,6 +78,68 @@ class Driver:
         broker.timeouts.now_ms = now_ms
         self.membership.now_ms = now_ms
         self.membership.wall_ms = wall_ms
+        if self.promises is not None:
+            self.promises.journal.now_ms = now_ms
+            self.promises.journal.wall_ms = wall_ms
+
+    def attach(self, journal: Journal, rewriting: Rewriting, first_place: int) -> None:
+        """From now on turns are recorded, and promises wait for their records.
+
+        first_place   the first segment this journal may have bases in
+        """
+        journal.now_ms = self.broker.now_ms
+        journal.wall_ms = self.broker.wall_ms
+        self.promises = Promises(self.broker, journal)
+        self.rewriting = rewriting
+        self.broker.is_journaling = True
+        self.broker.first_place = first_place
+        journal.begin()
+
+    def detach(self) -> None:
+        """Nothing is recorded any more, and nothing waits."""
+        broker = self.broker
+        self.promises = self.rewriting = None
+        broker.is_journaling = False
+        broker.touched = {}
+        broker.outbox.gone = []
+        broker.outbox.pauses = {}
+        broker.outbox.moved = {}
+        broker.outbox.is_void = False
+        broker.first_place = NO_PLACE
+        broker.live_bytes = {}
+        broker.disk_level = 0
+        broker.disk_trouble = ""
+
+    def link_up(self, node: Node) -> None:
+        """The node was linked while we couldn't answer: as if it came up now."""
+        self.begin()
+        inputs.link_up(self.broker, node)
+
+    def wake(self) -> None:
+        """There is more to do: `tick` comes soon."""
+        self.begin()
+        self.has_more = True
+
+    def journal_changed(self) -> None:
+        """The disk has come further, or is in trouble: whoever waited for that goes on at the end of this turn."""
+        self.begin()
+        promises = self.promises
+        if promises is None:
+            return
+        broker = self.broker
+        journal = promises.journal
+        if self.loading is not None or (self.rewriting is not None and self.rewriting.is_running):
+            self.has_more = True
+        if journal.level != broker.disk_level:
+            if journal.level > broker.disk_level == 0:
+                self._notice(f"Writes are refused, the journal can't be written: {journal.trouble}")
+            elif not journal.level:
+                self._notice("The journal is written again, nothing is refused any more")
+                for queue in broker.queues.values():
+                    if queue.length and queue.waiting:
+                        broker.ready[queue] = None
+            broker.disk_level = journal.level
+        broker.disk_trouble = journal.trouble
 
     def begin(self) -> None:
         """Before an input: open a turn if none is."""
@@ -93,12 +161,23 @@ class Driver:
         if self.broker.now_ms >= self.membership.next_tick_ms():
             self.membership.tick()
         self.has_more = inputs.tick(self.broker)
+        if self.loading is not None:
+            self.has_more |= self.loading.step()
+        if self.promises is not None:
+            self.promises.journal.tick()
+        if self.rewriting is not None:
+            self.has_more |= self.rewriting.step()
 
     def next_ms(self) -> int:
         """The moment (monotonic) `tick` has to be called at."""
         if self.has_more:
             return self.broker.now_ms
-        return min(self.membership.next_tick_ms(), timers.next_ms(self.broker))
+        at_ms = min(self.membership.next_tick_ms(), timers.next_ms(self.broker))
+        if self.promises is not None:
+            journal_ms = self.promises.journal.next_ms()
+            if journal_ms is not None and journal_ms < at_ms:
+                return journal_ms
+        return at_ms
 
     def finish(self) -> None:
         """Close the turn: all it wanted done outside is done now, in the order that promises need."""
@@ -106,16 +185,22 @@ class Driver:
         self._drain_tray()
         inputs.settle(broker)
         self._drain_tray()
-        if self.outgoing.runs:
+        promises = self.promises
+        if promises is not None:
+            promises.record()
+            if self.loading is not None:
+                self.loading.recorded(promises.journal.position)
+        if self.outgoing.runs or (promises is not None and promises.is_waiting):
             self._send_messages()
         # Flushing may let a client's pipeline go on, which belongs to the next turn.
         self.is_open = False
         clients = broker.outbox.clients
         if clients:
             broker.outbox.clients = {}
-            self._flush(clients)
-
-    def _flush(self, clients: dict[Client, None]) -> None:
+        if promises is not None:
+            promises.hold_replies(clients)
+            for client in promises.released():
+                clients[client] = None
         for client in clients:
             client.port.wake()
 
@@ -123,8 +208,8 @@ class Driver:
         """What membership wants done: links, the nodes file, and news for the core."""
         tray = self.membership
         while tray.hang_ups or tray.dials or tray.new_runs or tray.link_events or tray.forgotten or tray.notices:
-            hang_ups, tray.hang_ups = tray.hang_ups, []
-            dials, tray.dials = tray.dials, []
+            hang_ups, tray.hang_ups = tray.hang_ups, {}
+            dials, tray.dials = tray.dials, {}
             new_runs, tray.new_runs = tray.new_runs, []
             link_events, tray.link_events = tray.link_events, []
             forgotten, tray.forgotten = tray.forgotten, []
@@ -143,16 +228,18 @@ class Driver:
             for line in notices:
                 self._notice(line)
         tray.address_changed.clear()
-        if tray.must_save or tray.must_sync:
-            must_sync = tray.must_sync
-            tray.must_save = tray.must_sync = False
-            self._save_nodes(must_sync)
+        if tray.must_save:
+            tray.must_save = False
+            self._save_nodes()
 
     def _send_messages(self) -> None:
         """Encode each run once, however many nodes get it; one write per node."""
         parts: dict[Node, list[bytes]] = {}
         sent = 0
-        for nodes, kind, items in self.outgoing.take():
+        runs = self.outgoing.take()
+        if self.promises is not None:
+            runs = self.promises.hold_messages(runs)
+        for nodes, kind, items in runs:
             linked = [node for node in nodes if node.is_linked]
             if not linked:
                 continue

@@ -18,10 +18,23 @@ from cluster_bus import messages
 from cluster_bus.node import Node
 from disque_py.commands.monitoring import monitor_line, redact
 from disque_py.commands.table import COMMANDS, Command
-from disque_py.core import acks, delivery, federation, interest, leaving, memory, pausing, replication, requeue, timers
+from disque_py.core import (
+    acks,
+    delivery,
+    handover,
+    interest,
+    leaving,
+    memory,
+    pausing,
+    pulls,
+    replication,
+    requeue,
+    taking,
+    timers,
+)
 from disque_py.core.broker import Broker
 from disque_py.core.client import REPLY_OFF, REPLY_ON, REPLY_SKIP, WAITS_FOR_COPIES, Client
-from disque_py.core.errors import LOADING, NOAUTH, OOM, CommandError
+from disque_py.core.errors import LOADING, MISCONF, NOAUTH, OOM, CommandError
 from disque_py.core.row import Row
 from disque_py.resp import OK, error
 
@@ -49,16 +62,20 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.SETACK: acks.on_setack,
     messages.GOTACK: acks.on_gotack,
     messages.DELJOB: acks.on_deljob,
-    messages.NEEDJOBS: federation.on_needjobs,
-    messages.YOURJOBS: federation.on_yourjobs,
-    messages.TOOK: federation.on_took,
-    messages.SETTLED: federation.on_settled,
+    messages.NEEDJOBS: pulls.on_needjobs,
+    messages.YOURJOBS: taking.on_yourjobs,
+    messages.TOOK: handover.on_took,
+    messages.SETTLED: taking.on_settled,
     messages.INTEREST: interest.on_interest,
     messages.HINT: interest.on_hint,
     messages.PAUSE: pausing.on_pause,
     messages.LEFT: leaving.on_left,
     messages.LEFT_OK: leaving.on_left_ok,
 }
+
+
+# What a node takes in while it reads its journal: it promises nothing and touches no job.
+WHILE_LOADING: Final = (messages.PAUSE, messages.INTEREST)
 
 
 class MalformedMessageError(Exception):
@@ -106,19 +123,30 @@ def execute(
     first = at
     end = len(requests)
     executed = 0
-    before_ns = stopwatch_ns()
+    # Commands of one kind in a row are counted together: from `since_ns` on, `row` was called `calls` times.
     row: Row | None = None
+    calls = 0
+    since_ns = before_ns = stopwatch_ns()
     while at < end:
         argv = requests[at]
-        if client.waiting and not _may_overlap(broker, client, argv):
+        word = argv[0]
+        found = commands.get(word)
+        if found is None:
+            found = commands.get(word.lower())
+        if client.waiting and (found is None or not found.overlaps or not _may_overlap(client, argv)):
             break
         at += 1
-        word = argv[0]
-        row = commands.get(word)
-        if row is None:
-            row = commands.get(word.lower())
+        if found is not row:
+            if found is not None and found.is_write:
+                client.wrote = True
+            if row is not None:
+                row.calls += calls
+                row.nanoseconds += before_ns - since_ns
+            row = found
+            executed += calls
+            calls = 0
+            since_ns = before_ns
         mode = client.reply_mode
-        client.is_silenced = mode != REPLY_ON
         reply: bytes | None
         if row is None:
             reply = OK if _is_quit(client, word) else _unknown(word)
@@ -135,14 +163,11 @@ def execute(
                 reply = row.handler(broker, client, argv)
             except CommandError as refused:
                 reply = error(refused.text)
-            executed += 1
-            row.calls += 1
+            calls += 1
             after_ns = stopwatch_ns()
-            took_ns = after_ns - before_ns
-            row.nanoseconds += took_ns
+            if after_ns - before_ns >= slow_ns:
+                _note_slow(broker, row, argv, (after_ns - before_ns) // 1000)
             before_ns = after_ns
-            if took_ns >= slow_ns:
-                _note_slow(broker, row, argv, took_ns // 1000)
             if row.is_admin:
                 gate = _gate(broker)
                 slow_ns = _slow_ns(broker)
@@ -155,31 +180,33 @@ def execute(
             else:
                 out.append(reply)
                 room -= len(reply)
-        elif mode == REPLY_SKIP and client.reply_mode == REPLY_SKIP:
-            client.reply_mode = REPLY_ON
+        else:
+            client.is_silenced = mode != REPLY_ON  # When the reply comes, it is wanted or not as it is now.
+            if mode == REPLY_SKIP and client.reply_mode == REPLY_SKIP:
+                client.reply_mode = REPLY_ON
         if client.close_asked or before_ns > until_ns or room < 0:
             break
     if at > first:
-        broker.stats.commands_processed += executed
+        broker.stats.commands_processed += executed + calls
         client.active_ms = broker.now_ms
         if row is not None:
+            row.calls += calls
+            row.nanoseconds += before_ns - since_ns
             client.last_command = row.name
     return at
 
 
 def _gate(broker: Broker) -> bool:
-    return bool(broker.settings.requirepass) or bool(broker.monitors) or broker.is_loading
+    return bool(broker.settings.requirepass) or bool(broker.monitors) or broker.is_loading or broker.disk_level > 0
 
 
 def _slow_ns(broker: Broker) -> int:
     """The duration from which a command is worth a look; most never are."""
     settings = broker.settings
-    limits = [1 << 62]
-    if settings.slowlog_log_slower_than >= 0:
-        limits.append(settings.slowlog_log_slower_than * 1_000)
-    if settings.latency_monitor_threshold > 0:
-        limits.append(settings.latency_monitor_threshold * 1_000_000)
-    return min(limits)
+    slow_us = settings.slowlog_log_slower_than
+    slow_ns = slow_us * 1_000 if slow_us >= 0 else 1 << 62
+    threshold_ms = settings.latency_monitor_threshold
+    return min(slow_ns, threshold_ms * 1_000_000) if threshold_ms > 0 else slow_ns
 
 
 def _note_slow(broker: Broker, row: Row, argv: list[bytes], usec: int) -> None:
@@ -197,6 +224,8 @@ def _refuse(broker: Broker, client: Client, row: Row, argv: list[bytes]) -> byte
         return NOAUTH_REPLY
     if broker.is_loading and not row.is_for_loading:
         return LOADING_REPLY
+    if 0 < row.disk_level <= broker.disk_level:
+        return error(MISCONF + broker.disk_trouble)
     return None
 
 
@@ -219,15 +248,12 @@ def _unknown(word: bytes) -> bytes:
     return error(f"ERR unknown command '{word[:UNKNOWN_BYTES_MAX].decode('utf-8', 'surrogateescape')}'")
 
 
-def _may_overlap(broker: Broker, client: Client, argv: list[bytes]) -> bool:
+def _may_overlap(client: Client, argv: list[bytes]) -> bool:
     """While an ADDJOB waits for copies, further ADDJOBs may start: only the order of replies matters.
 
     Not with MAXLEN, whose answer depends on whether the one before was queued.
     """
     if client.waiting != WAITS_FOR_COPIES or client.slots is None or len(client.slots) >= OVERLAP_MAX:
-        return False
-    row = broker.commands.get(argv[0]) or broker.commands.get(argv[0].lower())
-    if row is None or not row.overlaps:
         return False
     if len(argv) == 6:
         return argv[4].lower() != b"maxlen"  # One option, as most have.
@@ -255,6 +281,8 @@ def disconnect(broker: Broker, client: Client) -> None:
 def receive(broker: Broker, sender: Node, runs: list[Any]) -> None:
     """Job messages of one frame; MalformedMessageError if a run is not what its kind says."""
     for run in runs:
+        if broker.is_loading and run[0] not in WHILE_LOADING:
+            continue  # As if it had been lost: what is important is said again (quirks Q32).
         handler = MESSAGES.get(run[0])
         if handler is None:
             broker.stats.ignored("message of an unknown kind")  # A newer node; it does not rely on our understanding.
@@ -273,7 +301,7 @@ def link_up(broker: Broker, node: Node) -> None:
     pausing.on_link_up(broker, node)
     interest.on_link_up(broker, node)
     replication.on_link_up(broker, node)
-    federation.on_link_up(broker, node)
+    handover.on_link_up(broker, node)
     acks.collect_again(broker)
 
 
@@ -285,13 +313,13 @@ def incoming_lost(broker: Broker, node: Node) -> None:
 def new_run(broker: Broker, node: Node) -> None:
     """The node's process is another than the one we knew."""
     interest.forget_node(broker, node)
-    federation.on_run_over(broker, node)
+    handover.on_run_over(broker, node)
 
 
 def forgotten(broker: Broker, node: Node) -> None:
     """The node left the table; acks no longer wait for it, hand-overs to it are over."""
     interest.forget_node(broker, node)
-    federation.on_run_over(broker, node)
+    handover.on_run_over(broker, node)
     broker.sets.forget_all()
     acks.collect_again(broker)
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cluster_bus.node import Node
 
 
@@ -57,7 +59,8 @@ class ClientPort(Protocol):
 class Host(Protocol):
     """The process around the broker, for administrative commands.
 
-    Methods raise OSError with the system's message where the spec quotes it.
+    A method that writes a file takes `done`, which is called exactly once: within a turn when the file is on disk, or
+    with the OSError that prevented it. That may be before the method returns (core/errands.py).
     """
 
     def rss_bytes(self) -> int:
@@ -83,11 +86,32 @@ class Host(Protocol):
         A failure is a config.settings.DirectiveError with the whole reply; the caller puts the old value back.
         """
 
-    def rewrite_config(self) -> None:
-        """Write the config file anew (CONFIG REWRITE); OSError, or LookupError without a file."""
+    def has_config_file(self) -> bool:
+        """Whether there is one to rewrite."""
 
-    def save_nodes(self) -> None:
-        """Write and fsync the nodes file (CLUSTER SAVECONFIG); OSError."""
+    def rewrite_config(self, done: Callable[[OSError | None], None]) -> None:
+        """Write the config file anew, with the values in force now, after those asked for before (CONFIG REWRITE)."""
+
+    def save_nodes(self, done: Callable[[OSError | None], None]) -> None:
+        """Write and fsync the nodes file as it is now (CLUSTER SAVECONFIG)."""
+
+    def journal_fields(self) -> list[tuple[str, str | int]]:
+        """INFO persistence, by the original's names first."""
+
+    def rewrite_journal(self) -> bool:
+        """Start BGREWRITEAOF; False: one is running. OSError if the journal is off and can't be made."""
+
+    def backup_journal(self, name: str, done: Callable[[tuple[str, int, int] | OSError], None]) -> None:
+        """JOURNAL BACKUP: `done` hears where it is, of how many files and bytes, or why there is none."""
+
+    def reload_journal(self, done: Callable[[OSError | None], None]) -> None:
+        """Forget all jobs and read them back from the journal (DEBUG LOADAOF); LookupError if there is none."""
+
+    def shutdown_refusal(self) -> str:
+        """Why SHUTDOWN would lose what was promised; empty if it wouldn't."""
+
+    def rewrite_for_shutdown(self, done: Callable[[OSError | None], None]) -> None:
+        """All jobs into a fresh journal, also when it is off, so that SHUTDOWN REWRITE-AOF may follow; OSError."""
 
     def shutdown(self) -> None:
         """Stop the server after this turn."""

@@ -10,6 +10,8 @@ bytes are read again carefully.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence, Sized
+from itertools import chain
 from typing import Final
 
 import hiredis
@@ -24,10 +26,14 @@ ARGUMENT_BYTES: Final = 56
 _STAR: Final = 42
 _DOLLAR: Final = 36
 _LENGTH: Final = re.compile(rb"[+-]?[0-9]{1,20}")
-# Headers that may not reach hiredis: arrays of very many elements, and types other than array and bulk. One search for
-# both, because scanning the bytes is a good part of what reading a request costs.
-_DANGEROUS: Final = re.compile(rb"\n(?:[%~>|]|\*[0-9]{6})").search
+# Headers that may not reach hiredis: arrays of very many elements, other aggregates, and what else than bulk strings
+# it returns as bytes.
+_DANGEROUS: Final = re.compile(rb"\n(?:[%~>|=+(]|\*[0-9]{6})").search
 _DANGEROUS_START: Final = re.compile(rb"\*[0-9]{6}").match
+_LONG_ARRAY: Final = re.compile(rb"\*[0-9]{6}").search
+_DANGEROUS_CHARACTERS: Final = b"%~>|=+("
+_UNUSUAL_LENGTH: Final = re.compile(rb"\n[$*](?:[^0-9]|0[0-9])").search
+_UNUSUAL_START: Final = re.compile(rb"\*(?:[^0-9]|0[0-9])").match
 # hiredis moves what it has not read yet to the front every kilobyte: with much of it that costs more than reading.
 _SLICE_BYTES: Final = 16_384
 _INCOMPLETE: Final = object()
@@ -100,39 +106,37 @@ class RequestParser:
 
     def _fast(self, data: bytes, offset: int, requests: list[list[bytes]]) -> int:
         """Complete requests at the start of `data`; where the rest begins, as a place in the whole (`offset` + …)."""
-        if _DANGEROUS(data) or _DANGEROUS_START(data) or len(data) > self.bulk_bytes_max:
+        if len(data) > self.bulk_bytes_max or _is_dangerous(data):
             return offset
         reader = self._reader
         found: list[list[bytes]] = []
-        count = 0
         try:
             gets = reader.gets
-            join = b"".join
             for start in range(0, len(data), _SLICE_BYTES):
                 reader.feed(data[start : start + _SLICE_BYTES] if len(data) > _SLICE_BYTES else data)
                 while (argv := gets()) is not _INCOMPLETE:
-                    joined = join(argv)  # TypeError unless all are bytes
-                    if type(argv) is not list or not argv or joined.find(b"\r\n$") >= 0:
-                        raise TypeError  # What looks like a header inside an argument could hide one that is missing.
-                    count += len(argv)
                     found.append(argv)
+            arguments = list(chain.from_iterable(found))
+            joined = b"".join(arguments)
+            if not all(found):
+                raise TypeError  # As the two above do for anything else but lists of bytes.
         except (TypeError, hiredis.ProtocolError, hiredis.ReplyError):
             self._reader = hiredis.Reader(notEnoughData=_INCOMPLETE)
             return offset
-        headers = data.count(b"\r\n$")
-        if headers == count and found and data.endswith(_last_bulk(found)):
-            requests += found
-            return offset + len(data)
-        # Something is unfinished, or looks so. hiredis doesn't say where the rest begins; the careful parser, which
-        # also sees its declared lengths, gets it.
+        # Headers that begin no argument of these belong to one more request, which is unfinished.
+        header = b"$" if _DOLLAR not in joined else b"\r\n$"
+        if found and header not in joined and data.count(header) == len(arguments):
+            last = arguments[-1]
+            if data.endswith(b"$%d\r\n%b\r\n" % (len(last), last)):
+                requests += found
+                return offset + len(data)
+        # Something is unfinished, or looks so. The careful parser, which also sees its declared lengths, gets it.
+        # hiredis doesn't say where it begins, but if lengths are written in the usual way it can be computed.
         self._reader = hiredis.Reader(notEnoughData=_INCOMPLETE)
-        if headers < count:
-            return offset  # Some element was no bulk string.
-        end = sum(map(_canonical_bytes, found))
-        if end != len(data) and data[end : end + 1] != b"*":
-            return offset  # Lengths were written in an unusual way; the place of the rest is not known.
+        if not found or _UNUSUAL_LENGTH(data) or _UNUSUAL_START(data):
+            return offset
         requests += found
-        return offset + end
+        return offset + len(joined) + _headers_bytes(arguments) + _headers_bytes(found) - 2 * len(found)
 
     def _careful(self, data: bytes, at: int, requests: list[list[bytes]], *, is_one: bool) -> int:
         """Read on from `at`; keep what is unfinished. With `is_one` stop after the request under way."""
@@ -217,6 +221,14 @@ class RequestParser:
         return len(data)
 
 
+def _is_dangerous(data: bytes) -> bool:
+    """Whether these bytes must not reach hiredis. Looking for single characters first is quicker than one search."""
+    for character in _DANGEROUS_CHARACTERS:
+        if character in data:
+            return bool(_DANGEROUS(data) or _DANGEROUS_START(data))
+    return _LONG_ARRAY(data) is not None
+
+
 def _length(text: bytes) -> int | None:
     if not text:
         return 0
@@ -225,16 +237,6 @@ def _length(text: bytes) -> int | None:
     return int(text)
 
 
-def _canonical_bytes(argv: list[bytes]) -> int:
-    """How long this request is when its lengths are written without extras."""
-    total = 3 + len(b"%d" % len(argv))
-    for argument in argv:
-        size = len(argument)
-        total += size + 5 + (1 if size < 10 else len(b"%d" % size))
-    return total
-
-
-def _last_bulk(found: list[list[bytes]]) -> bytes:
-    """The last argument as it stands at the end of the bytes, if nothing follows it."""
-    last = found[-1][-1]
-    return b"$%d\r\n%b\r\n" % (len(last), last)
+def _headers_bytes(counted: Sequence[Sized]) -> int:
+    """What a header with the length of each of these, and a line end behind it, come to: `$3`, CRLF, and CRLF."""
+    return 5 * len(counted) + len("".join(map(str, map(len, counted))))

@@ -1,15 +1,199 @@
-"""Kinds of records: what a journal is told about jobs.
+"""Records: what a journal is told, and how that stands in a file.
 
-The core appends (kind, value) to `outbox.records` while `broker.is_journaling`; the driver hands them to the journal
-before it sends what depends on them. Nothing is journaled while no journal is attached.
+A journal is a chain of segment files. Each begins with a header that names the files before it and where each of
+them ends; then come blocks, one or more per turn of the loop. A block is what is written, checked and lost as a
+whole: runs of records, `[kind, item, item …]`, in msgpack, behind a fixed head with a checksum. Positions are
+bytes of blocks since the journal began, so that a block knows where it belongs, and what of the journal was known to
+be on disk when it was written: a broken place before that is damage, one after it a torn tail.
+
+The page docs/journal.md shows every byte. How to change the format: new kinds, and new fields at the end of an item,
+need no new version, as long as an old reader that skips them restores a state that is safe; else raise VERSION, keep
+reading the old one, and add its golden file to tests/unit/journals.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import struct
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
 
-JOB: Final = 1  # a job image: held here from now on
-ACK: Final = 2  # (job id, NODES): acknowledged, not yet collected
-GONE: Final = 3  # job id: nothing of it is left here
-HANDING: Final = 4  # (job id, node id, number): being handed over
-PAUSE: Final = 5  # (queue, flags, version ms, node id)
+import msgpack  # type: ignore[import-untyped]  # It ships no types.
+
+# -- kinds ------------------------------------------------------------------------------------------
+
+JOB: Final = 1  # (id, header, queue, body, holders, state …): all there is to know of a job; the *base* of its id
+STATE: Final = 2  # (id, state, holders or None): what changed since; of an id without a base it means nothing
+GONE: Final = 3  # (id, segment of its base): nothing of the job is left here
+PAUSE: Final = 4  # (queue, flags, version ms, version node): how a queue is paused; version 0: set for this node only
+DROPPED: Final = 5  # (segment): what still lived there stands further on; its files are going
+
+KIND_NAMES: Final = {JOB: "job", STATE: "state", GONE: "gone", PAUSE: "pause", DROPPED: "dropped"}
+
+# -- files ------------------------------------------------------------------------------------------
+
+MAGIC: Final = b"DISQUEPJ"
+VERSION: Final = 2
+VERSION_MIN: Final = 1
+"""Version 1 had no counters (nacks, additional deliveries) in a state."""
+
+# magic, version, reserved, length and checksum of the description that follows
+_HEADER: Final = struct.Struct("<8sHHII")
+# Blocks begin at a multiple of this, so that a header can be written over a reserved file's zeros.
+HEADER_ALIGN: Final = 512
+
+# payload length, checksum of what follows it; position, position known to be on disk, wall clock ms, flags
+_HEAD: Final = struct.Struct("<IIQQQI")
+HEAD_BYTES: Final = _HEAD.size
+_CHECKED: Final = 8  # The checksum covers the head from here on, and the payload.
+
+IS_ALWAYS: Final = 1
+"""Flag of a block: `appendfsync always` was in force when it was written."""
+
+# What the length field can say; a turn never comes near it (a body has at most 512 MiB).
+PAYLOAD_BYTES_MAX: Final = (1 << 32) - 1
+
+_pack_head = _HEAD.pack
+_crc = zlib.crc32
+_packb = msgpack.Packer(use_bin_type=True, autoreset=True).pack
+
+
+class FormatError(ValueError):
+    """A file that is not what it should be; the text says what and where."""
+
+
+class NewerFormatError(FormatError):
+    """Written by a later version of this software."""
+
+
+class Part(NamedTuple):
+    """One file of the chain, as a later file's header describes it: blocks from `start` up to `end`."""
+
+    number: int
+    part: int
+    start: int
+    end: int
+
+
+class Header(NamedTuple):
+    """What a segment file says of itself.
+
+    number, part   its segment, and its place among the files of that segment (more than one only after trouble)
+    start          position of its first block
+    before         the files of the chain before it, oldest first
+    node           id of the node whose journal this is
+    wall_ms        when it was made
+    version        of the format
+    size           bytes up to the first block
+    """
+
+    number: int
+    part: int
+    start: int
+    before: tuple[Part, ...]
+    node: bytes
+    wall_ms: int
+    version: int
+    size: int
+
+
+class Block(NamedTuple):
+    """The head of a block that was found whole, and its records."""
+
+    position: int
+    synced: int
+    wall_ms: int
+    flags: int
+    runs: list[list[Any]]
+    size: int
+
+
+def file_name(number: int, part: int = 0) -> str:
+    """0000000012.seg; further parts 0000000012-1.seg."""
+    return f"{number:010d}.seg" if part == 0 else f"{number:010d}-{part}.seg"
+
+
+def parse_file_name(name: str) -> tuple[int, int] | None:
+    """(number, part) of a segment file's name; None for any other file."""
+    stem, dot, suffix = name.partition(".")
+    number, dash, part = stem.partition("-")
+    if suffix != "seg" or not dot or not number.isdigit() or (dash and not part.isdigit()):
+        return None
+    return int(number), int(part or 0)
+
+
+def encode_header(number: int, part: int, start: int, before: Iterable[Part], node: bytes, wall_ms: int) -> bytes:
+    """The header of a new file, padded to HEADER_ALIGN."""
+    described = _packb([number, part, start, [list(file) for file in before], node, wall_ms])
+    head: bytes = _HEADER.pack(MAGIC, VERSION, 0, len(described), _crc(described)) + described
+    return head + bytes(-len(head) % HEADER_ALIGN)
+
+
+def decode_header(name: str, data: bytes) -> Header:
+    """The header at the start of `data`; FormatError if there is none, NewerFormatError if it is not ours to read."""
+    if len(data) < _HEADER.size:
+        raise FormatError(f"{name}: too short for a header")
+    magic, version, _, length, checksum = _HEADER.unpack_from(data)
+    if magic != MAGIC:
+        raise FormatError(f"{name}: not a journal file")
+    if version > VERSION:
+        raise NewerFormatError(
+            f"{name}: written in format {version}, this version reads up to {VERSION}: start the newer version again"
+        )
+    described = data[_HEADER.size : _HEADER.size + length]
+    if version < VERSION_MIN or len(described) < length or _crc(described) != checksum:
+        raise FormatError(f"{name}: the header is damaged")
+    try:
+        number, part, start, before, node, wall_ms, *_ = msgpack.unpackb(described)
+        files = tuple(Part(*file[:4]) for file in before)
+    except (ValueError, TypeError) as broken:
+        raise FormatError(f"{name}: the header is damaged: {broken}") from broken
+    size = _HEADER.size + length
+    return Header(number, part, start, files, node, wall_ms, version, size + -size % HEADER_ALIGN)
+
+
+def header_size(data: bytes) -> int:
+    """Bytes the header needs, by its first 24; 0 if that is no header."""
+    if len(data) < _HEADER.size:
+        return 0
+    magic, _, _, length, _ = _HEADER.unpack_from(data)
+    size = _HEADER.size + length
+    return size + -size % HEADER_ALIGN if magic == MAGIC else 0
+
+
+def encode_block(runs: Sequence[list[Any]], position: int, synced: int, wall_ms: int, flags: int) -> bytes:
+    """One block with these runs."""
+    payload = _packb(runs)
+    head = _pack_head(len(payload), 0, position, synced, wall_ms, flags)
+    checksum = _crc(payload, _crc(head[_CHECKED:]))
+    return b"%b%b%b%b" % (head[:4], checksum.to_bytes(4, "little"), head[_CHECKED:], payload)
+
+
+def decode_block(data: bytes | memoryview, at: int, position: int) -> Block | None:
+    """The block at index `at` of `data`, which should have this position; None if it isn't whole and right."""
+    end = at + HEAD_BYTES
+    if end > len(data):
+        return None
+    length, checksum, stands_at, synced, wall_ms, flags = _HEAD.unpack_from(data, at)
+    if stands_at != position or length > PAYLOAD_BYTES_MAX or end + length > len(data):
+        return None
+    if _crc(data[at + _CHECKED : end + length]) != checksum:
+        return None
+    try:
+        runs = msgpack.unpackb(data[end : end + length])
+    except (ValueError, RecursionError) as broken:
+        raise FormatError(f"a block with a right checksum and wrong content: {broken}") from broken
+    return Block(position, synced, wall_ms, flags, runs, HEAD_BYTES + length)
+
+
+def block_size(data: bytes | memoryview, at: int, position: int) -> int:
+    """Bytes of the block whose head stands at `at`, as far as the head can be believed; 0 if it can't."""
+    if at + HEAD_BYTES > len(data):
+        return 0
+    length, _, stands_at, *_ = _HEAD.unpack_from(data, at)
+    return HEAD_BYTES + length if stands_at == position and length <= PAYLOAD_BYTES_MAX else 0
+
+
+def looks_like_block(data: bytes, at: int, position: int) -> bool:
+    """Whether a head of this position stands at `at`: the cheap first question when searching behind a broken place."""
+    return data[at + 8 : at + 16] == position.to_bytes(8, "little")

@@ -105,6 +105,10 @@ def main(
     insecure: bool,
 ) -> None:
     """Start, join, inspect and shrink clusters of Disque nodes."""
+    if not tls and (cacert or cert or key or insecure):
+        raise click.UsageError("--cacert, --cert, --key and --insecure need --tls")
+    if key and not cert:
+        raise click.UsageError("--key needs --cert")
     ctx.obj = Target(
         user=user,
         password=password,
@@ -124,7 +128,8 @@ def start(manners: Target, count: int | None, port: int | None, directory: Path,
 
     Without --port: 7711 and following, or any free ports. What follows `--` goes to every server, e.g.
     `disque-cluster start -n 5 -- --maxmemory 2gb`. A directory with stopped nodes starts them again, on their
-    ports and with what they remember of each other; those that still run are left alone.
+    ports and with what they remember of each other; those that still run are left alone. With --tls the ports speak
+    TLS only, and the servers need `--tls-cert-file` and the like.
     """
     before = local_nodes.load_nodes(directory)
     running = [node for node in before if node.is_alive]
@@ -143,7 +148,9 @@ def start(manners: Target, count: int | None, port: int | None, directory: Path,
     try:
         for number in ports:
             still = next((node for node in running if node.port == number), None)
-            nodes.append(still or local_nodes.launch(directory, number, server_options))
+            nodes.append(
+                still or local_nodes.launch(directory, number, server_options, with_tls=manners.tls is not None)
+            )
             local_nodes.save_nodes(directory, nodes + before[len(nodes) :])
         local_nodes.await_ready(manners, directory, nodes)
         cluster = _join(manners, [node.address for node in nodes])
@@ -213,6 +220,9 @@ def status(manners: Target, node: Address | None, directory: Path, as_json: bool
             click.echo(json.dumps(row))
     else:
         print_table(cluster)
+    for view in cluster.nodes:
+        if view.error:
+            click.echo(view.error, err=True)
     if all(view.error for view in cluster.nodes):
         sys.exit(1)
 
@@ -330,7 +340,7 @@ def _drain(target: Target, leaver: NodeView, timeout_s: float | None) -> None:
     if last.remaining:
         reasons = "".join(f"\n  {reason}" for reason in last.reasons)
         raise click.ClickException(
-            f"{last.remaining} jobs are still on {leaver.name}; it goes on leaving. Run this again to wait on.{reasons}"
+            f"{last.jobs} still on {leaver.name}; it goes on leaving. Run this again to wait on.{reasons}"
         )
 
 

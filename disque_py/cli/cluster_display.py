@@ -68,12 +68,12 @@ class DrainDisplay:
         self._bar = Progress(
             TextColumn("draining {task.fields[name]}"),
             BarColumn(),
-            TextColumn("{task.fields[remaining]} jobs left"),
+            TextColumn("{task.fields[jobs]} left"),
             TimeElapsedColumn(),
             TextColumn("{task.fields[reason]}", style="yellow"),
             console=self._console,
         )
-        self._task = self._bar.add_task("", total=None, name=leaver.name, remaining="?", reason="")
+        self._task = self._bar.add_task("", total=None, name=leaver.name, jobs="? jobs", reason="")
         self._most = 0
         self._last: DrainProgress | None = None
 
@@ -94,9 +94,9 @@ class DrainDisplay:
                 self._task,
                 total=self._most,
                 completed=self._most - progress.remaining,
-                remaining=progress.remaining,
+                jobs=progress.jobs,
                 reason="; ".join(progress.reasons),
             )
         elif progress != self._last:
-            click.echo("; ".join((f"{progress.remaining} jobs left", *progress.reasons)))
+            click.echo("; ".join((f"{progress.jobs} left", *progress.reasons)))
         self._last = progress

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from importlib import resources
+from pathlib import Path
 from typing import Final
 
 from disque_py.cli.connection import Connection
@@ -42,7 +42,7 @@ CommandDocs = dict[str, CommandDoc]
 
 def builtin_docs() -> CommandDocs:
     """The docs that come with this program, by name in capitals."""
-    text = resources.files("disque_py.cli").joinpath("commands.json").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("commands.json").read_text(encoding="utf-8")
     return {
         name.upper(): _doc(name, row["summary"], row["since"], row["group"], row["syntax"])
         for name, row in json.loads(text).items()

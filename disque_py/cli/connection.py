@@ -9,11 +9,13 @@ may be repeated on a new connection is the caller's decision.
 from __future__ import annotations
 
 import socket
-import ssl
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from disque_py.cli.address import Address, Target, Tls
+from disque_py.cli.address import Target, Tls
 from disque_py.cli.replies import NotRespError, Reply, ReplyParser, encode
+
+if TYPE_CHECKING:
+    import ssl
 
 RECEIVE_BYTES: Final = 1 << 18
 
@@ -42,13 +44,15 @@ class Connection:
         self.warnings: list[str] = []
         self._socket = sock
         self._parser = ReplyParser()
+        self._has_heard = False
 
     @classmethod
     def open(cls, target: Target) -> Connection:
         """Connect, agree on the protocol, log in. ConnectError when the server can't be talked to."""
         sock = None
+        context = None if target.tls is None else _context(target.tls)
         try:
-            sock = _connect(target)
+            sock = _connect(target, context)
             sock.settimeout(target.read_timeout_s)
             connection = cls(sock, target)
             connection._introduce()
@@ -85,7 +89,8 @@ class Connection:
             while (reply := self._parser.take()) is None:
                 data = self._socket.recv(RECEIVE_BYTES)
                 if not data:
-                    raise ConnectionLostError("Server closed the connection")
+                    raise ConnectionLostError("Server closed the connection" + self._guess())
+                self._has_heard = True
                 self._parser.feed(data)
         except NotRespError as error:
             raise ConnectionLostError(f"The server does not speak RESP: {error}") from error
@@ -102,6 +107,14 @@ class Connection:
         """Send all commands at once; their replies in order. For a few hundred short ones."""
         self.write(b"".join(encode(words) for words in commands))
         return [self.read() for _ in commands]
+
+    def _guess(self) -> str:
+        """What may be the reason for a hang-up without a word; a node gives none when TLS fails on its side."""
+        if self._has_heard:
+            return ""
+        if self.target.tls is None:
+            return " (if it speaks TLS, use --tls)"
+        return " (does it trust our certificate?)" if self.target.tls.cert_file else " (it may want --cert and --key)"
 
     def _introduce(self) -> None:
         target = self.target
@@ -133,7 +146,7 @@ class Connection:
         return False
 
 
-def _connect(target: Target) -> socket.socket:
+def _connect(target: Target, context: ssl.SSLContext | None) -> socket.socket:
     """A socket to the target, with TLS around it where wanted."""
     address = target.address
     if address.path:
@@ -147,18 +160,30 @@ def _connect(target: Target) -> socket.socket:
     else:
         sock = socket.create_connection((address.host, address.port), target.connect_timeout_s)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return sock if target.tls is None else _secured(sock, target.tls, address)
-
-
-def _secured(sock: socket.socket, tls: Tls, address: Address) -> socket.socket:
+    if context is None:
+        return sock
     try:
-        context = ssl.create_default_context(cafile=tls.ca_file or None)
-        if tls.is_insecure:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        if tls.cert_file:
-            context.load_cert_chain(tls.cert_file, tls.key_file or None)
         return context.wrap_socket(sock, server_hostname=address.host)
     except (OSError, ValueError):
         sock.close()
         raise
+
+
+def _context(tls: Tls) -> ssl.SSLContext:
+    """ConnectError if a file is not what it should be."""
+    import ssl  # Takes a while, and most connections need none.
+
+    try:
+        context = ssl.create_default_context(cafile=tls.ca_file or None)
+    except OSError as error:
+        raise ConnectError(f"Can't use --cacert {tls.ca_file}: {reason_of(error)}") from error
+    if tls.is_insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if tls.cert_file:
+        try:
+            context.load_cert_chain(tls.cert_file, tls.key_file or None)
+        except OSError as error:
+            files = f"--cert {tls.cert_file}" + (f" with --key {tls.key_file}" if tls.key_file else "")
+            raise ConnectError(f"Can't use {files}: {reason_of(error)}") from error
+    return context

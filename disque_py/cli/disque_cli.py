@@ -3,6 +3,8 @@
 This is the entry: it reads the options, chooses, and turns every way to fail into a line and an exit
 status. 0 after a reply, 1 after an error reply (the original says 0) and when something could not be
 done, 130 when interrupted while waiting for a reply.
+
+Scripts run it often, so what takes long to load and only one mode needs is imported there.
 """
 
 from __future__ import annotations
@@ -17,9 +19,8 @@ from disque_py.cli import shell_options as modes
 from disque_py.cli.command_docs import builtin_docs, docs_of, help_text
 from disque_py.cli.connection import ConnectError, Connection, ConnectionLostError
 from disque_py.cli.formats import FORMATTED, RAW, Style
-from disque_py.cli.interactive import converse, obey
-from disque_py.cli.pipe import Feed
 from disque_py.cli.session import Session
+from disque_py.cli.shell import obey
 from disque_py.cli.shell_options import USAGE, ShellOptions, UsageError, parse_options
 
 INTERRUPTED_STATUS = 130
@@ -61,6 +62,8 @@ def _run(options: ShellOptions) -> int:
         if options.words:
             return _run_command(options, session)
         if sys.stdin.isatty():
+            from disque_py.cli.interactive import converse  # Half the start of a command, if it came first.
+
             return converse(session, options.interval_s or 0.0)
         return obey(session, sys.stdin.buffer, options.interval_s or 0.0)
     finally:
@@ -156,6 +159,8 @@ def _run_over(connection: Connection, options: ShellOptions) -> int:
 
 
 def _feed(connection: Connection, timeout_s: float) -> int:
+    from disque_py.cli.pipe import Feed  # Brings TLS along, which most commands don't need.
+
     feed = Feed(connection, lambda line: print(line, file=sys.stderr))
     try:
         is_good = feed.run(sys.stdin.fileno(), timeout_s)

@@ -30,6 +30,11 @@ class DrainProgress:
     remaining: int
     reasons: tuple[str, ...]
 
+    @property
+    def jobs(self) -> str:
+        """`1 job`, `3 jobs`."""
+        return f"{self.remaining} job" + ("s" if self.remaining != 1 else "")
+
 
 def leave(connection: Connection) -> None:
     """Put the node into the leaving state. RefusedError, ConnectionLostError."""

@@ -142,12 +142,16 @@ def node_directory(directory: Path, port: int) -> Path:
     return directory / f"node-{port}"
 
 
-def launch(directory: Path, port: int, server_options: Sequence[str]) -> LocalNode:
-    """Start one node, detached from this terminal. It may still fail: `await_ready` finds out."""
+def launch(directory: Path, port: int, server_options: Sequence[str], *, with_tls: bool = False) -> LocalNode:
+    """Start one node, detached from this terminal, its port plain or for TLS.
+
+    It may still fail: `await_ready` finds out.
+    """
     home = node_directory(directory, port).resolve()
     home.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "disque_py.server.main"]
-    command += ["--port", str(port), "--bind", HOST_DEFAULT, "--dir", str(home)]
+    command += ["--port", "0", "--tls-port", str(port)] if with_tls else ["--port", str(port)]
+    command += ["--bind", HOST_DEFAULT, "--dir", str(home)]
     command += ["--cluster-config-file", "nodes.conf", "--logfile", str(home / "disque.log"), *server_options]
     # From a checkout that is not installed the server is found as we were.
     root = str(Path(disque_py.__file__).resolve().parent.parent)

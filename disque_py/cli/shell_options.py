@@ -208,6 +208,15 @@ def _check_sense(options: ShellOptions) -> None:
         raise UsageError(f"-X: no argument is '{options.stdin_tag.decode(errors='replace')}'")
     if options.mode not in (COMMANDS, HELP, VERSION) and options.words:
         raise UsageError(f"--{options.mode} takes no command, but got '{options.words[0]}'")
+    if not options.tls and (options.url is None or options.url.tls is None):
+        for option, is_given in (
+            ("--cacert", options.ca_file),
+            ("--cert", options.cert_file),
+            ("--key", options.key_file),
+            ("--insecure", options.insecure),
+        ):
+            if is_given:
+                raise UsageError(f"{option} needs --tls")
     if options.key_file and not options.cert_file:
         raise UsageError("--key needs --cert")
 

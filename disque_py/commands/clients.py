@@ -167,10 +167,26 @@ def _reply(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 
 def _pause(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """PAUSE milliseconds: no client's commands are read until then; a shorter pause never replaces a longer one."""
+    """PAUSE milliseconds: no client's commands are run until then, but UNPAUSE; a shorter pause changes nothing."""
     until_ms = broker.now_ms + read_timeout(argv[2])
     broker.clients_paused_until_ms = max(broker.clients_paused_until_ms, until_ms)
     return OK
+
+
+def _unpause(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """UNPAUSE: the pause is over, and what clients sent meanwhile is run."""
+    broker.clients_paused_until_ms = 0
+    broker.outbox.clients.update(dict.fromkeys(broker.clients.values()))
+    return OK
+
+
+def runs_in_pause(broker: Broker, argv: list[bytes]) -> bool:
+    """What ends a pause, and the login for it: a pause of a year must not need a restart."""
+    row = broker.commands.get(argv[0]) or broker.commands.get(argv[0].lower())
+    if row is None:
+        return False
+    is_unpause = row.name == "client" and len(argv) == 2 and argv[1].lower() == b"unpause"
+    return is_unpause or row.name in ("auth", "hello")
 
 
 def _accept(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
@@ -199,6 +215,7 @@ FORMS: Final = {
     b"kill": Form(_kill, 2, ANY),
     b"reply": Form(_reply, 3, 3),
     b"pause": Form(_pause, 3, 3),
+    b"unpause": Form(_unpause, 2, 2),
     b"setinfo": Form(_accept, 4, 4),
     b"no-evict": Form(_accept_switch, 3, 3),
     b"no-touch": Form(_accept_switch, 3, 3),

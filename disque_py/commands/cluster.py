@@ -16,7 +16,7 @@ from cluster_bus.nodes_file import six_fields
 from disque_py.commands.hello import extended_fields
 from disque_py.commands.options import read_integer
 from disque_py.commands.subcommands import Form, form_of, text_of
-from disque_py.core import delivery, leaving
+from disque_py.core import delivery, errands, handover, leaving
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import SYNTAX, CommandError
@@ -116,11 +116,13 @@ def _is_host(host: str) -> bool:
     return True
 
 
-def _saveconfig(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    try:
-        broker.host.save_nodes()
-    except OSError as error:
-        raise CommandError(f"ERR error saving the cluster node config: {error.strerror or error}") from None
+def _saveconfig(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    return errands.begin(broker, client, broker.host.save_nodes, _saved)
+
+
+def _saved(failure: OSError | None) -> bytes:
+    if failure is not None:
+        raise CommandError(f"ERR error saving the cluster node config: {failure.strerror or failure}")
     return OK
 
 
@@ -142,8 +144,12 @@ def _node_named(broker: Broker, name: bytes) -> Node | None:
     return next((node for node in broker.cluster.nodes.values() if node.name == name), None)
 
 
-def _reset(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """RESET [SOFT|HARD]: no jobs, no queues, no other nodes; HARD: another id, too. LEAVING stays."""
+def _reset(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """RESET [SOFT|HARD]: no jobs, no queues, no other nodes; HARD: another id, too. LEAVING stays.
+
+    Answered when the nodes file is on disk. When it can't be written, the client hears so; the node is reset all the
+    same, and the file is tried again until it can.
+    """
     how = argv[2].lower() if len(argv) == 3 else b"soft"
     if how not in (b"soft", b"hard"):
         raise CommandError(SYNTAX)
@@ -152,8 +158,9 @@ def _reset(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     if how == b"hard":
         broker.ids.rename(broker.me.name)
         broker.sets.forget_all()
+        handover.on_renamed(broker)
     broker.host.log("warning", f"CLUSTER RESET {text_of(how)} by client {client.addr}: {count} jobs removed")
-    return OK
+    return errands.begin(broker, client, broker.host.save_nodes, _saved)
 
 
 def _leaving(broker: Broker, client: Client, argv: list[bytes]) -> bytes:

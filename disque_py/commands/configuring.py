@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from disque_py.commands.subcommands import Form, text_of
 from disque_py.config.settings import DirectiveError
-from disque_py.core import memory
+from disque_py.core import errands, memory
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
@@ -70,13 +70,15 @@ def _resetstat(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     return OK
 
 
-def _rewrite(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    try:
-        broker.host.rewrite_config()
-    except LookupError:
-        raise CommandError("ERR The server is running without a config file") from None
-    except OSError as error:
-        raise CommandError(f"ERR Rewriting config file: {error.strerror or error}") from None
+def _rewrite(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    if not broker.host.has_config_file():
+        raise CommandError("ERR The server is running without a config file")
+    return errands.begin(broker, client, broker.host.rewrite_config, _rewritten)
+
+
+def _rewritten(failure: OSError | None) -> bytes:
+    if failure is not None:
+        raise CommandError(f"ERR Rewriting config file: {failure.strerror or failure}")
     return OK
 
 

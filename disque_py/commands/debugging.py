@@ -9,8 +9,8 @@ import math
 from typing import Final
 
 from disque_py.commands.options import read_integer
-from disque_py.commands.server import NO_JOURNAL
 from disque_py.commands.subcommands import Form, form_of, text_of
+from disque_py.core import errands
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import NOT_AN_INTEGER, CommandError
@@ -38,8 +38,18 @@ def _flushall(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     return OK
 
 
-def _loadaof(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    raise CommandError(NO_JOURNAL)
+def _loadaof(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """LOADAOF: forget all jobs and read them back from the journal."""
+    try:
+        return errands.begin(broker, client, broker.host.reload_journal, _loaded)
+    except LookupError as reason:
+        raise CommandError(f"ERR {reason}") from None
+
+
+def _loaded(failure: OSError | None) -> bytes:
+    if failure is not None:
+        raise CommandError(f"ERR Error trying to load the AOF: {failure}")
+    return OK
 
 
 def _sleep(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
@@ -65,15 +75,27 @@ def _structsize(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
 
 
 def _restart(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """RESTART [ms] after an orderly shutdown, CRASH-AND-RECOVER [ms] without; no reply, the connection ends."""
+    """RESTART [ms] after an orderly shutdown, CRASH-AND-RECOVER [ms] without; no reply, the connection ends.
+
+    RESTART saves the configuration first.
+    """
     delay_ms = read_integer(argv[2]) if len(argv) == 3 else 0
     if delay_ms < 0:
         raise CommandError(NOT_AN_INTEGER)
-    try:
-        broker.host.restart(delay_ms, graceful=argv[1].lower() == b"restart")
-    except (LookupError, OSError) as failure:
-        broker.host.log("warning", f"DEBUG {text_of(argv[1])} failed: {failure}")
-        raise CommandError(RESTART_FAILED) from None
+    is_graceful = argv[1].lower() == b"restart"
+
+    def restart(failure: OSError | None) -> None:
+        try:
+            if failure is not None:
+                raise failure
+            broker.host.restart(delay_ms, graceful=is_graceful)
+        except (LookupError, OSError) as reason:
+            broker.host.log("warning", f"DEBUG {text_of(argv[1])} failed: {reason}")
+            raise CommandError(RESTART_FAILED) from None
+
+    if is_graceful and broker.host.has_config_file():
+        return errands.begin(broker, client, broker.host.rewrite_config, restart)
+    restart(None)
     return None
 
 

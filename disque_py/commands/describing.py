@@ -6,8 +6,10 @@ away are not shown, renamed ones are found under their new name and described un
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from disque_py.commands.arguments import Argument, choice_of, subcommands_of
 from disque_py.commands.subcommands import ANY, Form, form_of
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
@@ -76,16 +78,52 @@ def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
 
 
 def _docs(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """DOCS [name ...]: name, then summary, since, group and syntax with their values; unknown names are left out."""
+    """DOCS [name ...]: name, then its description as names and values; unknown names are left out."""
     asked = [each for word in argv[2:] if (each := _found(broker, word)) is not None]
     shown = _in_force(broker) if len(argv) == 2 else asked
     return array(part for each in shown for part in (bulk(each.name), _docs_entry(each)))
 
 
+@lru_cache(maxsize=256)
 def _docs_entry(command: Command) -> bytes:
+    """Summary, since, group and syntax; and for programs that know Redis', arguments or subcommands."""
+    fields = [*_docs_fields(command), bulk("syntax"), bulk_array(forms_of(command))]
+    forms = command.syntax.split("\n")
+    subcommands = subcommands_of(forms)
+    if subcommands:
+        entries = [
+            part
+            for name, rests in subcommands.items()
+            for part in (
+                bulk(f"{command.name}|{name}"),
+                array([*_docs_fields(command), *_arguments_field(choice_of(rests))]),
+            )
+        ]
+        fields += [bulk("subcommands"), array(entries)]
+    else:
+        fields += _arguments_field(choice_of(forms))
+    return array(fields)
+
+
+def _docs_fields(command: Command) -> list[bytes]:
     texts = (("summary", command.summary), ("since", command.since), ("group", command.group))
-    parts = [bulk(part) for pair in texts for part in pair]
-    return array((*parts, bulk("syntax"), bulk_array(forms_of(command))))
+    return [bulk(part) for pair in texts for part in pair]
+
+
+def _arguments_field(arguments: tuple[Argument, ...]) -> list[bytes]:
+    return [bulk("arguments"), array(map(_argument, arguments))] if arguments else []
+
+
+def _argument(argument: Argument) -> bytes:
+    """Names and values; those that say nothing are left out, as Redis does."""
+    fields = [bulk("name"), bulk(argument.name), bulk("type"), bulk(argument.kind)]
+    if argument.text:
+        fields += [bulk("display_text"), bulk(argument.text)]
+    if argument.token:
+        fields += [bulk("token"), bulk(argument.token)]
+    if argument.flags:
+        fields += [bulk("flags"), array(map(simple, argument.flags))]
+    return array([*fields, *_arguments_field(argument.parts)])
 
 
 def _getkeys(broker: Broker, client: Client, argv: list[bytes]) -> bytes:

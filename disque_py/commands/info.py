@@ -140,18 +140,7 @@ def _queues(broker: Broker) -> Fields:
 
 
 def _persistence(broker: Broker) -> Fields:
-    """There is no journal in this version, so all of these are constants."""
-    return [
-        ("loading", int(broker.is_loading)),
-        ("aof_enabled", 0),
-        ("aof_state", "off"),
-        ("aof_rewrite_in_progress", 0),
-        ("aof_rewrite_scheduled", 0),
-        ("aof_last_rewrite_time_sec", -1),
-        ("aof_current_rewrite_time_sec", -1),
-        ("aof_last_bgrewrite_status", "ok"),
-        ("aof_last_write_status", "ok"),
-    ]
+    return broker.host.journal_fields()
 
 
 def _stats(broker: Broker) -> Fields:

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Final
 
 from cluster_bus.node import LEAVING as IS_LEAVING
-from disque_py.commands.options import INT64_MAX, read_ids, read_integer, read_timeout, value_of
-from disque_py.core import acks, delivery, federation, lifecycle, memory, pausing, replication, requeue, slices
+from disque_py.commands.options import INT64_MAX, SMALL_INTEGERS, read_ids, read_integer, read_timeout, value_of
+from disque_py.core import acks, delivery, handover, lifecycle, memory, pausing, pulls, replication, requeue, slices
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
-from disque_py.core.errors import BAD_ID, LEAVING, SYNTAX, CommandError
+from disque_py.core.errors import BAD_ID, LEAVING, MISCONF, SYNTAX, CommandError
 from disque_py.core.ids import is_valid_id
 from disque_py.core.image import COUNTER_MAX
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, STATE_NAMES, WAIT_REPL, Collection, Job, Replication
@@ -109,6 +109,7 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
             raise CommandError("MAXLEN Queue is already longer than the specified MAXLEN count")
         if queue.paused & PAUSED_IN:
             raise CommandError(PAUSED)
+        name = queue.name  # One object for all its jobs.
 
     ttl_ms = ttl_s * 1000
     job = Job(
@@ -123,7 +124,7 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         broker.sets.mine,
     )
     if is_external and not retry_s:
-        federation.start_once(broker, client, job, timeout_ms)
+        handover.start_once(broker, client, job, timeout_ms)
         return None
     # Without a copy of our own even ASYNC waits: an id that nobody holds would be a lie.
     if not is_external and (is_async or replicate == 1):
@@ -135,7 +136,7 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
             lifecycle.register(broker, job)
             replication.queue_or_delay(broker, job)
         if broker.is_journaling:
-            lifecycle.record_job(broker, job)
+            broker.touched[job] = False
         broker.stats.jobs_added += 1
         return b"+%b\r\n" % job.id
     if is_async and not timeout_ms:
@@ -145,7 +146,9 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 
 def _between(word: bytes, low: int, high: int, text: str) -> int:
-    value = read_integer(word, text)
+    value = SMALL_INTEGERS.get(word)
+    if value is None:
+        value = read_integer(word, text)
     if not low <= value <= high:
         raise CommandError(text)
     return value
@@ -202,12 +205,14 @@ def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     entries = delivery.collect(broker, queues, count, with_counters, delivery.REPLY_BYTES_MAX)
     if entries:
         return b"*%d\r\n%b" % (len(entries), b"".join(entries))
+    if broker.disk_level and any(queue.length for queue in queues):
+        raise CommandError(MISCONF + broker.disk_trouble)  # What is there is delivered at most once, or a great many.
     if nohang:
         for queue in queues:
             queue.waited_ms = queue.polled_ms = broker.now_ms
             broker.interest_due[queue] = None
-            federation.ask_sources(broker, queue, is_urgent=False)
-            federation.ask_everybody(broker, queue)
+            pulls.ask_sources(broker, queue, is_urgent=False)
+            pulls.ask_everybody(broker, queue)
         return nil_array(client.protocol)
     if broker.is_leaving:
         raise CommandError(LEAVING)
@@ -305,6 +310,7 @@ def working(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
         job.requeue_at_ms = broker.now_ms + job.retry_ms
         job.was_announced = False
         lifecycle.arm(broker, job)
+        lifecycle.touch(broker, job)
         requeue.tell_leased(broker, job)
     return integer(job.retry_ms // 1000)
 
@@ -322,6 +328,7 @@ def _nack(broker: Broker, job_id: bytes) -> int:
         job.nacks += 1
     if is_paused_in(broker, job):
         pausing.defer(broker, job)
+        lifecycle.touch(broker, job)
     else:
         requeue.release(broker, job)
     broker.stats.jobs_nacked += 1

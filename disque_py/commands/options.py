@@ -18,12 +18,12 @@ UINT64_MASK: Final = (1 << 64) - 1
 
 _INTEGER: Final = re.compile(rb"[+-]?[0-9]{1,40}")
 # What nearly all integers in arguments are; one look-up instead of a match and a conversion.
-_SMALL: Final = {b"%d" % value: value for value in range(1025)}
+SMALL_INTEGERS: Final[dict[bytes, int]] = {b"%d" % value: value for value in range(1025)}
 
 
 def read_integer(word: bytes, error: str = NOT_AN_INTEGER) -> int:
     """A signed 64-bit integer, or CommandError(error)."""
-    value = _SMALL.get(word)
+    value = SMALL_INTEGERS.get(word)
     if value is not None:
         return value
     word = word.partition(b"\0")[0]

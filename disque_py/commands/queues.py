@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from disque_py.commands.options import read_integer
-from disque_py.core import federation, pausing
+from disque_py.core import pausing, pulls
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.delivery import REPLY_BYTES_MAX
@@ -46,7 +46,7 @@ def qstat(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     if queue is None:
         return nil_array(client.protocol)
     now_ms = broker.now_ms
-    sources = [node for node, last_ms in queue.sources.items() if now_ms - last_ms <= federation.RESPONDER_MS]
+    sources = [node for node, last_ms in queue.sources.items() if now_ms - last_ms <= pulls.RESPONDER_MS]
     fields = (
         ("name", bulk(queue.name)),
         ("len", integer(queue.length)),
@@ -54,7 +54,7 @@ def qstat(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
         ("idle", integer(max(0, (now_ms - queue.active_ms) // 1000))),
         ("blocked", integer(len(queue.waiting))),
         ("import-from", bulk_array(broker.sets.names(sources))),
-        ("import-rate", integer(federation.import_rate(broker, queue))),
+        ("import-rate", integer(pulls.import_rate(broker, queue))),
         ("jobs-in", integer(queue.jobs_in)),
         ("jobs-out", integer(queue.jobs_out)),
         ("pause", bulk(PAUSE_NAMES[queue.paused])),

@@ -1,18 +1,18 @@
-"""TIME, SHUTDOWN, BGREWRITEAOF. Spec: disque/commands.md, section 6.
-
-This version keeps jobs in memory only, and says so where the original would touch its journal.
-"""
+"""TIME, SHUTDOWN, BGREWRITEAOF. Spec: disque/commands.md, section 6. JOURNAL is our own."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
+from disque_py.commands.subcommands import Form, form_of, text_of
+from disque_py.core import errands
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import SYNTAX, CommandError
-from disque_py.resp import bulk_array
-
-NO_JOURNAL: Final = "ERR persistence is not available in this version"
+from disque_py.resp import array, bulk, bulk_array, integer
+from persistence.backup import is_name
 
 
 def time(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
@@ -22,17 +22,74 @@ def time(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
 
 
 def shutdown(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """SHUTDOWN [REWRITE-AOF]: stop; no reply, the connection ends."""
+    """SHUTDOWN [REWRITE-AOF]: stop; no reply, the connection ends. Refused if that would lose a promise."""
     if len(argv) > 2 or (len(argv) == 2 and argv[1].lower() != b"rewrite-aof"):
         raise CommandError(SYNTAX)
+    reason = broker.host.shutdown_refusal()
+    if reason:
+        raise _refused(broker, reason)
     if len(argv) == 2:
-        broker.host.log("warning", "SHUTDOWN REWRITE-AOF refused: there is no journal that could be rewritten")
-        raise CommandError("ERR Errors trying to SHUTDOWN. Check logs.")
-    broker.host.log("warning", f"SHUTDOWN by client {client.addr}")
-    broker.host.shutdown()
+        return errands.begin(broker, client, broker.host.rewrite_for_shutdown, partial(_rewritten, broker, client))
+    _stop(broker, client)
     return None
 
 
+def _rewritten(broker: Broker, client: Client, failure: OSError | None) -> None:
+    if failure is not None:
+        raise _refused(broker, str(failure))
+    _stop(broker, client)
+
+
+def _stop(broker: Broker, client: Client) -> None:
+    broker.host.log("warning", f"SHUTDOWN by client {client.addr}")
+    broker.host.shutdown()
+
+
+def _refused(broker: Broker, reason: str) -> CommandError:
+    broker.host.log("warning", f"SHUTDOWN refused: {reason}")
+    return CommandError("ERR Errors trying to SHUTDOWN. Check logs.")
+
+
 def bgrewriteaof(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """BGREWRITEAOF: there is no journal to rewrite."""
-    raise CommandError(NO_JOURNAL)
+    """BGREWRITEAOF: win back the space of what is over, in the background; with the journal off, write one once."""
+    try:
+        if broker.host.rewrite_journal():
+            return b"+Background append only file rewriting started\r\n"
+    except OSError as reason:
+        raise CommandError(f"ERR {reason.strerror or reason}") from None
+    raise CommandError("ERR Background append only file rewriting already in progress")
+
+
+def journal(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """JOURNAL BACKUP name → path, files, bytes: a consistent copy of the journal, made while the node goes on."""
+    form = form_of(JOURNAL_FORMS, argv)
+    if form is None:
+        raise CommandError(f"ERR Unknown JOURNAL subcommand or wrong number of arguments for '{text_of(argv[1])}'")
+    return form.handler(broker, client, argv)
+
+
+def _backup(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    name = text_of(argv[2])
+    if not is_name(name):
+        raise CommandError("ERR The name of a backup is made of letters, digits, '.', '-' and '_', 100 at most")
+    made: list[tuple[str, int, int]] = []
+
+    def start(done: Callable[[OSError | None], None]) -> None:
+        def over(outcome: tuple[str, int, int] | OSError) -> None:
+            if not isinstance(outcome, OSError):
+                made.append(outcome)
+            done(outcome if isinstance(outcome, OSError) else None)
+
+        broker.host.backup_journal(name, over)
+
+    def outcome(failure: OSError | None) -> bytes:
+        if failure is not None:
+            raise CommandError(f"ERR No backup was made: {failure.strerror or failure}")
+        path, file_count, size = made[0]
+        broker.host.log("notice", f"Backup of the journal in {path}: {size} bytes in {file_count} files")
+        return array([bulk("path"), bulk(path), bulk("files"), integer(file_count), bulk("bytes"), integer(size)])
+
+    return errands.begin(broker, client, start, outcome)
+
+
+JOURNAL_FORMS: Final = {b"backup": Form(_backup, 3, 3)}

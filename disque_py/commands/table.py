@@ -61,6 +61,7 @@ KILL ip:port
 KILL [ID client-id] [TYPE normal] [ADDR ip:port] [SKIPME yes|no]
 REPLY on|off|skip
 PAUSE milliseconds
+UNPAUSE
 NO-EVICT on|off
 NO-TOUCH on|off
 TRACKING off"""
@@ -126,5 +127,7 @@ COMMANDS: Final = (
     _c("echo", connection.echo, 2, "readonly fast", "connection", "message", "Reply with the given message."),
     _c("select", connection.select, 2, "readonly fast", "connection", "index", "Accept database 0, for clients that insist on choosing one."),
     _c("reset", connection.reset, 1, "readonly loading fast", "connection", "", "Bring the connection back to the state it had when it was opened."),
+    # Of the journal that is not the original's.
+    _c("journal", server.journal, -2, "readonly admin", "server", "BACKUP name", "Make a consistent copy of the journal while the node runs."),
 )
 # fmt: on

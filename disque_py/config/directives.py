@@ -23,7 +23,6 @@ from disque_py.config.kinds import (
     OutputLimit,
     OutputLimitGroups,
     OutputLimits,
-    RefusedFlag,
     Renames,
     Seeds,
     Text,
@@ -39,8 +38,6 @@ GB: Final = 1 << 30
 PORT: Final = Integer(0, 65_535)
 YES_NO: Final = Flag()
 PATH: Final = Text()
-
-NO_PERSISTENCE: Final = "persistence is not available in this version: jobs are kept in memory only"
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,60 +382,69 @@ _JOURNAL: Final = Section(
     (
         Directive(
             "appendonly",
-            RefusedFlag(NO_PERSISTENCE),
+            YES_NO,
             False,
-            "Persistence is not available in this version: only no is accepted. The other directives of this section"
-            " are checked and kept, and have no effect yet.",
+            "Keep a journal: what was acknowledged survives a crash and a restart. Can be switched on and off while the"
+            " node runs.",
             is_live=True,
         ),
-        Directive("appendfilename", FileName(), "disque.aof", "Name of the file inside dir. No effect yet."),
+        Directive(
+            "appendfilename",
+            FileName(),
+            "disque.aof",
+            "Name of the journal: the directory <name>.d inside dir. Each node needs one of its own.",
+        ),
         Directive(
             "appendfsync",
             Choice("always", "everysec", "no"),
             "everysec",
-            "When written records are forced to disk: always, everysec or no. No effect yet.",
+            "When records are forced to disk. always: before the reply; a power cut loses nothing. everysec: once a"
+            " second; a power cut loses the last two seconds at most. no: the system decides. A killed process loses"
+            " nothing that was acknowledged with any of them.",
             is_live=True,
         ),
         Directive(
             "no-appendfsync-on-rewrite",
             YES_NO,
             False,
-            "Don't force records to disk while the file is being rewritten. No effect yet.",
+            "Accepted so that files written for Disque can be used: a rewrite here doesn't compete with the journal's"
+            " own writes, so they go on being forced to disk.",
         ),
         Directive(
             "auto-aof-rewrite-percentage",
             Integer(0),
             100,
-            "Rewrite the file when it has grown by this many percent; 0: off. No effect yet.",
+            "Win back space when the journal has grown by this many percent since the last time; 0: only on demand.",
             is_live=True,
         ),
         Directive(
             "auto-aof-rewrite-min-size",
             Memory(),
             64 * MB,
-            "… but not before it has this size. No effect yet.",
+            "… but not before it has this size.",
             is_live=True,
         ),
         Directive(
             "aof-rewrite-incremental-fsync",
             YES_NO,
             True,
-            "Force a rewrite to disk every 32 MB instead of once at its end. No effect yet.",
+            "Accepted so that files written for Disque can be used: a rewrite here writes through the journal itself,"
+            " and is forced to disk with it.",
             is_live=True,
         ),
         Directive(
             "aof-load-truncated",
             YES_NO,
             True,
-            "Start with a file whose end is missing, instead of refusing it. No effect yet.",
+            "Start with a journal whose last record is torn, and cut it off, instead of refusing it.",
             is_live=True,
         ),
         Directive(
             "aof-enqueue-jobs-once",
-            RefusedFlag(NO_PERSISTENCE),
+            YES_NO,
             False,
-            "Put the jobs that were queued into their queues again at the next start; only no is accepted in this"
-            " version.",
+            "Put the jobs that were queued into their queues again at the next start, once: for a restart with SHUTDOWN"
+            " REWRITE-AOF. Loads the journal even if appendonly is no.",
             is_live=True,
         ),
     ),

@@ -27,17 +27,25 @@ from typing import Any, Final
 from cluster_bus.messages import DELJOB, GOTACK, SETACK
 from cluster_bus.node import FORGOTTEN, Node
 from disque_py.core import lifecycle, replication
-from disque_py.core.broker import SHARDS, Broker
+from disque_py.core.broker import ACK_ASKED_MS, SHARDS, Broker
 from disque_py.core.ids import is_retried_id, is_valid_id, ttl_minutes
 from disque_py.core.job import ACKED, WAIT_REPL, Collection, Job, Replication
+from disque_py.core.journaling import touch_holders
 from disque_py.core.nodesets import EMPTY, NodeSet
+from disque_py.core.schedule import Line
 
-# The first retry comes soon, for the common lost packet; then we back off, because an unreachable
-# holder stays so for minutes, and every retry costs a message per holder.
-COLLECT_RETRY_MS_MIN: Final = 1_000
+# After the first retry (broker.py) we back off, because an unreachable holder stays so for minutes, and every retry
+# costs a message per holder.
 COLLECT_RETRY_MS_MAX: Final = 180_000
+# Acks of jobs that were never here are remembered up to this many records, and up to 95 % of memory. More of them come
+# from a holder that lost its memory while another one is away, or from somebody who invents ids. What is not kept is
+# known as done for a while, like any job that is over; it then costs one more question, or one more delivery elsewhere.
+ACKED_COUNT_MAX: Final = 500_000
+# … and with so many holders: an invented set would cost a hundred times what the record is accounted for.
+UNKNOWN_HOLDERS_MAX: Final = 64
 # Jobs looked at per part of a walk over all of them; one that is collected counts for ten.
 LOOKED_PER_PART: Final = 3_000
+_NOTHING: Final[Any] = object()  # Equal to no field of a message.
 
 
 def acknowledge(broker: Broker, job: Job) -> None:
@@ -56,7 +64,8 @@ def acknowledge(broker: Broker, job: Job) -> None:
             lifecycle.achieve(broker, job)
             broker.stats.jobs_added += 1
             replication.answer(broker, work.client, job, work.slot, reply)
-    replication.end_wait(broker, job, b"+%b\r\n" % job.id)
+    elif job.work is not None:
+        replication.end_wait(broker, job, b"+%b\r\n" % job.id)
     lifecycle.acknowledge(broker, job)
 
 
@@ -65,11 +74,11 @@ def ack_here(broker: Broker, job_id: bytes) -> int:
     job = broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
     if job is None:
         if broker.cluster.size > 1 and job_id not in broker.done:
-            if is_retried_id(job_id) and not broker.is_leaving:
+            if is_retried_id(job_id) and not broker.is_leaving and _may_remember(broker):
                 try_collect(broker, dummy_ack(broker, job_id))
             elif broker.cluster.linked:
-                # Nothing is kept here, neither by a node that leaves nor for a job that is delivered once anyway; but
-                # whoever has its record need not keep it until its TTL.
+                # Nothing is kept here, neither by a node that leaves, nor without room, nor for a job that is delivered
+                # once anyway; but whoever has its record need not keep it until its TTL.
                 broker.send(broker.cluster.linked, SETACK, (job_id, b""))
         return 0
     if job.state == ACKED:
@@ -98,33 +107,63 @@ def try_collect(broker: Broker, job: Job) -> None:
     work = job.work
     if not isinstance(work, Collection):
         return
-    sets = broker.sets
     missing = _missing(broker, job, work)
     if not missing:
         finish(broker, job)
         return
-    packed = sets.pack(job.holders)
-    linked = tuple(node for node in missing if node.is_linked)
-    if linked:
-        # The memoized tuple lets a turn's SETACKs for the same group travel as one run.
-        group = sets.others(sets.of(linked))
-        broker.send(group, SETACK, (job.id, packed))
+    asked = _linked(broker, missing)
+    if asked:
+        broker.send(asked, SETACK, (job.id, broker.sets.pack(job.holders)))
     attempts = work.attempts
-    span_ms = min(COLLECT_RETRY_MS_MIN << min(attempts, 10), COLLECT_RETRY_MS_MAX)
     work.attempts = attempts + 1
-    job.requeue_at_ms = broker.now_ms + span_ms + broker.jitter()
-    lifecycle.arm(broker, job)
+    if attempts:
+        span_ms = min(ACK_ASKED_MS << min(attempts, 10), COLLECT_RETRY_MS_MAX)
+        job.requeue_at_ms = broker.now_ms + span_ms + broker.jitter()
+        lifecycle.arm(broker, job)
+    else:
+        _look_later(broker, job, broker.asked)
+
+
+def _linked(broker: Broker, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Those of them that a message reaches; the same tuple for the same group, so a turn's messages are one run."""
+    for node in nodes:
+        if not node.is_linked:
+            return broker.sets.others(broker.sets.of([node for node in nodes if node.is_linked]))
+    return nodes
+
+
+def _look_later(broker: Broker, job: Job, line: Line) -> None:
+    """Look at the job again if its collection has not ended by then, as it nearly always has."""
+    now_ms = broker.now_ms
+    job.requeue_at_ms = at_ms = now_ms + line.span_ms
+    if job.awake_at_ms or job.expire_at_ms <= at_ms:
+        lifecycle.arm(broker, job)
+    else:
+        line.add(job.id, now_ms)
+
+
+def look_again(broker: Broker, count_max: int) -> int:
+    """Ask for acks that were asked for, or heard of, a second ago and are not over. How many ids were looked at."""
+    looked = 0
+    for line in (broker.asked, broker.heard):
+        if not line:
+            continue
+        due = line.due(broker.now_ms, count_max)
+        looked += len(due)
+        for job_id in due:
+            job = broker.find(job_id)
+            if job is not None and job.state == ACKED and not job.awake_at_ms:
+                try_collect(broker, job)
+    return looked
 
 
 def _missing(broker: Broker, job: Job, work: Collection) -> tuple[Node, ...]:
-    """Whom we still need to hear from; for a dummy ack that is everybody in the table."""
+    """Whom we still need to hear from; for a dummy ack that is everybody in the table. The same tuple for the same."""
+    sets = broker.sets
     confirmed = work.confirmed
-    if job.holders:
-        others = broker.sets.others(job.holders)
-        if not confirmed and not any(node.flags & FORGOTTEN for node in others):
-            return others
-        return tuple(node for node in others if node not in confirmed and not node.flags & FORGOTTEN)
-    return tuple(node for node in broker.members() if node not in confirmed)
+    others = sets.others(job.holders or sets.of(broker.members()))
+    missing = [node for node in others if not node.flags & FORGOTTEN and node not in confirmed]
+    return others if len(missing) == len(others) else sets.others(sets.of(missing))
 
 
 def finish(broker: Broker, job: Job) -> None:
@@ -148,35 +187,42 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
     me = broker.me
     only = sets.only(sender)
     shards = broker.shards
-    for job_id, packed, *_ in items:
-        theirs = sets.unpack(packed)
-        named = me in theirs
+    send = broker.send
+    theirs, named, last = EMPTY, False, _NOTHING
+    for item in items:
+        job_id = item[0]
+        packed = item[1]
+        if packed != last:  # Jobs of the same holders come in a row.
+            theirs = sets.unpack(packed)
+            named = me in theirs
+            last = packed
         job = shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
         if job is None:
             if named:
                 _hold_ack(broker, job_id, theirs)
-                broker.send(only, GOTACK, (job_id, packed, 1))
+                send(only, GOTACK, (job_id, packed, 1))
             elif job_id in broker.done:
-                broker.send(only, DELJOB, (job_id, b""))
+                send(only, DELJOB, (job_id, b""))
             else:
-                broker.send(only, GOTACK, (job_id, b"", 0))
+                send(only, GOTACK, (job_id, b"", 0))
             continue
         was_acked = job.state == ACKED
-        if was_acked and not job.holders and not theirs:
-            broker.send(only, GOTACK, (job_id, b"", 0))  # Two dummy acks: neither is an owner (quirks Q10).
-            continue
+        ours = job.holders
         if not was_acked:
             acknowledge(broker, job)
-        ours = job.holders
+        elif not ours and not theirs:
+            send(only, GOTACK, (job_id, b"", 0))  # Two dummy acks: neither is an owner (quirks Q10).
+            continue
         if ours is not theirs:
             job.holders = sets.union(ours, theirs)
-        broker.send(only, GOTACK, (job_id, packed if job.holders is theirs else sets.pack(job.holders), int(named)))
+            touch_holders(broker, job)
         if job.holders is theirs:
+            send(only, GOTACK, (job_id, packed, int(named)))
             if not was_acked:
                 # The sender collects; we look after it if it doesn't come to an end.
-                job.requeue_at_ms = broker.now_ms + COLLECT_RETRY_MS_MIN + broker.jitter()
-                lifecycle.arm(broker, job)
+                _look_later(broker, job, broker.heard)
         else:
+            send(only, GOTACK, (job_id, sets.pack(job.holders), int(named)))
             _collect_too(broker, job, theirs)
 
 
@@ -189,43 +235,60 @@ def _collect_too(broker: Broker, job: Job, theirs: NodeSet) -> None:
     try_collect(broker, job)
 
 
+def _may_remember(broker: Broker) -> bool:
+    """Whether one more ack of a job that was never here may be kept."""
+    return broker.acked_count < ACKED_COUNT_MAX and broker.used_memory <= broker.memory_limits[1]
+
+
 def _hold_ack(broker: Broker, job_id: bytes, holders: NodeSet) -> None:
     """Remember an ack of a job we are said to hold and don't: a late copy must find it."""
     if not is_valid_id(job_id):
         raise ValueError("an id that is none")
+    if not _may_remember(broker) or len(holders) > UNKNOWN_HOLDERS_MAX:
+        broker.stats.ignored("ack of an unknown job, no room for more of them")
+        broker.done.add(job_id, broker.now_ms)
+        return
     ttl_ms = max(1, ttl_minutes(job_id)) * 60_000
     job = Job(job_id, b"", b"", 0, broker.now_ms + ttl_ms, 0, 0, 0, holders)
     lifecycle.register_acked(broker, job)
-    job.requeue_at_ms = broker.now_ms + COLLECT_RETRY_MS_MIN + broker.jitter()
-    lifecycle.arm(broker, job)
+    _look_later(broker, job, broker.heard)
 
 
 def on_gotack(broker: Broker, sender: Node, items: list[Any]) -> None:
     """A node knows of the ack now, or says that it is no holder; new holders are asked at once."""
     sets = broker.sets
     shards = broker.shards
-    for job_id, packed, was_named, *_ in items:
+    only = sets.only(sender)
+    theirs, last = EMPTY, _NOTHING
+    for item in items:
+        job_id = item[0]
+        packed = item[1]
+        was_named = item[2]
+        if packed != last:
+            theirs = sets.unpack(packed)
+            last = packed
         job = shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
         if job is None or job.state != ACKED:
             continue
         work = job.work
         if not isinstance(work, Collection):
             continue
-        theirs = sets.unpack(packed)
         ours = job.holders
         if theirs and ours is not theirs:
             merged = sets.union(ours, theirs)
             if not ours:
-                work.confirmed.clear()  # "Not a holder" answers to a dummy ack confirm nothing for a real set.
+                work.confirmed = ()  # "Not a holder" answers to a dummy ack confirm nothing for a real set.
             if merged is not ours:
                 job.holders = merged
+                touch_holders(broker, job)
                 if was_named:
-                    work.confirmed.add(sender)
+                    work.confirm(sender)
                 try_collect(broker, job)
                 continue
         if was_named or not ours:
             confirmed = work.confirmed
-            confirmed.add(sender)
+            if sender not in confirmed:
+                work.confirmed = confirmed = confirmed + only
             if len(confirmed) >= len(ours) - 1 and not _missing(broker, job, work):
                 finish(broker, job)
 
@@ -234,7 +297,12 @@ def on_deljob(broker: Broker, sender: Node, items: list[Any]) -> None:
     """A collection ended (a set: delete unless we know more), or the job is to go whatever is known (None)."""
     sets = broker.sets
     shards = broker.shards
-    for job_id, packed, *_ in items:
+    done = broker.done
+    now_ms = broker.now_ms
+    theirs, last = EMPTY, _NOTHING
+    for item in items:
+        job_id = item[0]
+        packed = item[1]
         job = shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
         if job is None:
             continue
@@ -244,18 +312,22 @@ def on_deljob(broker: Broker, sender: Node, items: list[Any]) -> None:
             else:
                 replication.remove(broker, job)
             continue
-        theirs = sets.unpack(packed)
+        if packed != last:
+            theirs = sets.unpack(packed)
+            last = packed
         if job.state != ACKED:
             acknowledge(broker, job)
         if job.holders is theirs or job.holders <= theirs:
-            broker.done.add(job_id, broker.now_ms)
+            done.add(job_id, now_ms)
             lifecycle.forget(broker, job)
         else:
             # The sender never heard of some holder of ours: it ended too early, we go on with what both know.
             job.holders = sets.union(job.holders, theirs)
+            touch_holders(broker, job)
             work = job.work
             if isinstance(work, Collection):
-                work.confirmed.update(node for node in sets.others(theirs))
+                for node in sets.others(theirs):
+                    work.confirm(node)
             try_collect(broker, job)
 
 

@@ -26,7 +26,8 @@ from disque_py.core.job import Job
 from disque_py.core.nodesets import NodeSets
 from disque_py.core.outbox import Outbox
 from disque_py.core.queue import QUEUE_BYTES, Queue
-from disque_py.core.schedule import Schedule, Timetable
+from disque_py.core.schedule import Line, Schedule, Timetable
+from disque_py.core.spilled import NEVER, Spill
 from disque_py.core.stats import Stats
 
 if TYPE_CHECKING:
@@ -39,9 +40,24 @@ if TYPE_CHECKING:
 
 SHARDS: Final = 4096
 
+# Above the number of every segment: no job's `place` means anything (journaling.py).
+NO_PLACE: Final = 1 << 62
+
 # Offsets that keep nodes from acting at the same moment (disque/cluster.md, section 2: +-250 ms), drawn in advance.
 JITTER_MS: Final = 250
 JITTERS: Final = 1024
+
+# The first retry of a collection comes soon, for the common lost packet. Who was only told of the ack leaves the asking
+# to who told it, for a little longer (acks.py).
+ACK_ASKED_MS: Final = 1_000
+ACK_HEARD_MS: Final = 1_250
+
+
+def _jitters(rng: Random) -> Iterator[int]:
+    """The same JITTERS offsets again and again: to keep apart what would happen at once they need not be new."""
+    drawn = [int(rng.random() * 2 * JITTER_MS) - JITTER_MS for _ in range(JITTERS)]
+    while True:
+        yield from drawn
 
 
 class Broker:
@@ -90,6 +106,9 @@ class Broker:
         self.waiting_repl: dict[Job, None] = {}
         # (when to ask one more node, job) in order of creation, for jobs in WAIT_REPL (replication.py).
         self.extensions: deque[tuple[int, Job]] = deque()
+        # Acked jobs whose other holders were asked for the first time, or that others ask about (acks.py).
+        self.asked = Line(ACK_ASKED_MS)
+        self.heard = Line(ACK_HEARD_MS)
         self.groups = Groups()
         self.paused_count = 0
         self.clients: dict[int, Client] = {}
@@ -126,11 +145,26 @@ class Broker:
         self.is_loading = False
         # Commands in force, by name in lower and upper case; set by inputs.install.
         self.commands: dict[bytes, Row] = {}
+        # The journal (journaling.py): jobs changed this turn -> whether their holders did; the segment that bases go
+        # to, and the first that any may be in; bytes of bases in each segment that still count; what is refused since the disk is in trouble, and why.
         self.is_journaling = False
+        self.touched: dict[Job, bool] = {}
+        self.place = 0
+        self.first_place = NO_PLACE
+        self.live_bytes: dict[int, int] = {}
+        self.disk_level = 0
+        self.disk_trouble = ""
+        # Bodies on disk (spilling.py): how many, whether memory is above the mark, clients whose long command waits
+        # for bodies.
+        self.spill = Spill()
+        self.spilled_count = 0
+        self.is_spilling = False
+        self.stalled: dict[Client, None] = {}
         self.run = cluster.me.run
         self.run_name = rng.randbytes(20).hex()
         self._last_ctime = 0
-        self._jitters: list[int] = []
+        # A uniform offset of -250 … +249 ms.
+        self.jitter: Callable[[], int] = _jitters(rng).__next__
         self.memory_limits = (0, 0, 0)
         self.apply_maxmemory()
 
@@ -147,13 +181,6 @@ class Broker:
             ctime = self._last_ctime + 1
         self._last_ctime = ctime
         return ctime
-
-    def jitter(self) -> int:
-        """A uniform offset of -250 … +249 ms."""
-        if not self._jitters:
-            draw = self.rng.random
-            self._jitters = [int(draw() * 2 * JITTER_MS) - JITTER_MS for _ in range(JITTERS)]
-        return self._jitters.pop()
 
     # -- queues ------------------------------------------------------------------------------------
 
@@ -219,12 +246,16 @@ class Broker:
     # -- memory ------------------------------------------------------------------------------------
 
     def apply_maxmemory(self) -> None:
-        """`maxmemory` changed: compute the 75, 95 and 100 % marks; 0 means no limit (semantics.md, section 7)."""
+        """`maxmemory` changed, or whether bodies may spill: compute the marks at 60, 75, 95 and 100 %.
+
+        0 means no limit. Source: semantics.md, section 7.
+        """
         limit = self.settings.maxmemory
         if limit:
             self.memory_limits = (limit // 100 * 75, limit // 100 * 95, limit)
         else:
             self.memory_limits = (1 << 62, 1 << 62, 1 << 62)
+        self.spill.above = limit // 100 * 60 if limit and self.spill.is_on else NEVER
 
     @property
     def memory_level(self) -> int:

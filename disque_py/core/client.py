@@ -22,6 +22,7 @@ RUNNING: Final = 0
 WAITS_FOR_COPIES: Final = 1  # ADDJOB
 WAITS_FOR_JOBS: Final = 2  # GETJOB
 WAITS_FOR_SLICES: Final = 3  # A long command, done a part per turn (slices.py).
+WAITS_FOR_ERRAND: Final = 4  # The process writes a file (errands.py).
 
 REPLY_ON: Final = 0
 REPLY_OFF: Final = 1
@@ -41,7 +42,9 @@ class Client:
     queues                 the queues a blocked GETJOB waits on
     with_counters          … and whether it wants the counters
     awake_at_ms            … and until when (0: for ever); its entry in broker.timeouts
-    reply_mode, is_silenced  CLIENT REPLY; and what it means for the command that runs or is waited for
+    reply_mode, is_silenced  CLIENT REPLY; and what it meant for the command that is waited for
+    wrote                  this turn's replies promise something: they wait for the journal
+    held, held_bytes       replies that wait for it: (position, replies), oldest first (promises.py); None: none do
     is_monitor             gets a line for every command executed
     """
 
@@ -52,6 +55,8 @@ class Client:
         "close_asked",
         "connected_ms",
         "fd",
+        "held",
+        "held_bytes",
         "id",
         "is_authenticated",
         "is_monitor",
@@ -68,6 +73,7 @@ class Client:
         "waiting",
         "waiting_jobs",
         "with_counters",
+        "wrote",
     )
 
     def __init__(self, client_id: int, port: ClientPort, addr: str, now_ms: int, fd: int = -1) -> None:
@@ -93,6 +99,9 @@ class Client:
         self.queues: tuple[Queue, ...] = ()
         self.with_counters = False
         self.awake_at_ms = 0
+        self.wrote = False
+        self.held: deque[tuple[int, list[bytes]]] | None = None
+        self.held_bytes = 0
 
     def reply(self, data: bytes) -> None:
         """Answer in request order: behind the replies that are still being waited for."""

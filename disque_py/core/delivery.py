@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from disque_py.core import federation, lifecycle, replication, requeue
+from disque_py.core import lifecycle, pulls, replication, requeue
 from disque_py.core.broker import Broker
 from disque_py.core.client import RUNNING, WAITS_FOR_JOBS, Client
 from disque_py.core.errors import LEAVING
@@ -24,7 +24,10 @@ LEAVING_REPLY: Final = b"-%b\r\n" % LEAVING.encode()
 
 
 def collect(broker: Broker, queues: list[Queue], count: int, with_counters: bool, bytes_max: int) -> list[bytes]:
-    """Up to `count` jobs, one per queue and pass, left to right, as encoded reply entries of about `bytes_max`."""
+    """Up to `count` jobs, one per queue and pass, left to right, as encoded reply entries of about `bytes_max`.
+
+    It ends early at a queue that is stalled.
+    """
     entries: list[bytes] = []
     size = 0
     found = True
@@ -35,6 +38,8 @@ def collect(broker: Broker, queues: list[Queue], count: int, with_counters: bool
                 continue
             job = lifecycle.fetch(broker, queue)
             if job is None:
+                if queue.is_stalled:
+                    return entries  # Its head is being read back: nothing else comes before it.
                 continue
             found = True
             entry = deliver(broker, queue, job, with_counters)
@@ -70,8 +75,8 @@ def deliver(broker: Broker, queue: Queue, job: Job, with_counters: bool) -> byte
 
 def ran_dry(broker: Broker, queue: Queue) -> None:
     """The last job went out: under load, ask for more before somebody waits."""
-    if queue.sources and federation.has_import_rate(broker, queue):
-        federation.ask_sources(broker, queue, is_urgent=True)
+    if queue.sources and pulls.has_import_rate(broker, queue):
+        pulls.ask_sources(broker, queue, is_urgent=True)
 
 
 def wait(broker: Broker, client: Client, queues: list[Queue], timeout_ms: int, with_counters: bool) -> None:
@@ -86,8 +91,8 @@ def wait(broker: Broker, client: Client, queues: list[Queue], timeout_ms: int, w
     for queue in distinct:
         queue.waiting[client] = None
         broker.interest_due[queue] = None
-        federation.ask_sources(broker, queue, is_urgent=False)
-        federation.ask_everybody(broker, queue)
+        pulls.ask_sources(broker, queue, is_urgent=False)
+        pulls.ask_everybody(broker, queue)
 
 
 def stop_waiting(broker: Broker, client: Client) -> None:
@@ -128,6 +133,7 @@ def send(broker: Broker, client: Client, reply: bytes) -> None:
     """A late reply, in the client's own reply mode; its pipeline goes on."""
     if not client.is_silenced:
         client.reply(reply)
+    client.wrote = True
     broker.outbox.clients[client] = None
 
 
@@ -162,6 +168,7 @@ def drop_client(broker: Broker, client: Client) -> None:
     if client.waiting_jobs:
         replication.drop_client(broker, client, None)
     broker.slices.pop(client, None)
+    broker.stalled.pop(client, None)
     broker.clients.pop(client.id, None)
     broker.monitors.pop(client, None)
     broker.outbox.clients.pop(client, None)

@@ -32,6 +32,10 @@ class DoneTable:
     def __contains__(self, job_id: bytes) -> bool:
         return job_id in self._now or job_id in self._before
 
+    def generations(self) -> tuple[set[bytes], set[bytes]]:
+        """Both sets, for many look-ups within one message; not to be changed, and not to be kept."""
+        return self._now, self._before
+
     def __len__(self) -> int:
         return len(self._now) + len(self._before)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from disque_py.core.ids import is_valid_id
 from disque_py.core.job import Job
+from disque_py.core.spilled import Body
 
 if TYPE_CHECKING:
     from disque_py.core.broker import Broker
@@ -22,14 +23,17 @@ HEADER: Final = struct.Struct("<QQQQHHHI")
 _pack = HEADER.pack
 _unpack = HEADER.unpack_from
 
-Image = tuple[bytes, bytes, bytes, bytes, bytes]
+Image = tuple[bytes, bytes, bytes, Body, bytes]
 
 COUNTER_MAX: Final = 65535
 ATTEMPT_MAX: Final = 2**32 - 1
 
 
 def image_of(broker: Broker, job: Job) -> Image:
-    """The job as it leaves this node; only what is worth the same everywhere is in it."""
+    """The job as it leaves this node; only what is worth the same everywhere is in it.
+
+    Its body must be in memory: a Spilled would be refused by the codec, and is the caller's mistake.
+    """
     left_ms = job.expire_at_ms - broker.now_ms
     return (
         job.id,
@@ -55,22 +59,17 @@ def job_of(broker: Broker, image: Any) -> Job:
     The receiver counts the life left from now, so clocks need not agree (disque/cluster.md, section 3).
     """
     try:
-        job_id, header, queue, body, holders = image[:5]
+        job_id, header, queue, body, holders = image if len(image) == 5 else image[:5]
         ctime, left_ms, retry_ms, delay_ms, replicate, nacks, deliveries, attempt = _unpack(header)
         if (left_ms | retry_ms | delay_ms | ctime) >> 63:
             raise ValueError("a span or a time that no producer can have asked for")
         if type(body) is bytes and type(queue) is bytes and type(holders) is bytes and is_valid_id(job_id):
-            job = Job(
-                job_id,
-                queue,
-                body,
-                ctime,
-                broker.now_ms + left_ms,
-                retry_ms,
-                delay_ms,
-                replicate,
-                broker.sets.unpack(holders),
-            )
+            known = broker.queues.get(queue)
+            if known is not None:
+                queue = known.name  # One object for all jobs of a queue takes less memory, and is found sooner.
+            expire_at_ms = broker.now_ms + left_ms
+            nodes = broker.sets.unpack(holders)
+            job = Job(job_id, queue, body, ctime, expire_at_ms, retry_ms, delay_ms, replicate, nodes)
             if nacks or deliveries or attempt:
                 job.nacks = nacks
                 job.deliveries = deliveries

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from cluster_bus.messages import HINT, INTEREST, NEEDJOBS
 from cluster_bus.node import Node
-from disque_py.core import federation
+from disque_py.core import handover, pulls
 from disque_py.core.broker import Broker
 from disque_py.core.queue import PAUSED_OUT, Queue
 
@@ -100,7 +100,7 @@ def on_link_up(broker: Broker, node: Node) -> None:
     for name, value in broker.told_interest.items():
         broker.send(only, INTEREST, (name, value))
     # A hint that was owed to it could not be sent while there was no link.
-    for name in federation.exchange(node).interest:
+    for name in handover.exchange(node).interest:
         queue = broker.queues.get(name)
         if queue is not None and queue.length:
             broker.hint_due[queue] = None
@@ -108,7 +108,7 @@ def on_link_up(broker: Broker, node: Node) -> None:
 
 def forget_node(broker: Broker, node: Node) -> None:
     """What a node told us is gone with the link it told it on."""
-    state = federation.exchange(node)
+    state = handover.exchange(node)
     for name in state.interest:
         nodes = broker.interest.get(name)
         if nodes is not None:
@@ -120,7 +120,7 @@ def forget_node(broker: Broker, node: Node) -> None:
 
 def on_interest(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Clients of the sender wait for jobs of these queues, or do no longer."""
-    state = federation.exchange(sender)
+    state = handover.exchange(sender)
     for name, value, *_ in items:
         if type(name) is not bytes or type(value) is not int:
             raise ValueError("an interest that is not a name and a number")
@@ -153,6 +153,8 @@ def send_hints(broker: Broker) -> None:
     for queue in due:
         if queue.hint_until_ms > broker.now_ms or not queue.length or queue.waiting or queue.paused & PAUSED_OUT:
             continue
+        if queue.is_stalled:
+            continue  # The job that would leave next is being read back: then.
         node, is_only = _next_node(queue, broker.now_ms)
         if node is None:
             continue
@@ -182,7 +184,7 @@ def _next_node(queue: Queue, now_ms: int) -> tuple[Node | None, bool]:
     silent = queue.hint_sent_to if queue.hint_until_ms else None
     hints = queue.hints
     for node, waiting in queue.interested.items():
-        if waiting < 0 or not node.is_linked or federation.exchange(node).refuses(queue.name, now_ms):
+        if waiting < 0 or not node.is_linked or handover.exchange(node).refuses(queue.name, now_ms):
             continue
         candidates += 1
         rank = (waiting == 0, node is silent, hints.get(node, 0) / max(1, waiting))
@@ -205,5 +207,5 @@ def on_hint(broker: Broker, sender: Node, items: list[Any]) -> None:
         if not queue.waiting and not (queue.polled_ms and broker.now_ms - queue.polled_ms < LINGER_MS):
             continue  # Who waited when we told so has been served since.
         broker.stats.pulls_sent += 1
-        count = federation.hinted_count(broker, queue)
-        broker.send(broker.sets.only(sender), NEEDJOBS, (name, count, federation.ANSWERS_HINT))
+        count = pulls.hinted_count(broker, queue)
+        broker.send(broker.sets.only(sender), NEEDJOBS, (name, count, pulls.ANSWERS_HINT))

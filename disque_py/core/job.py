@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from disque_py.core.spilled import Body
+
 if TYPE_CHECKING:
     from cluster_bus.node import Node
     from disque_py.core.client import Client
@@ -29,33 +31,44 @@ JobNodes = frozenset["Node"]
 
 
 class Replication:
-    """Work on a WAIT_REPL job: who waits for it and who has confirmed a copy."""
+    """Work on a WAIT_REPL job: who waits for it and who has confirmed a copy (few: a tuple costs less than a set)."""
 
     __slots__ = ("asked_again_ms", "client", "confirmed", "deadline_ms", "is_external", "slot")
 
     def __init__(
-        self, client: Client, slot: list[bytes | None], confirmed: set[Node], deadline_ms: int, is_external: bool
+        self,
+        client: Client,
+        slot: list[bytes | None],
+        confirmed: tuple[Node, ...],
+        asked_ms: int,
+        deadline_ms: int,
+        is_external: bool,
     ) -> None:
         self.client = client
         self.slot = slot
         self.confirmed = confirmed
+        self.asked_again_ms = asked_ms
         self.deadline_ms = deadline_ms
-        self.asked_again_ms = 0
         self.is_external = is_external
 
 
 class Collection:
-    """Work on an ACKED job: who has confirmed that it knows the ack, and how often we asked."""
+    """Work on an ACKED job: who has confirmed that it knows the ack (few: a tuple), and how often we asked."""
 
     __slots__ = ("attempts", "confirmed")
 
     def __init__(self) -> None:
-        self.confirmed: set[Node] = set()
+        self.confirmed: tuple[Node, ...] = ()
         self.attempts = 0
+
+    def confirm(self, node: Node) -> None:
+        """The node knows the ack."""
+        if node not in self.confirmed:
+            self.confirmed = (*self.confirmed, node)
 
 
 class Handover:
-    """Work on a job that is being handed over: to whom, under which number (federation.py).
+    """Work on a job that is being handed over: to whom, under which number (handover.py).
 
     due_ms           the taker queues the job only then (DELAY of a new job); 0: at once
     client, slot     the ADDJOB of an at-most-once job that waits for the answer, if there is one
@@ -80,7 +93,7 @@ class Job:
 
     id               40 bytes
     queue            name of its queue; b"" with no holders is a dummy ack (see `is_dummy`)
-    body             bytes
+    body             bytes; a Spilled while they are on disk (spilling.py)
     state            constants above
     replicate        copies the producer asked for
     delay_ms, retry_ms   spans as asked for; retry 0 means at most once
@@ -97,6 +110,7 @@ class Job:
     is_leased_here   delivered by us and the lease is running: we answer for it
     was_announced    the WILLQUEUE for the coming requeue has been sent
     imported_at_ms   when another node handed it to us; 0: it did not
+    place            segment of the journal that holds its base; 0: none does (journaling.py)
     work             Replication, Collection or Handover in progress
     """
 
@@ -115,6 +129,7 @@ class Job:
         "is_leased_here",
         "is_listed",
         "nacks",
+        "place",
         "queue",
         "replicate",
         "requeue_at_ms",
@@ -139,7 +154,7 @@ class Job:
     ) -> None:
         self.id = job_id
         self.queue = queue
-        self.body = body
+        self.body: Body = body
         self.state = ACTIVE
         self.replicate = replicate
         self.delay_ms = delay_ms
@@ -158,6 +173,7 @@ class Job:
         self.is_leased_here = False
         self.was_announced = False
         self.imported_at_ms = 0
+        self.place = 0
         self.work: Replication | Collection | Handover | None = None
 
     def __repr__(self) -> str:

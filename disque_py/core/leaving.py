@@ -14,11 +14,13 @@ from typing import Any, Final
 
 from cluster_bus.messages import HOLDERS, LEFT, LEFT_OK, REPLJOB, SETACK
 from cluster_bus.node import FORGOTTEN, ID_BYTES, Node
-from disque_py.core import acks, federation, lifecycle
+from disque_py.core import acks, handover, lifecycle, pulls, spilling
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.groups import choose
 from disque_py.core.image import image_of
 from disque_py.core.job import ACKED, ACTIVE, GONE, Job
+from disque_py.core.journaling import touch_holders
+from disque_py.core.spilled import Spilled
 
 # Work per step (ten steps a second), so that a node with a million jobs stays responsive while it drains.
 JOBS_PER_STEP: Final = 500
@@ -85,7 +87,7 @@ class Drain:
         if move is not None and move.new is node and not move.is_taken:
             del self.moving[job]
             _is_no_holder(self._broker, job, node)
-            federation.remember_refusal(self._broker, node, job.queue)
+            handover.remember_refusal(self._broker, node, job.queue)
 
 
 def begin(broker: Broker) -> None:
@@ -124,14 +126,14 @@ def _give_queued(broker: Broker, drain: Drain, targets: list[Node]) -> None:
     for queue in list(broker.queues.values()):
         if not queue.length:
             continue
-        takers = [node for node in targets if not federation.exchange(node).refuses(queue.name, broker.now_ms)]
+        takers = [node for node in targets if not handover.exchange(node).refuses(queue.name, broker.now_ms)]
         if not takers:
             drain.block(f"all nodes refuse jobs of queue {queue.name.decode('utf-8', 'replace')}")
         for node in takers:
-            while queue.length and len(federation.exchange(node).pending) < PENDING_BATCHES_MAX:
+            while queue.length and len(handover.exchange(node).pending) < PENDING_BATCHES_MAX:
                 if given >= JOBS_PER_STEP:
                     return
-                count = federation.give(broker, node, queue, federation.NEEDJOBS_MAX)
+                count = pulls.give(broker, node, queue, pulls.NEEDJOBS_MAX)
                 given += count
                 if not count:
                     break
@@ -156,6 +158,9 @@ def _look_at_copies(broker: Broker, drain: Drain, targets: list[Node]) -> None:
 def _move_copy(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> None:
     if job.work is not None or job in drain.moving:
         return
+    if type(job.body) is Spilled:
+        _read_back(broker, drain, job)
+        return
     if not job.retry_ms:
         _move_once(broker, drain, job, targets)
         return
@@ -168,11 +173,12 @@ def _move_copy(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> N
         if not drain.blocked_by:
             drain.block("a job is with a worker; it goes with its ack, or when its lease ends")
         return
-    refusing = [node for node in targets if federation.exchange(node).refuses(job.queue, broker.now_ms)]
+    refusing = [node for node in targets if handover.exchange(node).refuses(job.queue, broker.now_ms)]
     more = choose(broker, 1, job.holders.union(refusing))
     if more:
         drain.moving[job] = Move(more[0], broker.now_ms)
         job.holders = broker.sets.union(job.holders, broker.sets.of(more))
+        touch_holders(broker, job)
         broker.send(more, REPLJOB, (image_of(broker, job), 0))
     elif any(node not in job.holders for node in refusing):
         drain.block(f"node {refusing[0].name.decode()} refuses to take the copy of a job")
@@ -181,6 +187,19 @@ def _move_copy(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> N
         tell_left(broker, job, move)
     else:
         drain.block("no node is free to take the copy of a job")
+
+
+def _read_back(broker: Broker, drain: Drain, job: Job) -> None:
+    """Its body is on disk: the job is looked at again when it is back, if it is still to go then."""
+    if len(broker.spill.reading) >= MOVING_MAX or (not job.retry_ms and job.is_delivered):
+        return
+
+    def back() -> None:
+        if broker.drain is drain and job.state == ACTIVE:
+            targets = [node for node in broker.cluster.usable if node.is_linked]
+            _move_copy(broker, drain, job, targets)
+
+    spilling.when_back(broker, job, back)
 
 
 def _move_once(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> None:
@@ -194,9 +213,9 @@ def _move_once(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> N
 def _hand_on(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> None:
     """A job that is queued later, or never was: by hand-over, with the moment of its first queueing."""
     for node in targets:
-        state = federation.exchange(node)
+        state = handover.exchange(node)
         if len(state.pending) < PENDING_BATCHES_MAX * 8 and not state.refuses(job.queue, broker.now_ms):
-            federation.hand_over(broker, node, [job], job.requeue_at_ms)
+            handover.hand_over(broker, node, [job], job.requeue_at_ms)
             return
     if targets:
         drain.block("no node is free to take a job that is not queued yet")
@@ -232,6 +251,8 @@ def _ask_again(broker: Broker, drain: Drain) -> None:
                     drain.block(f"holder {move.unanswered[0].name.decode()} does not answer")
                 _send_left(broker, job, move)
                 _drop_if_answered(broker, job, move)
+            elif type(job.body) is Spilled:
+                del drain.moving[job]  # Begun anew with its body.
             elif move.new is not None and move.new in broker.cluster.usable and move.new.is_linked:
                 broker.send(broker.sets.only(move.new), REPLJOB, (image_of(broker, job), 0))
             else:
@@ -255,6 +276,7 @@ def _take_back(broker: Broker, job: Job, move: Move) -> None:
     others = broker.sets.others(job.holders)
     if move.is_taken and others and job.state not in (ACKED, GONE):
         job.holders = broker.sets.add(job.holders, broker.me)
+        touch_holders(broker, job)
         broker.send(others, HOLDERS, (job.id, broker.sets.pack(job.holders)))
 
 
@@ -262,6 +284,7 @@ def _is_no_holder(broker: Broker, job: Job, node: Node) -> None:
     """The node itself said that it has no copy; what we sent before came before its answer."""
     job.holders = broker.sets.of(holder for holder in broker.sets.others(job.holders) if holder is not node)
     job.holders = broker.sets.add(job.holders, broker.me)
+    touch_holders(broker, job)
 
 
 def _pass_ack_on(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> None:
@@ -279,6 +302,7 @@ def _pass_ack_on(broker: Broker, drain: Drain, job: Job, targets: list[Node]) ->
     named = broker.sets.add(job.holders, keeper)
     broker.send(broker.sets.only(keeper), SETACK, (job.id, broker.sets.pack(named)))
     job.holders = named
+    touch_holders(broker, job)
     if keeper in acks.confirmed_by(job):
         lifecycle.forget(broker, job)
 
@@ -307,6 +331,7 @@ def on_left(broker: Broker, sender: Node, items: list[Any]) -> None:
             mine = broker.me in merged
             rest = sets.of(node for node in sets.others(merged) if node is not leaver)
             job.holders = sets.add(rest, broker.me) if mine else rest
+            touch_holders(broker, job)
             broker.send(only, LEFT_OK, (job_id, HAS))
 
 

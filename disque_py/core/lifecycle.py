@@ -13,11 +13,10 @@ from __future__ import annotations
 from typing import Final
 
 from disque_py.core.broker import Broker
-from disque_py.core.image import ATTEMPT_MAX, image_of
+from disque_py.core.image import ATTEMPT_MAX
 from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, QUEUED, WAIT_REPL, Collection, Job
-from disque_py.core.queue import Queue
-from persistence.records import ACK, JOB
-from persistence.records import GONE as GONE_RECORD
+from disque_py.core.queue import DEAD_ENTRIES_MIN, Queue
+from disque_py.core.spilled import Spilled, released
 
 # WILLQUEUE goes out this long before a job is requeued, so that who has it can object (disque/cluster.md, section 2).
 WILLQUEUE_LEAD_MS: Final = 500
@@ -26,8 +25,12 @@ WILLQUEUE_LEAD_MS: Final = 500
 ANNOUNCE_MARGIN_MS: Final = 2_500
 # A job with a shorter RETRY is not announced: the batch would come too late, and WILLQUEUE does the same.
 ANNOUNCE_RETRY_MS_MIN: Final = 2 * ANNOUNCE_MARGIN_MS
+# About what a base takes in the journal, besides queue and body.
+BASE_BYTES: Final = 130
 # Expired jobs taken off a queue's head in one go; the timers see to the rest.
 EXPIRED_PER_FETCH: Final = 1_000
+# A queue's next jobs are read back from disk when fewer than this are known to be in memory.
+AHEAD_MIN: Final = 128
 
 
 def register(broker: Broker, job: Job) -> None:
@@ -36,6 +39,8 @@ def register(broker: Broker, job: Job) -> None:
     broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63][job_id] = job
     broker.job_count += 1
     broker.used_memory += JOB_BYTES + len(job.body)
+    if broker.is_spilling:
+        broker.spill.fresh.append(job)
 
 
 def register_queued(broker: Broker, job: Job, queue: Queue | None) -> None:
@@ -47,6 +52,8 @@ def register_queued(broker: Broker, job: Job, queue: Queue | None) -> None:
     broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63][job_id] = job
     broker.job_count += 1
     broker.used_memory += JOB_BYTES + len(job.body)
+    if broker.is_spilling:
+        broker.spill.fresh.append(job)
     if queue is None:
         queue = broker.queue(job.queue)
     job.state = QUEUED
@@ -60,11 +67,16 @@ def register_queued(broker: Broker, job: Job, queue: Queue | None) -> None:
         broker.hint_due[queue] = None
     if job.expire_at_ms <= broker.schedule.horizon_ms:
         broker.schedule.set(job, job.expire_at_ms)
+    if broker.is_journaling:
+        broker.touched[job] = False
 
 
 def register_waiting(broker: Broker, job: Job) -> None:
-    """Enter a job whose producer waits for copies."""
-    register(broker, job)
+    """Enter a job whose producer waits for copies; `register`, written out."""
+    job_id = job.id
+    broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63][job_id] = job
+    broker.job_count += 1
+    broker.used_memory += JOB_BYTES + len(job.body)
     job.state = WAIT_REPL
     broker.waiting_repl[job] = None
 
@@ -75,7 +87,7 @@ def register_acked(broker: Broker, job: Job) -> None:
     job.state = ACKED
     job.work = Collection()
     broker.acked_count += 1
-    record_ack(broker, job)
+    touch(broker, job)
 
 
 def achieve(broker: Broker, job: Job) -> None:
@@ -84,6 +96,8 @@ def achieve(broker: Broker, job: Job) -> None:
     job.work = None
     job.state = ACTIVE
     job.requeue_at_ms = 0
+    if broker.is_spilling:
+        broker.spill.fresh.append(job)
 
 
 def enqueue(broker: Broker, job: Job) -> Queue:
@@ -105,6 +119,8 @@ def enqueue(broker: Broker, job: Job) -> Queue:
     if queue.interested:
         broker.hint_due[queue] = None
     arm_queued(broker, job)
+    if broker.is_journaling:
+        broker.touched.setdefault(job, False)
     return queue
 
 
@@ -112,7 +128,8 @@ def arm_queued(broker: Broker, job: Job) -> None:
     """Set the timer of a QUEUED job: its announcement if others hold copies, else only the end of its life."""
     if job.retry_ms >= ANNOUNCE_RETRY_MS_MIN and job.holders is not broker.sets.mine:
         job.requeue_at_ms = at_ms = broker.now_ms + announce_span_ms(job)
-        if job.awake_at_ms or at_ms <= broker.schedule.horizon_ms or job.expire_at_ms <= broker.schedule.horizon_ms:
+        horizon_ms = broker.schedule.horizon_ms
+        if at_ms <= horizon_ms or job.awake_at_ms or job.expire_at_ms <= horizon_ms:
             arm(broker, job)
     else:
         job.requeue_at_ms = 0
@@ -123,7 +140,9 @@ def arm_queued(broker: Broker, job: Job) -> None:
 def announce_span_ms(job: Job) -> int:
     """How long a job may wait in our queue before the other holders hear of it (again)."""
     retry_ms = job.retry_ms
-    margin_ms = max(ANNOUNCE_MARGIN_MS, retry_ms // 10)
+    margin_ms = retry_ms // 10
+    if margin_ms < ANNOUNCE_MARGIN_MS:
+        margin_ms = ANNOUNCE_MARGIN_MS
     # Spread over half of the margin by the job's own random part: a burst of jobs is not announced in one burst.
     return retry_ms - margin_ms - (job.id[20] & 63) * margin_ms // 128
 
@@ -131,19 +150,57 @@ def announce_span_ms(job: Job) -> int:
 def fetch(broker: Broker, queue: Queue) -> Job | None:
     """Take the oldest job out of a queue: it is ACTIVE with its old timer. Expired ones are forgotten on the way.
 
-    None if there is none, or if so many expired ones come first that looking on would keep others waiting.
+    None if there is none, if its body is not in memory (the queue is stalled then), or if so many expired ones come
+    first that looking on would keep others waiting.
     """
-    for _ in range(EXPIRED_PER_FETCH):
-        job = queue.pop()
-        if job is None:
-            return None
+    if broker.disk_level:
+        return _fetch_retried(broker, queue)
+    left = EXPIRED_PER_FETCH
+    while (job := queue.pop()) is not None:
         job.state = ACTIVE
         if job.expire_at_ms > broker.now_ms:
-            return job
+            return _if_in_memory(broker, queue, job) if broker.spilled_count else job
         broker.stats.jobs_expired += 1
         forget(broker, job)
-    broker.look_again(queue)
+        left -= 1
+        if not left:
+            broker.look_again(queue)
+            return None
     return None
+
+
+def _fetch_retried(broker: Broker, queue: Queue) -> Job | None:
+    """The oldest job with RETRY: while the disk is in trouble no at-most-once job can leave (semantics.md, section 8)."""
+    passed: list[Job] = []
+    found: Job | None = None
+    while found is None and len(passed) < EXPIRED_PER_FETCH and (job := queue.pop()) is not None:
+        job.state = ACTIVE
+        if job.expire_at_ms <= broker.now_ms:
+            broker.stats.jobs_expired += 1
+            forget(broker, job)
+        elif job.retry_ms:
+            found = job
+        else:
+            passed.append(job)
+    for job in passed:
+        job.state = QUEUED
+        queue.push(job)
+    return found if found is None or not broker.spilled_count else _if_in_memory(broker, queue, found)
+
+
+def _if_in_memory(broker: Broker, queue: Queue, job: Job) -> Job | None:
+    """The fetched job, unless its body is on disk: then it is the head again, and the queue waits for it."""
+    if type(job.body) is Spilled:
+        job.state = QUEUED
+        queue.push(job)
+        if not queue.is_stalled:
+            queue.is_stalled = True
+            broker.spill.heads[queue] = None
+        return None
+    queue.ahead -= 1
+    if queue.ahead < AHEAD_MIN < queue.length:
+        broker.spill.heads[queue] = None
+    return job
 
 
 def put_back(broker: Broker, job: Job) -> None:
@@ -163,6 +220,7 @@ def dequeue(broker: Broker, job: Job) -> None:
     queue = broker.queues.get(job.queue)
     if queue is not None:
         _left(broker, queue)
+    touch(broker, job)
 
 
 def lease(broker: Broker, job: Job) -> None:
@@ -182,6 +240,8 @@ def lease(broker: Broker, job: Job) -> None:
             broker.once_delivered_count += 1
         job.requeue_at_ms = 0
         broker.schedule.set(job, job.expire_at_ms)
+    if broker.is_journaling:
+        broker.touched.setdefault(job, False)
 
 
 def postpone(broker: Broker, job: Job, until_ms: int) -> None:
@@ -201,7 +261,13 @@ def acknowledge(broker: Broker, job: Job) -> None:
     if job.retry_ms == 0 and job.is_delivered:
         broker.once_delivered_count -= 1
     # An ack is an id and a set: one dead holder must not keep the bodies of all that is done.
-    broker.used_memory -= len(job.body)
+    body = job.body
+    size = len(body)
+    broker.used_memory -= size
+    if type(body) is Spilled:
+        size = released(broker, body)
+    if job.place >= broker.first_place:
+        broker.live_bytes[job.place] -= size
     job.body = b""
     job.state = ACKED
     job.is_leased_here = False
@@ -211,7 +277,7 @@ def acknowledge(broker: Broker, job: Job) -> None:
     broker.stats.jobs_acked += 1
     if broker.deferred:
         broker.deferred.pop(job, None)
-    record_ack(broker, job)
+    touch(broker, job)
 
 
 def forget(broker: Broker, job: Job) -> None:
@@ -230,17 +296,23 @@ def forget(broker: Broker, job: Job) -> None:
     job_id = job.id
     del broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63][job_id]
     broker.job_count -= 1
-    broker.used_memory -= JOB_BYTES + len(job.body)
+    body = job.body
+    size = len(body)
+    broker.used_memory -= JOB_BYTES + size
+    if type(body) is Spilled:
+        size = released(broker, body)
+        job.body = b""
     if job.awake_at_ms:
         broker.schedule.cancel(job)
     if broker.deferred:
         broker.deferred.pop(job, None)
     job.state = GONE
     job.work = None
+    if job.place >= broker.first_place:
+        broker.outbox.gone.append((job_id, job.place))
+        broker.live_bytes[job.place] -= BASE_BYTES + len(job.queue) + size
     if job.is_listed:
         job.body = b""  # Its queue may name the object for a while; the body need not wait for that.
-    if broker.is_journaling and state != WAIT_REPL:
-        broker.outbox.records.append((GONE_RECORD, job_id))
 
 
 def arm(broker: Broker, job: Job) -> None:
@@ -252,27 +324,31 @@ def arm(broker: Broker, job: Job) -> None:
             due_ms -= willqueue_lead_ms(job)
         if due_ms < at_ms:
             at_ms = due_ms
-    broker.schedule.set(job, at_ms)
+    schedule = broker.schedule
+    if at_ms <= schedule.horizon_ms or job.awake_at_ms:
+        schedule.set(job, at_ms)
 
 
 def willqueue_lead_ms(job: Job) -> int:
     """How long before its requeueing a job is announced with WILLQUEUE; never more than half of RETRY."""
-    return min(WILLQUEUE_LEAD_MS, job.retry_ms // 2)
+    half_ms = job.retry_ms // 2
+    return half_ms if half_ms < WILLQUEUE_LEAD_MS else WILLQUEUE_LEAD_MS
 
 
-def record_job(broker: Broker, job: Job) -> None:
-    """The job is held here: into the journal."""
+def touch(broker: Broker, job: Job) -> None:
+    """Something about the job changed that the journal should know (journaling.py)."""
     if broker.is_journaling:
-        broker.outbox.records.append((JOB, image_of(broker, job)))
+        broker.touched.setdefault(job, False)
 
 
-def record_ack(broker: Broker, job: Job) -> None:
-    """The job is done as far as we know: into the journal."""
-    if broker.is_journaling:
-        broker.outbox.records.append((ACK, (job.id, broker.sets.pack(job.holders))))
+def acked_again(broker: Broker, job: Job) -> None:
+    """An acked record was restored; its timer is the caller's to set."""
+    job.state = ACKED
+    job.work = Collection()
+    broker.acked_count += 1
 
 
 def _left(broker: Broker, queue: Queue) -> None:
     queue.removed()
-    if queue.listed > 2 * queue.length + 1024 and queue not in broker.sweeps:
+    if queue.dead > DEAD_ENTRIES_MIN and queue.needs_sweep and queue not in broker.sweeps:
         broker.sweeps[queue] = queue.sweep()

@@ -8,7 +8,7 @@ Nothing iterates over a set directly: the order would differ between two runs of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, TypeVar
 
 from cluster_bus.node import FORGOTTEN, ID_BYTES, Node
 
@@ -17,12 +17,41 @@ EMPTY: Final[NodeSet] = frozenset()
 
 # Peers choose which sets we see; past this many the memory of them starts afresh.
 SETS_MAX: Final = 50_000
+# … or past this many members of all of them: some hundred bytes each, with what is derived.
+MEMBERS_MAX: Final = 500_000
 # A set of a thousand holders; REPLICATE goes further only on paper.
 SET_BYTES_MAX: Final = 20_000
 
 
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class _Memory(dict[K, V]):
+    """What `compute` gives for each key, computed once. A dict that fills itself: to ask it takes no Python call."""
+
+    __slots__ = ("_compute",)
+
+    def __init__(self, compute: Callable[[K], V]) -> None:
+        super().__init__()
+        self._compute = compute
+
+    def __missing__(self, key: K) -> V:
+        value = self._compute(key)
+        if len(self) > SETS_MAX:
+            self.clear()
+        self[key] = value
+        return value
+
+
 class NodeSets:
-    """The sets this broker has met; `me` is in `mine`, `intern` turns an id into its Node."""
+    """The sets this broker has met; `me` is in `mine`, `intern` turns an id into its Node.
+
+    others(nodes)   all but us, by id; always the same tuple for the same set (see cluster_bus/outgoing.py)
+    only(node)      the tuple of this one node, the same object each time
+    pack(nodes)     the ids, sorted and joined: NODES on the bus. A forgotten node is named to nobody
+    unpack(data)    NODES from the bus; ValueError if it is not a whole number of ids
+    """
 
     def __init__(self, me: Node, intern: Callable[[bytes], Node]) -> None:
         self._me = me
@@ -31,16 +60,21 @@ class NodeSets:
         self._known: dict[NodeSet, NodeSet] = {}
         self._added: dict[tuple[NodeSet, Node], NodeSet] = {}
         self._united: dict[tuple[NodeSet, NodeSet], NodeSet] = {}
-        self._others: dict[NodeSet, tuple[Node, ...]] = {}
-        self._packed: dict[NodeSet, bytes] = {}
-        self._unpacked: dict[bytes, NodeSet] = {}
-        self._single: dict[Node, tuple[Node, ...]] = {}
+        self._others = _Memory(self._list_others)
+        self._packed = _Memory(_pack)
+        self._unpacked = _Memory(self._unpack)
+        self.others: Callable[[NodeSet], tuple[Node, ...]] = self._others.__getitem__
+        self.pack: Callable[[NodeSet], bytes] = self._packed.__getitem__
+        self.unpack: Callable[[bytes], NodeSet] = self._unpacked.__getitem__
+        self.only: Callable[[Node], tuple[Node, ...]] = _Memory(_alone).__getitem__
+        self._member_count = 0
         self.forget_all()
 
     def forget_all(self) -> None:
         """Start afresh: our own id changed, or there are too many."""
         for memory in (self._known, self._added, self._united, self._others, self._packed, self._unpacked):
             memory.clear()
+        self._member_count = 0
         self._known[EMPTY] = EMPTY
         self._known[self.mine] = self.mine
 
@@ -53,8 +87,9 @@ class NodeSets:
         found = frozenset(nodes)
         known = self._known.get(found)
         if known is None:
-            if len(self._known) > SETS_MAX:
+            if len(self._known) > SETS_MAX or self._member_count > MEMBERS_MAX:
                 self.forget_all()
+            self._member_count += len(found)
             known = self._known.setdefault(found, found)
         return known
 
@@ -78,48 +113,30 @@ class NodeSets:
             result = self._united[(left, right)] = self.of(left | right)
         return result
 
-    def others(self, nodes: NodeSet) -> tuple[Node, ...]:
-        """All but us, by id; always the same tuple for the same set (see cluster_bus/outgoing.py)."""
-        result = self._others.get(nodes)
-        if result is None:
-            if len(self._others) > SETS_MAX:
-                self._others.clear()
-            others = sorted((node for node in nodes if node is not self._me), key=_node_id)
-            result = self._single.setdefault(others[0], (others[0],)) if len(others) == 1 else tuple(others)
-            self._others[nodes] = result
-        return result
+    def _list_others(self, nodes: NodeSet) -> tuple[Node, ...]:
+        others = sorted((node for node in nodes if node is not self._me), key=_node_id)
+        return self.only(others[0]) if len(others) == 1 else tuple(others)
 
-    def only(self, node: Node) -> tuple[Node, ...]:
-        """The tuple of this one node, the same object each time."""
-        single = self._single.get(node)
-        if single is None:
-            single = self._single[node] = (node,)
-        return single
-
-    def pack(self, nodes: NodeSet) -> bytes:
-        """The ids, sorted and joined: NODES on the bus. A forgotten node is named to nobody."""
-        result = self._packed.get(nodes)
-        if result is None:
-            if len(self._packed) > SETS_MAX:
-                self._packed.clear()
-            result = self._packed[nodes] = b"".join(sorted(node.id for node in nodes if not node.flags & FORGOTTEN))
-        return result
-
-    def unpack(self, data: bytes) -> NodeSet:
-        """NODES from the bus; ValueError if it is not a whole number of ids."""
-        result = self._unpacked.get(data)
-        if result is None:
-            if len(self._unpacked) > SETS_MAX:
-                self._unpacked.clear()
-            if type(data) is not bytes or len(data) % ID_BYTES or len(data) > SET_BYTES_MAX:
-                raise ValueError("a set of nodes is not a multiple of 20 bytes")
-            nodes = [self._intern(data[at : at + ID_BYTES]) for at in range(0, len(data), ID_BYTES)]
-            result = self._unpacked[data] = self.of(nodes)
-        return result
+    def _unpack(self, data: bytes) -> NodeSet:
+        if self._member_count > MEMBERS_MAX:
+            self.forget_all()
+        if type(data) is not bytes or len(data) % ID_BYTES or len(data) > SET_BYTES_MAX:
+            raise ValueError("a set of nodes is not a multiple of 20 bytes")
+        nodes = [self._intern(data[at : at + ID_BYTES]) for at in range(0, len(data), ID_BYTES)]
+        self._member_count += len(nodes)  # Named in another order the same set is other bytes.
+        return self.of(nodes)
 
     def names(self, nodes: Iterable[Node]) -> list[bytes]:
         """Ids as clients see them, sorted."""
         return sorted(node.name for node in nodes)
+
+
+def _alone(node: Node) -> tuple[Node, ...]:
+    return (node,)
+
+
+def _pack(nodes: NodeSet) -> bytes:
+    return b"".join(sorted(node.id for node in nodes if not node.flags & FORGOTTEN))
 
 
 def _node_id(node: Node) -> bytes:

@@ -5,19 +5,31 @@ Nothing in the core calls the journal, the bus or a socket; it leaves word here.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from cluster_bus.outgoing import Outgoing
 from disque_py.core.client import Client
 
+if TYPE_CHECKING:
+    from disque_py.core.job import Job
+
 
 class Outbox:
-    """records for the journal (a kind and its fields), messages for nodes, clients with replies."""
+    """What the journal is to hear, messages for nodes, clients with replies.
 
-    __slots__ = ("clients", "messages", "records", "send")
+    gone      (id, place) of jobs with a base in the journal that were forgotten this turn
+    pauses    queues whose pause changed
+    moved     jobs whose base is to be written anew, although the journal has one
+    is_void   all jobs and queues were reset: the journal begins anew before what else this turn brought
+    """
+
+    __slots__ = ("clients", "gone", "is_void", "messages", "moved", "pauses", "send")
 
     def __init__(self, messages: Outgoing) -> None:
-        self.records: list[tuple[int, Any]] = []
+        self.gone: list[tuple[bytes, int]] = []
+        self.pauses: dict[bytes, None] = {}
+        self.moved: dict[Job, None] = {}
+        self.is_void = False
         self.messages = messages
         self.send = messages.send
         self.clients: dict[Client, None] = {}

@@ -14,10 +14,12 @@ from disque_py.core import lifecycle, requeue
 from disque_py.core.broker import Broker
 from disque_py.core.job import Job
 from disque_py.core.queue import PAUSED_IN, PAUSED_OUT, Queue
-from persistence.records import PAUSE as PAUSE_RECORD
 
-# Versions of ended pauses are kept for nodes that were away; past this many the oldest ended ones go.
+# Versions of ended pauses are kept for nodes that were away; past this many the oldest ended ones go, some at a time.
 VERSIONS_MAX: Final = 10_000
+VERSIONS_PER_SWEEP: Final = 1_000
+# Queues that other nodes may pause here; each is a queue in memory.
+PAUSED_FROM_ELSEWHERE_MAX: Final = 100_000
 # Far beyond any wall clock, and exactly a number everywhere.
 VERSION_MS_MAX: Final = 1 << 53
 
@@ -35,6 +37,8 @@ def set_pause(broker: Broker, name: bytes, flags: int) -> None:
     queue.paused = flags
     broker.paused_count += bool(flags) - bool(before)
     broker.interest_due[queue] = None
+    if broker.is_journaling:
+        broker.outbox.pauses[name] = None
     if before & PAUSED_OUT and not flags & PAUSED_OUT:
         if queue.waiting:
             broker.ready[queue] = None
@@ -87,6 +91,9 @@ def on_pause(broker: Broker, sender: Node, items: list[Any]) -> None:
         known = broker.pause_versions.get(name)
         if known is not None and (known[1], known[2]) >= (version_ms, version_node):
             continue
+        if known is None and len(broker.pause_versions) >= PAUSED_FROM_ELSEWHERE_MAX:
+            broker.stats.ignored("pause of too many queues")
+            continue
         state = flags & (PAUSED_IN | PAUSED_OUT)
         _remember(broker, name, state, version_ms, version_node)
         set_pause(broker, name, state)
@@ -101,11 +108,11 @@ def on_link_up(broker: Broker, node: Node) -> None:
 
 def _remember(broker: Broker, name: bytes, flags: int, version_ms: int, version_node: bytes) -> None:
     versions = broker.pause_versions
-    versions.pop(name, None)
+    is_new = versions.pop(name, None) is None
     versions[name] = (flags, version_ms, version_node)
-    if len(versions) > VERSIONS_MAX:
-        ended = next((old for old, (state, _, _) in versions.items() if not state), None)
-        if ended is not None:
-            del versions[ended]
+    if is_new and len(versions) > VERSIONS_MAX and not len(versions) % VERSIONS_PER_SWEEP:
+        ended = [old for old, (state, _, _) in versions.items() if not state]
+        for old in ended[: len(versions) - VERSIONS_MAX]:
+            del versions[old]
     if broker.is_journaling:
-        broker.outbox.records.append((PAUSE_RECORD, (name, flags, version_ms, version_node)))
+        broker.outbox.pauses[name] = None

@@ -48,12 +48,15 @@ class Queue:
 
     name, head_bytes    its name; the start of a GETJOB entry, encoded once
     length              jobs that are ready
+    dead                entries that no longer count
     waiting             clients blocked in GETJOB, in order of arrival
     paused              PAUSED_IN, PAUSED_OUT
     created_ms, active_ms   monotonic; active = last enqueue or fetch
     jobs_in, jobs_out   counters of QSTAT
     sources             nodes that handed us jobs -> when last (QSTAT import-from)
     interested          node -> clients waiting there, as it told us
+    ahead, is_stalled   how many of the next jobs have their bodies in memory; whether the very next is waited for
+                        (spilling.py)
     """
 
     __slots__ = (
@@ -66,8 +69,10 @@ class Queue:
         "active_ms",
         "adhoc_at_ms",
         "adhoc_attempts",
+        "ahead",
         "broadcast_at_ms",
         "created_ms",
+        "dead",
         "head_bytes",
         "hint_repeats",
         "hint_sent_to",
@@ -80,10 +85,10 @@ class Queue:
         "interest_timer",
         "interested",
         "is_dropped",
+        "is_stalled",
         "jobs_in",
         "jobs_out",
         "length",
-        "listed",
         "name",
         "paused",
         "polled_ms",
@@ -97,11 +102,13 @@ class Queue:
         self.name = name
         self.head_bytes = b"$%d\r\n%b\r\n$40\r\n" % (len(name), name)
         self.length = 0
-        self.listed = 0
+        self.dead = 0
         self.waiting: dict[Client, None] = {}
         self.paused = 0
         self.serial = 0
         self.is_dropped = False
+        self.ahead = 0
+        self.is_stalled = False
         self.created_ms = now_ms
         self.active_ms = now_ms
         self.jobs_in = 0
@@ -113,7 +120,7 @@ class Queue:
         self._heap: list[Entry] = []
         self._old_heap: list[Entry] = []  # What a sweep has not moved yet; a heap as well.
         self._last_ctime = 0
-        # Federation (federation.py, interest.py).
+        # Federation (pulls.py, interest.py).
         self.sources: dict[Node, int] = {}
         self.interested: dict[Node, int] = {}
         self.hints: dict[Node, int] = {}
@@ -138,9 +145,9 @@ class Queue:
         """Add a job whose state has just become QUEUED."""
         self.length += 1
         if job.is_listed:
+            self.dead -= 1
             return  # Its old entry counts again; the key never changes.
         job.is_listed = True
-        self.listed += 1
         ctime = job.ctime
         if ctime > self._last_ctime:
             self._last_ctime = ctime
@@ -165,10 +172,10 @@ class Queue:
             else:
                 job = head.pop()
             job.is_listed = False
-            self.listed -= 1
             if job.state == QUEUED:
                 self.length -= 1
                 return job
+            self.dead -= 1
 
     def _smallest(self) -> Job:
         """Take the smallest of run and heaps, at least one of which is not empty."""
@@ -199,11 +206,17 @@ class Queue:
     def removed(self) -> None:
         """A QUEUED job left without `pop`; its entry stays until it is popped or swept."""
         self.length -= 1
+        self.dead += 1
+
+    @property
+    def listed(self) -> int:
+        """All entries, living and dead."""
+        return self.length + self.dead
 
     @property
     def needs_sweep(self) -> bool:
         """Whether dead entries outnumber the living enough to be worth dropping."""
-        return self.listed > 2 * self.length + DEAD_ENTRIES_MIN
+        return self.dead > self.length + DEAD_ENTRIES_MIN
 
     def sweep(self) -> Iterator[None]:
         """Drop dead entries, a part per step; pushes and pops may happen between steps."""
@@ -242,7 +255,7 @@ class Queue:
         if job.state == QUEUED:
             return True
         job.is_listed = False
-        self.listed -= 1
+        self.dead -= 1
         return False
 
     def oldest(self) -> Iterator[Job]:
@@ -253,6 +266,15 @@ class Queue:
         keyed = ((job.ctime, job.id, -1, job) for job in run)
         ordered = merge(keyed, _in_order(self._heap), _in_order(self._old_heap), key=_key)
         return (job for _, _, _, job in ordered if job.state == QUEUED)
+
+    def ctime_at(self, position: int) -> int:
+        """Creation time of about the `position`-th entry of the run, which must be that long, from the head on."""
+        left = position
+        for part, is_reversed in ((self._head, True), *((chunk, False) for chunk in self._chunks), (self._tail, False)):
+            if left < len(part):
+                return part[-1 - left if is_reversed else left].ctime
+            left -= len(part)
+        return self._last_ctime
 
     def newest(self, count_max: int) -> Iterator[Job]:
         """Up to `count_max` ready jobs, newest first."""

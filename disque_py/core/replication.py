@@ -8,7 +8,7 @@ again.
 
 `holders` grows when a copy is *sent*, and stays grown: a node that refused simply confirms the ack later.
 An at-most-once job must not exist twice, so when we keep no copy it leaves by an acknowledged hand-over instead
-(federation.py; semantics.md, section 5).
+(handover.py; semantics.md, section 5).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from cluster_bus.messages import (
     GOTJOB,
     HOLDERS,
     REFUSED,
+    REFUSED_DISK,
     REFUSED_LEAVING,
     REFUSED_MEMORY,
     REFUSED_PAUSED,
@@ -35,6 +36,7 @@ from disque_py.core.client import RUNNING, WAITS_FOR_COPIES, Client
 from disque_py.core.groups import choose
 from disque_py.core.image import image_of, job_of
 from disque_py.core.job import ACKED, ACTIVE, JOB_BYTES, WAIT_REPL, Handover, Job, Replication
+from disque_py.core.journaling import touch_holders
 from disque_py.core.memory import make_room
 from disque_py.core.queue import PAUSED_IN
 
@@ -57,24 +59,23 @@ def start(broker: Broker, client: Client, job: Job, timeout_ms: int, *, is_exter
     if is_external:
         targets = choose(broker, job.replicate)
         job.holders = broker.sets.of(targets)
-        confirmed: set[Node] = set()
+        confirmed: tuple[Node, ...] = ()
     else:
         targets, job.holders = broker.groups.draw(broker, job.replicate - 1)
-        confirmed = {broker.me}
+        confirmed = broker.sets.only(broker.me)
     slot = wait_for_copies(client, job)
-    deadline_ms = broker.now_ms + timeout_ms if timeout_ms else 0
-    job.work = work = Replication(client, slot, confirmed, deadline_ms, is_external)
-    work.asked_again_ms = broker.now_ms
+    now_ms = broker.now_ms
+    deadline_ms = now_ms + timeout_ms if timeout_ms else 0
+    job.work = work = Replication(client, slot, confirmed, now_ms, deadline_ms, is_external)
     lifecycle.register_waiting(broker, job)
     broker.blocked_count += 1
     if targets:
         broker.send(targets, REPLJOB, (image_of(broker, job), 0))
-    extend_at_ms = broker.now_ms + EXTEND_MS
     if 0 < timeout_ms < EXTEND_MS:
         _schedule(broker, job, work, EXTEND_MS)
     else:
         # Nearly all jobs have their copies long before: a place in this line costs less than a timer.
-        broker.extensions.append((extend_at_ms, job))
+        broker.extensions.append((now_ms + EXTEND_MS, job))
 
 
 def start_async(broker: Broker, job: Job) -> None:
@@ -88,7 +89,7 @@ def start_async(broker: Broker, job: Job) -> None:
 def wait_for_copies(client: Client, job: Job) -> list[bytes | None]:
     """Give the request a place in the order of replies; the client waits."""
     # A longer slot is one whose reply the client does not want (CLIENT REPLY OFF or SKIP).
-    slot: list[bytes | None] = [None, None] if client.is_silenced else [None]
+    slot: list[bytes | None] = [None, None] if client.reply_mode else [None]
     if client.slots is None:
         client.slots = deque()
     client.slots.append(slot)
@@ -114,6 +115,7 @@ def answer(broker: Broker, client: Client, job: Job, slot: list[bytes | None], r
             out.append(ready)
     if not client.waiting_jobs and client.waiting == WAITS_FOR_COPIES:
         client.waiting = RUNNING
+    client.wrote = True
     broker.outbox.clients[client] = None
 
 
@@ -121,19 +123,21 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
     """The creator asks us to hold copies. Known jobs are confirmed, new ones held, or refused with the reason."""
     only = broker.sets.only(sender)
     shards = broker.shards
-    done = broker.done
+    done, done_before = broker.done.generations()
     now_ms = broker.now_ms
     horizon_ms = broker.schedule.horizon_ms
+    high_memory = broker.memory_limits[1]
+    is_choosy = broker.is_leaving or broker.paused_count > 0 or broker.disk_level > 0
     taken: list[bytes] = []
     for item in items:
         job = job_of(broker, item[0])
         job_id = job.id
         shard = shards[(job_id[12] & 63) << 6 | job_id[13] & 63]
         wants_answer = item[1] != NO_ANSWER
-        if job_id in shard or job_id in done:
+        if job_id in shard or job_id in done or job_id in done_before:
             _on_known(broker, only, job, shard.get(job_id), wants_answer)
             continue
-        if broker.paused_count or broker.used_memory > broker.memory_limits[1] or broker.is_leaving:
+        if is_choosy or broker.used_memory > high_memory:
             reason = refusal(broker, job)
             if reason:
                 if wants_answer:
@@ -142,6 +146,8 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
         shard[job_id] = job
         broker.job_count += 1
         broker.used_memory += JOB_BYTES + len(job.body)
+        if broker.is_spilling:
+            broker.spill.fresh.append(job)
         job.was_queued = True
         retry_ms = job.retry_ms
         if retry_ms:
@@ -151,7 +157,7 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
         if job.expire_at_ms <= horizon_ms:
             lifecycle.arm(broker, job)
         if broker.is_journaling:
-            lifecycle.record_job(broker, job)
+            broker.touched[job] = False
         if wants_answer:
             taken.append(job_id)
     broker.send_all(only, GOTJOB, taken)
@@ -166,6 +172,7 @@ def _on_known(broker: Broker, only: tuple[Node, ...], job: Job, known: Job | Non
         broker.send(only, SETACK, (job.id, sets.pack(job.holders)))
         return
     known.holders = sets.union(known.holders, job.holders)
+    touch_holders(broker, known)
     if known.state == ACKED:
         broker.send(only, SETACK, (job.id, sets.pack(known.holders)))
     elif wants_answer:
@@ -185,6 +192,8 @@ def refusal(broker: Broker, job: Job) -> int:
     """Why we take no copy of this job now; 0 when we do."""
     if broker.is_leaving:
         return REFUSED_LEAVING
+    if broker.disk_level:
+        return REFUSED_DISK
     queue = broker.queues.get(job.queue)
     if queue is not None and queue.paused & PAUSED_IN:
         return REFUSED_PAUSED
@@ -196,6 +205,7 @@ def refusal(broker: Broker, job: Job) -> int:
 def on_gotjob(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Copies confirmed. Late confirmations mean nothing any more."""
     shards = broker.shards
+    only = broker.sets.only(sender)
     for job_id in items:
         is_taken = type(job_id) is bytes
         if not is_taken:
@@ -212,9 +222,11 @@ def on_gotjob(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         work = job.work
         if isinstance(work, Replication):
-            work.confirmed.add(sender)
-            if len(work.confirmed) >= job.replicate:
-                achieve(broker, job, work)
+            confirmed = work.confirmed
+            if sender not in confirmed:
+                work.confirmed = confirmed = confirmed + only
+                if len(confirmed) >= job.replicate:
+                    achieve(broker, job, work)
 
 
 def achieve(broker: Broker, job: Job, work: Replication) -> None:
@@ -229,7 +241,8 @@ def achieve(broker: Broker, job: Job, work: Replication) -> None:
         return
     lifecycle.achieve(broker, job)
     queue_or_delay(broker, job)
-    lifecycle.record_job(broker, job)
+    if broker.is_journaling:
+        lifecycle.touch(broker, job)
     broker.stats.jobs_added += 1
     answer(broker, work.client, job, work.slot, reply)
 
@@ -262,6 +275,7 @@ def on_holders(broker: Broker, sender: Node, items: list[Any]) -> None:
         job = broker.find(job_id)
         if job is not None:
             job.holders = broker.sets.union(job.holders, broker.sets.unpack(nodes))
+            touch_holders(broker, job)
         elif job_id in broker.done:
             broker.send(broker.sets.only(sender), SETACK, (job_id, b""))
         else:
@@ -285,12 +299,13 @@ def on_enqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
             job.was_announced = True
             job.was_queued = False
             lifecycle.arm(broker, job)
+            lifecycle.touch(broker, job)
         else:
             lifecycle.enqueue(broker, job)
 
 
 def end_wait(broker: Broker, job: Job, reply: bytes) -> None:
-    """Answer the producer that waits for a hand-over of this job, if one does (federation.py)."""
+    """Answer the producer that waits for a hand-over of this job, if one does (handover.py)."""
     work = job.work
     if isinstance(work, Handover) and work.client is not None:
         client, work.client = work.client, None

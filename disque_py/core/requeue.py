@@ -24,6 +24,7 @@ from disque_py.core.broker import Broker
 from disque_py.core.image import ATTEMPT_MAX, COUNTER_MAX
 from disque_py.core.job import ACKED, ACTIVE, WAIT_REPL, Job
 from disque_py.core.job import QUEUED as IS_QUEUED
+from disque_py.core.journaling import touch_holders
 from disque_py.core.queue import PAUSED_IN
 
 # Announcements of waiting jobs leave at most this often (semantics.md, section 2).
@@ -102,7 +103,10 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
     sets = broker.sets
     now_ms = broker.now_ms
     shards = broker.shards
-    for job_id, left_ms, attempt, *_ in items:
+    for item in items:
+        job_id = item[0]
+        left_ms = item[1]
+        attempt = item[2]
         if type(left_ms) is not int or type(attempt) is not int or left_ms >> 63:
             raise ValueError("a lease that is not a number")
         job = shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
@@ -111,6 +115,7 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         if sender not in job.holders:
             job.holders = sets.add(job.holders, sender)
+            touch_holders(broker, job)
         state = job.state
         if state == ACKED:
             broker.send(sets.only(sender), SETACK, (job_id, sets.pack(job.holders)))
@@ -118,6 +123,8 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
         if attempt > job.attempt:
             job.attempt = min(attempt, ATTEMPT_MAX)
         job.was_queued = True
+        if broker.is_journaling:
+            broker.touched.setdefault(job, False)
         if state == WAIT_REPL or not job.retry_ms:
             continue
         if state == IS_QUEUED:
@@ -144,10 +151,13 @@ def on_queued(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         if sender not in job.holders:
             job.holders = sets.add(job.holders, sender)
+            touch_holders(broker, job)
         if job.state == ACKED:
             broker.send(sets.only(sender), SETACK, (job_id, sets.pack(job.holders)))
             continue
-        _merge(job, attempt, nacks, deliveries)
+        # What only moves the timer is not recorded: an announcement a second of each waiting job would be.
+        if _merge(job, attempt, nacks, deliveries) or job.is_leased_here or not job.was_queued:
+            lifecycle.touch(broker, job)
         job.was_queued = True
         if job.state == WAIT_REPL or not job.retry_ms:
             continue
@@ -182,8 +192,10 @@ def on_willqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         if sender not in job.holders:
             job.holders = sets.add(job.holders, sender)
+            touch_holders(broker, job)
         if attempt > job.attempt:
             job.attempt = min(attempt, ATTEMPT_MAX)
+            lifecycle.touch(broker, job)
         if job.state == ACKED:
             broker.send(sets.only(sender), SETACK, (job_id, sets.pack(job.holders)))
         elif job.state == IS_QUEUED:
@@ -230,13 +242,17 @@ def is_queueable(job: Job) -> bool:
     return job.state == ACTIVE and (job.retry_ms > 0 or (not job.is_delivered and job.work is None))
 
 
-def _merge(job: Job, attempt: int, nacks: int, deliveries: int) -> None:
+def _merge(job: Job, attempt: int, nacks: int, deliveries: int) -> bool:
+    """Take the larger of each counter; whether one was larger."""
+    if attempt <= job.attempt and nacks <= job.nacks and deliveries <= job.deliveries:
+        return False
     if attempt > job.attempt:
         job.attempt = min(attempt, ATTEMPT_MAX)
     if nacks > job.nacks:
         job.nacks = min(nacks, COUNTER_MAX)
     if deliveries > job.deliveries:
         job.deliveries = min(deliveries, COUNTER_MAX)
+    return True
 
 
 def _tell_if_done(broker: Broker, sender: Node, job_id: bytes) -> None:

@@ -15,10 +15,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from cluster_bus.messages import INTEREST
-from disque_py.core import delivery, federation, interest, replication
+from disque_py.core import delivery, handover, interest, replication, spilling
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import Job
-from persistence.records import GONE
 
 # About three milliseconds of giving memory back.
 JOBS_FREED_PER_SLICE: Final = 2_000
@@ -33,9 +32,15 @@ def flush(broker: Broker) -> int:
         if broker.find(job.id) is job:
             replication.remove(broker, job)
     if broker.is_journaling:
-        broker.outbox.records.extend((GONE, job_id) for shard in broker.shards for job_id in shard)
+        broker.outbox.is_void = True
+        broker.outbox.gone.clear()
+        broker.outbox.pauses.clear()
+        broker.outbox.moved.clear()
+        broker.touched.clear()
+        broker.live_bytes.clear()
     _drop_jobs(broker)
     _drop_queues(broker)
+    spilling.forget_all(broker)
     broker.used_memory = 0
     return count
 
@@ -44,7 +49,7 @@ def _handed_over(broker: Broker) -> Iterator[Job]:
     """Jobs whose hand-over is not answered yet: the answer will look at them."""
     for node in broker.cluster.nodes.values():
         if node.core is not None:
-            for batch in list(federation.exchange(node).pending.values()):
+            for batch in list(handover.exchange(node).pending.values()):
                 yield from batch.jobs
 
 
@@ -53,6 +58,8 @@ def _drop_jobs(broker: Broker) -> None:
     broker.shards = [{} for _ in range(SHARDS)]
     broker.job_count = broker.acked_count = broker.once_delivered_count = 0
     broker.schedule.clear()
+    broker.asked.clear()
+    broker.heard.clear()
     broker.announcements.clear()
     broker.deferred.clear()
     broker.recollect = None
@@ -71,10 +78,10 @@ def _free(broker: Broker, shards: list[dict[bytes, Job]]) -> None:
 
 
 def _drop_queues(broker: Broker) -> None:
+    dropped = [queue for queue in broker.queues.values() if queue.listed]
     for queue in broker.queues.values():
         queue.is_dropped = True
         queue.length = 0  # A hint or a sweep that was planned for it finds nothing to do.
-    dropped = [queue for queue in broker.queues.values() if queue.listed]
     broker.queues = {}
     broker.paused_count = 0
     broker.queue_order = []

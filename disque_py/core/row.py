@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from persistence.trouble import NO_ACKS, NO_ADDS, NO_WRITES
+
 if TYPE_CHECKING:
     from disque_py.core.broker import Broker
     from disque_py.core.client import Client
@@ -21,6 +23,8 @@ class Row:
     is_denyoom      refused at 100 % of maxmemory
     is_for_loading  allowed while the journal is loaded
     is_for_strangers  allowed before login
+    is_write        its reply may promise something that has to be on disk (promises.py)
+    disk_level      trouble of the disk from which on it is refused (persistence/journal.py, `level`); 0: never
     is_fast         LATENCY counts it as fast-command
     is_admin        may change what the next command is checked against
     overlaps        may start while earlier ones of the same kind and client still wait for copies
@@ -30,12 +34,14 @@ class Row:
     __slots__ = (
         "arity",
         "calls",
+        "disk_level",
         "handler",
         "is_admin",
         "is_denyoom",
         "is_fast",
         "is_for_loading",
         "is_for_strangers",
+        "is_write",
         "name",
         "nanoseconds",
         "overlaps",
@@ -46,6 +52,8 @@ class Row:
         self.handler = handler
         self.arity = arity
         self.is_denyoom = "denyoom" in flags
+        self.is_write = "write" in flags or name in ("pause", "cluster", "debug")
+        self.disk_level = _disk_level(name, flags)
         self.is_for_loading = "loading" in flags
         self.is_fast = "fast" in flags
         self.is_admin = "admin" in flags or name in ("auth", "hello", "monitor", "reset")
@@ -57,3 +65,15 @@ class Row:
     def accepts(self, count: int) -> bool:
         """Whether a request of `count` words has the right number of them."""
         return count == self.arity if self.arity > 0 else count >= -self.arity
+
+
+def _disk_level(name: str, flags: tuple[str, ...]) -> int:
+    """What needs no new promise goes on as long as it can (semantics.md, section 8; quirks Q40).
+
+    PING says, as the original's does, that this node takes no writes.
+    """
+    if name in ("ackjob", "fastack"):
+        return NO_ACKS
+    if name in ("getjob", "nack", "working"):
+        return NO_WRITES
+    return NO_ADDS if "write" in flags or name == "ping" else 0

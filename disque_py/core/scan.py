@@ -12,8 +12,8 @@ from collections.abc import Generator
 from typing import Final
 
 from disque_py.core.broker import SHARDS, Broker
-from disque_py.core.federation import import_rate
 from disque_py.core.job import GONE, Job
+from disque_py.core.pulls import import_rate
 from disque_py.core.queue import Queue
 
 # Shards visited per call beyond the first, as a multiple of COUNT (disque/commands.md, section 2.11).

@@ -11,6 +11,7 @@ one look every hundred seconds and no memory, and a job that is done before its 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from typing import Final, Generic, Protocol, TypeVar
@@ -22,6 +23,7 @@ GRAIN_MS: Final = 1 << GRAIN_SHIFT
 # Shorter than the default RETRY of 300 s with its leads: a job that is acknowledged before costs no timer at all.
 HORIZON_MS: Final = 240_000
 SWEEP_MS: Final = 100_000
+LINE_GRAIN_MS: Final = 1 << 5
 
 
 class Timed(Protocol):
@@ -123,6 +125,54 @@ class Timetable(Generic[T]):
         self._keys.clear()
         self._known.clear()
         self._visits = iter(())
+
+
+class Line:
+    """Ids of jobs to be looked at `span_ms` after they came, for what is nearly always over by then.
+
+    A place here costs an append; a timer costs several times that, and as much again to cancel. It says only that the
+    job, if it is still there, may have to be looked at. Never early; late by up to LINE_GRAIN_MS, and nobody is woken.
+    """
+
+    __slots__ = ("_last_at_ms", "_parts", "_tail", "span_ms")
+
+    def __init__(self, span_ms: int) -> None:
+        self.span_ms = span_ms
+        self._parts: deque[tuple[int, list[bytes]]] = deque()
+        self._tail: list[bytes] = []
+        self._last_at_ms = 0
+
+    def add(self, job_id: bytes, now_ms: int) -> None:
+        """Look at this job in `span_ms`."""
+        at_ms = (now_ms + self.span_ms | LINE_GRAIN_MS - 1) + 1
+        if at_ms != self._last_at_ms:
+            self._last_at_ms = at_ms
+            self._tail = []
+            self._parts.append((at_ms, self._tail))
+        self._tail.append(job_id)
+
+    def due(self, now_ms: int, count_max: int) -> list[bytes]:
+        """Up to `count_max` ids whose time has come; what is left is taken by the next call."""
+        found: list[bytes] = []
+        parts = self._parts
+        while parts and parts[0][0] <= now_ms and len(found) < count_max:
+            ids = parts[0][1]
+            left = count_max - len(found)
+            found += ids[-left:]  # The order within a few milliseconds means nothing, and the end is cheap to cut off.
+            del ids[-left:]
+            if not ids:
+                parts.popleft()
+        if not parts:
+            self._last_at_ms = 0
+        return found
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._parts.clear()
+        self._last_at_ms = 0
 
 
 class Schedule(Timetable[Job]):

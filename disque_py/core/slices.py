@@ -3,7 +3,8 @@
 A command whose work grows with its arguments or with what it finds is written as a generator: it yields when it
 has done about half a millisecond of work and returns its reply. What is short ends in the first part and is
 answered at once; else the client waits, as for a GETJOB, while the turns of others go on in between
-(semantics.md, section 13).
+(semantics.md, section 13). One that is in `broker.stalled` waits for bodies from disk: nothing is to be done for it
+until they are there (spilling.py).
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ def begin(broker: Broker, client: Client, slices: Slices) -> bytes | None:
 def step(broker: Broker) -> None:
     """One more part for each client that has a long command under way."""
     for client, slices in list(broker.slices.items()):
+        if broker.stalled and client in broker.stalled:
+            continue
         try:
             next(slices)
         except StopIteration as end:
@@ -48,4 +51,5 @@ def _answer(broker: Broker, client: Client, reply: bytes | None) -> None:
         client.waiting = RUNNING
     if reply is not None and not client.is_silenced:
         client.reply(reply)
+    client.wrote = True
     broker.outbox.clients[client] = None

@@ -41,6 +41,7 @@ class Stats:
         self.jobs_exported = 0
         self.replication_timeouts = 0
         self.once_lost_in_handover = 0
+        self.once_lost_in_restart = 0
         self.once_dropped_leaving = 0
         self.copies_missing_leaving = 0
         self.hints_sent = 0

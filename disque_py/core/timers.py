@@ -1,6 +1,7 @@
 """Timers: what the passing of time does to jobs, clients and queues.
 
-`tick` is called when something is due (`next_ms` says when) and at least every HOUSEKEEPING_MS. Its work is
+`tick` is called when something is due (`next_ms` says when) and at least every HOUSEKEEPING_MS, which is soon enough
+for what stands in a line. Its work is
 counted, not timed, so that it is the same on every machine; what does not fit into one call is done by the
 next, a turn later.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from disque_py.core import acks, delivery, federation, leaving, replication, requeue, slices
+from disque_py.core import acks, delivery, handover, leaving, pulls, replication, requeue, slices
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, Handover, Job, Replication
 from disque_py.core.lifecycle import announce_span_ms, arm
@@ -41,6 +42,7 @@ def tick(broker: Broker) -> bool:
     for job in broker.schedule.due(JOBS_PER_TICK):
         visit(broker, job)
         jobs += 1
+    acks_looked = acks.look_again(broker, JOBS_PER_TICK)
     broker.timeouts.now_ms = broker.now_ms
     for client in broker.timeouts.due(CLIENTS_PER_TICK):
         delivery.time_out(broker, client)
@@ -53,8 +55,8 @@ def tick(broker: Broker) -> bool:
         broker.recollect = None
     if broker.slices:
         slices.step(broker)
-    return jobs == JOBS_PER_TICK or bool(
-        broker.sweeps or broker.slices or broker.sweep_due or broker.recollect is not None
+    return max(jobs, acks_looked) >= JOBS_PER_TICK or bool(
+        broker.sweeps or len(broker.slices) > len(broker.stalled) or broker.sweep_due or broker.recollect is not None
     )
 
 
@@ -80,7 +82,7 @@ def visit(broker: Broker, job: Job) -> None:
     state = job.state
     if state == ACTIVE and isinstance(job.work, Handover) and job.work.client is not None:
         if 0 < job.work.deadline_ms <= now_ms:
-            federation.on_deadline(broker, job, job.work)
+            handover.on_deadline(broker, job, job.work)
         else:
             arm(broker, job)
     elif state == ACTIVE and due_ms:
@@ -119,7 +121,7 @@ def _keep_house(broker: Broker) -> None:
         for name in broker.told_interest:
             broker.interest_due[broker.queue(name)] = None
     broker.cluster.memory_level = level
-    federation.ask_for_waiting(broker, ASKING_PER_TICK)
+    pulls.ask_for_waiting(broker, ASKING_PER_TICK)
     if broker.is_leaving:
         leaving.step(broker)
 

@@ -14,6 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, cast
 
 from disque_py import inputs
+from disque_py.commands.clients import runs_in_pause
 from disque_py.core.client import RUNNING, WAITS_FOR_COPIES, Client
 from disque_py.requests import RequestParser
 from disque_py.resp import error
@@ -31,6 +32,8 @@ SLICE_NS: Final = 1_000_000
 PIECE_BYTES: Final = 16 * 1024
 STAR: Final = 42
 INLINE_PIECE_BYTES: Final = 2 * 1024
+# A longer pause is looked at again after this; the loop takes no time that large.
+ALARM_MS_MAX: Final = 60_000
 
 TOO_MANY: Final = error("ERR max number of clients reached")
 
@@ -39,6 +42,8 @@ class ClientConnection(asyncio.Protocol):
     """One client connection; the ClientPort of its Client."""
 
     __slots__ = (
+        "_alarm",
+        "_alarm_ms",
         "_at",
         "_is_resuming",
         "_is_stuffed",
@@ -64,6 +69,8 @@ class ClientConnection(asyncio.Protocol):
         self._offset = 0  # What of the first of these has been parsed.
         self._is_stuffed = False
         self._is_resuming = False
+        self._alarm: asyncio.TimerHandle | None = None  # Set while a pause holds something back.
+        self._alarm_ms = 0
         self._soft_since_s = 0.0
         self.client: Client | None = None
 
@@ -102,6 +109,8 @@ class ClientConnection(asyncio.Protocol):
         """The client is gone: nothing waits for it any more."""
         client = self.client
         self._transport = None
+        if self._alarm is not None:
+            self._alarm.cancel()
         self._requests = []
         self._drop_unread()
         if client is not None:
@@ -153,7 +162,10 @@ class ClientConnection(asyncio.Protocol):
         broker = driver.broker
         stopwatch_ns = driver.clock.stopwatch_ns
         until_ns = stopwatch_ns() + SLICE_NS
-        is_free = not self._is_stuffed and not self._is_held()
+        is_held = self._is_held()
+        is_free = not self._is_stuffed and not is_held
+        if is_held and not self._is_stuffed:
+            self._run_in_pause(client, until_ns)
         while is_free and not client.close_asked:
             if self._at >= len(self._requests):
                 self._requests = []
@@ -216,16 +228,39 @@ class ClientConnection(asyncio.Protocol):
         client.reply(error(self._parser.error))
         client.close_asked = True
 
+    def _run_in_pause(self, client: Client, until_ns: int) -> None:
+        """What the client sent first, as far as a pause lets it through."""
+        broker = self._shell.driver.broker
+        if self._at >= len(self._requests):
+            self._requests = []
+            self._at = 0
+            if not self._parse(client, until_ns):
+                return
+        while self._at < len(self._requests) and not client.close_asked:
+            request = self._requests[self._at]
+            if not runs_in_pause(broker, request) or not inputs.execute(broker, client, [request]):
+                break
+            self._at += 1
+
     def _is_held(self) -> bool:
         """CLIENT PAUSE is in force: commands of all clients wait."""
         broker = self._shell.driver.broker
         left_ms = broker.clients_paused_until_ms - broker.now_ms
         if left_ms <= 0:
             return False
-        if not self._is_resuming:
-            self._is_resuming = True
-            self._shell.loop.call_later(left_ms / 1000, self._resume)
+        alarm_ms = broker.now_ms + min(left_ms, ALARM_MS_MAX)
+        if self._alarm is None or alarm_ms < self._alarm_ms:
+            if self._alarm is not None:
+                self._alarm.cancel()
+            self._alarm_ms = alarm_ms
+            self._alarm = self._shell.loop.call_later((alarm_ms - broker.now_ms) / 1000, self._on_alarm)
         return True
+
+    def _on_alarm(self) -> None:
+        """The pause may be over."""
+        self._alarm = None
+        if not self._is_resuming:
+            self._resume()
 
     def _resume_soon(self) -> None:
         if not self._is_resuming:
@@ -274,7 +309,7 @@ class ClientConnection(asyncio.Protocol):
             # Not while replies of earlier requests are still being waited for.
             if not client.slots:
                 transport.close()
-        elif (self._at < len(self._requests) or self._unread) and not self._is_stuffed:
+        elif (self._at < len(self._requests) or self._unread) and not self._is_stuffed and not self._is_held():
             # An ADDJOB may follow others that still wait; once some are answered there is room for more of them.
             if client.waiting == RUNNING or (has_progress and client.waiting == WAITS_FOR_COPIES):
                 self._resume_soon()

@@ -1,7 +1,8 @@
 """ProcessHost: the process as administrative commands see it (ports.Host).
 
 It belongs to the server and asks it to stop; what needs no server (memory, CPU, dying on purpose) is in process.py. The
-bus and the listeners are put in by the server once it has made them, which is before any client can ask.
+bus, the listeners and what opens a turn are put in by the server once it has made them, which is before any client can
+ask. Files are written by the scribe's thread; whoever asked hears of it within a turn of its own.
 """
 
 from __future__ import annotations
@@ -15,15 +16,19 @@ import zlib
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from cluster_bus.nodes_file import dump
 from disque_py import __version__
+from disque_py.config.settings import DirectiveError
 from disque_py.server import log, process, settings_effects, settings_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cluster_bus.bus import Bus
+    from disque_py.remembering import Remembering
     from disque_py.server.listeners import Listeners
     from disque_py.server.nodes_keeper import NodesKeeper
+    from disque_py.server.scribe import Scribe
     from disque_py.server.settings_file import Configuration
     from disque_py.server.watchdog import Watchdog
 
@@ -48,11 +53,21 @@ class ProcessHost:
     bus: Bus
     listeners: Listeners
     watchdog: Watchdog
+    remembering: Remembering
+    begin_turn: Callable[[], None]
+    backups_directory = ""
 
     def __init__(
-        self, configuration: Configuration, keeper: NodesKeeper, stop: Callable[[Ending], None], *, may_restart: bool
+        self,
+        configuration: Configuration,
+        scribe: Scribe,
+        keeper: NodesKeeper,
+        stop: Callable[[Ending], None],
+        *,
+        may_restart: bool,
     ) -> None:
         self._configuration = configuration
+        self._scribe = scribe
         self._keeper = keeper
         self._stop = stop
         self._may_restart = may_restart
@@ -106,27 +121,70 @@ class ProcessHost:
             self.listeners.set_keepalive(settings.tcp_keepalive)
         elif name == "watchdog-period":
             self.watchdog.watch(settings.watchdog_period)
+        elif name == "appendonly":
+            try:
+                self.remembering.switch()
+            except OSError as error:
+                raise DirectiveError(f"ERR Unable to turn on AOF: {error.strerror or error}") from None
+        elif name == "appendfsync":
+            self.remembering.set_policy()
 
-    def rewrite_config(self) -> None:
-        """CONFIG REWRITE; OSError, or LookupError without a file."""
-        settings_file.rewrite_file(self._configuration)
+    def has_config_file(self) -> bool:
+        """Not with standard input, the command line alone, or nothing."""
+        return bool(self._configuration.path)
 
-    def save_nodes(self) -> None:
-        """CLUSTER SAVECONFIG; OSError."""
-        self._keeper.save_now()
+    def rewrite_config(self, done: Callable[[OSError | None], None]) -> None:
+        """CONFIG REWRITE, in the order asked for."""
+        self._scribe.write(settings_file.rewriting(self._configuration), self._in_turn(done))
+
+    def save_nodes(self, done: Callable[[OSError | None], None]) -> None:
+        """CLUSTER SAVECONFIG."""
+        self._keeper.save_then(self._in_turn(done))
+
+    def _in_turn(self, done: Callable[[OSError | None], None]) -> Callable[[OSError | None], None]:
+        def on_done(failure: OSError | None) -> None:
+            self.begin_turn()
+            done(failure)
+
+        return on_done
 
     # -- ending ------------------------------------------------------------------------------------
+
+    # -- journal -----------------------------------------------------------------------------------
+
+    def journal_fields(self) -> list[tuple[str, str | int]]:
+        """INFO persistence."""
+        return self.remembering.fields()
+
+    def rewrite_journal(self) -> bool:
+        """BGREWRITEAOF; OSError."""
+        return self.remembering.rewrite()
+
+    def backup_journal(self, name: str, done: Callable[[tuple[str, int, int] | OSError], None]) -> None:
+        """JOURNAL BACKUP, beside the journal."""
+        nodes_text = dump(self._keeper.nodes()).encode()
+        self.remembering.backup(f"{self.backups_directory}/{name}", nodes_text, done)
+
+    def reload_journal(self, done: Callable[[OSError | None], None]) -> None:
+        """DEBUG LOADAOF; LookupError."""
+        self.remembering.reload(done)
+
+    def shutdown_refusal(self) -> str:
+        """Why SHUTDOWN has to be refused, if it has."""
+        return self.remembering.refusal()
+
+    def rewrite_for_shutdown(self, done: Callable[[OSError | None], None]) -> None:
+        """SHUTDOWN REWRITE-AOF; OSError."""
+        self.remembering.rewrite_for_shutdown(lambda error: done(OSError(error) if error else None))
 
     def shutdown(self) -> None:
         """Stop in an orderly way after this turn."""
         self._stop(Ending())
 
     def restart(self, delay_ms: int, *, graceful: bool) -> None:
-        """Stop and run the same program again; OSError, or LookupError if the configuration can't be read again."""
+        """Stop and run the same program again; LookupError if the configuration can't be read again."""
         if not self._may_restart:
             raise LookupError("the configuration came from standard input, which can't be read twice")
-        if graceful and self._configuration.path:
-            self.rewrite_config()
         self._stop(Ending(restart_delay_ms=delay_ms, is_graceful=graceful))
 
     def crash(self, how: str) -> None:

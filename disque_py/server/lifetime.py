@@ -31,6 +31,7 @@ from disque_py import __version__, inputs
 from disque_py.config.settings import Settings
 from disque_py.core.broker import Broker
 from disque_py.driver import Driver
+from disque_py.remembering import Remembering
 from disque_py.server import tls
 from disque_py.server.chores import Chores
 from disque_py.server.clock import SystemClock
@@ -42,15 +43,21 @@ from disque_py.server.listeners import Listeners, backlog_limit
 from disque_py.server.log import log, log_mistake
 from disque_py.server.nodes_keeper import NodesKeeper
 from disque_py.server.renames import check_renames
+from disque_py.server.scribe import Scribe
 from disque_py.server.settings_file import Configuration
 from disque_py.server.shell import Shell
 from disque_py.server.start_error import StartError
 from disque_py.server.systemd import Notifier
 from disque_py.server.watchdog import Watchdog
+from persistence.file_disk import FileDisk
+from persistence.files import Files
 
 # How long clients may take to fetch their last replies, and ADDJOBs to get their copies, when the node ends.
 END_SECONDS: Final = 2.0
 LOOK_AGAIN_SECONDS: Final = 0.02
+# How long a disk in trouble has at the end before the node gives up on it.
+JOURNAL_SECONDS: Final = 10.0
+LANES_SECONDS: Final = 1.0
 
 SEED_BYTES: Final = 32
 MAXMEMORY_LOW: Final = 1_000_000
@@ -69,8 +76,9 @@ class Lifetime:
         self._configuration = configuration
         self._settings = settings
         self._on_ready = on_ready
-        self._keeper = NodesKeeper(os.path.abspath(settings.cluster_config_file), log)
-        self._host = ProcessHost(configuration, self._keeper, self.stop, may_restart=may_restart)
+        self._scribe = Scribe()
+        self._keeper = NodesKeeper(os.path.abspath(settings.cluster_config_file), self._scribe, log)
+        self._host = ProcessHost(configuration, self._scribe, self._keeper, self.stop, may_restart=may_restart)
         self._listeners = Listeners(settings)
         self._notifier = Notifier(settings.supervised)
         self._shell: Shell
@@ -79,6 +87,9 @@ class Lifetime:
         self._membership: Membership
         self._end: asyncio.Future[Ending]
         self._interrupts = 0
+        self._remembering: Remembering
+        self._disk: FileDisk | None = None
+        self._files: Files | None = None
 
     async def run(self) -> Ending:
         """Start, serve until `stop`, end. StartError."""
@@ -114,7 +125,8 @@ class Lifetime:
     # -- start -------------------------------------------------------------------------------------
 
     async def _start(self, side: ClusterSide) -> None:
-        """Open it, to other nodes and then to clients."""
+        """Open it, to other nodes and then to clients, who hear LOADING until the journal was read."""
+        settings = self._settings
         try:
             # The id is ours for ever from here on: nobody may see it before it is on disk.
             self._keeper.save_now()
@@ -126,14 +138,68 @@ class Lifetime:
         self._host.watchdog = Watchdog(self._shell.loop, log)
         await self._listeners.serve(lambda: ClientConnection(self._shell))
         self._warn()
+        self._broker.is_loading = settings.appendonly or settings.aof_enqueue_jobs_once
         side.meet_seeds()
         self._shell.start()
         Chores(self._shell, self._notifier).start()
+        tune_collector()
+        await self._load()
         tune_collector()
         for name in self._listeners.names:
             log("notice", f"Server initialized, ready to accept connections on {name}")
         self._notifier.ready()
         self._on_ready()
+
+    async def _load(self) -> None:
+        """Read the journal, if there is to be one; StartError."""
+        settings = self._settings
+        loaded: asyncio.Future[str] = self._shell.loop.create_future()
+
+        def over(reason: str) -> None:
+            if not loaded.done():
+                loaded.set_result(reason)
+
+        self._shell.driver.begin()
+        try:
+            self._refuse_foreign_journal()
+            self._remembering.start(lambda: over(""), over)
+        except OSError as error:
+            raise StartError(f"can't open the journal: {error.strerror or error}") from None
+        ended = asyncio.ensure_future(asyncio.shield(self._end))
+        await asyncio.wait((loaded, ended), return_when=asyncio.FIRST_COMPLETED)
+        ended.cancel()
+        if loaded.done() and loaded.result():
+            raise StartError(loaded.result())
+        if settings.aof_enqueue_jobs_once and loaded.done():
+            settings.aof_enqueue_jobs_once = False
+            if self._host.has_config_file():
+                self._host.rewrite_config(_log_failure)
+
+    def _refuse_foreign_journal(self) -> None:
+        """The original's file, and none of ours: starting empty would look like losing everything."""
+        settings = self._settings
+        wanted = settings.appendonly or settings.aof_enqueue_jobs_once
+        path = os.path.abspath(settings.appendfilename)
+        if wanted and os.path.isfile(path) and not os.path.isdir(journal_directory(settings)):
+            raise StartError(
+                f"{path} is a journal of Disque's and there is none of disque-py's yet: import it with"
+                f" `disque-check-journal import {path} {journal_directory(settings)}`, or move it away to start empty"
+            )
+
+    def _open_disk(self) -> FileDisk:
+        """The journal's directory, ours alone; OSError."""
+        self._files = Files(journal_directory(self._settings))
+        self._host.backups_directory = self._files.directory.removesuffix(".d") + ".backups"
+        self._disk = FileDisk(self._files, self._shell.loop.call_soon_threadsafe)
+        return self._disk
+
+    def _close_disk(self) -> None:
+        """Give the directory up; nothing but a removal of old files can be under way."""
+        disk, files = self._disk, self._files
+        self._disk = self._files = None
+        if disk is not None and files is not None:
+            disk.close(LANES_SECONDS)
+            files.close()
 
     def _build(self, lines: list[NodeLine]) -> ClusterSide:
         """The node out of its parts; nothing is open yet."""
@@ -174,6 +240,10 @@ class Lifetime:
             shell.on_turn,
             self._keeper.save,
             lambda line: log("notice", line),
+        )
+        self._host.begin_turn = shell.driver.begin
+        self._remembering = self._host.remembering = Remembering(
+            shell.driver, self._open_disk, self._close_disk, lambda line: log("notice", line)
         )
         shell.driver.begin()
         membership.load(lines)
@@ -249,8 +319,11 @@ class Lifetime:
         shell.stop()
         for connection in list(shell.connections.values()):
             connection.close(after_replies=False)
+        if ending.is_graceful:
+            await self._close_journal()
         await asyncio.sleep(0)  # What the last turn wrote to links and clients leaves.
         await self._bus.close()
+        self._scribe.close()
         if ending.is_graceful:
             try:
                 self._keeper.save_now()
@@ -259,6 +332,38 @@ class Lifetime:
         self._keeper.close()
         is_last = ending.restart_delay_ms == NO_RESTART
         log("warning", "the node has stopped, bye bye" if is_last else "the node has stopped, and will start again")
+
+    async def _close_journal(self) -> None:
+        """Everything that was acknowledged gets on disk; a disk that can't has some seconds to recover."""
+        loop = self._shell.loop
+        deadline_s = loop.time() + JOURNAL_SECONDS
+        while True:
+            closed: asyncio.Future[OSError | None] = loop.create_future()
+            self._remembering.close(closed.set_result)
+            try:
+                failure = await asyncio.wait_for(asyncio.shield(closed), max(0.1, deadline_s - loop.time()))
+            except TimeoutError:
+                failure = OSError("the disk doesn't answer")
+            if failure is None:
+                return
+            if loop.time() >= deadline_s:
+                log("warning", f"the journal could not be closed: {failure}; its last records may be missing")
+                return
+            journal = self._remembering.journal
+            if journal is not None:
+                self._shell.driver.begin()
+                journal.tick()
+            await asyncio.sleep(LOOK_AGAIN_SECONDS)
+
+
+def journal_directory(settings: Settings) -> str:
+    """Where the journal is: beside the nodes file."""
+    return os.path.abspath(settings.appendfilename + ".d")
+
+
+def _log_failure(failure: OSError | None) -> None:
+    if failure is not None:
+        log("warning", f"aof-enqueue-jobs-once could not be set to no in the config file: {failure}")
 
 
 def _myself(settings: Settings, node_id: bytes) -> Node:

@@ -1,9 +1,10 @@
 """The nodes file of a running node: read once, then written when membership says so, never in the way of clients.
 
-A save takes two syncs of the disk, so it is done by a thread, with the text as of the moment it begins; changes
-meanwhile cost one more save, however many they are. What must be on disk before the node goes on (CLUSTER RESET,
-CLUSTER SAVECONFIG, the first start, the end) is written at once. Saves are numbered, so that an older text never
-replaces a newer one. A save that fails is tried again until it works: the table in memory is right all the same.
+A save takes two syncs of the disk, so the scribe's thread does it, with the text as of the moment it is asked for;
+changes meanwhile cost one more save, however many they are. Who must know that the file is on disk (CLUSTER RESET,
+CLUSTER SAVECONFIG) is called when it is. Only the start and the end write on the loop, when nobody is served. Saves
+are numbered, so that an older text never replaces a newer one. A save after a change that fails is tried again until
+it works: the table in memory is right all the same.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from cluster_bus.nodes_file import NodeLine, NodesFileError, dump, parse
@@ -19,6 +21,7 @@ from disque_py.server.start_error import StartError
 
 if TYPE_CHECKING:
     from cluster_bus.node import Node
+    from disque_py.server.scribe import Scribe
 
 RETRY_SECONDS: Final = 2.0
 
@@ -26,8 +29,9 @@ RETRY_SECONDS: Final = 2.0
 class NodesKeeper:
     """Owner of the file at `path`, from `open` to `close`. `nodes` gives the table to be written."""
 
-    def __init__(self, path: str, log: Callable[[str, str], None]) -> None:
+    def __init__(self, path: str, scribe: Scribe, log: Callable[[str, str], None]) -> None:
         self.path = path
+        self._scribe = scribe
         self.nodes: Callable[[], list[Node]] = list
         self._log = log
         self._store = NodesFileStore(path)
@@ -55,65 +59,55 @@ class NodesKeeper:
             self.close()
             raise StartError(f"can't open the nodes file {self.path}: {error.strerror or error}") from None
 
-    def save(self, must_sync: bool) -> None:
-        """Membership has changed: write soon, or (`must_sync`) before this returns, if the disk lets us."""
-        if not must_sync:
-            self._save_soon()
-            return
-        try:
-            self.save_now()
-        except OSError as error:
-            self._failed(error)
-
-    def save_now(self) -> None:
-        """Write; on disk when this returns. OSError."""
-        self._asked += 1
-        self._write(self._asked, dump(self.nodes()))
-
-    def close(self) -> None:
-        """Let another process have the file."""
-        self._store.close()
-
-    def _save_soon(self) -> None:
+    def save(self) -> None:
+        """Membership has changed: write soon."""
         if self._is_busy:
             self._is_due = True
             return
         self._is_busy = True
         self._is_due = False
+        self.save_then(self._on_saved)
+
+    def save_then(self, done: Callable[[OSError | None], None]) -> None:
+        """Write the table as it is now; `done` is called on the loop when it is on disk, or with the error."""
+        self._scribe.write(self._deed(), done)
+
+    def save_now(self) -> None:
+        """Write; on disk when this returns. OSError."""
+        self._deed()()
+
+    def _deed(self) -> Callable[[], None]:
         self._asked += 1
-        saved = asyncio.get_running_loop().run_in_executor(None, self._write, self._asked, dump(self.nodes()))
-        saved.add_done_callback(self._on_saved)
+        return partial(self._write, self._asked, dump(self.nodes()))
+
+    def close(self) -> None:
+        """Let another process have the file."""
+        self._store.close()
 
     def _write(self, number: int, text: str) -> None:
-        """Also in threads."""
+        """On the scribe's thread, or before and after it."""
         with self._writing:
             if number > self._written:
                 self._store.save(text)
                 self._written = number
 
-    def _on_saved(self, saved: asyncio.Future[None]) -> None:
-        if saved.cancelled():
+    def _on_saved(self, failure: OSError | None) -> None:
+        if failure is not None:
+            self._failed(failure)
             return
-        error = saved.exception()
-        if isinstance(error, OSError):
-            self._failed(error)
-            return
-        if error is not None:
-            raise error
         self._is_busy = False
         if self._is_failing:
             self._is_failing = False
             self._log("notice", f"the nodes file {self.path} could be written again")
         if self._is_due:
-            self._save_soon()
+            self.save()
 
     def _failed(self, error: OSError) -> None:
         if not self._is_failing:
             self._is_failing = True
             self._log("warning", f"can't write the nodes file {self.path}, trying again: {error.strerror or error}")
-        self._is_busy = True
         asyncio.get_running_loop().call_later(RETRY_SECONDS, self._retry)
 
     def _retry(self) -> None:
         self._is_busy = False
-        self._save_soon()
+        self.save()

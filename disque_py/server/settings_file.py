@@ -6,8 +6,10 @@ and synced beside the old one and then takes its name.
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -55,15 +57,19 @@ def load(arguments: Sequence[str]) -> Configuration:
     return configuration
 
 
-def rewrite_file(configuration: Configuration) -> None:
-    """CONFIG REWRITE: LookupError without a config file, OSError if it can't be written."""
-    if not configuration.path:
-        raise LookupError("The server is running without a config file")
-    try:
-        old_text = _read(configuration.path)
-    except FileNotFoundError:
-        old_text = ""
-    replace_file(configuration.path, rewrite(old_text, configuration.settings, configuration.included))
+def rewriting(configuration: Configuration) -> Callable[[], None]:
+    """CONFIG REWRITE as a deed for a thread, with the values in force now. There must be a config file; OSError."""
+    path = configuration.path
+    settings = copy.copy(configuration.settings)  # No value is ever changed, only replaced.
+
+    def deed() -> None:
+        try:
+            old_text = _read(path)
+        except FileNotFoundError:
+            old_text = ""
+        replace_file(path, rewrite(old_text, settings, configuration.included))
+
+    return deed
 
 
 def replace_file(path: str, text: str) -> None:

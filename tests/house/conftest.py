@@ -20,6 +20,9 @@ OUTSIDE = (
     "disque_py/cli/",
     "disque_py/client/",
     "disque_py/server/",
+    "persistence/descriptors.py",
+    "persistence/file_disk.py",
+    "persistence/files.py",
 )
 
 

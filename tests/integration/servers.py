@@ -263,14 +263,13 @@ class Server:
             raise
 
     def answers(self) -> bool:
-        """Whether it replies to PING, be it with an error (-NOAUTH)."""
+        """Whether it serves: it replies to PING, be it with an error (-NOAUTH), and has read its journal."""
         try:
             with self.connect(1.0) as connection:
                 connection.send("PING")
-                connection.read()
+                return not str(connection.read()).startswith("LOADING")
         except (OSError, EOFError):
             return False
-        return True
 
     def info(self, section: str = "all") -> dict[str, str]:
         """The fields of INFO."""

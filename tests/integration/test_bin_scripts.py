@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import runpy
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,12 @@ def checkout(tmp_path):
     (package / "__init__.py").touch()
     (package / "disque_cli.py").write_text("import nobody_has_this\n")
     return tmp_path
+
+
+def test_the_programs_look_for_all_that_the_package_depends_on():
+    project = tomllib.loads((BIN.parent / "pyproject.toml").read_text())["project"]
+    needed = runpy.run_path(str(BIN / "checkout.py"))["NEEDED"]
+    assert sorted(needed) == sorted(word.partition(">")[0] for word in project["dependencies"])
 
 
 def test_what_is_missing_is_said_with_what_to_do(checkout):

@@ -316,7 +316,7 @@ def test_a_node_is_removed_when_its_jobs_are_elsewhere(make_cluster):
     c.command("ADDJOB", "leased", "x", 3000, "RETRY", 2, "REPLICATE", 1)
     assert c.command("GETJOB", "FROM", "leased")
     lines = run(CLUSTER, "remove-node", address(c), "--shutdown").splitlines()
-    counts = [int(line.split()[0]) for line in lines if " jobs left" in line]
+    counts = [int(line.split()[0]) for line in lines if line.endswith((" jobs left", " job left"))]
     assert counts[0] > 0
     assert counts[-1] == 0
     assert any("worker" in line for line in lines)
@@ -335,7 +335,7 @@ def test_a_removal_that_takes_too_long_can_be_taken_up_again(make_cluster):
     begun = time.monotonic()
     output = run(CLUSTER, "remove-node", address(b), "--timeout", "0.5", status=1)
     assert time.monotonic() - begun < 6
-    assert "1 jobs are still on" in output
+    assert "1 job still on" in output
     assert "worker" in output
     assert b.command("CLUSTER", "LEAVING") == b"yes"
     assert "leaving" in run(CLUSTER, "status", address(a))

@@ -14,6 +14,9 @@ from itertools import pairwise
 import hiredis
 import pytest
 
+from cluster_bus.codec import HANDSHAKE_VERSION, Decoder, encode_run, frame
+from cluster_bus.handshake import DIALER, Handshake, Hello
+from cluster_bus.messages import MEET
 from servers import BUS_PORT_ABOVE, HOST, Cluster, Connection, free_port, until
 
 FAST_FAILURES = ("--cluster-node-timeout", 1000)
@@ -44,7 +47,7 @@ def running(*functions):
         future.result()
 
 
-def producer(server, queue, added, *options, pause_s=0.001):
+def producer(server, queue, added, *options, pause_s=0.001, body="body"):
     """Adds jobs until it is over; the ids that were acknowledged go to `added`. A dead node is asked again."""
 
     def produce(over):
@@ -52,7 +55,7 @@ def producer(server, queue, added, *options, pause_s=0.001):
             try:
                 with server.connect(5) as client:
                     while not over.is_set():
-                        client.send("ADDJOB", queue, "body", 2000, *options)
+                        client.send("ADDJOB", queue, body, 2000, *options)
                         reply = client.read()
                         if not isinstance(reply, hiredis.ReplyError):
                             added.append(str(reply) if isinstance(reply, str) else reply.decode())
@@ -552,3 +555,75 @@ def test_a_reply_that_is_asked_for_again_and_again_does_not_fill_the_memory(make
         ends = time.monotonic() + 0.7
         assert worst_ping_s(server, lambda: time.monotonic() > ends) < HICCUP_S
         assert rss_of(server) - before < 30_000_000
+
+
+@pytest.mark.parametrize("body_bytes", [1_000, 1_000_000])
+def test_a_node_that_reads_nothing_for_seconds_stalls_nobody(make_cluster, body_bytes):
+    """Stopped and not suspected yet, it is sent to as before. What it does not read is kept for it up to a limit, then
+    the link is cut, and again if it goes on. The others notice nothing, and it catches up when it is back (Q34)."""
+    cluster = make_cluster(3, "--cluster-node-timeout", 60_000, "--proto-max-bulk-len", "2mb")
+    a, b, c = cluster.servers
+    added, got = [], [Counter(), Counter()]
+    before, peak = rss_of(a), [0]
+
+    def is_enough():
+        memory = a.info("memory")
+        peak[0] = max(peak[0], int(memory["used_memory_rss"]) - int(memory["used_memory"]))  # Jobs of its own apart.
+        is_cut = "cluster_links_rejected_too_much_unsent" in a.info("cluster")
+        return len(added) >= (1_000 if body_bytes == 1_000 or is_cut else 5_000)
+
+    c.pause()
+    producers = [producer(a, "q", added, "REPLICATE", 2, body="x" * body_bytes, pause_s=0) for _ in range(8)]
+    with running(consumer(a, "q", got[0]), consumer(b, "q", got[1])):
+        with running(*producers):
+            worst = worst_ping_s(a, is_enough)
+        worst = max(worst, worst_ping_s(b, lambda: sum(got, Counter()).total() >= len(added)))
+    assert worst < HICCUP_S
+    assert peak[0] - before < 150_000_000
+    assert (body_bytes == 1_000) == ("cluster_links_rejected_too_much_unsent" not in a.info("cluster"))
+    assert jobs_of(a) > 0  # The stopped node has not confirmed yet.
+    c.resume()
+    cluster.wait_whole()
+    until(lambda: jobs_of(a) == jobs_of(b) == jobs_of(c) == 0, 30)
+    assert set(added) == set(got[0] + got[1])
+
+
+def stranger(server):
+    """A connection to the bus that went through the handshake, as a node nobody has heard of; its port is 1."""
+    sock = socket.create_connection((HOST, server.port + BUS_PORT_ABOVE), 5)
+    shake = Handshake(DIALER, Hello(os.urandom(20), os.urandom(8), "", 1, 1), os.urandom(16), b"")
+    decoder = Decoder(versions=(HANDSHAKE_VERSION, HANDSHAKE_VERSION))
+    sock.sendall(shake.first_frame())
+    while not shake.is_done:
+        for runs in decoder.feed(sock.recv(4096)):
+            sock.sendall(shake.receive(runs))
+    return sock
+
+
+def test_a_crowd_of_strangers_costs_little_and_keeps_nobody_out(make_server):
+    """Without a secret anybody may come as anybody: to say MEET, to begin a frame, to hold a connection."""
+    a, b = make_server().start(), make_server().start()
+    header = {"host": "", "port": 1, "bus_port": 1, "flags": 0}
+    meet = frame(1, [encode_run(MEET, [(header, [])])])
+    half = (60 << 20).to_bytes(4, "big") + b"\1"
+    held = []
+
+    def crowd(over):
+        while not over.is_set() and len(held) < 900:
+            sock = stranger(a)
+            sock.sendall((meet, half, b"")[len(held) % 3])
+            held.append(sock)
+
+    ends = time.monotonic() + 4
+    with running(crowd):
+        worst = worst_ping_s(a, lambda: time.monotonic() > ends or len(held) >= 900)
+    assert worst < HICCUP_S
+    assert len(held) > 400
+    assert len(a.nodes()) < 300
+    assert len(os.listdir(f"/proc/{a.pid}/fd")) < 700
+    a.meet(b)
+    until(lambda: b.node_id in a.nodes() and "connected" in a.nodes()[b.node_id])
+    assert a.command("ADDJOB", "q", "body", 2000, "REPLICATE", 2)
+    assert a.info("cluster")["cluster_size"] == "2"
+    for sock in held:
+        sock.close()

@@ -452,6 +452,24 @@ def test_a_rewritten_configuration_is_what_the_next_start_reads(make_server):
     assert server.command("CONFIG", "GET", "timeout") == [b"timeout", b"6"]
 
 
+def test_a_disk_that_stalls_holds_up_only_who_writes(make_server):
+    """A pipe stands for the disk: opening it takes until somebody feeds it. Replies keep their order."""
+    server = make_server(config=["timeout 0"]).start()
+    server.config_path.unlink()
+    os.mkfifo(server.config_path)
+    with server.connect() as connection:
+        connection.send("CONFIG", "REWRITE")
+        connection.send("ECHO", "behind it")
+        assert server.command("CONFIG", "SET", "timeout", 77) == b"OK"
+        assert not connection.is_closed(0.3)  # No reply yet; is_closed drops what comes.
+        server.config_path.write_text("# fed\n")
+        connection.sock.settimeout(10)
+        assert [connection.read(), connection.read()] == [b"OK", b"behind it"]
+    text = server.config_path.read_text()
+    assert text.startswith("# fed\n")
+    assert "timeout 77" not in text  # The values of the moment when it was asked for.
+
+
 def test_tcp_keepalive_counts_for_clients_that_connect_afterwards(server):
     def keepalive_timers():
         listed = subprocess.run(["ss", "-tnoH", "sport", "=", f":{server.port}"], capture_output=True, text=True)

@@ -8,23 +8,6 @@ from cluster_bus.messages import HINT, QUEUED, REPLJOB, SETACK, TOOK, YOURJOBS
 from disque_py.core.image import image_of, job_of
 from disque_py.core.job import ACKED, ACTIVE
 from disque_py.core.lifecycle import enqueue, forget, register
-from world import World
-
-
-@pytest.fixture
-def make():
-    def make(names, **settings):
-        world = World(names, **settings)
-        world.join()
-        world.sent = []
-        world.on_runs = lambda member, runs: world.sent.extend(
-            (member.name, "".join(node.host for node in nodes), kind, item)
-            for nodes, kind, items in runs
-            for item in items
-        )
-        return world
-
-    return make
 
 
 def lose(world, kind, sender, receiver):

@@ -10,23 +10,6 @@ import pytest
 from cluster_bus.messages import QUEUED, REPLJOB, SETACK, TOOK, YOURJOBS
 from disque_py.core.job import ACKED, WAIT_REPL
 from disque_py.core.job import QUEUED as IS_QUEUED
-from world import World
-
-
-@pytest.fixture
-def make():
-    def make(names, **settings):
-        world = World(names, **settings)
-        world.join()
-        world.sent = []
-        world.on_runs = lambda member, runs: world.sent.extend(
-            (member.name, "".join(node.host for node in nodes), kind, item)
-            for nodes, kind, items in runs
-            for item in items
-        )
-        return world
-
-    return make
 
 
 def waiting(world, name, *words):

@@ -6,6 +6,7 @@ Nothing is sent anywhere: what the broker wants done lies in `broker.outbox` and
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -24,13 +25,33 @@ ME = bytes(range(20))
 NOW_MS = 1_000_000
 WALL_MS = 1_700_000_000_123
 
+# INFO persistence of a node without a journal.
+NO_JOURNAL = (
+    ("loading", 0),
+    ("aof_enabled", 0),
+    ("aof_state", "off"),
+    ("aof_rewrite_in_progress", 0),
+    ("aof_rewrite_scheduled", 0),
+    ("aof_last_rewrite_time_sec", -1),
+    ("aof_current_rewrite_time_sec", -1),
+    ("aof_last_bgrewrite_status", "ok"),
+    ("aof_last_write_status", "ok"),
+)
+
 
 class NotedHost:
-    """ports.Host of tests: `calls` are the deeds asked for, `failures` the errors they raise, by method name."""
+    """ports.Host of tests: `calls` are the deeds asked for, `failures` the errors they raise, by method name.
+
+    Files are written at once, or, with `is_slow`, when the test calls what lies in `writing`.
+    """
 
     def __init__(self) -> None:
+        self.is_slow = False
+        self.writing: list[Callable[[], None]] = []
         self.calls: list[tuple[Any, ...]] = []
         self.failures: dict[str, Exception] = {}
+        self.refusal = ""
+        self.is_rewriting = False
         self.fields = [
             ("os", "Linux 6.1 x86_64"),
             ("arch_bits", "64"),
@@ -39,7 +60,7 @@ class NotedHost:
             ("process_id", "4242"),
             ("tcp_port", "7711"),
             ("executable", "/usr/bin/disque-server"),
-            ("config_file", ""),
+            ("config_file", "/etc/disque.conf"),
             ("mem_allocator", "pymalloc"),
             ("bus_port", "17711"),
         ]
@@ -64,11 +85,44 @@ class NotedHost:
     def apply_setting(self, name: str) -> None:
         self._note("apply_setting", name)
 
-    def rewrite_config(self) -> None:
-        self._note("rewrite_config")
+    def has_config_file(self) -> bool:
+        return bool(dict(self.fields)["config_file"])
 
-    def save_nodes(self) -> None:
-        self._note("save_nodes")
+    def rewrite_config(self, done: Callable[[OSError | None], None]) -> None:
+        self._write("rewrite_config", done)
+
+    def save_nodes(self, done: Callable[[OSError | None], None]) -> None:
+        self._write("save_nodes", done)
+
+    def _write(self, method: str, done: Callable[[OSError | None], None]) -> None:
+        def end() -> None:
+            try:
+                self._note(method)
+            except OSError as failure:
+                done(failure)
+            else:
+                done(None)
+
+        if self.is_slow:
+            self.writing.append(end)
+        else:
+            end()
+
+    def journal_fields(self) -> list[tuple[str, str | int]]:
+        return list(NO_JOURNAL)
+
+    def rewrite_journal(self) -> bool:
+        self._note("rewrite_journal")
+        return not self.is_rewriting
+
+    def reload_journal(self, done: Callable[[OSError | None], None]) -> None:
+        self._write("reload_journal", done)
+
+    def shutdown_refusal(self) -> str:
+        return self.refusal
+
+    def rewrite_for_shutdown(self, done: Callable[[OSError | None], None]) -> None:
+        self._write("rewrite_for_shutdown", done)
 
     def shutdown(self) -> None:
         self._note("shutdown")

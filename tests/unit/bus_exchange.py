@@ -101,7 +101,7 @@ class Exchange:
         """Empty a peer's tray; whether there was anything in it."""
         membership = peer.membership
         runs, hang_ups, dials = membership.outgoing.take(), membership.hang_ups, membership.dials
-        membership.hang_ups, membership.dials = [], []
+        membership.hang_ups, membership.dials = {}, {}
         peer.notices += membership.notices
         peer.new_runs += membership.new_runs
         peer.link_events += [(node.name.decode(), is_up) for node, is_up in membership.link_events]

@@ -63,7 +63,7 @@ class BusNode:
     def _end(self) -> None:
         membership = self.membership
         hang_ups, dials = membership.hang_ups, membership.dials
-        membership.hang_ups, membership.dials = [], []
+        membership.hang_ups, membership.dials = {}, {}
         for node in hang_ups:
             self.bus.hang_up(node)
         for node in dials:

@@ -100,7 +100,7 @@ class Loopback:
             NoWire(),
             SystemClock(),
             self.shell.on_turn,
-            lambda must_sync: None,
+            lambda: None,
             lambda line: None,
         )
         self._servers: list[asyncio.Server] = []

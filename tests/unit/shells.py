@@ -41,7 +41,7 @@ def make_shell(**settings: Any) -> Shell:
         NotedWire(),
         SystemClock(),
         shell.on_turn,
-        lambda must_sync: None,
+        lambda: None,
         lambda line: None,
     )
     return shell

@@ -149,7 +149,7 @@ def test_a_node_that_is_not_empty_in_time_is_not_forgotten(pair):
     a, b = pair(jobs_of_b=(3,))
     result = run("remove-node", place(b), "--timeout", "0")
     assert result.exit_code == 1
-    assert "3 jobs are still on" in result.output
+    assert "3 jobs still on" in result.output
     assert "blocked by: nobody takes it" in result.output
     assert not any(request[1:2] == [b"FORGET"] for request in a.requests)
 

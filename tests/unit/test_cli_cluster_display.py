@@ -39,6 +39,6 @@ def test_a_line_stays_a_line_in_a_narrow_pipe(capsys, monkeypatch):
 
 def test_a_drain_into_a_pipe_is_a_line_per_change(capsys):
     with DrainDisplay(ALIVE) as display:
-        for progress in (DrainProgress(3, ()), DrainProgress(3, ()), DrainProgress(2, ("blocked by: x",))):
+        for progress in (DrainProgress(3, ()), DrainProgress(3, ()), DrainProgress(1, ("blocked by: x",))):
             display.show(progress)
-    assert capsys.readouterr().out == "3 jobs left\n2 jobs left; blocked by: x\n"
+    assert capsys.readouterr().out == "3 jobs left\n1 job left; blocked by: x\n"

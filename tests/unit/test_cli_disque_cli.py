@@ -78,7 +78,7 @@ def test_a_bad_password_is_a_warning_and_no_end(run):
 
 def test_a_lost_connection_is_exit_status_1(run):
     result = run({"PING": lambda words: None}, "PING")
-    assert (result.status, result.err) == (1, b"Error: Server closed the connection\n")
+    assert (result.status, result.err) == (1, b"Error: Server closed the connection (if it speaks TLS, use --tls)\n")
 
 
 def test_nobody_there_is_exit_status_1(capsys):

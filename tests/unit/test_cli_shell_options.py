@@ -77,7 +77,9 @@ def test_h_as_last_word_is_help():
         (["-x", "-X", "t", "PING", "t"], "-x and -X both want standard input"),
         (["-X", "tag", "PING"], "-X: no argument is 'tag'"),
         (["--stat", "PING"], "--stat takes no command, but got 'PING'"),
-        (["--key", "k.pem"], "--key needs --cert"),
+        (["--tls", "--key", "k.pem"], "--key needs --cert"),
+        (["--cacert", "ca.pem"], "--cacert needs --tls"),
+        (["-u", "disque://localhost", "--insecure"], "--insecure needs --tls"),
     ],
 )
 def test_nonsense_is_refused_with_its_reason(arguments, text):

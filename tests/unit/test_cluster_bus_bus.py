@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 import subprocess
 from collections.abc import Awaitable, Callable
@@ -16,7 +17,8 @@ from bus_exchange import is_whole
 from bus_node import BusNode, until
 from cluster_bus import bus as bus_module
 from cluster_bus.bus import bind_addresses, is_loopback, source_address
-from cluster_bus.codec import FrameError, Run, encode_run, frame
+from cluster_bus.codec import Decoder, FrameError, Run, encode_run, frame
+from cluster_bus.handshake import DIALER, Handshake, Hello
 from cluster_bus.messages import GOTJOB, PING
 from cluster_bus.node import Node
 
@@ -189,6 +191,73 @@ def test_connections_that_prove_nothing_are_few(monkeypatch: pytest.MonkeyPatch)
             writer.close()
 
     run(story, {})
+
+
+def test_of_too_many_unproved_connections_the_oldest_goes(monkeypatch: pytest.MonkeyPatch):
+    """Who does nothing but hold connections must not keep nodes out, which need theirs for milliseconds."""
+    monkeypatch.setattr(bus_module, "UNPROVED_LINKS_MAX", 2)
+
+    async def story(nodes: list[BusNode]) -> None:
+        idle = [await asyncio.open_connection("127.0.0.1", nodes[0].bus.port) for _ in range(2)]
+        await join(nodes)
+        assert len(await idle[0][0].read()) < 1000  # our HELLO, and the end
+        for _, writer in idle:
+            writer.close()
+
+    run(story, {}, {})
+
+
+async def stranger(node: BusNode) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection that went through the handshake under an id of its own, and has said nothing else."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", node.bus.port)
+    shake = Handshake(DIALER, Hello(os.urandom(20), b"run-one-", "", 1, 1), os.urandom(16), b"")
+    decoder = Decoder(versions=(0, 0))
+    writer.write(shake.first_frame())
+    while not shake.is_done:
+        for runs in decoder.feed(await reader.read(4096)):
+            writer.write(shake.receive(runs))
+    await writer.drain()
+    return reader, writer
+
+
+def test_of_too_many_strangers_the_oldest_goes(monkeypatch: pytest.MonkeyPatch):
+    """Anybody may come as anybody as often as he likes; descriptors are for nodes and clients."""
+    monkeypatch.setattr(bus_module, "STRANGER_LINKS_MAX", 2)
+
+    async def story(nodes: list[BusNode]) -> None:
+        links = [await stranger(nodes[0]) for _ in range(3)]
+        assert await links[0][0].read() == b""
+        await until(lambda: nodes[0].bus.rejected["too many strangers"] == 1)
+        assert len(nodes[0].bus._incoming) == len(nodes[0].bus._strangers) == 2
+        for _, writer in links:
+            writer.close()
+        await until(lambda: not nodes[0].bus._incoming and not nodes[0].bus._strangers)
+
+    run(story, {})
+
+
+def test_a_node_we_have_not_reached_may_not_begin_a_long_frame():
+    """Else a thousand halves of frames were a thousand times 65 MiB."""
+
+    async def story(nodes: list[BusNode]) -> None:
+        reader, writer = await stranger(nodes[0])
+        writer.write((1 << 20).to_bytes(4, "big") + b"\1")
+        assert await reader.read() == b""
+        assert nodes[0].bus.rejected["bad length"] == 1
+        writer.close()
+
+    run(story, {})
+
+
+def test_a_node_we_have_reached_may_send_long_frames():
+    async def story(nodes: list[BusNode]) -> None:
+        await join(nodes)
+        first, second = nodes
+        first.bus.send(first.known(second), frame(1, [encode_run(GOTJOB, [bytes(3 << 20)])]))
+        await until(lambda: second.heard)
+        assert not second.bus.rejected
+
+    run(story, {}, {})
 
 
 def test_hanging_up_while_dialing_reports_nothing():

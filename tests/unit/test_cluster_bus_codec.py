@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from cluster_bus.codec import (
     FRAME_BYTES_MAX,
     RUN_ITEMS_MAX,
+    RUNS_BYTES_MAX,
+    UNWEIGHED_BYTES_MAX,
     Decoder,
     FrameError,
     common_version,
@@ -188,3 +190,22 @@ def test_two_nodes_agree_on_the_highest_version_both_speak():
     assert common_version((1, 7)) == 1
     assert common_version((2, 7)) == 0
     assert common_version((0, 0)) == 0
+
+
+def test_a_long_frame_has_a_single_run():
+    """What is handled in one go must be short; only a job's body may make it long."""
+    run = encode_run(GOTJOB, [bytes(RUNS_BYTES_MAX // 2)])
+    with pytest.raises(FrameError, match="bad shape"):
+        Decoder().feed(frame(1, [run, run, run]))
+    assert Decoder().feed(frame(1, [encode_run(GOTJOB, [bytes(3 * RUNS_BYTES_MAX)])]))
+
+
+def test_a_long_frame_that_would_become_gigabytes_of_empty_lists_is_refused_before_it_does():
+    """A stranger could stop a node for seconds with one frame, or have it killed."""
+    thousands = b"\xdc" + (4000).to_bytes(2, "big") + b"\x90" * 4000
+    payload = b"\x91\x92\x01\xdc" + (2000).to_bytes(2, "big") + thousands * 2000
+    assert len(payload) > UNWEIGHED_BYTES_MAX
+    begun = time.process_time()
+    with pytest.raises(FrameError, match="too many values"):
+        Decoder().feed(framed(payload))
+    assert time.process_time() - begun < 0.5

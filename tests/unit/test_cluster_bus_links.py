@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from cluster_bus.handshake import Hello
-from cluster_bus.links import DIAL_GAP_MS_MAX, DIAL_GAP_MS_MIN, PROVEN_LINK_MS, Links
+from cluster_bus.links import DIAL_GAP_MS_MAX, DIAL_GAP_MS_MIN, PROVEN_LINK_MS, SAVE_GAP_MS, Links
 from cluster_bus.node import NOADDR, Node
 
 HELLO = Hello(b"b" * 20, b"run-one-", "", 7712, 17712, "0.1")
@@ -24,7 +24,7 @@ def links_with_node(announced_host: str = "") -> tuple[Links, Node]:
 def test_a_dial_lies_in_the_tray_until_the_driver_takes_it():
     links, node = links_with_node()
     links._dial(node)
-    assert links.dials == [node]
+    assert list(links.dials) == [node]
     assert node.is_dialing
 
 
@@ -32,7 +32,7 @@ def test_a_node_without_address_is_not_dialed():
     links, node = links_with_node()
     node.flags |= NOADDR
     links._dial(node)
-    assert links.dials == []
+    assert not links.dials
     assert not node.is_dialing
 
 
@@ -42,7 +42,7 @@ def test_a_link_and_its_end_are_events():
     assert (node.is_linked, node.run, node.protocol, node.version) == (True, b"run-one-", 1, "0.1")
     links._redial(node)
     assert links.link_events == [(node, True), (node, False)]
-    assert (links.hang_ups, links.dials) == ([node], [node])
+    assert (list(links.hang_ups), list(links.dials)) == ([node], [node])
     assert not node.is_linked
 
 
@@ -50,7 +50,7 @@ def test_hanging_up_takes_back_a_dial_of_the_same_turn():
     links, node = links_with_node()
     links._dial(node)
     links._hang_up(node)
-    assert links.dials == []
+    assert not links.dials
 
 
 def test_pauses_between_attempts_double_up_to_a_second_with_jitter():
@@ -102,7 +102,7 @@ def test_an_announced_address_is_never_replaced():
 def test_an_unlinked_node_is_dialed_where_its_connections_come_from():
     links, node = links_with_node()
     links._learn_address_heard(node, "", 7712, 17712, "10.0.0.3", HELLO.run)
-    assert (node.host, links.dials, links.address_changed) == ("10.0.0.3", [node], [node])
+    assert (node.host, list(links.dials), links.address_changed) == ("10.0.0.3", [node], [node])
 
 
 def test_a_link_that_reaches_the_process_outweighs_where_its_connections_come_from():
@@ -111,7 +111,7 @@ def test_a_link_that_reaches_the_process_outweighs_where_its_connections_come_fr
     links._link(node, HELLO)
     links._learn_address_heard(node, "", 7712, 17712, "172.17.0.1", HELLO.run)
     assert node.host == "10.0.0.2"
-    assert links.hang_ups == []
+    assert not links.hang_ups
 
 
 def test_what_a_node_says_of_itself_counts_though_the_link_is_kept():
@@ -126,7 +126,7 @@ def test_a_new_process_elsewhere_is_dialed_instead_of_the_old_link():
     links, node = links_with_node()
     links._link(node, HELLO)
     links._learn_address_heard(node, "", 7800, 17800, "10.0.0.2", b"run-two-")
-    assert (links.hang_ups, links.dials) == ([node], [node])
+    assert (list(links.hang_ups), list(links.dials)) == ([node], [node])
 
 
 def test_a_lost_address_comes_back_with_the_nodes_own_word():
@@ -136,4 +136,30 @@ def test_a_lost_address_comes_back_with_the_nodes_own_word():
     assert (node.host, node.port) == ("", 0)
     links._learn_address_heard(node, "", 7712, 17712, "10.0.0.2", HELLO.run)
     assert not node.flags & NOADDR
-    assert links.dials == [node]
+    assert list(links.dials) == [node]
+
+
+def test_a_node_that_moves_all_the_time_is_not_dialed_all_the_time():
+    """Its word about its address costs a line; a connection per word would cost what it likes."""
+    links, node = links_with_node()
+    for port in range(7800, 7900):
+        links._learn_address_heard(node, "", port, port, "10.0.0.2", b"run-two-")
+    assert not links.dials
+    assert node.dial_at_ms == links.now_ms + DIAL_GAP_MS_MIN
+    links.now_ms += DIAL_GAP_MS_MIN
+    links._learn_address_heard(node, "", 7900, 7900, "10.0.0.2", b"run-two-")
+    assert (list(links.hang_ups), list(links.dials)) == ([node], [node])
+
+
+def test_what_others_change_is_saved_at_once_and_then_now_and_then():
+    links, _ = links_with_node()
+    links._save_soon()
+    assert links.must_save
+    links.must_save = False
+    links._save_soon()
+    assert not links.must_save
+    assert links._is_unsaved
+    links.now_ms += SAVE_GAP_MS
+    links._save_soon()
+    assert links.must_save
+    assert not links._is_unsaved

@@ -9,7 +9,8 @@ import pytest
 from bus_exchange import Exchange, is_whole, seen_by
 from cluster_bus.codec import FrameError
 from cluster_bus.handshake import Hello
-from cluster_bus.membership import BLACKLIST_MS, LONE_TICK_MS, TICK_MS, Membership
+from cluster_bus.meeting import BLACKLIST_MS
+from cluster_bus.membership import HEARTBEATS_MAX, LONE_TICK_MS, TICK_MS, Membership
 from cluster_bus.messages import FAIL_NODE, MEET, PING, PONG
 from cluster_bus.node import FAIL, FORGOTTEN, HANDSHAKE, LEAVING, NOADDR, PFAIL, UNKNOWN, Node
 from cluster_bus.nodes_file import dump, parse
@@ -22,6 +23,10 @@ def lone() -> Membership:
     membership = Membership(Node(b"a" * 20, port=7001, bus_port=17001), Outgoing(), Random(1), node_timeout_ms=2000)
     membership.now_ms = 1_000_000
     return membership
+
+
+def dialed(node: Membership) -> list[Node]:
+    return list(node.dials)
 
 
 def heartbeat_item(**fields: object) -> list[object]:
@@ -77,13 +82,13 @@ def test_a_second_meeting_with_the_same_address_is_one_handshake():
     node.meet("10.0.0.9", 7009)
     node.meet("10.0.0.9", 7009)
     assert [each.flags for each in node.nodes.values() if each is not node.me] == [HANDSHAKE]
-    assert [(each.host, each.port, each.bus_port) for each in node.dials] == [("10.0.0.9", 7009, 17009)]
+    assert [(each.host, each.port, each.bus_port) for each in dialed(node)] == [("10.0.0.9", 7009, 17009)]
 
 
 def test_a_bus_port_may_be_given():
     node = lone()
     node.meet("10.0.0.9", 7009, 5000)
-    assert node.dials[0].bus_port == 5000
+    assert dialed(node)[0].bus_port == 5000
 
 
 def test_a_handshake_nobody_answers_ends_after_the_node_time_out():
@@ -106,7 +111,7 @@ def test_a_handshake_does_not_count_for_size_and_groups():
 def test_a_name_is_replaced_by_the_address_it_led_to():
     node = lone()
     node.meet("seed.example.org", 7999)
-    found = node.link_up(node.dials[0], STRANGER, "10.0.0.9", "10.0.0.1")
+    found = node.link_up(dialed(node)[0], STRANGER, "10.0.0.9", "10.0.0.1")
     assert found is node.intern(STRANGER.id)
     assert (found.host, found.port, found.bus_port) == ("10.0.0.9", 7999, 17999)
     assert node.me.host == "10.0.0.1"
@@ -115,28 +120,32 @@ def test_a_name_is_replaced_by_the_address_it_led_to():
 def test_an_announced_host_wins_over_the_address_of_the_socket():
     node = lone()
     node.meet("10.0.0.9", 7999)
-    found = node.link_up(node.dials[0], STRANGER._replace(host="b.example.org"), "10.0.0.9", "10.0.0.1")
+    found = node.link_up(dialed(node)[0], STRANGER._replace(host="b.example.org"), "10.0.0.9", "10.0.0.1")
     assert found is not None
     assert found.host == "b.example.org"
 
 
-def test_the_first_word_to_a_node_just_met_is_meet_later_it_is_ping():
+def test_the_words_to_a_node_just_met_are_meet_until_it_answers_then_ping():
+    """The MEET may be lost with a link, or refused in a crowd: without another we would stay a stranger."""
     node = lone()
     node.meet("10.0.0.9", 7999)
-    found = node.link_up(node.dials[0], STRANGER)
+    found = node.link_up(dialed(node)[0], STRANGER)
     assert found is not None
     node.link_down(found)
     node.link_up(found, STRANGER)
-    assert [kind for _, kind, _ in node.outgoing.take()] == [MEET, PING]
+    node.receive(found, STRANGER, "10.0.0.9", "", PONG, [heartbeat_item()])
+    node.link_down(found)
+    node.link_up(found, STRANGER)
+    assert [kind for _, kind, _ in node.outgoing.take()] == [MEET, MEET, PING]
 
 
 def test_the_same_node_under_a_second_address_is_met_there_and_the_link_is_closed():
     node = lone()
     node.meet("10.0.0.9", 7999)
-    found = node.link_up(node.dials[0], STRANGER)
+    found = node.link_up(dialed(node)[0], STRANGER)
     node.outgoing.take()
     node.meet("192.168.0.9", 7999)
-    assert node.link_up(node.dials[1], STRANGER) is None
+    assert node.link_up(dialed(node)[1], STRANGER) is None
     assert [(nodes, kind) for nodes, kind, _ in node.outgoing.take()] == [((found,), MEET)]
     assert node.size == len(node.nodes) == 2
 
@@ -146,16 +155,16 @@ def test_a_known_node_without_link_takes_over_the_link_of_a_handshake():
     node.receive(None, STRANGER, "10.0.0.9", "", MEET, [heartbeat_item()])
     known = node.nodes[STRANGER.id]
     node.meet("192.168.0.9", 7999)
-    assert node.link_up(node.dials[1], STRANGER, "192.168.0.9") is known
+    assert node.link_up(dialed(node)[1], STRANGER, "192.168.0.9") is known
     assert known.is_linked
     assert known.host == "192.168.0.9"
-    assert node.dials == [node.dials[0]]  # the handshake's; the other attempt was taken back
+    assert len(node.dials) == 1  # the handshake's; the other attempt was taken back
 
 
 def test_a_link_for_a_node_forgotten_meanwhile_is_closed():
     node = lone()
     node.meet("10.0.0.9", 7999)
-    handshake = node.dials[0]
+    handshake = dialed(node)[0]
     node.forget(handshake)
     assert node.link_up(handshake, STRANGER) is None
     node.link_down(handshake)
@@ -185,9 +194,10 @@ def test_of_a_stranger_only_meet_counts():
     assert node.ignored["stranger"] == 3
     assert node.size == 1
     node.receive(None, STRANGER, "10.0.0.9", "10.0.0.1", MEET, [heartbeat_item()])
-    assert [other.host for other in node.usable] == ["10.0.0.9"]
+    newcomer = node.nodes[STRANGER.id]
+    assert newcomer.host == "10.0.0.9"
     assert node.me.host == "10.0.0.1"
-    assert node.accept(STRANGER, "10.0.0.9", "10.0.0.1") is node.usable[0]
+    assert node.accept(STRANGER, "10.0.0.9", "10.0.0.1") is newcomer
 
 
 def test_a_meet_from_ourselves_is_ignored():
@@ -249,6 +259,20 @@ def test_a_lone_node_wakes_once_a_second_others_ten_times():
     assert node.next_tick_ms() == node.now_ms + LONE_TICK_MS
     node.meet("10.0.0.9", 7009)
     assert node.next_tick_ms() == node.now_ms + TICK_MS
+
+
+def test_a_node_that_asks_many_times_in_a_moment_is_answered_once():
+    exchange = Exchange()
+    first, second = exchange.start_joined(2)
+    first.now_ms += 1
+    items = [heartbeat_item(port=7002, bus_port=17002)] * 200
+    first.receive(seen_by(first, second), second.hello(), "10.0.0.1", "", PING, items)
+    assert sum(len(sent) for _, kind, sent in first.outgoing.take() if kind == PONG) == 1
+
+
+def test_more_heartbeats_in_a_run_than_any_node_has_to_say_are_a_frame_error():
+    with pytest.raises(FrameError):
+        lone().receive(None, STRANGER, "", "", PING, [heartbeat_item()] * (HEARTBEATS_MAX + 1))
 
 
 # -- failures ------------------------------------------------------------------------------------------------
@@ -438,7 +462,7 @@ def test_a_soft_reset_forgets_everybody_and_keeps_the_id():
     old_id = first.me.id
     first.reset(hard=False)
     assert (first.size, first.linked, len(first.forgotten)) == (1, (), 2)
-    assert first.must_sync
+    assert first.must_save
     assert first.me.id == old_id
 
 

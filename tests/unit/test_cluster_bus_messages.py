@@ -23,4 +23,4 @@ def test_membership_keeps_the_numbers_below():
 
 def test_reasons_of_refusals_differ():
     reasons = [value for name, value in vars(messages).items() if name.startswith("REFUSED_")]
-    assert sorted(reasons) == [1, 2, 3, 4, 5]
+    assert sorted(reasons) == [1, 2, 3, 4, 5, 6]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from brokers import ask, ask_parsed, make_broker, make_client, pass_time, port_of
+from disque_py.commands.clients import runs_in_pause
 
 
 def test_list_has_the_original_fields_in_their_order():
@@ -130,6 +131,24 @@ def test_a_shorter_pause_never_replaces_a_longer_one():
     assert broker.clients_paused_until_ms == broker.now_ms + 5000
     assert ask(broker, client, "CLIENT", "PAUSE", -1) == b"-ERR timeout is negative\r\n"
     assert ask(broker, client, "CLIENT", "PAUSE", "x") == b"-ERR timeout is not an integer or out of range\r\n"
+
+
+def test_unpause_ends_any_pause_and_wakes_everybody():
+    broker = make_broker()
+    client, other = make_client(broker), make_client(broker)
+    ask(broker, other, "CLIENT", "PAUSE", 2**62)
+    broker.outbox.clients.clear()
+    assert ask(broker, client, "CLIENT", "UNPAUSE") == b"+OK\r\n"
+    assert broker.clients_paused_until_ms == 0
+    assert set(broker.outbox.clients) == {client, other}
+
+
+def test_a_pause_lets_through_what_ends_it_and_the_login():
+    broker = make_broker(rename_command=(("client", "people"),))
+    for words in ([b"People", b"unpause"], [b"AUTH", b"x"], [b"hello"]):
+        assert runs_in_pause(broker, words)
+    for words in ([b"CLIENT", b"UNPAUSE"], [b"people", b"LIST"], [b"PING"], [b"people"]):
+        assert not runs_in_pause(broker, words)
 
 
 def test_what_generic_clients_send_when_they_connect():

@@ -100,6 +100,16 @@ def test_saveconfig_waits_for_the_file():
     assert told(broker, "SAVECONFIG") == b"-ERR error saving the cluster node config: No space left on device\r\n"
 
 
+def test_reset_is_answered_when_the_nodes_file_is_on_disk():
+    broker = make_broker()
+    host_of(broker).is_slow = True
+    client = make_client(broker)
+    assert ask(broker, client, "CLUSTER", "RESET", "HARD") == b""
+    assert broker.me.id != ME
+    host_of(broker).writing.pop()()
+    assert client.out == [b"+OK\r\n"]
+
+
 def test_forget():
     broker = make_broker()
     add_node(broker, 2)

@@ -97,10 +97,10 @@ def test_rewrite():
     broker = make_broker()
     client = make_client(broker)
     assert ask(broker, client, "CONFIG", "REWRITE") == b"+OK\r\n"
-    host_of(broker).failures["rewrite_config"] = LookupError("no file")
-    assert ask(broker, client, "CONFIG", "REWRITE") == b"-ERR The server is running without a config file\r\n"
     host_of(broker).failures["rewrite_config"] = OSError(13, "Permission denied")
     assert ask(broker, client, "CONFIG", "REWRITE") == b"-ERR Rewriting config file: Permission denied\r\n"
+    host_of(broker).fields = [("config_file", "")]
+    assert ask(broker, client, "CONFIG", "REWRITE") == b"-ERR The server is running without a config file\r\n"
 
 
 def test_other_forms_are_refused():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from brokers import ask, ask_parsed, host_of, make_broker, make_client
+from disque_py import inputs
 
 
 def told(broker, *words):
@@ -18,8 +19,19 @@ def test_flushall_empties_the_node():
     assert (broker.job_count, broker.queues) == (0, {})
 
 
-def test_there_is_no_journal_to_load():
-    assert told(make_broker(), "LOADAOF") == b"-ERR persistence is not available in this version\r\n"
+def test_loadaof_answers_when_the_journal_was_read():
+    broker = make_broker()
+    assert told(broker, "LOADAOF") == b"+OK\r\n"
+    assert host_of(broker).calls == [("reload_journal",)]
+
+
+def test_loadaof_says_why_it_could_not_be():
+    """There is none, or it can't be read."""
+    broker = make_broker()
+    host_of(broker).failures["reload_journal"] = LookupError("there is no journal")
+    assert told(broker, "LOADAOF") == b"-ERR there is no journal\r\n"
+    host_of(broker).failures["reload_journal"] = OSError("damaged")
+    assert told(broker, "LOADAOF") == b"-ERR Error trying to load the AOF: damaged\r\n"
 
 
 def test_sleep_takes_fractions_of_seconds():
@@ -47,16 +59,35 @@ def test_restart_and_crash_and_recover():
     broker = make_broker()
     assert told(broker, "RESTART") == b""
     assert told(broker, "crash-and-recover", 500) == b""
-    assert host_of(broker).calls == [("restart", 0, True), ("restart", 500, False)]
+    assert host_of(broker).calls == [("rewrite_config",), ("restart", 0, True), ("restart", 500, False)]
     assert told(broker, "RESTART", "x") == b"-ERR value is not an integer or out of range\r\n"
     assert told(broker, "RESTART", -5) == b"-ERR value is not an integer or out of range\r\n"
 
 
 def test_a_restart_that_fails_leaves_the_server_running():
     broker = make_broker()
-    host_of(broker).failures["restart"] = OSError("disk full")
+    host_of(broker).failures["rewrite_config"] = OSError("disk full")
     assert told(broker, "RESTART") == b"-ERR failed to restart the server. Check server logs.\r\n"
     assert host_of(broker).calls[-1] == ("log", "warning", "DEBUG RESTART failed: disk full")
+    host_of(broker).failures["restart"] = LookupError("no way")
+    assert told(broker, "CRASH-AND-RECOVER") == b"-ERR failed to restart the server. Check server logs.\r\n"
+    assert not [call for call in host_of(broker).calls if call[:3] == ("restart", 0, True)]
+
+
+def test_a_restart_saves_the_configuration_first_and_waits_for_it():
+    """Without a config file there is nothing to wait for. The client may be gone by then."""
+    broker = make_broker()
+    host = host_of(broker)
+    host.is_slow = True
+    client = make_client(broker)
+    assert ask(broker, client, "DEBUG", "RESTART") == b""
+    assert host.calls == []
+    inputs.disconnect(broker, client)
+    host.writing.pop()()
+    assert host.calls == [("rewrite_config",), ("restart", 0, True)]
+    host.fields = [("config_file", "")]
+    told(broker, "RESTART", 5)
+    assert host.calls[2:] == [("restart", 5, True)]
 
 
 @pytest.mark.parametrize("how", ["segfault", "assert", "oom"])

@@ -46,7 +46,7 @@ def test_docs_tell_how_each_command_is_written():
     name, entry = ask_parsed(broker, make_client(broker), "COMMAND", "DOCS", "slowlog", "nothing")
     fields = dict(zip(entry[::2], entry[1::2], strict=True))
     assert name == b"slowlog"
-    assert list(fields) == [b"summary", b"since", b"group", b"syntax"]
+    assert list(fields) == [b"summary", b"since", b"group", b"syntax", b"subcommands"]
     assert fields[b"syntax"] == [b"SLOWLOG GET [count]", b"SLOWLOG LEN", b"SLOWLOG RESET"]
 
 
@@ -54,6 +54,32 @@ def test_a_form_without_words_is_the_bare_name():
     broker = make_broker()
     _, entry = ask_parsed(broker, make_client(broker), "COMMAND", "DOCS", "hello")
     assert entry[7][0] == b"HELLO"
+
+
+def test_docs_tell_the_arguments_as_redis_does():
+    """redis-cli 7 makes its hints of them."""
+    broker = make_broker()
+    _, entry = ask_parsed(broker, make_client(broker), "COMMAND", "DOCS", "qpeek")
+    queue, count = pairs_of(entry)[b"arguments"]
+    assert pairs_of(queue) == {b"name": b"queue", b"type": b"string", b"display_text": b"queue"}
+    assert pairs_of(count)[b"type"] == b"integer"
+    _, entry = ask_parsed(broker, make_client(broker), "COMMAND", "DOCS", "getjob")
+    arguments = {each[b"name"]: each for each in map(pairs_of, pairs_of(entry)[b"arguments"])}
+    assert arguments[b"nohang"][b"flags"] == [b"optional"]
+    assert arguments[b"queue"][b"token"] == b"FROM"
+
+
+def test_docs_tell_subcommands_one_by_one():
+    broker = make_broker()
+    _, entry = ask_parsed(broker, make_client(broker), "COMMAND", "DOCS", "client")
+    subcommands = pairs_of(pairs_of(entry)[b"subcommands"])
+    assert b"arguments" not in pairs_of(subcommands[b"client|list"])
+    (choice,) = pairs_of(subcommands[b"client|kill"])[b"arguments"]
+    assert pairs_of(choice)[b"type"] == b"oneof"
+
+
+def pairs_of(flat):
+    return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
 def test_docs_without_names_are_all():

@@ -6,7 +6,7 @@ import pytest
 
 from brokers import add_node, ask, ask_parsed, make_broker, make_client, pass_time
 from copies import deliver, hold, hold_queued
-from disque_py.core import federation
+from disque_py.core import pulls
 from disque_py.core.delivery import REPLY_BYTES_MAX
 
 QSTAT_NAMES = (
@@ -78,7 +78,7 @@ def test_qstat_has_the_original_fields_in_their_order_and_ours_behind():
     deliver(broker)
     broker.queues[b"q"].jobs_out += 1
     pass_time(broker, 2500)
-    federation.imported(broker, broker.queues[b"q"], node)
+    pulls.imported(broker, broker.queues[b"q"], node)
     stat = qstat(broker, client)
     assert tuple(stat) == QSTAT_NAMES
     assert list(stat.values()) == [b"q", 1, 2, 2, 0, [node.name], 20, 2, 1, b"none", 3]
@@ -105,7 +105,7 @@ def test_waiting_does_not_make_a_queue_less_idle_but_a_fetch_does():
 def test_a_source_is_shown_for_five_seconds():
     broker, client, _ = start()
     node = add_node(broker)
-    federation.imported(broker, broker.queue(b"q"), node)
+    pulls.imported(broker, broker.queue(b"q"), node)
     pass_time(broker, 5001)
     stat = qstat(broker, client)
     assert (stat[b"import-from"], stat[b"import-rate"]) == ([], 0)

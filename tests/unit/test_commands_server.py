@@ -17,13 +17,39 @@ def test_shutdown_has_no_reply():
     assert host_of(broker).calls[-1] == ("shutdown",)
 
 
-def test_without_a_journal_none_can_be_rewritten():
+def test_a_shutdown_that_would_lose_something_is_refused():
     """The server goes on, and its log says why."""
     broker = make_broker()
     client = make_client(broker)
-    assert ask(broker, client, "SHUTDOWN", "rewrite-aof") == b"-ERR Errors trying to SHUTDOWN. Check logs.\r\n"
-    assert [call[:2] for call in host_of(broker).calls] == [("log", "warning")]
-    assert ask(broker, client, "BGREWRITEAOF") == b"-ERR persistence is not available in this version\r\n"
+    host_of(broker).refusal = "the disk is full"
+    for words in ((), ("rewrite-aof",)):
+        assert ask(broker, client, "SHUTDOWN", *words) == b"-ERR Errors trying to SHUTDOWN. Check logs.\r\n"
+    assert host_of(broker).calls == [("log", "warning", "SHUTDOWN refused: the disk is full")] * 2
+
+
+def test_shutdown_rewrite_aof_stops_when_all_jobs_are_written():
+    broker = make_broker()
+    client = make_client(broker)
+    host_of(broker).is_slow = True
+    assert ask(broker, client, "SHUTDOWN", "rewrite-aof") == b""
+    assert host_of(broker).calls == []
+    host_of(broker).writing.pop()()
+    assert [call[0] for call in host_of(broker).calls] == ["rewrite_for_shutdown", "log", "shutdown"]
+
+
+def test_shutdown_rewrite_aof_that_fails_leaves_the_server_running():
+    broker = make_broker()
+    host_of(broker).failures["rewrite_for_shutdown"] = OSError("No space left on device")
+    assert ask(broker, make_client(broker), "SHUTDOWN", "REWRITE-AOF").startswith(b"-ERR Errors trying to SHUTDOWN")
+    assert ("shutdown",) not in host_of(broker).calls
+
+
+def test_bgrewriteaof_starts_one_unless_one_is_running():
+    broker = make_broker()
+    client = make_client(broker)
+    assert ask(broker, client, "BGREWRITEAOF") == b"+Background append only file rewriting started\r\n"
+    host_of(broker).is_rewriting = True
+    assert b"already in progress" in ask(broker, client, "BGREWRITEAOF")
 
 
 def test_shutdown_knows_no_other_word():

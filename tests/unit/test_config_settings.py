@@ -46,11 +46,13 @@ def test_config_set_does_not_echo_a_wrong_password(settings):
     assert refusal(settings, "requirepass", "x" * 513) == "ERR Invalid argument '(hidden)' for CONFIG SET 'requirepass'"
 
 
-def test_turning_the_journal_on_says_that_there_is_none(settings):
-    assert refusal(settings, "appendonly", "yes").startswith("ERR persistence is not available in this version")
-    assert refusal(settings, "aof-enqueue-jobs-once", "yes").startswith("ERR persistence is not available")
-    assert "persistence is not available" in refusal(settings, "appendonly", "yes", source="file")
-    settings.set_text("appendonly", ["no"], "set")
+@pytest.mark.parametrize("source", ["set", "file"])
+def test_the_journal_can_be_turned_on_and_off(settings, source):
+    for name in ("appendonly", "aof-enqueue-jobs-once"):
+        settings.set_text(name, ["yes"], source)
+        assert getattr(settings, name.replace("-", "_")) is True
+        settings.set_text(name, ["no"], source)
+    assert (settings.appendonly, settings.aof_enqueue_jobs_once) == (False, False)
 
 
 def test_a_refused_value_changes_nothing_and_an_accepted_one_can_be_taken_back(settings):

@@ -8,7 +8,7 @@ from brokers import add_node, ask, ask_parsed, make_broker, make_client
 from cluster_bus.messages import DELJOB, GOTACK, GOTJOB, REPLJOB, SETACK
 from copies import advance, deliver, hold, hold_queued, image, make_id, pack, say, sent, sent_of
 from disque_py.core import acks
-from disque_py.core.job import ACKED
+from disque_py.core.job import ACKED, JOB_BYTES
 from world import World
 
 
@@ -140,6 +140,30 @@ def test_an_ack_from_elsewhere_takes_the_job_out_of_the_queue():
     assert sent(broker) == [((b,), GOTACK, (job.id, pack(broker.me, b), 1))]
 
 
+def test_an_ack_whose_ttl_ends_within_a_second_has_a_timer_of_its_own():
+    """A place in the line would come too late for it."""
+    broker, b, _ = make_cluster()
+    job = hold(broker, b, ttl_s=1, retry_s=0)
+    advance(broker, 500)
+    acks.ack_here(broker, job.id)
+    assert (job.awake_at_ms, bool(broker.asked)) == (job.expire_at_ms, False)
+    advance(broker, 540)
+    assert broker.find(job.id) is None
+
+
+def test_the_collector_asks_again_before_those_who_were_told():
+    """Else a lost answer would cost questions of everybody to everybody."""
+    broker, b, _ = make_cluster()
+    mine, theirs = hold(broker, b, number=1), hold(broker, b, number=2)
+    acks.ack_here(broker, mine.id)
+    say(broker, b, SETACK, (theirs.id, pack(broker.me, b)))
+    sent(broker)
+    advance(broker, 1_200)
+    assert [item[0] for _, item in sent_of(broker, SETACK)] == [mine.id]
+    advance(broker, 300)
+    assert [item[0] for _, item in sent_of(broker, SETACK)] == [theirs.id]
+
+
 def test_the_receiver_looks_after_the_ack_if_the_collector_does_not_end_it():
     broker, b, _ = make_cluster()
     job = hold(broker, b)
@@ -181,6 +205,49 @@ def test_a_named_member_without_the_job_confirms_and_keeps_the_ack():
     say(broker, b, REPLJOB, (image(broker, broker.me, b), 0))
     assert sent(broker) == [((b,), SETACK, (job_id, pack(broker.me, b)))]
     assert broker.find(job_id).state == ACKED
+
+
+@pytest.mark.parametrize("reason", ["memory", "count", "holders"])
+def test_without_room_an_ack_of_an_unknown_job_is_confirmed_and_known_as_done(reason, monkeypatch):
+    """Somebody who invents ids must not fill our memory; a late copy of a real one is not taken all the same."""
+    broker, b, _ = make_cluster()
+    if reason == "memory":
+        broker.memory_limits = (-1, -1, 1 << 40)
+    elif reason == "count":
+        monkeypatch.setattr(acks, "ACKED_COUNT_MAX", 0)
+    else:
+        monkeypatch.setattr(acks, "UNKNOWN_HOLDERS_MAX", 1)
+    job_id = make_id(1)
+    say(broker, b, SETACK, (job_id, pack(broker.me, b)))
+    assert sent(broker) == [((b,), GOTACK, (job_id, pack(broker.me, b), 1))]
+    assert (broker.job_count, broker.used_memory) == (0, 0)
+    assert job_id in broker.done
+    assert sum(broker.stats.reject_reasons.values()) == 1
+
+
+def test_a_record_of_an_unknown_job_counts_as_memory():
+    broker, b, _ = make_cluster()
+    say(broker, b, SETACK, (make_id(1), pack(broker.me, b)))
+    assert broker.used_memory == JOB_BYTES
+
+
+def test_without_room_a_job_we_hold_keeps_its_ack(monkeypatch):
+    """Its record is what keeps it from being delivered again."""
+    monkeypatch.setattr(acks, "ACKED_COUNT_MAX", 0)
+    broker, b, c = make_cluster()
+    job = hold_queued(broker, b, c)
+    broker.memory_limits = (-1, -1, 1 << 40)
+    say(broker, b, SETACK, (job.id, pack(broker.me, b, c)))
+    assert broker.find(job.id).state == ACKED
+
+
+def test_without_room_an_ack_of_an_unknown_job_is_passed_on_and_not_kept(monkeypatch):
+    monkeypatch.setattr(acks, "ACKED_COUNT_MAX", 0)
+    broker, *_ = make_cluster()
+    job_id = make_id(1)
+    assert acks.ack_here(broker, job_id) == 0
+    assert sent(broker) == [(broker.cluster.linked, SETACK, (job_id, b""))]
+    assert broker.job_count == 0
 
 
 def test_who_is_not_named_and_has_nothing_says_so():

@@ -10,8 +10,8 @@ from copies import advance, hold, hold_queued, sent_of
 from disque_py import inputs
 from disque_py.core import delivery
 from disque_py.core.client import RUNNING, WAITS_FOR_JOBS
-from disque_py.core.federation import BROADCAST_MS
 from disque_py.core.job import ACTIVE
+from disque_py.core.pulls import BROADCAST_MS
 
 
 def get(broker, client, *words):

@@ -54,3 +54,12 @@ def test_clear_forgets_all():
     table.add(b"b", KEEP_MS)
     table.clear()
     assert len(table) == 0
+
+
+def test_both_generations_tell_the_same_as_the_table():
+    """Whoever looks up many at once takes them once."""
+    table = DoneTable(KEEP_MS)
+    table.add(b"a", 0)
+    table.expire(KEEP_MS)
+    table.add(b"b", KEEP_MS)
+    assert table.generations() == ({b"b"}, {b"a"})

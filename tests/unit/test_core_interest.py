@@ -11,8 +11,9 @@ from cluster_bus.messages import HINT, INTEREST, NEEDJOBS
 from copies import advance, hold_queued, say, sent, sent_of
 from disque_py import inputs
 from disque_py.core import interest, reset
-from disque_py.core.federation import ANSWERS_HINT, exchange
+from disque_py.core.handover import exchange
 from disque_py.core.interest import DECREASE_MS, GONE, HINT_MS, LINGER_MS
+from disque_py.core.pulls import ANSWERS_HINT
 from world import World
 
 

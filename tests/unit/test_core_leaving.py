@@ -21,7 +21,7 @@ from cluster_bus.node import LEAVING
 from copies import advance, deliver, hold, hold_queued, make_id, pack, say, sent, sent_of
 from disque_py import inputs
 from disque_py.core import acks, leaving
-from disque_py.core.federation import TAKEN
+from disque_py.core.handover import TAKEN
 from disque_py.core.job import ACKED, ACTIVE, GONE, QUEUED
 from disque_py.core.leaving import HAS, HAS_ACK, HAS_NOT
 from disque_py.core.replication import KNOWN
@@ -248,7 +248,7 @@ def test_and_forgotten_when_the_keeper_has_confirmed_it():
     c.is_linked = False
     job = hold(broker, b, c)
     acks.ack_here(broker, job.id)
-    job.work.confirmed.add(b)
+    job.work.confirmed = (b,)
     step(broker)
     assert broker.find(job.id) is None
 

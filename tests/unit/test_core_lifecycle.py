@@ -14,8 +14,6 @@ from disque_py.core import lifecycle
 from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, QUEUED, WAIT_REPL, Collection
 from disque_py.core.queue import QUEUE_BYTES
 from disque_py.core.schedule import HORIZON_MS
-from persistence.records import ACK, JOB
-from persistence.records import GONE as GONE_RECORD
 
 
 def test_a_registered_job_is_found_counted_and_weighed():
@@ -204,24 +202,44 @@ def test_postponing_never_moves_a_timer_past_what_it_is_for():
     assert job.awake_at_ms <= job.requeue_at_ms == broker.now_ms + 20_000
 
 
-def test_records_are_written_only_while_a_journal_listens():
+def test_jobs_are_touched_only_while_a_journal_listens():
     broker = make_broker()
-    job = hold(broker)
-    lifecycle.record_job(broker, job)
+    job = hold_queued(broker)
+    lifecycle.dequeue(broker, job)
     lifecycle.acknowledge(broker, job)
     lifecycle.forget(broker, job)
-    assert broker.outbox.records == []
+    assert (broker.touched, broker.outbox.gone) == ({}, [])
 
 
-def test_a_journal_hears_of_jobs_acks_and_ends():
+STEPS = {
+    "enqueue": lambda broker, job: lifecycle.enqueue(broker, job),
+    "dequeue": lambda broker, job: (lifecycle.enqueue(broker, job), lifecycle.dequeue(broker, job)),
+    "lease": lambda broker, job: lifecycle.lease(broker, job),
+    "acknowledge": lambda broker, job: lifecycle.acknowledge(broker, job),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_every_step_of_a_life_touches_the_job(step):
+    """So that what memory says is recorded at the end of the turn, whoever had it changed."""
     broker = make_broker()
     broker.is_journaling = True
     job = hold(broker)
-    lifecycle.record_job(broker, job)
-    lifecycle.acknowledge(broker, job)
+    broker.touched.clear()
+    STEPS[step](broker, job)
+    assert broker.touched == {job: False}
+
+
+def test_a_forgotten_job_is_gone_for_the_journal_if_that_knew_it():
+    broker = make_broker()
+    broker.is_journaling = True
+    lifecycle.forget(broker, hold(broker))
+    assert broker.outbox.gone == []
+    job = hold(broker)
+    job.place = 3
+    broker.live_bytes[3] = lifecycle.BASE_BYTES + len(job.queue) + len(job.body)
     lifecycle.forget(broker, job)
-    assert [kind for kind, _ in broker.outbox.records] == [JOB, ACK, GONE_RECORD]
-    assert broker.outbox.records[1][1] == (job.id, broker.me.id)
+    assert (broker.outbox.gone, broker.live_bytes) == ([(job.id, 3)], {3: 0})
 
 
 def test_a_job_that_never_had_its_copies_was_never_in_the_journal():
@@ -231,7 +249,7 @@ def test_a_job_that_never_had_its_copies_was_never_in_the_journal():
     lifecycle.register_waiting(broker, job)
     assert (job.state, list(broker.waiting_repl)) == (WAIT_REPL, [job])
     lifecycle.forget(broker, job)
-    assert (broker.outbox.records, broker.waiting_repl) == ([], {})
+    assert (broker.touched, broker.outbox.gone, broker.waiting_repl) == ({}, [], {})
 
 
 def weigh(broker):

@@ -110,6 +110,18 @@ def test_memory_of_sets_is_bounded(monkeypatch):
     assert sets.of((ME,)) is sets.mine
 
 
+def test_few_large_sets_are_bounded_like_many_small_ones(monkeypatch):
+    """Fifty thousand sets of a thousand nodes would be gigabytes; so would one of them, named in as many orders."""
+    monkeypatch.setattr(nodesets, "MEMBERS_MAX", 1_000)
+    sets = make_sets()
+    ids = [b"%020d" % number for number in range(110)]
+    for number in range(100):
+        sets.unpack(b"".join(ids[:number] + ids[number + 10 :]))
+        sets.unpack(b"".join(ids[number:] + ids[:number]))
+        assert sum(map(len, sets._known)) <= 1_300
+        assert sum(map(len, sets._unpacked)) <= 1_300 * 20
+
+
 def test_bytes_are_made_anew_when_our_id_changed():
     me = Node(b"\x01" * 20)
     sets = NodeSets(me, lambda node_id: me)

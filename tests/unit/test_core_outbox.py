@@ -10,7 +10,8 @@ from disque_py.core.outbox import Outbox
 
 def test_a_new_outbox_wants_nothing():
     outbox = Outbox(Outgoing())
-    assert (outbox.records, outbox.messages.runs, outbox.clients) == ([], [], {})
+    assert (outbox.gone, outbox.pauses, outbox.is_void) == ([], {}, False)
+    assert (outbox.messages.runs, outbox.clients) == ([], {})
 
 
 def test_what_is_sent_lies_in_the_trays_messages():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from brokers import add_node, ask, make_broker, make_client
@@ -9,8 +11,8 @@ from cluster_bus.messages import PAUSE, QUEUED, YOURJOBS
 from cluster_bus.node import LEAVING
 from copies import advance, deliver, hold, hold_queued, image, queue_of, say, sent, sent_of
 from disque_py import inputs
-from disque_py.core import acks, pausing
-from disque_py.core.federation import exchange
+from disque_py.core import acks, journaling, pausing
+from disque_py.core.handover import exchange
 from disque_py.core.job import ACKED, ACTIVE
 from disque_py.core.queue import PAUSED_IN, PAUSED_OUT
 from persistence.records import PAUSE as PAUSE_RECORD
@@ -178,20 +180,42 @@ def test_a_node_that_joins_learns_what_was_set_with_bcast_ended_pauses_included(
 
 def test_versions_of_ended_pauses_are_bounded_and_running_ones_are_kept(monkeypatch):
     monkeypatch.setattr(pausing, "VERSIONS_MAX", 20)
+    monkeypatch.setattr(pausing, "VERSIONS_PER_SWEEP", 5)
     broker, b, _ = make_pair()
     say(broker, b, PAUSE, (b"kept", PAUSED_IN, 1, b.id))
     for number in range(100):
         say(broker, b, PAUSE, (b"%d" % number, 0, 1, b.id))
-    assert len(broker.pause_versions) == 20
+    assert 20 <= len(broker.pause_versions) < 25
     assert broker.pause_versions[b"kept"][0] == PAUSED_IN
     assert b"99" in broker.pause_versions
+
+
+def test_a_node_can_pause_only_so_many_queues_here(monkeypatch):
+    """Each is a queue in memory; whoever may say PAUSE may say it with any name."""
+    monkeypatch.setattr(pausing, "PAUSED_FROM_ELSEWHERE_MAX", 10)
+    broker, b, _ = make_pair()
+    for number in range(100):
+        say(broker, b, PAUSE, (b"%d" % number, PAUSED_IN, 1, b.id))
+    say(broker, b, PAUSE, (b"5", 0, 2, b.id))
+    assert len(broker.pause_versions) == 10
+    assert broker.paused_count == 9
+    assert broker.stats.reject_reasons == {"pause of too many queues": 90}
+
+
+def test_many_running_pauses_are_not_looked_through_for_each_new_one():
+    """150,000 of them from one node stopped another for three seconds."""
+    broker, b, _ = make_pair()
+    begun = time.process_time()
+    for number in range(0, 30_000, 500):
+        say(broker, b, PAUSE, *((b"%d" % name, PAUSED_IN, 1, b.id) for name in range(number, number + 500)))
+    assert time.process_time() - begun < 2
 
 
 def test_a_broadcast_pause_is_journaled():
     broker, _, client = make_pair()
     broker.is_journaling = True
     pause(broker, client, "out", "bcast")
-    assert broker.outbox.records == [(PAUSE_RECORD, (b"q", PAUSED_OUT, broker.wall_ms, broker.me.id))]
+    assert journaling.collect(broker) == [[PAUSE_RECORD, (b"q", PAUSED_OUT, broker.wall_ms, broker.me.id)]]
 
 
 def test_a_pause_reaches_everybody_and_latecomers():

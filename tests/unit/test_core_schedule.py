@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from brokers import make_broker
 from copies import make_job
-from disque_py.core.schedule import GRAIN_MS, HORIZON_MS, SWEEP_MS, Schedule, Timetable
+from disque_py.core.schedule import GRAIN_MS, HORIZON_MS, LINE_GRAIN_MS, SWEEP_MS, Line, Schedule, Timetable
 
 
 class Item:
@@ -233,3 +233,46 @@ def test_tasks_survive_when_jobs_are_cleared():
     schedule.call_at(1_000_100, lambda: None)
     schedule.clear()
     assert schedule.next_ms() == 1_000_100
+
+
+# -- line ---------------------------------------------------------------------------------------------
+
+
+def test_what_stands_in_line_is_due_after_its_span_and_not_before():
+    line = Line(1000)
+    line.add(b"a", 5000)
+    assert line.due(5999, 10) == []
+    assert line.due(6000 + LINE_GRAIN_MS, 10) == [b"a"]
+    assert (line.due(9000, 10), bool(line)) == ([], False)
+
+
+def test_who_came_later_is_due_later():
+    line = Line(1000)
+    for now_ms in (5000, 5001, 7000):
+        line.add(b"%d" % now_ms, now_ms)
+    assert sorted(line.due(6001 + LINE_GRAIN_MS, 10)) == [b"5000", b"5001"]
+    assert line
+    assert line.due(8000 + LINE_GRAIN_MS, 10) == [b"7000"]
+
+
+def test_a_long_line_is_taken_a_part_at_a_time():
+    line = Line(1000)
+    ids = [b"%d" % number for number in range(10)]
+    for job_id in ids:
+        line.add(job_id, 5000)
+    taken = [line.due(9000, 4) for _ in range(4)]
+    assert [len(part) for part in taken] == [4, 4, 2, 0]
+    assert sorted(job_id for part in taken for job_id in part) == ids
+
+
+def test_who_comes_after_the_line_was_empty_is_not_lost():
+    """Within the same moment as those before: their part of the line is gone."""
+    line = Line(10)
+    line.add(b"a", 5000)
+    line.due(6000, 10)
+    line.add(b"b", 5000)
+    assert line.due(6000, 10) == [b"b"]
+    line.add(b"c", 5000)
+    line.clear()
+    line.add(b"d", 5000)
+    assert line.due(6000, 10) == [b"d"]

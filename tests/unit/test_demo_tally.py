@@ -47,6 +47,16 @@ def test_a_flight_never_delivered_is_lost(tally, flights):
     assert not report.is_good
 
 
+def test_a_flight_that_was_delivered_has_arrived_whatever_its_producer_heard(tally, flights):
+    """The answer may be late or lost; the display never shows more deliveries than adds."""
+    tally.sending(0, 0.0)
+    tally.was_delivered(flights.queues[0], flights.bodies[0], 0, 1.0)
+    assert (tally.added, tally.delivered, tally.arrived) == (0, 1, 1)
+    tally.was_added(0, 0)
+    tally.was_added(1, 0)
+    assert (tally.added, tally.delivered, tally.arrived) == (2, 1, 2)
+
+
 def test_a_second_delivery_counts_the_flight_once(tally, flights):
     """The figure counts flights that came more than once, not how often they came."""
     assert carry(tally, flights, 0)

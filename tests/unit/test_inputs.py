@@ -288,6 +288,30 @@ def test_passwords_are_not_logged():
     assert b"secret" not in b" ".join(broker.stats.slowlog[0][3])
 
 
+def test_each_kind_of_command_is_counted_with_its_time():
+    """Kinds alternate, and some commands are refused before they run."""
+    broker, client = start()
+    ticks = iter(range(0, 1000, 5))
+    broker.stopwatch_ns = lambda: next(ticks)
+    run(broker, client, "PING", "PING", "QLEN q", "QLEN", "PING", "NOSUCH", "QLEN q")
+    ping, qlen = broker.commands[b"ping"], broker.commands[b"qlen"]
+    assert (ping.calls, ping.nanoseconds) == (3, 15)
+    assert (qlen.calls, qlen.nanoseconds) == (2, 10)
+    assert broker.stats.commands_processed == 5
+
+
+def test_whether_a_late_reply_is_wanted_is_settled_when_the_command_comes():
+    """CLIENT REPLY SKIP counts for the GETJOB behind it, and for nothing later."""
+    broker, client = start()
+    run(broker, client, "CLIENT REPLY SKIP", "GETJOB FROM q")
+    assert client.is_silenced
+    ask(broker, make_client(broker), "ADDJOB", "q", "body", 0)
+    inputs.settle(broker)
+    assert b"".join(client.out) == b""
+    run(broker, client, "PING")
+    assert b"".join(client.out) == b"+PONG\r\n"
+
+
 # -- nodes ------------------------------------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ from brokers import add_node, ask, ask_parsed, make_broker, make_client, pass_ti
 from cluster_bus.messages import GOTACK, NEEDJOBS, REPLJOB, SETACK, YOURJOBS
 from disque_py import inputs
 from disque_py.config.settings import DirectiveError, Settings
-from disque_py.core import federation, timers
+from disque_py.core import pulls, timers
 from disque_py.core.image import image_of
 from disque_py.core.job import ACKED, ACTIVE, JOB_BYTES, QUEUED
 
@@ -303,10 +303,10 @@ def test_q25_gaps_never_shrink_below_what_they_were(broker, client):
     queue.sources[node] = broker.now_ms
     pass_time(broker, 1_999)
     broker.outbox.messages.take()
-    federation.ask_sources(broker, queue, is_urgent=False)
+    pulls.ask_sources(broker, queue, is_urgent=False)
     assert broker.outbox.messages.take() == []
     pass_time(broker, 2)
-    federation.ask_sources(broker, queue, is_urgent=False)
+    pulls.ask_sources(broker, queue, is_urgent=False)
     assert len(broker.outbox.messages.take()) == 1
 
 

@@ -164,6 +164,26 @@ def test_a_huge_declared_count_reserves_nothing():
     assert parser.pending_bytes < 1000
 
 
+@pytest.mark.parametrize(
+    ("data", "got"),
+    [
+        (b"*2\r\n=6\r\n\r\n$:ab\r\n$2\r\nhi\r\n", "="),
+        (b"*2\r\n(12\r\n$2\r\nhi\r\n", "("),
+        (b"*2\r\n$2\r\nhi\r\n+hi\r\n", "+"),
+        (b"*1\r\n+a\r\n*2\r\n$1\r\na\r\n$9\r\n$1\r\na\r\n*1", "+"),
+    ],
+)
+def test_what_hiredis_returns_as_bytes_is_an_argument_only_if_it_was_a_bulk_string(data, got):
+    """Its other types with text would pass for arguments, a verbatim string even with a header hidden in its name."""
+    assert parse(data) == ([], f"ERR Protocol error: expected '$', got '{got}'")
+
+
+def test_where_a_cut_request_begins_is_not_guessed_from_unusual_lengths():
+    """hiredis takes `$01` as well; the length of what it has read would then be computed wrongly."""
+    data = b"*1\r\n$0000000009\r\nECHO ECHO\r\n*1\r\n$4\r\nPI"
+    assert parse(data, b"NG\r\n") == ([[b"ECHO ECHO"], [b"PING"]], "")
+
+
 def test_a_simple_string_is_no_argument_even_if_the_bytes_count_up():
     """A body with a dollar at the start of a line stands in for the missing one."""
     data = b"*2\r\n+PING\r\n$3\r\n\n$a\r\n"

@@ -70,11 +70,11 @@ def test_the_answer_to_a_hand_over_of_a_flushed_job_means_nothing():
     node = add_node(broker)
     client = make_client(broker)
     ask(broker, client, "ADDJOB", "q", "body", 0, "REPLICATE", 1)
-    from disque_py.core import federation
+    from disque_py.core import handover, pulls
 
-    federation.give(broker, node, broker.queues[b"q"], 1)
+    pulls.give(broker, node, broker.queues[b"q"], 1)
     reset.flush(broker)
-    federation.on_took(broker, node, [(1, b"\x00")])
+    handover.on_took(broker, node, [(1, b"\x00")])
     assert broker.job_count == 0
 
 

@@ -346,6 +346,42 @@ def test_a_pause_that_was_made_longer_is_kept_to_its_new_end():
     serve(story)
 
 
+def test_whatever_the_pause_it_can_be_ended():
+    """Also by who connects while it lasts, and has to log in; what was held back runs at once."""
+
+    async def story(server):
+        one, other = await server.connect(), await server.connect()
+        one.send("CLIENT PAUSE 9000000000000000000")
+        assert await one.reply() == b"OK"
+        one.send("PING one")
+        admin = await server.connect()
+        admin.send("HELLO 2", "CLIENT UNPAUSE", "PING admin")
+        assert (await admin.reply())[0] == b"server"
+        assert await admin.reply() == b"OK"
+        assert await admin.reply() == b"admin"
+        assert await one.reply() == b"one"
+        one.send("CLIENT PAUSE 60")
+        await one.reply()
+        other.send("PING other")
+        assert await other.reply() == b"other"
+
+    serve(story)
+
+
+def test_behind_another_command_nothing_is_let_through():
+    async def story(server):
+        one, other = await server.connect(), await server.connect()
+        one.send("CLIENT PAUSE 100000")
+        await one.reply()
+        other.send("PING", "CLIENT UNPAUSE")
+        await asyncio.sleep(0.05)
+        assert server.broker.clients_paused_until_ms
+        one.send("CLIENT UNPAUSE")
+        assert [await one.reply(), await other.reply(), await other.reply()] == [b"OK", b"PONG", b"OK"]
+
+    serve(story)
+
+
 def test_a_client_that_hangs_up_during_a_pause_is_gone():
     """The original kept a dangling entry (quirks Q33)."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from disque_py.config.settings import DirectiveError, Settings
 from disque_py.server.host import Ending, ProcessHost
 from disque_py.server.nodes_keeper import NodesKeeper
+from disque_py.server.scribe import Scribe
 from disque_py.server.settings_file import Configuration
 
 
@@ -48,10 +50,27 @@ def endings():
 
 @pytest.fixture
 def host(configuration, endings, tmp_path):
-    keeper = NodesKeeper(str(tmp_path / "nodes.conf"), print)
-    host = ProcessHost(configuration, keeper, endings.append, may_restart=True)
+    scribe = Scribe()
+    keeper = NodesKeeper(str(tmp_path / "nodes.conf"), scribe, print)
+    host = ProcessHost(configuration, scribe, keeper, endings.append, may_restart=True)
     host.bus = host.listeners = host.watchdog = Noted()
-    return host
+    host.begin_turn = lambda: host.watchdog.calls.append("turn")
+    yield host
+    scribe.close()
+
+
+def write(host, *deeds):
+    """Have the host do them, one behind the other; how each ended."""
+
+    async def main():
+        ends = []
+        for deed in deeds:
+            deed(lambda failure: ends.append(failure))
+        while len(ends) < len(deeds):
+            await asyncio.sleep(0.005)
+        return ends
+
+    return asyncio.run(main())
 
 
 def test_the_process_has_memory_and_uses_time(host):
@@ -95,24 +114,37 @@ def test_a_setting_that_can_not_be_put_into_effect_is_refused(host, configuratio
 
 def test_the_config_file_is_rewritten(host, configuration):
     configuration.settings.timeout = 6
-    host.rewrite_config()
+    assert write(host, host.rewrite_config) == [None]
     with open(configuration.path) as file:
         assert file.read().startswith("timeout 6\n")
+    assert host.watchdog.calls == ["turn"]
+
+
+def test_of_several_rewrites_the_last_one_wins(host, configuration):
+    def with_timeout(seconds):
+        def deed(done):
+            configuration.settings.timeout = seconds
+            host.rewrite_config(done)
+
+        return deed
+
+    assert write(host, *map(with_timeout, range(6, 15))) == [None] * 9
+    with open(configuration.path) as file:
+        assert file.read().startswith("timeout 14\n")
 
 
 def test_without_a_config_file_there_is_nothing_to_rewrite(host, configuration):
+    assert host.has_config_file()
     configuration.path = ""
-    with pytest.raises(LookupError):
-        host.rewrite_config()
+    assert not host.has_config_file()
 
 
 def test_the_nodes_file_is_saved_or_the_reason_told(host, tmp_path):
-    host.save_nodes()
+    assert write(host, host.save_nodes) == [None]
     assert (tmp_path / "nodes.conf").read_text().startswith("version 1\n")
     (tmp_path / "nodes.conf").unlink()
     (tmp_path / "nodes.conf").mkdir()
-    with pytest.raises(OSError, match="Is a directory"):
-        host.save_nodes()
+    assert [failure.strerror for failure in write(host, host.save_nodes)] == ["Is a directory"]
 
 
 def test_shutdown_is_an_orderly_end(host, endings):
@@ -120,12 +152,9 @@ def test_shutdown_is_an_orderly_end(host, endings):
     assert endings == [Ending(0, -1, True)]
 
 
-def test_a_graceful_restart_saves_the_configuration_first(host, endings, configuration):
-    configuration.settings.timeout = 7
+def test_a_graceful_restart_is_an_orderly_end(host, endings):
     host.restart(10, graceful=True)
     assert endings == [Ending(0, 10, True)]
-    with open(configuration.path) as file:
-        assert file.read().startswith("timeout 7\n")
 
 
 def test_a_restart_like_a_crash_saves_nothing(host, endings, configuration):
@@ -136,19 +165,11 @@ def test_a_restart_like_a_crash_saves_nothing(host, endings, configuration):
         assert file.read() == "timeout 5\n"
 
 
-def test_a_restart_without_a_config_file_needs_none(host, endings, configuration):
-    configuration.path = ""
-    host.restart(0, graceful=True)
-    assert len(endings) == 1
-
-
-def test_a_restart_that_is_not_possible_changes_nothing(configuration, endings, host, tmp_path):
-    configuration.path = str(tmp_path / "gone" / "disque.conf")
-    with pytest.raises(OSError, match="No such file"):
-        host.restart(0, graceful=True)
-    keeper = NodesKeeper(str(tmp_path / "nodes.conf"), print)
+def test_a_restart_is_not_possible_when_the_configuration_can_not_be_read_again(configuration, endings, tmp_path):
+    keeper = NodesKeeper(str(tmp_path / "nodes.conf"), Scribe(), print)
+    host = ProcessHost(configuration, Scribe(), keeper, endings.append, may_restart=False)
     with pytest.raises(LookupError, match="standard input"):
-        ProcessHost(configuration, keeper, endings.append, may_restart=False).restart(0, graceful=False)
+        host.restart(0, graceful=False)
     assert endings == []
 
 

@@ -12,6 +12,7 @@ from cluster_bus.node import MYSELF, Node
 from cluster_bus.nodes_file import parse
 from disque_py.server import nodes_keeper
 from disque_py.server.nodes_keeper import NodesKeeper
+from disque_py.server.scribe import Scribe
 from disque_py.server.start_error import StartError
 
 
@@ -22,9 +23,16 @@ def lines():
 
 
 @pytest.fixture
-def keeper(tmp_path, lines):
+def scribe():
+    scribe = Scribe()
+    yield scribe
+    scribe.close()
+
+
+@pytest.fixture
+def keeper(tmp_path, scribe, lines):
     """Of a node that knows nobody; its file is open and empty."""
-    keeper = NodesKeeper(str(tmp_path / "nodes.conf"), lambda level, text: lines.append(text))
+    keeper = NodesKeeper(str(tmp_path / "nodes.conf"), scribe, lambda level, text: lines.append(text))
     me = Node(b"m" * 20, "127.0.0.1", 1, 2, MYSELF)
     keeper.nodes = lambda: [me]
     keeper.me = me
@@ -39,30 +47,30 @@ def saved_port(keeper):
         return parse(file.read())[0].port
 
 
-def test_what_was_saved_is_there_at_the_next_start(keeper):
+def test_what_was_saved_is_there_at_the_next_start(keeper, scribe):
     keeper.save_now()
     keeper.close()
-    again = NodesKeeper(keeper.path, print)
+    again = NodesKeeper(keeper.path, scribe, print)
     assert [line.id for line in again.open()] == [b"m" * 20]
     again.close()
 
 
-def test_a_file_in_use_is_refused(keeper):
+def test_a_file_in_use_is_refused(keeper, scribe):
     with pytest.raises(StartError, match=r"nodes\.conf is in use by another node"):
-        NodesKeeper(keeper.path, print).open()
+        NodesKeeper(keeper.path, scribe, print).open()
 
 
-def test_a_damaged_file_is_refused_with_the_place_and_what_to_do(tmp_path):
+def test_a_damaged_file_is_refused_with_the_place_and_what_to_do(tmp_path, scribe):
     (tmp_path / "nodes.conf").write_text("version 1\nnonsense\n")
-    keeper = NodesKeeper(str(tmp_path / "nodes.conf"), print)
+    keeper = NodesKeeper(str(tmp_path / "nodes.conf"), scribe, print)
     for _ in range(2):  # The lock was given back.
         with pytest.raises(StartError, match="can't be used: line 3: the checksum line is missing"):
             keeper.open()
 
 
-def test_a_directory_that_is_missing_is_refused(tmp_path):
+def test_a_directory_that_is_missing_is_refused(tmp_path, scribe):
     with pytest.raises(StartError, match="No such file or directory"):
-        NodesKeeper(str(tmp_path / "no" / "nodes.conf"), print).open()
+        NodesKeeper(str(tmp_path / "no" / "nodes.conf"), scribe, print).open()
 
 
 def test_a_change_is_written_by_a_thread_and_later_ones_once_more(keeper):
@@ -81,7 +89,7 @@ def test_a_change_is_written_by_a_thread_and_later_ones_once_more(keeper):
     async def main():
         for port in (1, 2, 3, 4):
             keeper.me.port = port
-            keeper.save(False)
+            keeper.save()
         gate.set()
         while len(writers) < 2 or keeper._is_busy:
             await asyncio.sleep(0.01)
@@ -100,19 +108,29 @@ def test_an_older_text_never_replaces_a_newer_one(keeper):
         assert file.read() == "newer"
 
 
-def test_what_must_be_on_disk_is_when_the_call_returns(keeper):
-    keeper.me.port = 7
-    keeper.save(True)
-    assert saved_port(keeper) == 7
+def test_who_must_know_that_it_is_on_disk_is_called_then(keeper):
+    """Also behind a save that is under way, and with the table as it was when asked for."""
+
+    async def main():
+        ends = []
+        for port in (7, 8):
+            keeper.me.port = port
+            keeper.save_then(lambda failure: ends.append((failure, saved_port(keeper))))
+        keeper.me.port = 9
+        while len(ends) < 2:
+            await asyncio.sleep(0.01)
+        return ends
+
+    assert [failure for failure, _ in asyncio.run(main())] == [None, None]
+    assert saved_port(keeper) == 8
 
 
-@pytest.mark.parametrize("must_sync", [False, True])
-def test_a_save_that_fails_is_told_once_and_tried_again(keeper, lines, monkeypatch, must_sync):
+def test_a_save_that_fails_is_told_once_and_tried_again(keeper, lines, monkeypatch):
     monkeypatch.setattr(nodes_keeper, "RETRY_SECONDS", 0.05)
     os.mkdir(keeper.path)  # A file can't take its place.
 
     async def main():
-        keeper.save(must_sync)
+        keeper.save()
         await asyncio.sleep(0.3)
         assert len(lines) == 1
         os.rmdir(keeper.path)
@@ -129,3 +147,10 @@ def test_who_asks_for_a_save_hears_that_it_failed(keeper):
     os.mkdir(keeper.path)
     with pytest.raises(OSError, match="Is a directory"):
         keeper.save_now()
+
+    async def main():
+        end = asyncio.get_running_loop().create_future()
+        keeper.save_then(end.set_result)
+        return await end
+
+    assert asyncio.run(main()).strerror == "Is a directory"

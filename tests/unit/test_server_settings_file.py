@@ -11,7 +11,7 @@ import pytest
 
 from disque_py.config.conf_file import ConfigError
 from disque_py.config.rewriting import GENERATED
-from disque_py.server.settings_file import load, replace_file, rewrite_file
+from disque_py.server.settings_file import load, replace_file, rewriting
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_rewriting_replaces_the_file_in_one_step_and_keeps_its_permissions(path)
     os.chmod(path, 0o640)
     configuration = load([path])
     configuration.settings.timeout = 5
-    rewrite_file(configuration)
+    rewriting(configuration)()
     with open(path) as file:
         assert file.read() == f"port 7799\n{GENERATED}\ntimeout 5\ndir {os.getcwd()}\n"
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o640
@@ -59,18 +59,25 @@ def test_rewriting_replaces_the_file_in_one_step_and_keeps_its_permissions(path)
 def test_bytes_that_are_no_text_survive(path):
     with open(path, "ab") as file:
         file.write(b"# \xff\n")
-    rewrite_file(load([path]))
+    rewriting(load([path]))()
     with open(path, "rb") as file:
         assert b"# \xff\n" in file.read()
 
 
-def test_a_file_that_was_removed_is_written_anew_and_none_at_all_is_an_error(path):
+def test_a_file_that_was_removed_is_written_anew(path):
     configuration = load([path])
     os.unlink(path)
-    rewrite_file(configuration)
+    rewriting(configuration)()
     assert load([path]).settings.port == 7799
-    with pytest.raises(LookupError, match="running without a config file"):
-        rewrite_file(load([]))
+
+
+def test_the_values_are_those_of_the_moment_when_it_was_asked_for(path):
+    """They may change while a thread waits for the disk."""
+    configuration = load([path])
+    deed = rewriting(configuration)
+    configuration.settings.timeout = 9
+    deed()
+    assert load([path]).settings.timeout == 0
 
 
 def test_a_link_to_the_file_stays_a_link(path, tmp_path):

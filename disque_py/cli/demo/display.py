@@ -114,7 +114,7 @@ class Display:
         tally = self._load.tally
         rate = self._total.sample(self._load.clock(), tally.delivered)
         yield "rate", f"{rate:,.0f}/s"
-        yield "added", f"{tally.added:,}"
+        yield "added", f"{tally.arrived:,}"
         yield "delivered", f"{tally.delivered:,}"
         yield "queued", f"{sum(view.queued for view in self.views):,}"
         yield "in flight", f"{self._load.on_the_way:,}"

@@ -47,6 +47,7 @@ class Tally:
     """Adds and deliveries, per flight and per node.
 
     added_by, delivered_by   per node, in the order of the cluster
+    unanswered               flights delivered whose add nobody has answered yet
     acknowledged             ids confirmed by an ACKJOB
     adds_repeated            adds sent again, because they were refused or nobody answered
     foreign                  deliveries of something that was never added
@@ -62,6 +63,7 @@ class Tally:
         self.delivered_by = [0] * node_count
         self.added = 0
         self.delivered = 0
+        self.unanswered = 0
         self.acknowledged = 0
         self.adds_repeated = 0
         self.foreign = 0
@@ -78,6 +80,13 @@ class Tally:
         if not self._is_added[row]:
             self._is_added[row] = 1
             self.added += 1
+            if self._deliveries[row]:
+                self.unanswered -= 1
+
+    @property
+    def arrived(self) -> int:
+        """Flights that are in for certain: a node said so, or a worker got it before. Never less than delivered."""
+        return self.added + self.unanswered
 
     def was_delivered(self, queue: bytes, body: bytes, node: int, now: float) -> bool:
         """A worker got this job; whether it is the flight's first delivery."""
@@ -93,6 +102,8 @@ class Tally:
         self._deliveries[row] += 1
         if self._deliveries[row] > 1:
             return False
+        if not self._is_added[row]:
+            self.unanswered += 1
         self.delivered += 1
         self.last_delivery_at = now
         self._latencies.append(now - self._sent_at[row])

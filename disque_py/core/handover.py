@@ -1,0 +1,376 @@
+"""Hand-over of jobs to another node, the giver's part: YOURJOBS, TOOK.
+
+A hand-over loses nothing and delivers nothing twice: it is numbered per pair of processes; the giver keeps the
+job, in no queue, until the taker has answered (taking.py), and asks again under the same number until then. A
+job with RETRY > 0 stays with the giver as a copy, whose holder the taker becomes; one with RETRY 0 is forgotten
+once it is taken. When either process changed, the hand-over is over: retried jobs wait for their timer,
+at-most-once jobs are dropped and counted. Who gets which jobs is decided elsewhere: pulls.py for consumers,
+leaving.py for a node that goes, `start_once` for an at-most-once job of which no copy is kept here.
+Source: semantics.md, section 4; README "Cluster messages related to nodes federation".
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import islice
+from typing import Any, Final
+
+from cluster_bus.messages import (
+    REFUSED_BUSY,
+    REFUSED_DISK,
+    REFUSED_LEAVING,
+    REFUSED_MEMORY,
+    REFUSED_PAUSED,
+    SETTLED,
+    YOURJOBS,
+)
+from cluster_bus.node import Node
+from disque_py.core import lifecycle, replication
+from disque_py.core.broker import Broker
+from disque_py.core.client import Client
+from disque_py.core.groups import choose
+from disque_py.core.image import image_of
+from disque_py.core.job import Handover, Job
+from disque_py.core.journaling import touch_holders
+
+TAKEN: Final = 0
+# Refusals that may be over soon, or elsewhere: another node may take the job.
+ELSEWHERE: Final = (REFUSED_PAUSED, REFUSED_MEMORY, REFUSED_LEAVING, REFUSED_BUSY, REFUSED_DISK)
+# A queue's jobs are not offered again to a node that refused one, for this long.
+REFUSED_MS: Final = 1_000
+# Queue names remembered per node as refused.
+NAMES_MAX: Final = 10_000
+RESEND_MS: Final = 1_000
+# Batches sent again per step, so that a long list of unanswered ones doesn't keep others waiting.
+RESEND_BATCHES: Final = 32
+RESEND_STEP_MS: Final = 10
+
+
+class Batch:
+    """One hand-over: the jobs of a YOURJOBS, in order, and when it was last sent."""
+
+    __slots__ = ("handover", "jobs", "sent_ms")
+
+    def __init__(self, jobs: list[Job], handover: Handover) -> None:
+        self.jobs = jobs
+        self.handover = handover
+        self.sent_ms = 0
+
+
+class Exchange:
+    """Hand-overs between us and one node, and what it told of its interest.
+
+    run              its process; numbers of its hand-overs hold for this one
+    next_number      number of our next hand-over to it; only grows, whatever happens to the node
+    lowest           all our numbers below are settled
+    pending          number -> its batch, until answered
+    told_settled     what we last told it of `lowest`
+    answers          number of its hand-over to us -> our answer, until settled
+    answers_from     its numbers below this are settled
+    interest         queues its clients wait for -> how many
+    refused          queue -> until when nothing of it is offered to the node
+    is_timed         a `resend` is scheduled
+    """
+
+    __slots__ = (
+        "answers",
+        "answers_from",
+        "interest",
+        "is_timed",
+        "lowest",
+        "next_number",
+        "pending",
+        "refused",
+        "run",
+        "told_settled",
+    )
+
+    def __init__(self, run: bytes) -> None:
+        self.run = run
+        self.next_number = 1
+        self.lowest = 1
+        self.pending: dict[int, Batch] = {}
+        self.told_settled = 0
+        self.answers: dict[int, bytes] = {}
+        self.answers_from = 1
+        self.interest: dict[bytes, int] = {}
+        self.refused: dict[bytes, int] = {}
+        self.is_timed = False
+
+    def settled(self) -> int:
+        """All our numbers up to this one are answered."""
+        while self.lowest < self.next_number and self.lowest not in self.pending:
+            self.lowest += 1
+        return self.lowest - 1
+
+    def refuses(self, name: bytes, now_ms: int) -> bool:
+        """The node refused a job of this queue a moment ago."""
+        return bool(self.refused) and self.refused.get(name, 0) > now_ms
+
+
+def exchange(node: Node) -> Exchange:
+    """The state between us and this node."""
+    found = node.core
+    if found is None:
+        found = node.core = Exchange(node.run)
+    assert isinstance(found, Exchange)
+    return found
+
+
+# -- giving -----------------------------------------------------------------------------------------
+
+
+def hand_over(broker: Broker, node: Node, jobs: list[Job], due_ms: int = 0) -> Handover:
+    """Send ACTIVE jobs of no queue to a node; they stay here until it has answered."""
+    state = exchange(node)
+    number = state.next_number
+    state.next_number = number + 1
+    handover = Handover(node, number, due_ms)
+    sets = broker.sets
+    for job in jobs:
+        job.work = handover
+        job.is_leased_here = False
+        touch_holders(broker, job)
+        if job.retry_ms:
+            job.holders = sets.add(job.holders, node)
+            job.requeue_at_ms = broker.now_ms + job.retry_ms + broker.jitter()
+        else:
+            job.requeue_at_ms = 0
+        lifecycle.arm(broker, job)
+    state.pending[number] = Batch(jobs, handover)
+    _send(broker, node, state, number)
+    _time_resend(broker, node, state, RESEND_MS)
+    return handover
+
+
+def _send(broker: Broker, node: Node, state: Exchange, number: int) -> None:
+    batch = state.pending[number]
+    batch.sent_ms = broker.now_ms
+    images = [_image(broker, job, batch.handover) for job in batch.jobs]
+    settled = state.told_settled = state.settled()
+    broker.send(broker.sets.only(node), YOURJOBS, (number, settled, images))
+
+
+def _image(broker: Broker, job: Job, handover: Handover) -> tuple[Any, ...] | None:
+    """None for a job that is no longer ours to give: it was acknowledged, or queued again by its timer."""
+    if job.work is not handover:
+        return None
+    image = image_of(broker, job)
+    after_ms = max(0, handover.due_ms - broker.now_ms) if handover.due_ms else 0
+    if job.retry_ms:
+        return (*image, after_ms) if after_ms else image
+    # Nobody but the taker will have it.
+    receiver = broker.sets.of((handover.node,))
+    return (*image[:4], broker.sets.pack(receiver), after_ms)
+
+
+def _time_resend(broker: Broker, node: Node, state: Exchange, span_ms: int) -> None:
+    if not state.is_timed:
+        state.is_timed = True
+        broker.schedule.call_at(broker.now_ms + span_ms, partial(resend, broker, node, state))
+
+
+def resend(broker: Broker, node: Node, state: Exchange) -> None:
+    """Ask again for what was not answered within RESEND_MS: the same process, under the same numbers.
+
+    With nothing left to ask, say what is settled, so that the taker may forget its answers.
+    """
+    state.is_timed = False
+    sent = 0
+    if node.is_linked:
+        due_ms = broker.now_ms - RESEND_MS
+        for number, batch in list(islice(state.pending.items(), 4 * RESEND_BATCHES)):
+            if batch.sent_ms <= due_ms:
+                if sent == RESEND_BATCHES:
+                    break
+                # To the end of the line, so that all get their turn.
+                del state.pending[number]
+                state.pending[number] = batch
+                _send(broker, node, state, number)
+                sent += 1
+        if not state.pending and state.told_settled < state.settled():
+            state.told_settled = state.settled()
+            broker.send(broker.sets.only(node), SETTLED, state.told_settled)
+    if state.pending:
+        _time_resend(broker, node, state, RESEND_STEP_MS if sent == RESEND_BATCHES else RESEND_MS // 4)
+
+
+def on_took(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """The answer to a hand-over of ours, per job."""
+    state = exchange(sender)
+    for number, answers, *_ in items:
+        batch = state.pending.get(number)
+        if batch is None:
+            broker.stats.ignored("answer to a hand-over that is over")
+            continue
+        if type(answers) is not bytes or len(answers) != len(batch.jobs):
+            raise ValueError("an answer for each job was expected")
+        del state.pending[number]
+        for job, answer in zip(batch.jobs, answers, strict=True):
+            if job.work is batch.handover:
+                _settle(broker, job, batch.handover, answer)
+        if not state.pending:
+            _time_resend(broker, sender, state, RESEND_MS)
+
+
+def _settle(broker: Broker, job: Job, handover: Handover, answer: int) -> None:
+    if answer in ELSEWHERE:
+        _refused(broker, job, handover)
+    elif handover.client is not None:
+        answer_producer(broker, job, handover)
+    elif answer == TAKEN:
+        broker.stats.jobs_exported += 1
+        taken(broker, job)
+    elif job.retry_ms:
+        job.work = None  # Done elsewhere: the ack is on its way; until then its timer looks after it.
+        lifecycle.touch(broker, job)
+    else:
+        lifecycle.forget(broker, job)
+
+
+def taken(broker: Broker, job: Job) -> None:
+    """The other node has the job queued: ours is a copy, or nothing."""
+    job.work = None
+    job.was_queued = True  # Its first queueing is the taker's.
+    lifecycle.touch(broker, job)
+    if job.retry_ms:
+        until_ms = broker.now_ms + job.retry_ms + broker.jitter()
+        if until_ms > job.requeue_at_ms:
+            lifecycle.postpone(broker, job, until_ms)
+    else:
+        lifecycle.forget(broker, job)
+
+
+def _refused(broker: Broker, job: Job, handover: Handover) -> None:
+    """Nothing of this queue is offered to the node for a while; the job goes back to where it was."""
+    remember_refusal(broker, handover.node, job.queue)
+    if handover.client is not None:
+        _hand_on(broker, job, handover, handover.tried)
+        return
+    job.work = None
+    lifecycle.touch(broker, job)
+    if handover.due_ms:
+        # A delayed job is not early because a node had no room for it.
+        job.requeue_at_ms = max(handover.due_ms, broker.now_ms + 1)
+        job.was_announced = True
+        lifecycle.arm(broker, job)
+        return
+    lifecycle.put_back(broker, job)
+    lifecycle.arm_queued(broker, job)
+    queue = broker.queues[job.queue]
+    broker.hint_due.pop(queue, None)
+    broker.schedule.call_at(broker.now_ms + REFUSED_MS, partial(broker.owe_hint, queue))
+
+
+def remember_refusal(broker: Broker, node: Node, name: bytes) -> None:
+    """The node takes nothing of this queue now."""
+    state = exchange(node)
+    if len(state.refused) > NAMES_MAX:
+        state.refused.clear()
+    state.refused[name] = broker.now_ms + REFUSED_MS
+
+
+# -- at-most-once jobs of which we keep no copy -------------------------------------------------------
+
+
+def start_once(broker: Broker, client: Client, job: Job, timeout_ms: int) -> None:
+    """An at-most-once job of which we keep no copy: hand it over, and answer when it was taken (quirks Q3, Q39)."""
+    slot = replication.wait_for_copies(client, job)
+    broker.blocked_count += 1
+    lifecycle.register(broker, job)
+    first = Handover(broker.me, 0, broker.now_ms + job.delay_ms if job.delay_ms else 0)
+    first.client = client
+    first.slot = slot
+    first.deadline_ms = broker.now_ms + timeout_ms if timeout_ms else 0
+    _hand_on(broker, job, first, ())
+
+
+def _hand_on(broker: Broker, job: Job, before: Handover, tried: tuple[Node, ...]) -> None:
+    """To a node that has not refused it yet; without one the producer is refused."""
+    targets = choose(broker, 1, frozenset(tried))
+    if not targets:
+        assert before.client is not None
+        job.work = before
+        end_wait(broker, job, replication.NOREPL_REFUSED)
+        lifecycle.forget(broker, job)
+        return
+    handover = hand_over(broker, targets[0], [job], before.due_ms)
+    handover.client = before.client
+    handover.slot = before.slot
+    handover.deadline_ms = before.deadline_ms
+    handover.tried = (*tried, targets[0])
+    if handover.deadline_ms:
+        job.requeue_at_ms = handover.deadline_ms
+        lifecycle.arm(broker, job)
+
+
+def answer_producer(broker: Broker, job: Job, handover: Handover) -> None:
+    """The job is somebody else's now: its producer may go on."""
+    broker.stats.jobs_added += 1
+    end_wait(broker, job, b"+%b\r\n" % job.id)
+    lifecycle.forget(broker, job)
+
+
+def end_wait(broker: Broker, job: Job, reply: bytes) -> None:
+    """Answer the producer that waits for a hand-over, if one does."""
+    replication.end_wait(broker, job, reply)
+
+
+def on_deadline(broker: Broker, job: Job, handover: Handover) -> None:
+    """Nobody has answered in time; it may have been taken all the same (quirks Q30)."""
+    broker.stats.replication_timeouts += 1
+    end_wait(broker, job, replication.NOREPL_TIMEOUT)
+    lifecycle.forget(broker, job)
+
+
+# -- links ------------------------------------------------------------------------------------------
+
+
+def on_link_up(broker: Broker, node: Node) -> None:
+    """Answers may have been lost with the old link: ask again soon."""
+    state = exchange(node)
+    for batch in state.pending.values():
+        batch.sent_ms = 0
+    if state.pending:
+        state.is_timed = False
+        _time_resend(broker, node, state, 0)
+
+
+def on_run_over(broker: Broker, node: Node) -> None:
+    """Its process changed, or it was forgotten: no hand-over under way will be answered any more.
+
+    Only another process starts with fresh numbers; after a mere FORGET, what was answered is still remembered.
+    """
+    state = exchange(node)
+    pending, state.pending = state.pending, {}
+    for batch in pending.values():
+        for job in batch.jobs:
+            if job.work is batch.handover:
+                _given_up(broker, job, batch.handover)
+    if node.run != state.run:
+        state.run = node.run
+        state.answers = {}
+        state.answers_from = 1
+        state.told_settled = 0
+        state.refused.clear()
+
+
+def on_renamed(broker: Broker) -> None:
+    """We are another node now (CLUSTER RESET HARD): others number their hand-overs to us from one again."""
+    for node in broker.cluster.everybody():
+        if node.core is not None:
+            state = exchange(node)
+            state.answers = {}
+            state.answers_from = 1
+
+
+def _given_up(broker: Broker, job: Job, handover: Handover) -> None:
+    """A job with RETRY waits for its timer; one without may have been delivered there, and is dropped and counted."""
+    if job.retry_ms:
+        job.work = None
+        lifecycle.touch(broker, job)
+        return
+    broker.stats.once_lost_in_handover += 1
+    if handover.client is not None:
+        end_wait(broker, job, replication.NOREPL_TIMEOUT)
+    lifecycle.forget(broker, job)

@@ -1,0 +1,252 @@
+"""What the journal is told of a turn.
+
+Whoever changes a job's fate (its state, its timer, its counters, its holders) *touches* it. At the end of the turn
+the touched jobs are looked at once: one that the journal doesn't know gets a *base*, all there is to know of it;
+any other a STATE with what may have changed; one that came and went within the turn leaves no trace at all. So the
+journal always says what memory says, however many rules had a hand in it.
+
+`job.place` is the segment that holds its base, 0 while it has none; below `broker.first_place` it is one of an earlier
+journal's, and as good as none. Forgetting a job that has one leaves a GONE, with
+the place: as long as that segment exists, somebody must remember that the job is over.
+
+Times are spans, counted from the wall clock in the block's head (semantics.md, section 1). A base is never written
+for a job that still waits for its copies: nobody was promised anything yet.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import partial
+from typing import Any, Final
+
+from disque_py.core.broker import Broker
+from disque_py.core.image import HEADER
+from disque_py.core.job import ACKED, ACTIVE, QUEUED, Handover, Job
+from disque_py.core.lifecycle import BASE_BYTES
+from disque_py.core.spilled import Spilled, size_of
+from persistence.records import GONE as GONE_RECORD
+from persistence.records import JOB, PAUSE, STATE
+
+# A base's state: flags, ms until it is to be queued (-1: no such moment).
+BASE_STATE: Final = struct.Struct("<Bq")
+# A STATE's: the same, attempt, nacks, additional deliveries. Version 1 of the format ended after the attempt.
+STATE_FIELDS: Final = struct.Struct("<BqIHH")
+STATE_FIELDS_V1: Final = struct.Struct("<BqI")
+
+IS_QUEUED: Final = 1  # In a queue of this node.
+IS_DELIVERED: Final = 2  # Handed to a consumer, or given away, at least once.
+IS_ACKED: Final = 4  # Done; kept for those who don't know.
+IS_LEASED: Final = 8  # Delivered by this node, and the lease is running.
+WAS_QUEUED: Final = 16  # Its next queueing is a re-queue.
+IS_GIVEN: Final = 32  # Being handed over to another node.
+
+_pack_header = HEADER.pack
+_pack_base = BASE_STATE.pack
+_pack_state = STATE_FIELDS.pack
+
+# What nearly every new job's base ends with.
+QUEUED_BASE: Final = _pack_base(IS_QUEUED | WAS_QUEUED, -1)
+
+
+def touch_holders(broker: Broker, job: Job) -> None:
+    """More nodes may hold a copy, or fewer: the whole set is recorded."""
+    if broker.is_journaling:
+        broker.touched[job] = True
+
+
+def collect(broker: Broker) -> list[list[Any]]:
+    """The turn's records as runs, in the order in which they are to be read: what is gone may come again."""
+    runs: list[list[Any]] = []
+    outbox = broker.outbox
+    if outbox.gone:
+        runs.append([GONE_RECORD, *outbox.gone])
+        outbox.gone = []
+    if outbox.moved:
+        _unplace(broker)
+    if broker.touched:
+        _collect_jobs(broker, runs)
+    if outbox.pauses:
+        runs.append([PAUSE, *(pause_of(broker, name) for name in outbox.pauses)])
+        outbox.pauses = {}
+    return runs
+
+
+def _unplace(broker: Broker) -> None:
+    """Jobs that are to have a new base have none from now on. Not before: who is forgotten meanwhile leaves a GONE."""
+    moved, broker.outbox.moved = broker.outbox.moved, {}
+    for job in moved:
+        if job.state != GONE and job.place >= broker.first_place:
+            broker.live_bytes[job.place] -= base_bytes(job)
+            job.place = 0
+            broker.touched[job] = True
+
+
+def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
+    """Bases and states of the touched jobs; one loop, as every job comes by here."""
+    bases: list[Any] = [JOB]
+    states: list[Any] = [STATE]
+    place = broker.place
+    first_place = broker.first_place
+    live = broker.live_bytes
+    now_ms = broker.now_ms
+    mine = broker.sets.mine
+    me = broker.me.id
+    pack = broker.sets.pack
+    added = 0
+    for job, has_new_holders in broker.touched.items():
+        state = job.state
+        if state == QUEUED:
+            flags = IS_QUEUED | WAS_QUEUED if job.was_queued else IS_QUEUED
+            due_ms = -1
+        elif state == ACTIVE:
+            flags = WAS_QUEUED if job.was_queued else 0
+            due_ms = job.requeue_at_ms
+            if due_ms:
+                due_ms = due_ms - now_ms if due_ms > now_ms else 0
+            else:
+                due_ms = -1
+        elif state == ACKED:
+            flags = IS_ACKED | WAS_QUEUED if job.was_queued else IS_ACKED
+            due_ms = -1
+        else:
+            continue  # Over, or not promised yet.
+        if job.is_delivered:
+            flags |= IS_DELIVERED
+        if job.is_leased_here:
+            flags |= IS_LEASED
+        if job.work is not None and type(job.work) is Handover:
+            flags |= IS_GIVEN
+        holders = job.holders
+        if job.place >= first_place:
+            states.append(
+                (
+                    job.id,
+                    _pack_state(flags, due_ms, job.attempt, job.nacks, job.deliveries),
+                    (me if holders is mine else pack(holders)) if has_new_holders else None,
+                )
+            )
+            continue
+        left_ms = job.expire_at_ms - now_ms
+        body = job.body
+        if type(body) is Spilled:
+            lent = broker.spill.lent.get(job)
+            if lent is None:
+                # The journal was switched on a moment ago and hasn't come to this one yet.
+                broker.spill.readings.append((job, record_read))
+                continue
+            body = lent
+        queue = job.queue
+        job.place = place
+        added += BASE_BYTES + len(queue) + len(body)
+        bases.append(
+            (
+                job.id,
+                _pack_header(
+                    job.ctime,
+                    left_ms if left_ms > 0 else 0,
+                    job.retry_ms,
+                    job.delay_ms,
+                    job.replicate,
+                    job.nacks,
+                    job.deliveries,
+                    job.attempt,
+                ),
+                queue,
+                body,
+                me if holders is mine else pack(holders),
+                QUEUED_BASE if flags == IS_QUEUED | WAS_QUEUED and due_ms < 0 else _pack_base(flags, due_ms),
+            )
+        )
+    broker.touched = {}
+    if broker.spill.lent:
+        broker.spill.lent = {}
+    if added:
+        live[place] = live.get(place, 0) + added
+    if len(bases) > 1:
+        runs.append(bases)
+    if len(states) > 1:
+        runs.append(states)
+
+
+def flags_of(job: Job) -> int:
+    """Where the job stands, as one number; what `_collect_jobs` does in passing."""
+    flags = WAS_QUEUED if job.was_queued else 0
+    if job.state == QUEUED:
+        flags |= IS_QUEUED
+    elif job.state == ACKED:
+        flags |= IS_ACKED
+    if job.is_delivered:
+        flags |= IS_DELIVERED
+    if job.is_leased_here:
+        flags |= IS_LEASED
+    if isinstance(job.work, Handover):
+        flags |= IS_GIVEN
+    return flags
+
+
+def base_bytes(job: Job) -> int:
+    """About what the job's base takes in its segment, as long as it has its body."""
+    return BASE_BYTES + len(job.queue) + size_of(job.body)
+
+
+def pause_of(broker: Broker, name: bytes) -> tuple[bytes, int, int, bytes]:
+    """How a queue is paused, with the version if it was set with BCAST."""
+    queue = broker.queues.get(name)
+    flags = queue.paused if queue is not None else 0
+    known = broker.pause_versions.get(name)
+    return (name, flags, known[1], known[2]) if known is not None else (name, flags, 0, b"")
+
+
+# -- moving what lives out of a segment ---------------------------------------------------------------
+
+
+def keep(broker: Broker, number: int, kind: int, item: Any, *, may_matter: bool) -> None:
+    """A record of a segment that is to go: whatever of it still counts is recorded again.
+
+    may_matter  (of a GONE) files that may hold a base of this id exist still
+    """
+    if kind == JOB:
+        job = broker.find(item[0])
+        if job is not None and job.place == number:
+            rebase(broker, job)
+            if type(job.body) is Spilled:
+                broker.spill.lent[job] = item[3]
+    elif kind == STATE:
+        job = broker.find(item[0])
+        if job is not None and broker.first_place <= job.place < number:
+            broker.touched[job] = True
+    elif kind == GONE_RECORD and may_matter:
+        job = broker.find(item[0])
+        if job is not None and job.place >= broker.first_place and type(job.body) is Spilled:
+            # Said when the body is there for what has to follow it; until then the base it has now stands.
+            broker.spill.readings.append((job, partial(_gone_read, item)))
+            return
+        broker.outbox.gone.append((item[0], item[1]))
+        if job is not None and job.place >= broker.first_place:
+            rebase(broker, job)  # It came back meanwhile: said after the GONE.
+    elif kind == PAUSE:
+        broker.outbox.pauses[item[0]] = None
+
+
+def _gone_read(item: Any, broker: Broker, job: Job, body: bytes | None) -> None:
+    """The body is there of a job that came back after the GONE that is copied on."""
+    if not broker.is_journaling:
+        return
+    broker.outbox.gone.append((item[0], item[1]))
+    known = broker.find(item[0])
+    if known is not None and known.place >= broker.first_place:
+        rebase(broker, known)
+        if known is job and body is not None:
+            broker.spill.lent[job] = body
+
+
+def record_read(broker: Broker, job: Job, body: bytes | None) -> None:
+    """The body is there of a job that is to be recorded, and stays on disk."""
+    if broker.is_journaling and body is not None and job.place < broker.first_place and job.state != GONE:
+        broker.spill.lent[job] = body
+        broker.touched[job] = True
+
+
+def rebase(broker: Broker, job: Job) -> None:
+    """Write the job's base anew at the end of the turn, where the journal ends then."""
+    broker.outbox.moved[job] = None

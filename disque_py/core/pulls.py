@@ -1,0 +1,199 @@
+"""Pulls: nodes whose clients wait ask for jobs, and get some: NEEDJOBS.
+
+A node whose clients wait asks nodes that have jobs. It learns who has some from hints (interest.py), from where
+jobs of the queue came lately, and every BROADCAST_MS by asking everybody. Who is asked hands over at most half
+of its queue (handover.py). Here are both ends of the question, and the rate at which jobs of a queue come in,
+which says how many to ask for and whether a queue is fed by others.
+Source: semantics.md, section 9; disque/cluster.md, section 11.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+from cluster_bus.messages import NEEDJOBS
+from cluster_bus.node import Node
+from disque_py.core import lifecycle
+from disque_py.core.broker import Broker
+from disque_py.core.handover import hand_over
+from disque_py.core.job import Job
+from disque_py.core.queue import PAUSED_OUT, Queue
+
+# A job that was imported this recently is not passed on: two hungry nodes must not throw it to and fro.
+REST_MS: Final = 100
+NEEDJOBS_MIN: Final = 5
+NEEDJOBS_MAX: Final = 100
+ANSWERS_HINT: Final = 1
+# One YOURJOBS carries at most this much, so that its receiver is not kept for long.
+BATCH_BYTES_MAX: Final = 256 * 1024
+RESPONDER_MS: Final = 5_000
+ADHOC_MS_MIN: Final = 25
+ADHOC_MS_MAX: Final = 2_000
+BROADCAST_MS: Final = 30_000
+BROADCAST_SLACK_MS: Final = 1_000
+# Import rate (QSTAT): two buckets of at least a second, forgotten after five.
+RATE_BUCKET_MS: Final = 1_000
+RATE_WINDOW_MS: Final = 5_000
+RATE_SPAN_MS_MIN: Final = 50
+# Fewer imports in the window are no stream: nothing is fetched before somebody waits for it.
+IMPORTS_MIN: Final = 5
+
+
+# -- giving -----------------------------------------------------------------------------------------
+
+
+def on_needjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """A node's clients wait: give it jobs of ours, at most half of the queue."""
+    for name, count, flags, *_ in items:
+        if type(count) is not int:
+            raise ValueError("a count that is not a number")
+        broker.stats.pulls_received += 1
+        queue = broker.queues.get(name)
+        if queue is None or not sender.is_linked:
+            continue
+        answers_hint = flags == ANSWERS_HINT
+        if answers_hint and queue.hint_sent_to is sender and queue.interested.get(sender, 0) > 0:
+            queue.hint_until_ms = 0
+        if not queue.length or queue.paused & PAUSED_OUT:
+            continue
+        if not answers_hint and import_rate(broker, queue) > 0:
+            continue
+        count = max(1, min(count, NEEDJOBS_MAX))
+        give(broker, sender, queue, count if queue.length >= 2 * count else max(1, queue.length // 2))
+        if not queue.is_stalled:
+            broker.hint_due[queue] = None
+
+
+def give(broker: Broker, node: Node, queue: Queue, count: int) -> int:
+    """Hand over up to `count` of the oldest jobs of a queue; those that came in a moment ago stay. How many went."""
+    jobs: list[Job] = []
+    resting: list[Job] = []
+    size = 0
+    now_ms = broker.now_ms
+    while len(jobs) < count and size < BATCH_BYTES_MAX:
+        job = lifecycle.fetch(broker, queue)
+        if job is None:
+            break
+        if job.imported_at_ms and now_ms - job.imported_at_ms < REST_MS:
+            resting.append(job)
+            if len(resting) >= count:
+                break
+            continue
+        jobs.append(job)
+        size += len(job.body)
+    for job in resting:
+        lifecycle.put_back(broker, job)
+    if resting and not jobs:
+        # Until they have rested nothing may leave, so no hint is owed before.
+        queue.hint_until_ms = resting[0].imported_at_ms + REST_MS
+        broker.schedule.call_at(queue.hint_until_ms, partial(broker.owe_hint, queue))
+    if jobs:
+        queue.jobs_out += len(jobs)
+        queue.active_ms = now_ms
+        hand_over(broker, node, jobs)
+    return len(jobs)
+
+
+# -- the import rate --------------------------------------------------------------------------------
+
+
+def imported(broker: Broker, queue: Queue, sender: Node) -> None:
+    """A job came in: remember its source and the rate."""
+    now_ms = broker.now_ms
+    broker.stats.jobs_imported += 1
+    queue.sources[sender] = now_ms
+    queue.adhoc_attempts = 0
+    if now_ms - queue.import_start_ms > RATE_BUCKET_MS:
+        queue.import_previous = queue.import_count
+        queue.import_previous_ms = queue.import_start_ms
+        queue.import_count = 0
+        queue.import_start_ms = now_ms
+    queue.import_count += 1
+
+
+def import_rate(broker: Broker, queue: Queue) -> int:
+    """Jobs per second that other nodes hand us for this queue (disque/cluster.md, section 11)."""
+    now_ms = broker.now_ms
+    if not queue.import_count or now_ms - queue.import_start_ms > RATE_WINDOW_MS:
+        return 0
+    total = queue.import_count
+    since_ms = queue.import_start_ms
+    if queue.import_previous and now_ms - queue.import_previous_ms <= RATE_WINDOW_MS:
+        total += queue.import_previous
+        since_ms = queue.import_previous_ms
+    span_ms = max(RATE_SPAN_MS_MIN, now_ms - since_ms)
+    return -(-total * 1000 // span_ms)
+
+
+def has_import_rate(broker: Broker, queue: Queue) -> bool:
+    """Whether jobs come in at a rate worth the name: a single one reads as 20 per second."""
+    return queue.import_count + queue.import_previous >= IMPORTS_MIN and import_rate(broker, queue) > 0
+
+
+# -- asking -----------------------------------------------------------------------------------------
+
+
+def ask_count(broker: Broker, queue: Queue) -> int:
+    """How many jobs to ask one source for: its share of the rate, 5 to 100, and one for each waiting client."""
+    rate = import_rate(broker, queue) if has_import_rate(broker, queue) else 0
+    sources = max(1, len(queue.sources))
+    return max(NEEDJOBS_MIN, min(NEEDJOBS_MAX, max(rate // sources, len(queue.waiting))))
+
+
+def hinted_count(broker: Broker, queue: Queue) -> int:
+    """How many jobs to take of a node that has some: one for each waiting client, more when they come at a rate."""
+    share = 0
+    if queue.waiting and has_import_rate(broker, queue):
+        share = import_rate(broker, queue) // max(1, len(queue.sources))
+    return max(1, min(NEEDJOBS_MAX, max(share, len(queue.waiting))))
+
+
+def ask_sources(broker: Broker, queue: Queue, *, is_urgent: bool) -> None:
+    """Ask the nodes that lately had jobs; urgent (the queue ran dry under load) without regard to the gap."""
+    if broker.is_leaving or not queue.sources or queue.paused:
+        return
+    now_ms = broker.now_ms
+    for node in [node for node, last_ms in queue.sources.items() if now_ms - last_ms > RESPONDER_MS]:
+        del queue.sources[node]
+    if not queue.sources:
+        return
+    if not is_urgent:
+        gap_ms = min(ADHOC_MS_MIN << min(queue.adhoc_attempts, 10), ADHOC_MS_MAX)
+        if now_ms - queue.adhoc_at_ms < gap_ms:
+            return
+    elif queue.adhoc_at_ms == now_ms:
+        return
+    queue.adhoc_attempts += 1
+    queue.adhoc_at_ms = now_ms
+    count = ask_count(broker, queue)
+    for node in queue.sources:
+        if node.is_linked:
+            broker.stats.pulls_sent += 1
+            broker.send(broker.sets.only(node), NEEDJOBS, (queue.name, count, 0))
+
+
+def ask_everybody(broker: Broker, queue: Queue) -> None:
+    """The fallback: where clients wait, all linked nodes are asked every 30 s (semantics.md, section 9)."""
+    if broker.is_leaving or queue.paused or not (queue.waiting or queue.waited_ms == broker.now_ms):
+        return
+    if queue.broadcast_at_ms and broker.now_ms - queue.broadcast_at_ms < BROADCAST_MS - BROADCAST_SLACK_MS:
+        return
+    queue.broadcast_at_ms = broker.now_ms
+    if broker.cluster.linked:
+        broker.stats.pulls_sent += 1
+        broker.send(broker.cluster.linked, NEEDJOBS, (queue.name, 1, 0))
+
+
+def ask_for_waiting(broker: Broker, count_max: int) -> None:
+    """Part of a walk over the queues where clients wait, begun every BROADCAST_MS, that asks everybody."""
+    for _ in range(count_max):
+        name = next(broker.asking, None)
+        if name is None:
+            if broker.now_ms - broker.asked_everybody_ms >= BROADCAST_MS:
+                broker.asked_everybody_ms = broker.now_ms
+                broker.asking = iter([name for name, queue in broker.queues.items() if queue.waiting])
+            return
+        queue = broker.queues.get(name)
+        if queue is not None:
+            ask_everybody(broker, queue)

@@ -1,0 +1,379 @@
+"""Restoring: jobs and pauses from the journal, before the node serves anybody.
+
+`block` takes what was read, in order; `finish` then puts every job where it belongs, a part at a time. What a
+deadline has left is what it had when the block was written, less the time since (semantics.md, section 1).
+
+Whether a job may go straight back into its queue depends on what is *certain*: that nothing happened to it which
+the journal doesn't show. Under `appendfsync always` and with a whole tail, or after a clean shutdown, that is so.
+
+* RETRY > 0, certain, no other holder: into its queue. Nobody else can have it.
+* RETRY > 0, certain, other holders: soon, after WILLQUEUE has asked them; a node that was away for long may
+  have missed a queueing elsewhere.
+* RETRY > 0 otherwise: by its retry timer, which goes on from where it was.
+* RETRY 0, certain and undelivered: into its queue, or after what is left of its DELAY.
+* RETRY 0 otherwise: never again; it stays to be seen in SHOW, marked as delivered, and is counted.
+
+Source: semantics.md, section 5; disque/persistence.md, section 5.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any, Final
+
+from cluster_bus.node import ID_BYTES
+from disque_py.core import lifecycle, pausing, requeue
+from disque_py.core.broker import Broker
+from disque_py.core.image import HEADER
+from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, Job
+from disque_py.core.journaling import (
+    BASE_STATE,
+    IS_ACKED,
+    IS_DELIVERED,
+    IS_GIVEN,
+    IS_LEASED,
+    IS_QUEUED,
+    QUEUED_BASE,
+    STATE_FIELDS,
+    STATE_FIELDS_V1,
+    WAS_QUEUED,
+    base_bytes,
+)
+from disque_py.core.lifecycle import BASE_BYTES
+from disque_py.core.nodesets import NodeSet
+from disque_py.core.queue import PAUSED_IN, PAUSED_OUT
+from disque_py.core.spilled import Spilled, released
+from persistence.records import DROPPED, IS_ALWAYS, JOB, PAUSE, STATE, FormatError
+from persistence.records import GONE as GONE_RECORD
+
+_unpack_header = HEADER.unpack
+_unpack_base = BASE_STATE.unpack
+
+# Links come up within this; then the other holders can be asked.
+ASK_AFTER_MS: Final = 3_000
+# … by so many WILLQUEUEs a second, or what that makes at most.
+ASKED_PER_MS: Final = 20
+ASK_SPREAD_MS_MAX: Final = 60_000
+# Jobs put in place per part of the work: about four milliseconds.
+PLACED_PER_PART: Final = 1_000
+
+
+class Restoring:
+    """One restart's work.
+
+    jobs            every job whose base was met, in that order; those that went since are GONE
+    stale           segments with a base that a later one replaced: a copying was cut short there
+    dropped         segments whose content stands further on
+    pauses          queue -> (flags, version ms, node), as it was last
+    expired, queued, waiting, lost    what became of the jobs; `lost`: at-most-once jobs that may not be queued
+    """
+
+    def __init__(self, broker: Broker, *nodes: bytes) -> None:
+        self.jobs: list[Job] = []
+        self.stale: set[int] = set()
+        self.dropped: set[int] = set()
+        self.pauses: dict[bytes, tuple[int, int, bytes]] = {}
+        self._pause_places: dict[bytes, int] = {}
+        self.expired = self.queued = self.waiting = self.lost = 0
+        self._broker = broker
+        self._serial = 0
+        self._uncertain = 0  # The last block that was not written under `always`.
+        # The journal's files may name this node by ids that it had before its nodes file was lost (quirks Q21).
+        self._old_me = frozenset(node for node in nodes if node != broker.me.id)
+        # One object for equal names and sets, however many jobs have them.
+        self._names: dict[bytes, bytes] = {}
+        self._sets: dict[bytes, NodeSet] = {}
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def block(self, number: int, wall_ms: int, flags: int, runs: list[list[Any]]) -> int:
+        """Take a block of segment `number`; how many records it had. FormatError if one is none."""
+        self._serial += 1
+        if not flags & IS_ALWAYS:
+            self._uncertain = self._serial
+        elapsed_ms = max(0, self._broker.wall_ms - wall_ms)
+        count = 0
+        try:
+            for run in runs:
+                items = run[1:]
+                count += len(items)
+                kind = run[0]
+                if kind == JOB:
+                    self._bases(number, items, elapsed_ms)
+                elif kind == STATE:
+                    self._states(items, elapsed_ms)
+                elif kind == GONE_RECORD:
+                    self._gone(items)
+                elif kind == PAUSE:
+                    for name, state, version_ms, version_node, *_ in items:
+                        self.pauses[name] = (state, version_ms, version_node)
+                        self._pause_places[name] = number
+                elif kind == DROPPED:
+                    self.dropped.update(items)
+        except (ValueError, TypeError, IndexError, struct.error) as broken:
+            raise FormatError(f"a record that is none: {broken}") from broken
+        return count
+
+    def _bases(self, number: int, items: list[Any], elapsed_ms: int) -> None:
+        """Jobs as they were; ten million of them may come by here, so one loop does it all."""
+        broker = self._broker
+        shards = broker.shards
+        jobs = self.jobs
+        now_ms = broker.now_ms
+        names = self._names
+        sets = self._sets
+        serial = self._serial
+        used = size = count = 0
+        broker.live_bytes.setdefault(number, 0)
+        for job_id, header, name, body, packed, state, *_ in items:
+            ctime, left_ms, retry_ms, delay_ms, replicate, nacks, deliveries, attempt = _unpack_header(header)
+            queue = names.get(name)
+            if queue is None:
+                queue = names[name] = name
+            holders = sets.get(packed)
+            if holders is None:
+                holders = sets[packed] = broker.sets.unpack(self._renamed(packed))
+            job = Job(
+                job_id,
+                queue,
+                body,
+                ctime,
+                now_ms + (left_ms - elapsed_ms if left_ms > elapsed_ms else 0),
+                retry_ms,
+                delay_ms,
+                replicate,
+                holders,
+            )
+            if attempt or nacks or deliveries:
+                job.attempt = attempt
+                job.nacks = nacks
+                job.deliveries = deliveries
+            shard = shards[(job_id[12] & 63) << 6 | job_id[13] & 63]
+            known = shard.get(job_id)
+            if known is not None:
+                self.stale.add(known.place)
+                self._forget(known)
+            shard[job_id] = job
+            job.place = number
+            used += len(body)
+            size += len(queue) + len(body)
+            count += 1
+            if state == QUEUED_BASE and retry_ms:
+                job.was_queued = job.was_announced = True
+                job.requeue_at_ms = now_ms + (retry_ms - elapsed_ms if retry_ms > elapsed_ms else 0)
+            else:
+                flags, due_ms = _unpack_base(state)
+                self._apply(job, flags, due_ms, elapsed_ms)
+                if not retry_ms:
+                    job.imported_at_ms = serial  # When its story began, until `finish`.
+            jobs.append(job)
+        broker.job_count += count
+        broker.used_memory += used + count * JOB_BYTES
+        if broker.is_spilling and count:
+            broker.spill.fresh += jobs[-count:]
+        broker.live_bytes[number] = broker.live_bytes.get(number, 0) + size + count * BASE_BYTES
+
+    def _states(self, items: list[Any], elapsed_ms: int) -> None:
+        broker = self._broker
+        shards = broker.shards
+        for job_id, packed, holders, *_ in items:
+            job = shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
+            if job is None:
+                continue  # Its base was copied further on, with all that is said here.
+            if len(packed) >= STATE_FIELDS.size:
+                flags, due_ms, job.attempt, job.nacks, job.deliveries = STATE_FIELDS.unpack_from(packed)
+            else:
+                flags, due_ms, job.attempt = STATE_FIELDS_V1.unpack_from(packed)
+            if holders is not None:
+                job.holders = broker.sets.unpack(self._renamed(holders))
+            self._apply(job, flags, due_ms, elapsed_ms)
+
+    def _apply(self, job: Job, flags: int, due_ms: int, elapsed_ms: int) -> None:
+        """The state as recorded. `was_announced` says "was in its queue" until `finish`."""
+        now_ms = self._broker.now_ms
+        job.is_delivered = bool(flags & (IS_DELIVERED | IS_GIVEN)) if not job.retry_ms else bool(flags & IS_DELIVERED)
+        job.is_leased_here = bool(flags & IS_LEASED)
+        if flags & IS_GIVEN and not flags & IS_DELIVERED and not job.retry_ms:
+            job.is_leased_here = True  # Until `finish`: nobody knows whether it was taken.
+        job.was_queued = bool(flags & WAS_QUEUED)
+        job.was_announced = bool(flags & IS_QUEUED)
+        if flags & IS_QUEUED:
+            # Its retry clock began then, at the latest.
+            left_ms = job.retry_ms - elapsed_ms
+            job.requeue_at_ms = now_ms + (left_ms if left_ms > 0 else 0) if job.retry_ms else 0
+        elif due_ms < 0:
+            job.requeue_at_ms = 0
+        else:
+            job.requeue_at_ms = now_ms + (due_ms - elapsed_ms if due_ms > elapsed_ms else 0)
+        if flags & IS_ACKED:
+            if job.state != ACKED:
+                self._drop_body(job)
+                job.state = ACKED
+        else:
+            job.state = ACTIVE
+
+    def _gone(self, items: list[Any]) -> None:
+        broker = self._broker
+        for item in items:
+            job = broker.find(item[0])
+            if job is not None:
+                if job.place != item[1]:
+                    self.stale.add(job.place)  # It ended with another base, which is no longer there.
+                self._forget(job)
+
+    def end_reading(self) -> None:
+        """Everything was read: what is in segments that were dropped, and couldn't be removed, is over.
+
+        Whatever of them still counted was recorded again before they were dropped.
+        """
+        live = self._broker.live_bytes
+        left = {number for number in self.dropped if live.get(number, 0) > 0}
+        for job in self.jobs if left else ():
+            if job.place in left and job.state != GONE:
+                self._forget(job)
+        for name, number in self._pause_places.items():
+            if number in self.dropped:
+                del self.pauses[name]
+
+    def _forget(self, job: Job) -> None:
+        broker = self._broker
+        job_id = job.id
+        del broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63][job_id]
+        broker.job_count -= 1
+        broker.used_memory -= JOB_BYTES
+        self._drop_body(job)
+        broker.live_bytes[job.place] -= base_bytes(job)
+        job.state = GONE
+
+    def _drop_body(self, job: Job) -> None:
+        broker = self._broker
+        body = job.body
+        size = len(body)
+        broker.used_memory -= size
+        if type(body) is Spilled:
+            size = released(broker, body)
+        if size:
+            broker.live_bytes[job.place] -= size
+        job.body = b""
+
+    def _renamed(self, packed: bytes) -> bytes:
+        """A packed set of nodes, with our id in the place of those we had before."""
+        old = self._old_me
+        if not old:
+            return packed
+        ids = [packed[at : at + ID_BYTES] for at in range(0, len(packed), ID_BYTES)]
+        return b"".join(sorted({self._broker.me.id if node_id in old else node_id for node_id in ids}))
+
+    # -- afterwards --------------------------------------------------------------------------------
+
+    def finish(self, *, is_certain: bool, is_whole: bool, is_restored: bool, wants_queues: bool) -> Iterator[None]:
+        """Put all jobs in place, PLACED_PER_PART at a time.
+
+        is_certain    a clean shutdown: nothing happened that is not recorded
+        is_whole      the journal's tail was not torn
+        is_restored   a backup: time has passed that it knows nothing of
+        wants_queues  aof-enqueue-jobs-once: what was queued is queued again
+        """
+        broker = self._broker
+        self.end_reading()
+        self._restore_pauses()
+        jobs = self.jobs
+        spread_ms = min(len(jobs) // ASKED_PER_MS, ASK_SPREAD_MS_MAX)
+        was_always = is_whole and not self._uncertain
+        for at in range(0, len(jobs), PLACED_PER_PART):
+            for index in range(at, min(at + PLACED_PER_PART, len(jobs))):
+                job = jobs[index]
+                if job.state == GONE:
+                    continue
+                ask_at_ms = broker.now_ms + ASK_AFTER_MS + spread_ms * index // len(jobs)
+                if job.expire_at_ms <= broker.now_ms:
+                    self.expired += 1
+                    broker.stats.jobs_expired += job.state != ACKED
+                    self._expire(job)
+                elif job.state == ACKED:
+                    lifecycle.acked_again(broker, job)
+                    job.requeue_at_ms = ask_at_ms
+                    lifecycle.arm(broker, job)
+                elif job.retry_ms:
+                    self._place(
+                        job, ask_at_ms, (is_certain or was_always) and not is_restored, is_restored, wants_queues
+                    )
+                else:
+                    is_sure = is_certain or (is_whole and job.imported_at_ms > self._uncertain)
+                    job.imported_at_ms = 0
+                    self._place_once(job, is_sure and not is_restored)
+            yield
+        self.jobs = []
+
+    def _place(self, job: Job, ask_at_ms: int, is_certain: bool, is_restored: bool, wants_queues: bool) -> None:
+        broker = self._broker
+        was_in_queue = job.was_announced
+        job.was_announced = False
+        is_mine = job.holders is broker.sets.mine
+        now_ms = broker.now_ms
+        if was_in_queue and wants_queues:
+            job.requeue_at_ms = now_ms
+            requeue.requeue(broker, job)
+            self.queued += 1
+            return
+        if was_in_queue and is_mine and is_certain:
+            lifecycle.enqueue(broker, job)
+            self.queued += 1
+            return
+        self.waiting += 1
+        if was_in_queue and is_certain and ask_at_ms < job.requeue_at_ms:
+            job.requeue_at_ms = ask_at_ms
+        if not job.requeue_at_ms:
+            job.requeue_at_ms = now_ms + job.retry_ms
+        if not is_mine and job.requeue_at_ms < ask_at_ms:
+            job.requeue_at_ms = ask_at_ms
+        if is_restored and not is_mine:
+            job.requeue_at_ms = ask_at_ms  # Whoever knows it as done says so when asked.
+        if not job.was_queued and is_mine:
+            job.was_announced = True
+        lifecycle.arm(broker, job)
+
+    def _place_once(self, job: Job, is_sure: bool) -> None:
+        broker = self._broker
+        was_in_queue = job.was_announced
+        job.was_announced = False
+        if job.is_delivered:
+            broker.once_delivered_count += 1
+            job.requeue_at_ms = 0
+            if job.is_leased_here:
+                # The hand-over is over with the process that made it (semantics.md, section 4).
+                job.is_leased_here = False
+                broker.stats.once_lost_in_handover += 1
+                broker.touched[job] = False
+        elif not is_sure:
+            self.lost += 1
+            broker.stats.once_lost_in_restart += 1
+            job.is_delivered = True
+            broker.once_delivered_count += 1
+            job.requeue_at_ms = 0
+            broker.touched[job] = (
+                False  # Recorded before the node serves, so that a later clean stop doesn't revive it.
+            )
+        elif was_in_queue or not job.requeue_at_ms:
+            lifecycle.enqueue(broker, job)
+            self.queued += 1
+            return
+        else:
+            self.waiting += 1
+        lifecycle.arm(broker, job)
+
+    def _expire(self, job: Job) -> None:
+        if job.state == ACKED:
+            lifecycle.acked_again(self._broker, job)
+        elif job.is_delivered and not job.retry_ms:
+            self._broker.once_delivered_count += 1
+        lifecycle.forget(self._broker, job)
+
+    def _restore_pauses(self) -> None:
+        broker = self._broker
+        for name, (flags, version_ms, version_node) in self.pauses.items():
+            state = flags & (PAUSED_IN | PAUSED_OUT)
+            if version_ms:
+                broker.pause_versions[name] = (state, version_ms, version_node)
+            pausing.set_pause(broker, name, state)

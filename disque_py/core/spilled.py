@@ -1,0 +1,149 @@
+"""Spilled: what stands in a job's `body` while its bytes are in a file (spilling.py).
+
+It is a number, not bytes: whatever would send or show it as a body by mistake fails at once, and a type checker sees
+where that could be. `len` is what it takes in memory, so `used_memory` is the sum over `len(job.body)` with and
+without it; `size` is the length of the body it stands for, which is what counts in the journal.
+
+Files are numbered from 1 in the order in which they were begun (persistence/spill.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from disque_py.core.broker import Broker
+    from disque_py.core.job import Job
+    from disque_py.core.queue import Queue
+
+    # Hears the body, or None if it could not be read: the job is gone then.
+    Reader = Callable[[Broker, Job, bytes | None], None]
+
+# A mark that memory never comes to.
+NEVER: Final = 1 << 62
+
+# What the number takes beyond the header that every bytes object has, too.
+SPILLED_BYTES: Final = 16
+
+OFFSET_BITS: Final = 30
+SIZE_BITS: Final = 30
+_OFFSET_MASK: Final = (1 << OFFSET_BITS) - 1
+_SIZE_MASK: Final = (1 << SIZE_BITS) - 1
+
+
+class Spilled(int):
+    """A body's place: file, offset there, length in bytes."""
+
+    __slots__ = ()
+
+    @classmethod
+    def at(cls, file: int, offset: int, size: int) -> Spilled:
+        """The place with these parts; offset and size have 30 bits."""
+        assert offset <= _OFFSET_MASK
+        assert size <= _SIZE_MASK
+        return cls((file << OFFSET_BITS | offset) << SIZE_BITS | size)
+
+    def __len__(self) -> int:
+        return SPILLED_BYTES
+
+    def __bool__(self) -> bool:
+        return True
+
+    @property
+    def file(self) -> int:
+        """Which file."""
+        return self >> (OFFSET_BITS + SIZE_BITS)
+
+    @property
+    def offset(self) -> int:
+        """Where in it."""
+        return self >> SIZE_BITS & _OFFSET_MASK
+
+    @property
+    def size(self) -> int:
+        """How long the body is."""
+        return self & _SIZE_MASK
+
+
+Body = bytes | Spilled
+
+
+def size_of(body: Body) -> int:
+    """The body's real length, wherever it is."""
+    return body.size if type(body) is Spilled else len(body)
+
+
+class Spill:
+    """What a broker knows of its bodies on disk; `spilling.py` has the rules, the driver's SpillDesk does the work.
+
+    The core leaves word here: `readings` are bodies it wants, `released` places it needs no more, `heads` queues whose
+    next jobs are to be in memory, `is_void` that everything was forgotten at once.
+
+    is_on            bodies may leave memory: `maxmemory-spill yes`, and there is a place for them
+    above            used_memory from which they do
+    writing          jobs whose bodies are being written
+    writing_bytes    … and how much that is
+    reading          jobs whose bodies are asked for, or on their way back
+    lent             bodies read for the journal of this turn (journaling.py)
+    fresh            jobs that came while memory was above the mark, in order
+    shard, greed, round_bytes, rest_until_ms   the walk that finds the others (spilling.seek)
+    bytes_on_disk    bodies that are out
+    written, read, lost   bodies so far; lost: they could not be read back
+    trouble          why nothing can be written at the moment; empty if it can
+    """
+
+    __slots__ = (
+        "above",
+        "bytes_on_disk",
+        "fresh",
+        "greed",
+        "heads",
+        "is_on",
+        "is_void",
+        "lent",
+        "lost",
+        "read",
+        "reading",
+        "readings",
+        "released",
+        "rest_until_ms",
+        "round_bytes",
+        "shard",
+        "trouble",
+        "writing",
+        "writing_bytes",
+        "written",
+    )
+
+    def __init__(self) -> None:
+        self.is_on = False
+        self.above = NEVER
+        self.readings: list[tuple[Job, Reader]] = []
+        self.released: list[Spilled] = []
+        self.heads: dict[Queue, None] = {}
+        self.is_void = False
+        self.writing: dict[Job, None] = {}
+        self.writing_bytes = 0
+        self.reading: dict[Job, None] = {}
+        self.lent: dict[Job, bytes] = {}
+        self.fresh: list[Job] = []
+        self.shard = 0
+        self.greed = 0
+        self.round_bytes = 0
+        self.rest_until_ms = 0
+        self.bytes_on_disk = 0
+        self.written = 0
+        self.read = 0
+        self.lost = 0
+        self.trouble = ""
+
+
+def released(broker: Broker, body: Spilled) -> int:
+    """The job needs this body no more, or has it back: its place is free. How long it is."""
+    size = body.size
+    broker.spilled_count -= 1
+    broker.spill.bytes_on_disk -= size
+    broker.spill.released.append(body)
+    return size

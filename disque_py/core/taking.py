@@ -1,0 +1,133 @@
+"""Hand-over of jobs to us, the taker's part: YOURJOBS, TOOK, SETTLED.
+
+Each job of a hand-over is taken or refused, and the answer is remembered under the hand-over's number until the
+giver says that all up to it are settled: whenever it asks again, it hears the same, and nothing is done again.
+So a lost answer delivers nothing twice. The giver's part is handover.py. Source: semantics.md, section 4.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from cluster_bus.messages import REFUSED_BUSY, REFUSED_DONE, SETACK, TOOK
+from cluster_bus.node import Node
+from disque_py.core import lifecycle, replication
+from disque_py.core.broker import Broker
+from disque_py.core.handover import TAKEN, Exchange, answer_producer, exchange, taken
+from disque_py.core.image import job_of
+from disque_py.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Handover, Job
+from disque_py.core.journaling import touch_holders
+from disque_py.core.pulls import NEEDJOBS_MAX, imported
+
+# Nobody asks for more than half of this at once.
+IMAGES_MAX: Final = 2 * NEEDJOBS_MAX
+
+
+def on_yourjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Jobs for our clients. Each is taken or refused, and the answer repeated whenever we are asked again."""
+    state = exchange(sender)
+    for number, settled, images, *_ in items:
+        _forget_answers(state, settled)
+        if type(number) is not int or number < state.answers_from:
+            continue
+        if len(images) > IMAGES_MAX:
+            raise ValueError("more jobs than anybody asks for")
+        answers = state.answers.get(number)
+        if answers is None:
+            answers = bytes([_take(broker, sender, image) for image in images])
+            state.answers[number] = answers
+        broker.send(broker.sets.only(sender), TOOK, (number, answers))
+
+
+def _take(broker: Broker, sender: Node, image: Any) -> int:
+    if image is None:
+        return REFUSED_DONE
+    job = job_of(broker, image)
+    after_ms = image[5] if len(image) > 5 else 0
+    if type(after_ms) is not int or after_ms >> 63:
+        raise ValueError("a delay that is not a number")
+    known = broker.find(job.id)
+    if known is not None and isinstance(known.work, Handover):
+        # It comes back from where we handed it: that hand-over was taken, and is over.
+        _taken_back(broker, known)
+        known = broker.find(job.id)
+    if known is None:
+        if job.id in broker.done:
+            replication.hold_ack(broker, job)
+            broker.send(broker.sets.only(sender), SETACK, (job.id, broker.sets.pack(job.holders)))
+            return REFUSED_DONE
+        reason = replication.refusal(broker, job)
+        if reason:
+            return reason
+        job.holders = broker.sets.add(job.holders, broker.me)
+        job.was_queued = True
+        lifecycle.register(broker, job)
+    else:
+        answer = _known_again(broker, sender, known, job)
+        if answer is not None:
+            return answer
+        job = known
+    job.imported_at_ms = broker.now_ms
+    if after_ms:
+        job.requeue_at_ms = broker.now_ms + after_ms
+        job.was_announced = True
+        job.was_queued = False
+        lifecycle.arm(broker, job)
+    else:
+        queue = lifecycle.enqueue(broker, job)
+        imported(broker, queue, sender)
+    touch_holders(broker, job)
+    return TAKEN
+
+
+def _taken_back(broker: Broker, known: Job) -> None:
+    work = known.work
+    assert isinstance(work, Handover)
+    if work.client is not None:
+        answer_producer(broker, known, work)
+    else:
+        taken(broker, known)
+
+
+def _known_again(broker: Broker, sender: Node, known: Job, job: Job) -> int | None:
+    """What we answer for a job that has a record here; None: it goes into our queue."""
+    sets = broker.sets
+    if known.state == WAIT_REPL:
+        return REFUSED_BUSY  # Its producer still waits for us; queueing it would answer nobody (quirks Q7).
+    known.holders = sets.union(known.holders, job.holders)
+    touch_holders(broker, known)
+    if known.state == ACKED:
+        broker.send(sets.only(sender), SETACK, (known.id, sets.pack(known.holders)))
+        return REFUSED_DONE
+    known.holders = sets.add(known.holders, broker.me)
+    touch_holders(broker, known)
+    if known.state == QUEUED:
+        return TAKEN
+    reason = replication.refusal(broker, known)
+    if reason:
+        return reason
+    if known.is_leased_here and known.requeue_at_ms > broker.now_ms:
+        return TAKEN  # A consumer of ours has it; the giver had not heard.
+    if known.retry_ms == 0 and known.is_delivered:
+        return TAKEN
+    assert known.state == ACTIVE
+    return None
+
+
+def on_settled(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """The giver has our answers up to this number."""
+    for number in items:
+        _forget_answers(exchange(sender), number)
+
+
+def _forget_answers(state: Exchange, settled: int) -> None:
+    if type(settled) is not int:
+        raise ValueError("a number of a hand-over that is none")
+    if settled < state.answers_from:
+        return
+    if settled - state.answers_from > len(state.answers) + 1_000:
+        state.answers = {number: answer for number, answer in state.answers.items() if number > settled}
+    else:
+        for number in range(state.answers_from, settled + 1):
+            state.answers.pop(number, None)
+    state.answers_from = settled + 1

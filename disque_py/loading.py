@@ -1,0 +1,206 @@
+"""Loading: a node reads its journal and then opens a new end of it, before it serves anybody.
+
+The disk reads and decodes a piece beside the loop while the loop takes in the one before; other work of the loop
+(clients that hear LOADING, heartbeats, INFO) goes on in between. When all is read, every job is put in its place, what
+became of the at-most-once jobs is recorded and synced, and only then `done` is called. Nothing is written before
+that but the end of the clean-shutdown mark, which goes first (semantics.md, section 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from disque_py.core.broker import Broker
+from disque_py.core.restoring import Restoring
+from disque_py.core.spilling import is_behind
+from persistence.disk import WRITING, Disk, Folder
+from persistence.journal import Journal
+from persistence.records import Block, FormatError
+from persistence.recovery import ADVICE, RESTORED_NAME, DamagedJournalError, Recovery
+
+REPORT_EVERY_MS: Final = 1_000
+
+Pieces = list[tuple[int, Block]]
+
+
+class Loading:
+    """One start with a journal.
+
+    open_journal   makes the Journal that goes on from what was read
+    done, fail     loading is over: the journal and what was restored; or the reason why not
+    wake           opens a turn, and has `step` called in the next
+    may_truncate   aof-load-truncated
+    wants_queues   aof-enqueue-jobs-once
+    total_bytes, loaded_bytes, started_ms, records   for INFO and the progress line
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        disk: Disk,
+        open_journal: Callable[[Recovery | None], Journal],
+        done: Callable[[Journal, Restoring], None],
+        fail: Callable[[str], None],
+        notice: Callable[[str], None],
+        wake: Callable[[], None],
+        *,
+        may_truncate: bool,
+        wants_queues: bool,
+    ) -> None:
+        self.total_bytes = 0
+        self.loaded_bytes = 0
+        self.records = 0
+        self.started_ms = broker.now_ms
+        self.recovery: Recovery | None = None
+        self.restoring: Restoring | None = None
+        self._broker = broker
+        self._disk = disk
+        self._open_journal = open_journal
+        self._done = done
+        self._fail = fail
+        self._notice = notice
+        self._wake = wake
+        self._may_truncate = may_truncate
+        self._wants_queues = wants_queues
+        self._placing: Iterator[None] | None = None
+        self._journal: Journal | None = None
+        self._recorded: Journal | None = None
+        self._reported_ms = broker.now_ms
+        self._position = -1
+        self._is_held_up = False  # Until bodies that don't fit into memory have left it (spilling.py).
+
+    def start(self) -> None:
+        """Look at what there is."""
+        self._broker.is_loading = True
+        self._disk.start(WRITING, _checked(Recovery), self._surveyed)
+
+    def _surveyed(self, outcome: Recovery | str | OSError) -> None:
+        self._wake()
+        if not isinstance(outcome, Recovery):
+            self._end(outcome)
+            return
+        recovery = self.recovery = outcome
+        self.restoring = Restoring(self._broker, *(header.node for _, header, _ in recovery.files))
+        self.total_bytes = recovery.total_bytes
+        self._broker.first_place = 1  # What jobs are in now is this journal, whatever its number.
+        self._read()
+
+    def _read(self) -> None:
+        recovery = self.recovery
+        assert recovery is not None
+        self._disk.start(WRITING, _checked(lambda _: recovery.step()), self._got)
+
+    def _got(self, outcome: Pieces | str | OSError) -> None:
+        recovery, restoring = self.recovery, self.restoring
+        assert recovery is not None
+        assert restoring is not None
+        self._wake()
+        if not isinstance(outcome, list):
+            self._end(outcome)
+            return
+        if outcome:
+            self.loaded_bytes = recovery.done_bytes
+            self._is_held_up = is_behind(self._broker)
+            if not self._is_held_up:
+                self._read()
+        try:
+            for number, block in outcome:
+                self.records += restoring.block(number, block.wall_ms, block.flags, block.runs)
+        except FormatError as broken:
+            self._end(f"{broken}. {ADVICE}")
+            return
+        if outcome:
+            self._report()
+        else:
+            self._all_read(recovery, restoring)
+
+    def _report(self) -> None:
+        now_ms = self._broker.now_ms
+        if now_ms - self._reported_ms >= REPORT_EVERY_MS:
+            self._reported_ms = now_ms
+            percent = 100 * self.loaded_bytes / max(self.total_bytes, 1)
+            self._notice(f"Loading the journal: {percent:.0f} %, {self._broker.job_count:,} jobs so far")
+
+    def _all_read(self, recovery: Recovery, restoring: Restoring) -> None:
+        lost = recovery.missing - restoring.dropped
+        if lost:
+            self._end(f"segment {min(lost)} of the journal is missing. {ADVICE}")
+            return
+        if recovery.torn is not None:
+            name, offset, count = recovery.torn
+            what = f"{name}: the last {count:,} bytes, from byte {offset} on, are no whole record"
+            if not self._may_truncate:
+                self._end(
+                    f"{what}. Start with aof-load-truncated yes, or run `disque-check-journal repair`, to cut them off"
+                )
+                return
+            self._notice(f"{what}: cut off, since the machine or the process died while they were written")
+        self._placing = restoring.finish(
+            is_certain=recovery.is_clean,
+            is_whole=recovery.torn is None,
+            is_restored=recovery.is_restored,
+            wants_queues=self._wants_queues,
+        )
+
+    def step(self) -> bool:
+        """Go on with putting jobs in place, or with reading; True if there is more to do at once."""
+        if self._is_held_up and not is_behind(self._broker):
+            self._is_held_up = False
+            self._read()
+        if self._placing is not None:
+            if next(self._placing, self) is not self:
+                return True
+            self._placing = None
+            recovery = self.recovery
+            assert recovery is not None
+            self._disk.start(WRITING, _checked(lambda _: recovery.repair()), self._repaired)
+        journal = self._journal
+        if journal is not None and self._position >= 0:
+            if journal.synced >= self._position:
+                self._recorded = journal
+                self._journal = None
+                if self.recovery is not None and self.recovery.is_restored:
+                    # What that means for its jobs is on disk: from now on this is a journal like any other.
+                    self._disk.start(WRITING, lambda folder: folder.remove(RESTORED_NAME), self._unmarked)
+                else:
+                    self._unmarked(None)
+            else:
+                journal.hurry()
+        return False
+
+    def _repaired(self, outcome: str | OSError | None) -> None:
+        self._wake()
+        if outcome is not None:
+            self._end(outcome)
+            return
+        self._journal = self._open_journal(self.recovery)
+
+    def _unmarked(self, outcome: OSError | None) -> None:
+        self._wake()
+        if outcome is not None:
+            self._end(outcome)
+            return
+        assert self._recorded is not None
+        assert self.restoring is not None
+        self._done(self._recorded, self.restoring)
+
+    def recorded(self, position: int) -> None:
+        """The first turn with the new journal is over: up to here it has to be on disk before anybody is served."""
+        if self._position < 0:
+            self._position = position
+
+    def _end(self, reason: str | OSError) -> None:
+        self._fail(reason if isinstance(reason, str) else f"Can't read the journal: {reason}")
+
+
+def _checked(work: Callable[[Folder], Any]) -> Callable[[Folder], Any]:
+    """The disk hands on results and OSErrors; what is wrong with the journal comes as text."""
+
+    def checked(folder: Folder) -> Any:
+        try:
+            return work(folder)
+        except (DamagedJournalError, FormatError) as broken:
+            return str(broken)
+
+    return checked

@@ -1,0 +1,125 @@
+"""Promises: what must not leave before its record is safe.
+
+A reply to a command that changed something, and a message that another node relies on, wait behind the journal's
+position of their turn; what needs no record goes on at once (semantics.md, section 8). Later replies on a connection
+wait behind earlier ones, later messages that wait keep their order, too. "Safe" is the policy's business
+(persistence/journal.py).
+
+The driver calls `record` and then `hold_messages` and `hold_replies` at the end of a turn, and `released` to hear who
+may go on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+from cluster_bus.messages import HINT, INTEREST, NEEDJOBS, REPLJOB
+from cluster_bus.outgoing import Run
+from disque_py.core import journaling
+from disque_py.core.broker import Broker
+from disque_py.core.client import Client
+from persistence.journal import Journal
+
+# Messages that promise nothing. A copy is under way while our own record is written; the rest are questions.
+FREE: Final = frozenset((REPLJOB, NEEDJOBS, HINT, INTEREST))
+
+
+class Promises:
+    """What waits for one node's journal."""
+
+    __slots__ = ("_broker", "_clients", "_messages", "journal")
+
+    def __init__(self, broker: Broker, journal: Journal) -> None:
+        self.journal = journal
+        self._broker = broker
+        self._clients: deque[tuple[int, Client]] = deque()
+        self._messages: deque[tuple[int, list[Run]]] = deque()
+
+    def record(self) -> None:
+        """Give the journal what this turn changed."""
+        broker = self._broker
+        journal = self.journal
+        if broker.outbox.is_void:
+            broker.outbox.is_void = False
+            journal.restart()
+        broker.place = journal.number
+        if broker.touched or broker.outbox.gone or broker.outbox.pauses or broker.outbox.moved:
+            runs = journaling.collect(broker)
+            if runs:
+                journal.append(runs)
+
+    def hold_messages(self, runs: list[Run]) -> list[Run]:
+        """Keep back what has to wait; the runs that may be sent now, in order."""
+        position = self.journal.position
+        ready = self.journal.ready_position()
+        held = self._messages
+        if position <= ready and not held:
+            return runs
+        waiting = [run for run in runs if run[1] not in FREE]
+        if waiting:
+            held.append((position, waiting))
+        free = [run for run in runs if run[1] in FREE]
+        while held and held[0][0] <= ready:
+            free += held.popleft()[1]
+        return free
+
+    def hold_replies(self, clients: Iterable[Client]) -> None:
+        """Put aside what these clients may not read yet."""
+        journal = self.journal
+        position = journal.position if journal.must_wait() else 0
+        ready = journal.ready_position()
+        for client in clients:
+            out = client.out
+            held = client.held
+            if out and (held or (client.wrote and position > ready)):
+                size = sum(map(len, out))
+                if held and (not client.wrote or held[-1][0] >= position):
+                    held[-1][1].extend(out)
+                else:
+                    if held is None:
+                        held = client.held = deque()
+                    held.append((position, out))
+                    self._clients.append((position, client))
+                client.out = []
+                client.held_bytes += size
+            client.wrote = False
+
+    def released(self) -> list[Client]:
+        """Clients whose replies may go: they are in `out` again."""
+        ready = self.journal.ready_position()
+        waiting = self._clients
+        clients: list[Client] = []
+        while waiting and waiting[0][0] <= ready:
+            client = waiting.popleft()[1]
+            held = client.held
+            if not held:
+                continue
+            out = client.out
+            while held and held[0][0] <= ready:
+                out += held.popleft()[1]
+            client.held_bytes -= min(client.held_bytes, sum(map(len, out)))
+            if not held:
+                client.held = None
+                client.held_bytes = 0
+            clients.append(client)
+        return clients
+
+    def release_all(self) -> None:
+        """The journal goes: nobody can wait for it any more."""
+        for _, client in self._clients:
+            while client.held:
+                client.out += client.held.popleft()[1]
+            client.held = None
+            client.held_bytes = 0
+            self._broker.outbox.clients[client] = None
+        self._clients.clear()
+        for _, runs in self._messages:
+            self._broker.outbox.messages.runs[:0] = runs
+        self._messages.clear()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Somebody waits."""
+        return bool(self._clients or self._messages)

@@ -1,0 +1,399 @@
+"""Remembering: a node's journal from start to end, as directives and commands ask for it.
+
+Off, on, switched on and off while the node runs, loaded at start, closed with the clean-shutdown mark. Server and
+simulator give it a disk; the parts that do the work are Loading, Journal, Promises and Rewriting. Source:
+disque/persistence.md for what users of the original know; semantics.md, sections 5 and 8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from disque_py.core.broker import Broker
+from disque_py.core.reset import flush
+from disque_py.core.restoring import Restoring
+from disque_py.driver import Driver
+from disque_py.loading import Loading
+from disque_py.rewriting import Rewriting
+from persistence.backup import Backup, Made
+from persistence.disk import READING, Disk, Folder
+from persistence.journal import SEGMENT_BYTES, Journal
+from persistence.records import Part, parse_file_name
+from persistence.recovery import Recovery
+
+Fields = list[tuple[str, str | int]]
+Outcome = Callable[[str], None]
+
+IN_TROUBLE: Final = "the journal can't be written: "
+
+
+class Remembering:
+    """The journal's place in one node's life.
+
+    open_disk    the disk with the journal's directory, made if need be; OSError
+    close_disk   called when the journal is closed for good: the lock may go
+    last_load    what the last loading found, for INFO; None before
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        open_disk: Callable[[], Disk],
+        close_disk: Callable[[], None],
+        notice: Callable[[str], None],
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> None:
+        self.last_load: Restoring | None = None
+        self.load_ms = 0
+        self._driver = driver
+        self._broker: Broker = driver.broker
+        self._open_disk = open_disk
+        self._close_disk = close_disk
+        self._notice = notice
+        self._segment_bytes = segment_bytes
+        self._disk: Disk | None = None
+        self._is_stopping = False
+        self._backups: set[str] = set()
+
+    @property
+    def journal(self) -> Journal | None:
+        """The journal that is being written, if one is."""
+        promises = self._driver.promises
+        return promises.journal if promises is not None else None
+
+    # -- start -------------------------------------------------------------------------------------
+
+    def start(self, ready: Callable[[], None], fail: Callable[[str], None]) -> None:
+        """Load what there is, and then write on if `appendonly` says so. OSError if the directory can't be had."""
+        settings = self._broker.settings
+        wants_queues = settings.aof_enqueue_jobs_once
+        if not settings.appendonly and not wants_queues:
+            ready()
+            return
+        self._disk = self._open_disk()
+        self._load(self._disk, wants_queues=wants_queues, ready=ready, fail=fail)
+
+    def _load(self, disk: Disk, *, wants_queues: bool, ready: Callable[[], None], fail: Callable[[str], None]) -> None:
+        settings = self._broker.settings
+        began_ms = self._broker.now_ms
+
+        def open_journal(recovery: Recovery | None) -> Journal:
+            stale = restoring.stale if (restoring := self._restoring()) is not None else set()
+            stale |= restoring.dropped if restoring is not None else set()
+            return self._attach(disk, recovery, {number for number in stale if recovery and _has(recovery, number)})
+
+        def done(journal: Journal, restoring: Restoring) -> None:
+            self.last_load = restoring
+            self.load_ms = self._broker.now_ms - began_ms
+            self._driver.loading = None
+            self._broker.is_loading = False
+            self._say_loaded(restoring)
+            for node in self._broker.cluster.linked:
+                self._driver.link_up(node)
+            if settings.appendonly:
+                ready()
+            else:
+                self.disable(lambda _: ready())
+
+        self._driver.loading = Loading(
+            self._broker,
+            disk,
+            open_journal,
+            done,
+            fail,
+            self._notice,
+            self._driver.wake,
+            may_truncate=settings.aof_load_truncated,
+            wants_queues=wants_queues,
+        )
+        self._driver.loading.start()
+
+    def _restoring(self) -> Restoring | None:
+        return self._driver.loading.restoring if self._driver.loading is not None else None
+
+    def _attach(self, disk: Disk, recovery: Recovery | None, stale: set[int]) -> Journal:
+        broker = self._broker
+        journal = Journal(
+            disk,
+            broker.me.id,
+            broker.settings.appendfsync,
+            self._driver.journal_changed,
+            files=recovery.chain() if recovery is not None else (),
+            segment_bytes=self._segment_bytes,
+            has_reserve=recovery is not None and recovery.has_reserve,
+        )
+        self._driver.attach(journal, Rewriting(broker, journal, disk, self._driver.wake, stale))
+        return journal
+
+    def _say_loaded(self, restoring: Restoring) -> None:
+        broker = self._broker
+        seconds = self.load_ms / 1000
+        self._notice(
+            f"Journal loaded: {broker.job_count:,} jobs in {seconds:.1f} seconds"
+            f" ({restoring.queued:,} queued, {restoring.waiting:,} waiting for their time,"
+            f" {broker.acked_count:,} acknowledged, {restoring.expired:,} expired)"
+        )
+        if restoring.lost:
+            self._notice(
+                f"{restoring.lost:,} at-most-once jobs may have been delivered before: they are not queued again"
+                " (SHOW and JSCAN show them)"
+            )
+
+    # -- while the node runs -----------------------------------------------------------------------
+
+    def switch(self) -> None:
+        """CONFIG SET appendonly; OSError if the journal can't be made."""
+        if self._broker.settings.appendonly:
+            self.enable()
+        else:
+            self.disable(lambda _: None)
+
+    def enable(self) -> None:
+        """A new journal, and all jobs into it. OSError."""
+        if self._disk is not None:
+            return  # It is there; or it is being closed, and then opened again.
+        disk = self._disk = self._open_disk()
+        broker = self._broker
+
+        def begin(outcome: list[str] | OSError) -> None:
+            self._driver.begin()
+            names = outcome if isinstance(outcome, list) else []
+            keys = [key for name in names if (key := parse_file_name(name)) is not None]
+            journal = Journal(
+                disk,
+                broker.me.id,
+                broker.settings.appendfsync,
+                self._driver.journal_changed,
+                files=tuple(Part(number, part, 0, 0) for number, part in sorted(keys)),
+                segment_bytes=self._segment_bytes,
+                has_reserve="reserve" in names,
+            )
+            rewriting = Rewriting(broker, journal, disk, self._driver.wake, set())
+            journal.now_ms, journal.wall_ms = broker.now_ms, broker.wall_ms
+            journal.restart()  # What an earlier journal said is history: these are the jobs now.
+            self._driver.attach(journal, rewriting)
+            rewriting.record_all()
+
+        def look(folder: Folder) -> list[str]:
+            folder.remove("clean")
+            return folder.names()
+
+        disk.start(READING, look, begin)
+
+    def disable(self, done: Outcome) -> None:
+        """CONFIG SET appendonly no: what was promised gets on disk, then nothing is recorded any more.
+
+        A disk in trouble doesn't keep it up, nor what is refused because of that (quirks Q27).
+        """
+        journal = self.journal
+        if journal is None:
+            done("")
+            return
+
+        def closed(failure: OSError | None) -> None:
+            self._driver.begin()
+            self._let_go()
+            done(str(failure) if failure is not None else "")
+            if self._broker.settings.appendonly and not self._is_stopping:
+                self.enable()
+
+        if journal.level:
+            closed(OSError(journal.trouble))
+        else:
+            journal.close(closed, leave_mark=False)
+
+    def _let_go(self) -> None:
+        promises = self._driver.promises
+        if promises is not None:
+            promises.journal.end_waiting(OSError("the journal was switched off meanwhile"))
+            promises.release_all()
+        self._driver.detach()
+        self._disk = None
+        self._close_disk()
+
+    def set_policy(self) -> None:
+        """CONFIG SET appendfsync."""
+        journal = self.journal
+        if journal is not None:
+            journal.set_policy(self._broker.settings.appendfsync)
+
+    def rewrite(self, when_over: Outcome | None = None) -> bool:
+        """BGREWRITEAOF: False if one is running already. With the journal off it is written once. OSError."""
+        rewriting = self._driver.rewriting
+        if rewriting is not None:
+            return rewriting.start(when_over)
+        if self._disk is not None:
+            return False
+
+        def over(error: str) -> None:
+            if not self._broker.settings.appendonly:
+                self.disable(when_over or _ignore)
+
+        self.enable()
+        self._when_attached(lambda started: started.when_over(over))
+        return True
+
+    def reload(self, done: Callable[[OSError | None], None]) -> None:
+        """DEBUG LOADAOF: everything on disk, memory emptied, and read back. LookupError without a journal."""
+        journal = self.journal
+        disk = self._disk
+        if journal is None or disk is None:
+            raise LookupError("there is no journal: CONFIG SET appendonly yes")
+
+        def closed(failure: OSError | None) -> None:
+            self._driver.begin()
+            if failure is not None:
+                done(failure)
+                return
+            self._driver.detach()
+            flush(self._broker)
+            self._load(disk, wants_queues=False, ready=lambda: done(None), fail=lambda why: done(OSError(why)))
+
+        journal.close(closed, leave_mark=True)
+
+    def backup(self, directory: str, nodes_text: bytes, done: Callable[[Made | OSError], None]) -> None:
+        """JOURNAL BACKUP: a consistent copy in this directory, while the node goes on; `done` hears of it."""
+        journal, disk, rewriting = self.journal, self._disk, self._driver.rewriting
+        refusal = ""
+        if journal is None or disk is None or rewriting is None:
+            refusal = "there is no journal: CONFIG SET appendonly yes"
+        elif rewriting.is_first:
+            refusal = "the journal was just switched on and doesn't have all jobs yet: try again when INFO says" + (
+                " aof_state:on"
+            )
+        elif journal.level:
+            refusal = IN_TROUBLE + journal.trouble
+        elif directory in self._backups:
+            refusal = "a backup of this name is being made"
+        if journal is None or disk is None or refusal:
+            done(OSError(refusal))
+            return
+
+        def over(outcome: Made | OSError) -> None:
+            self._backups.discard(directory)
+            done(outcome)
+
+        self._backups.add(directory)
+        Backup(journal, disk, directory, nodes_text, self._driver.begin, over).start()
+
+    # -- end ---------------------------------------------------------------------------------------
+
+    def refusal(self) -> str:
+        """Why SHUTDOWN would lose something; empty if it wouldn't."""
+        journal = self.journal
+        rewriting = self._driver.rewriting
+        if journal is None or rewriting is None:
+            return ""
+        if rewriting.is_first:
+            return "the journal was just switched on and doesn't have all jobs yet"
+        return IN_TROUBLE + journal.trouble if journal.level else ""
+
+    def rewrite_for_shutdown(self, done: Outcome) -> None:
+        """SHUTDOWN REWRITE-AOF, also with the journal off: all jobs in a journal of their own. OSError."""
+        if self.journal is None:
+            self.enable()
+            self._when_attached(lambda rewriting: rewriting.when_over(done))
+        else:
+            self.rewrite(done)
+
+    def _when_attached(self, then: Callable[[Rewriting], None]) -> None:
+        rewriting = self._driver.rewriting
+        if rewriting is not None:
+            then(rewriting)
+        else:
+            self._broker.schedule.call_at(self._broker.now_ms + 5, lambda: self._when_attached(then))
+
+    def close(self, done: Callable[[OSError | None], None]) -> None:
+        """The node ends: everything on disk, and the mark that says so."""
+        journal = self.journal
+        self._is_stopping = True
+        if journal is None:
+            done(None)
+            return
+
+        def closed(failure: OSError | None) -> None:
+            self._driver.begin()
+            if failure is None:
+                self._let_go()
+            done(failure)
+
+        journal.close(closed, leave_mark=True)
+
+    # -- INFO --------------------------------------------------------------------------------------
+
+    def fields(self) -> Fields:
+        """INFO persistence."""
+        driver = self._driver
+        broker = self._broker
+        journal = self.journal
+        rewriting = driver.rewriting
+        loading = driver.loading
+        fields: Fields = [("loading", int(broker.is_loading))]
+        if journal is None or rewriting is None:
+            fields += [
+                ("aof_enabled", 0),
+                ("aof_state", "off"),
+                ("aof_rewrite_in_progress", 0),
+                ("aof_rewrite_scheduled", 0),
+                ("aof_last_rewrite_time_sec", -1),
+                ("aof_current_rewrite_time_sec", -1),
+                ("aof_last_bgrewrite_status", "ok"),
+                ("aof_last_write_status", "ok"),
+            ]
+        else:
+            done, total = rewriting.progress
+            fields += [
+                ("aof_enabled", 1),
+                ("aof_state", "wait-rewrite" if rewriting.is_first else "on"),
+                ("aof_rewrite_in_progress", int(rewriting.is_running)),
+                ("aof_rewrite_scheduled", int(rewriting.is_scheduled)),
+                ("aof_last_rewrite_time_sec", rewriting.last_seconds),
+                ("aof_current_rewrite_time_sec", rewriting.running_seconds),
+                ("aof_last_bgrewrite_status", rewriting.last_status),
+                ("aof_last_write_status", "err" if journal.error else "ok"),
+                ("aof_current_size", journal.size),
+                ("aof_base_size", rewriting.base_size),
+                ("aof_pending_rewrite", int(rewriting.is_scheduled)),
+                ("aof_buffer_length", journal.backlog_bytes),
+                ("aof_rewrite_buffer_length", 0),
+                ("aof_pending_bio_fsync", int(journal.is_syncing)),
+                ("aof_delayed_fsync", journal.delayed_syncs),
+                ("aof_fsyncs", journal.syncs),
+                ("aof_unsynced_bytes", journal.position - journal.synced),
+                ("aof_oldest_unsynced_ms", journal.unsynced_ms()),
+                ("aof_unrecorded_bytes", journal.position - journal.written if journal.error else 0),
+                ("aof_refusing", journal.level),
+                ("aof_trouble", journal.trouble),
+                ("aof_on_reserve", int(journal.is_on_reserve)),
+                ("aof_segments", len(journal.closed_segments()) + 1),
+                ("aof_live_bytes", sum(broker.live_bytes.values())),
+                ("aof_rewrite_segments_done", done),
+                ("aof_rewrite_segments_total", total),
+            ]
+        if loading is not None:
+            seconds = max(broker.now_ms - loading.started_ms, 1) / 1000
+            rate = loading.loaded_bytes / seconds
+            left = loading.total_bytes - loading.loaded_bytes
+            fields += [
+                ("loading_start_time", (broker.wall_ms - (broker.now_ms - loading.started_ms)) // 1000),
+                ("loading_total_bytes", loading.total_bytes),
+                ("loading_loaded_bytes", loading.loaded_bytes),
+                ("loading_loaded_perc", f"{100 * loading.loaded_bytes / max(loading.total_bytes, 1):.2f}"),
+                ("loading_eta_seconds", int(left / rate) if rate else 0),
+            ]
+        if self.last_load is not None:
+            fields += [
+                ("loading_last_time_ms", self.load_ms),
+                ("total_at_most_once_lost_in_restart", broker.stats.once_lost_in_restart),
+            ]
+        return fields
+
+
+def _ignore(_: str) -> None:
+    """Nobody waits for the outcome."""
+
+
+def _has(recovery: Recovery, number: int) -> bool:
+    return any(header.number == number for _, header, _ in recovery.files)

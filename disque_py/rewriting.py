@@ -1,0 +1,211 @@
+"""Keeping the journal small: when segments are rewritten, dropped or begun anew.
+
+persistence/rewrite.py does the work on one segment and knows no job; core/journaling.py knows what of a record still
+counts. Here is who starts it: BGREWRITEAOF, `auto-aof-rewrite-percentage` with `-min-size`, a journal that was just
+switched on with jobs in memory, and the passing of time, for segments that are dead altogether.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from disque_py.core import journaling
+from disque_py.core.broker import SHARDS, Broker
+from disque_py.core.job import WAIT_REPL, Job
+from disque_py.core.spilled import Spilled
+from persistence.disk import Disk
+from persistence.journal import Journal
+from persistence.rewrite import Rewrite, chosen, unread_prefix
+
+LOOK_EVERY_MS: Final = 200
+# Jobs recorded per step when the journal is switched on: about two milliseconds.
+JOBS_PER_STEP: Final = 500
+# … and so much of bodies that are on disk (core/spilling.py) is read for it at a time.
+READING_BYTES_MAX: Final = 4 << 20
+
+OK: Final = "ok"
+ERROR: Final = "err"
+
+
+class Rewriting:
+    """The state behind INFO's aof_rewrite_* fields.
+
+    base_size       bytes after the last rewrite, or at the start
+    last_seconds    how long the last one took; -1: there was none
+    last_status     ok or err
+    last_error      why the last one ended early
+    is_first        jobs of before the journal was switched on are still being recorded (`wait-rewrite`)
+    """
+
+    def __init__(self, broker: Broker, journal: Journal, disk: Disk, wake: Callable[[], None], stale: set[int]) -> None:
+        self.base_size = journal.size
+        self.last_seconds = -1
+        self.last_status = OK
+        self.last_error = ""
+        self.is_scheduled = False
+        self._broker = broker
+        self._journal = journal
+        self._disk = disk
+        self._wake = wake
+        self._stale = stale
+        self._rewrite: Rewrite | None = None
+        self._snapshot: Iterator[bool] | None = None
+        self._reading = 0
+        self._started_ms = 0
+        self._looked_ms = 0
+        self._when_over: list[Callable[[str], None]] = []
+
+    @property
+    def is_running(self) -> bool:
+        """A rewrite, or the first recording of all jobs, is under way."""
+        return self._rewrite is not None or self._snapshot is not None
+
+    @property
+    def is_first(self) -> bool:
+        """The journal was switched on a moment ago and does not yet know all jobs."""
+        return self._snapshot is not None
+
+    @property
+    def running_seconds(self) -> int:
+        """Since the one that runs began; -1 if none does."""
+        return (self._broker.now_ms - self._started_ms) // 1000 if self.is_running else -1
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """(segments done, segments in all) of the rewrite that runs."""
+        rewrite = self._rewrite
+        return (rewrite.segments_done, rewrite.segments_total) if rewrite is not None else (0, 0)
+
+    def start(self, when_over: Callable[[str], None] | None = None) -> bool:
+        """Rewrite all that has anything to win. False: one is running; with `when_over` this one comes after it."""
+        if self.is_running and when_over is None:
+            return False
+        self._wake()
+        if when_over is not None:
+            self._when_over.append(when_over)
+        if self.is_running:
+            self.is_scheduled = True
+            return False
+        self._begin(everything=True)
+        return True
+
+    def when_over(self, then: Callable[[str], None]) -> None:
+        """Call `then`, with an error or nothing, when what runs now has ended."""
+        self._when_over.append(then)
+
+    def record_all(self) -> None:
+        """The journal is new, the jobs are not: record them, a part per turn."""
+        self._started_ms = self._broker.now_ms
+        self._snapshot = self._record_all()
+        self._wake()
+
+    def _record_all(self) -> Iterator[bool]:
+        """Yields whether there is more to do at once: not while bodies are read back from disk."""
+        broker = self._broker
+        touched = size = 0
+        for number in range(SHARDS):  # Not over the list: a FLUSHALL on the way puts another in its place.
+            for job in list(broker.shards[number].values()):
+                if job.place >= broker.first_place or job.state == WAIT_REPL:
+                    continue
+                touched += 1
+                body = job.body
+                if type(body) is not Spilled:
+                    broker.touched[job] = True
+                    continue
+                size += body.size
+                self._reading += 1
+                broker.spill.readings.append((job, self._on_read))
+                while size > READING_BYTES_MAX and self._reading:
+                    yield False
+                if not self._reading:
+                    size = 0
+            if touched >= JOBS_PER_STEP:
+                touched = 0
+                yield True
+        while self._reading:
+            yield False
+        self._keep_pauses()
+        yield True
+
+    def _on_read(self, broker: Broker, job: Job, body: bytes | None) -> None:
+        self._reading -= 1
+        journaling.record_read(broker, job, body)
+
+    def step(self) -> bool:
+        """Go on with what is under way, or see whether something is due; True if there is more to do at once."""
+        if self._snapshot is not None:
+            if self._journal.level:
+                return False
+            has_more = next(self._snapshot, None)
+            if has_more is None:
+                self._snapshot = None
+                self._ended("")
+            return bool(has_more)
+        rewrite = self._rewrite
+        if rewrite is not None:
+            has_more = rewrite.step()
+            if rewrite.is_over:
+                self._rewrite = None
+                self._ended(rewrite.error)
+            return has_more
+        if self.is_scheduled:
+            self.is_scheduled = False
+            self._begin(everything=True)
+        elif self._broker.now_ms - self._looked_ms >= LOOK_EVERY_MS:
+            self._looked_ms = self._broker.now_ms
+            self._look()
+        return False
+
+    def _look(self) -> None:
+        journal = self._journal
+        live = self._broker.live_bytes
+        if journal.level:
+            return
+        prefix = unread_prefix(journal, live, self._stale)
+        if prefix:
+            self._keep_pauses()
+            for number in prefix:
+                journal.drop(number)
+        for number in [number for number in live if number not in self._stale and not journal.has_segment(number)]:
+            del live[number]
+        settings = self._broker.settings
+        percentage = settings.auto_aof_rewrite_percentage
+        size = journal.size
+        if percentage and size > settings.auto_aof_rewrite_min_size:
+            base = max(self.base_size, 1)
+            if (size - base) * 100 >= base * percentage:
+                self._begin(everything=False)
+        if size < self.base_size:
+            self.base_size = size
+
+    def _keep_pauses(self) -> None:
+        """Records of pauses may be in what goes; and who is being dropped must stay known as that."""
+        broker = self._broker
+        for name, queue in broker.queues.items():
+            if queue.paused:
+                broker.outbox.pauses[name] = None
+        for name in broker.pause_versions:
+            broker.outbox.pauses[name] = None
+
+    def _begin(self, *, everything: bool) -> None:
+        journal = self._journal
+        self._started_ms = self._broker.now_ms
+        if everything:
+            journal.rotate()
+        numbers = chosen(journal, self._broker.live_bytes, everything=everything)
+        numbers += [number for number in journal.closed_segments() if number in self._stale and number not in numbers]
+        self._rewrite = Rewrite(journal, self._disk, self._keep, self._wake, numbers, self._stale)
+
+    def _keep(self, number: int, kind: int, item: Any, may_matter: bool) -> None:
+        journaling.keep(self._broker, number, kind, item, may_matter=may_matter)
+
+    def _ended(self, error: str) -> None:
+        self.last_seconds = (self._broker.now_ms - self._started_ms) // 1000
+        self.last_status = ERROR if error else OK
+        self.last_error = error
+        self.base_size = self._journal.size
+        if not self.is_scheduled:
+            waiting, self._when_over = self._when_over, []
+            for when_over in waiting:
+                when_over(error)

@@ -1,0 +1,295 @@
+"""Calm: the weather clears, and what must become true does, in time.
+
+All that is down comes up, all cuts heal, limits and pauses are lifted; producers go home. Then, in this order: the mesh is
+whole; clients that wait for something are answered; whoever leaves is empty; every job that was promised is delivered,
+and every one that is acknowledged vanishes from all nodes; at last nobody says anything but heartbeats, and jobs that wait
+with nobody to take them cost one announcement per pair of nodes and second. Each has a limit in virtual time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from cluster_bus.messages import NAMES, QUEUED, QUEUED_WAITING
+from disque_py.core.job import Handover, Job
+from disque_py.simulator.checkers import jobs_of, look, tell
+from disque_py.simulator.connections import Connection, words
+from disque_py.simulator.ledger import RuleBrokenError
+from disque_py.simulator.workload import Line
+
+if TYPE_CHECKING:
+    from disque_py.core.broker import Broker
+    from disque_py.simulator.faults import Weather
+    from disque_py.simulator.machine import Machine
+    from disque_py.simulator.simulation import Simulation
+
+STEP_MS: Final = 100
+# A MEET that met a dead address is given up after the node time-out, redials back off to a second.
+MESH_MS: Final = 60_000
+MEET_EVERY_MS: Final = 3_000
+# The longest TIMEOUT of a client, and a turn or two.
+ANSWERED_MS: Final = 4_000
+LEFT_MS: Final = 30_000
+DRAINED_MS: Final = 60_000
+FETCH_MS: Final = 400
+SETTLE_MS: Final = 4_000
+IDLE_MS: Final = 3_000
+# Shorter ones may be over before the end.
+LONG_TTL_MS: Final = 600_000
+WAITING_JOBS: Final = 30
+WAITING_RETRY_S: Final = 8
+WAITING_MS: Final = 20_000
+
+
+class Drainer(Connection):
+    """Fetches from all queues of one node, and acknowledges at once what it gets."""
+
+    __slots__ = ("_calm",)
+
+    def __init__(self, calm: Calm) -> None:
+        super().__init__(calm.simulation.world)
+        self._calm = calm
+
+    def fetch(self) -> None:
+        """The next fetch."""
+        if self.is_open and self._calm.is_draining:
+            queues = [b"q%d" % number for number in range(self._calm.simulation.plan.queues)]
+            self.send([words("GETJOB", "TIMEOUT", FETCH_MS, "COUNT", 50, "FROM", *queues)], 1)
+
+    def on_reply(self, reply: Any) -> None:
+        """Jobs, nothing, or the answer to an ACKJOB."""
+        if isinstance(reply, int):
+            for promise in self._calm.acknowledging.pop(self, ()):
+                self._calm.simulation.ledger.acknowledged(promise, self.world.now_ms)
+            self.world.later(1, self.fetch)
+        elif isinstance(reply, list):
+            ledger, now_ms = self._calm.simulation.ledger, self.world.now_ms
+            promises = [ledger.deliver(queue, job_id, body, now_ms) for queue, job_id, body in reply]
+            for promise in promises:
+                ledger.acknowledging(promise, now_ms)
+            self._calm.acknowledging[self] = promises if self.broker.cluster.linked else []
+            self.send([words("ACKJOB", *(promise.id for promise in promises))], 1)
+        elif reply is None:
+            self.world.later(1, self.fetch)
+        else:
+            raise RuleBrokenError("no odd errors", f"{reply!r} in calm weather")
+
+
+class Calm:
+    """The end of a simulation; `mesh_ms`, `drain_ms` are how long it took."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.simulation = simulation
+        self.world = simulation.world
+        self.acknowledging: dict[Drainer, list[Any]] = {}
+        self.is_draining = False
+        self.mesh_ms = 0
+        self.drain_ms = 0
+
+    def play(self) -> None:
+        """All of it; RuleBrokenError."""
+        self._lift()
+        self._mesh()
+        self._answer()
+        self._empty_leavers()
+        self._drain()
+        self._verdict()
+        self._idle()
+        if self.simulation.plan.seed % 4 == 0:
+            self._wait()
+
+    def _lift(self) -> None:
+        simulation, world = self.simulation, self.world
+        weather: Weather = simulation.weather
+        for actor in simulation.actors:
+            actor.end()
+        weather.end()
+        world.network.heal()
+        world.network.is_rough = False
+        for machine in world.machines.values():
+            machine.fuse = 0
+            if machine.name not in weather.gone and not machine.is_up:
+                machine.start()
+            elif machine.is_up and machine.is_stopped:
+                machine.go_on()
+        for machine in world.running():
+            weather.tell_gone(machine)
+            weather.ask(machine, "CONFIG", "SET", "maxmemory", 0)
+            for number in range(simulation.plan.queues):
+                weather.ask(machine, "PAUSE", b"q%d" % number, "none")
+
+    def _until(self, rule: str, within_ms: int, holds: Callable[[], bool], why: Callable[[], str]) -> int:
+        """Let time pass until it holds; how long that took."""
+        world = self.world
+        start_ms = world.now_ms
+        while not holds():
+            if world.now_ms - start_ms >= within_ms:
+                raise RuleBrokenError(rule, f"not within {within_ms} ms: {why()}")
+            world.run(STEP_MS)
+        return world.now_ms - start_ms
+
+    # -- the mesh and the clients --------------------------------------------------------------------
+
+    def _mesh(self) -> None:
+        world = self.world
+        end_ms = world.now_ms + MESH_MS
+        start_ms = world.now_ms
+        while not world.is_meshed():
+            if world.now_ms >= end_ms:
+                raise RuleBrokenError("the mesh becomes whole", self._tell_links())
+            # One that joined or was reset may have met a node that died before it told anybody.
+            first, *others = world.running()
+            for machine in others:
+                world.meet(first.name, machine.name)
+            step_ms = world.now_ms + MEET_EVERY_MS
+            while world.now_ms < step_ms and not world.is_meshed():
+                world.run(STEP_MS)
+        self.mesh_ms = world.now_ms - start_ms
+
+    def _tell_links(self) -> str:
+        return "; ".join(
+            f"{machine.name} → {' '.join(node.host for node in machine.membership.linked)}"
+            for machine in self.world.running()
+        )
+
+    def _answer(self) -> None:
+        """A GETJOB has its jobs, or its time is over; an ADDJOB has its copies, unless there are too few nodes."""
+        world = self.world
+        world.run(ANSWERED_MS)
+        nodes = sum(not machine.broker.is_leaving for machine in world.running())
+        for connection in list(world.connections):
+            if isinstance(connection, Line) and connection.outstanding:
+                if connection.most_copies() < nodes:
+                    client = connection.client
+                    raise RuleBrokenError(
+                        "clients are answered",
+                        f"client {client.id} of {connection.machine.name} waits ({client.waiting}) for"
+                        f" {connection.outstanding} replies, first {connection.first_asked()}",
+                        connection.machine.name,
+                    )
+                connection.hang_up()
+
+    def _empty_leavers(self) -> None:
+        """Who is leaving becomes empty, and goes."""
+        world, weather = self.world, self.simulation.weather
+        leavers = [machine for machine in world.running() if machine.broker.is_leaving]
+        if len(leavers) == len(world.running()):
+            for machine in leavers:
+                weather.ask(machine, "CLUSTER", "LEAVING", "no")
+            return
+        for machine in leavers:
+            broker = machine.broker
+            self._until(
+                "a leaving node becomes empty",
+                LEFT_MS,
+                lambda broker=broker: not broker.job_count,  # type: ignore[misc]  # a default binds it
+                lambda machine=machine: _tell_drain(machine),  # type: ignore[misc]  # likewise
+            )
+            weather.go(machine)
+        world.run(STEP_MS)
+
+    # -- the jobs ------------------------------------------------------------------------------------
+
+    def _drain(self) -> None:
+        self.is_draining = True
+        for machine in self.world.running():
+            drainer = Drainer(self)
+            self.world.connect(machine, drainer)
+            drainer.fetch()
+        self.drain_ms = self._until(
+            "what is done vanishes", DRAINED_MS, lambda: not any(self._left()), lambda: "; ".join(self._tell_left())
+        )
+        self.is_draining = False
+
+    def _left(self) -> list[tuple[Machine, Job]]:
+        """Jobs that should go; a delivered at-most-once job that nobody acknowledged stays until its TTL."""
+        return [
+            (machine, job)
+            for machine in self.world.running()
+            for job in jobs_of(machine.broker)
+            if job.retry_ms or not job.is_delivered or isinstance(job.work, Handover)
+        ]
+
+    def _tell_left(self) -> list[str]:
+        left = self._left()
+        return [f"{len(left)} left", *(f"{machine.name}: {tell(machine.broker, job)}" for machine, job in left[:5])]
+
+    def _verdict(self) -> None:
+        """All that was promised was delivered, or lost by mishap."""
+        simulation = self.simulation
+        look(self.world, simulation.ledger, simulation.losses)
+        for promise in list(simulation.ledger.open):
+            if promise.retry_ms and promise.copies and not promise.delivered and not promise.acked_ms:
+                if simulation.losses.of(promise) < promise.copies and promise.ttl_ms > LONG_TTL_MS:
+                    raise RuleBrokenError("every job is delivered", f"{promise} never was", promise.id)
+
+    # -- silence -------------------------------------------------------------------------------------
+
+    def _idle(self) -> None:
+        """Without jobs and waiting clients nodes say heartbeats only, and remember nothing of what was."""
+        world = self.world
+        world.run(SETTLE_MS)
+        heard: list[str] = []
+        world.network.tap = lambda sender, receiver, runs: heard.extend(
+            f"{sender}→{receiver} {NAMES.get(run[0], run[0])}" for run in runs
+        )
+        world.run(IDLE_MS)
+        world.network.tap = None
+        if heard:
+            raise RuleBrokenError("silence", f"{len(heard)} messages in {IDLE_MS} ms without jobs: {heard[:5]}")
+        for machine in world.running():
+            for what, number in _remains(machine.broker).items():
+                if number:
+                    raise RuleBrokenError("nothing is left over", f"{number} {what} on {machine.name}", machine.name)
+
+    def _wait(self) -> None:
+        """Jobs that wait cost one announcement per pair of nodes and second."""
+        world, ledger, weather = self.world, self.simulation.ledger, self.simulation.weather
+        nodes = len(world.running())
+        if nodes < 2:
+            return
+        for machine in world.running():
+            for _ in range(WAITING_JOBS):
+                promise = ledger.add(b"q0", 20, WAITING_RETRY_S * 1000, 3_600_000, min(3, nodes), world.now_ms)
+                options = ("RETRY", WAITING_RETRY_S, "TTL", 3_600, "REPLICATE", min(3, nodes))
+                weather.ask(machine, "ADDJOB", "q0", promise.body(), 0, *options)
+            world.run(37)
+        world.run(SETTLE_MS)
+        told: dict[tuple[str, str, int], dict[int, None]] = {}
+
+        def tap(sender: str, receiver: str, runs: list[list[Any]]) -> None:
+            if any(run[0] == QUEUED and run[1][1] == QUEUED_WAITING for run in runs):
+                # All that one turn says comes in one frame.
+                told.setdefault((sender, receiver, world.now_ms // 1000), {})[world.now_ms] = None
+
+        world.network.tap = tap
+        world.run(WAITING_MS)
+        world.network.tap = None
+        # Seconds that begin somewhere may see the end of one batch and the next.
+        often = [key for key, moments in told.items() if len(moments) > 2]
+        if often:
+            raise RuleBrokenError("waiting jobs are cheap", f"more than one announcement a second: {often[:5]}")
+        self._drain()
+
+
+def _tell_drain(machine: Machine) -> str:
+    left = [tell(machine.broker, job) for job in jobs_of(machine.broker)]
+    drain = machine.broker.drain
+    return f"{machine.name} {drain and drain.blocked_by!r} {left[:5]}"
+
+
+def _remains(broker: Broker) -> dict[str, int]:
+    """What a quiet node should not have any more."""
+    remains = {
+        "announcements": len(broker.announcements),
+        "deferred jobs": len(broker.deferred),
+        "told interests": len(broker.told_interest),
+        "slices": len(broker.slices),
+        "blocked clients": broker.blocked_count,
+    }
+    for node in broker.cluster.nodes.values():
+        if node.core is not None:
+            remains[f"hand-overs to {node.host}"] = len(node.core.pending)
+            remains[f"interests of {node.host}"] = len(node.core.interest)
+    return remains

@@ -1,0 +1,300 @@
+"""What must hold at any moment, as seen by looking at all nodes.
+
+`Losses` keeps the account of mishaps: each crash without a journal, reset and flush costs every job that was there one
+copy. `look` compares that with what is there now: a promised job exists as long as fewer nodes lost it than copies were
+promised; an at-most-once job exists once, or a crash explains why not, or INFO counts it. `check_books` recounts what a
+node believes of itself. The simulation looks every few thousand events, after each crash, and at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from disque_py.core.client import WAITS_FOR_JOBS
+from disque_py.core.job import ACKED, ACTIVE, JOB_BYTES, QUEUED, WAIT_REPL, Handover, Job
+from disque_py.core.queue import QUEUE_BYTES
+from disque_py.core.schedule import HORIZON_MS, SWEEP_MS
+from disque_py.simulator.ledger import Ledger, Promise, RuleBrokenError
+
+if TYPE_CHECKING:
+    from disque_py.core.broker import Broker
+    from disque_py.simulator.machine import Machine
+    from disque_py.simulator.world import World
+
+# A TTL ends this much earlier than its producer thinks, at most: clocks that drift.
+TTL_SHARE: Final = 100
+# Far more than anything should ever need in worlds of this size.
+TASKS_MAX: Final = 5_000
+ANSWERS_MAX: Final = 5_000
+MARGIN_MS: Final = 20_000
+JOB_FIELDS: Final = 3
+
+
+def jobs_of(broker: Broker) -> Iterator[Job]:
+    """Every record of a node."""
+    return (job for shard in broker.shards if shard for job in shard.values())
+
+
+class Asleep:
+    """What a machine knew when its process died, and has on its disk as far as its journal's policy says."""
+
+    __slots__ = ("at_ms", "ids", "may_lose")
+
+    def __init__(self, at_ms: int, may_lose: bool) -> None:
+        self.at_ms = at_ms
+        self.may_lose = may_lose
+        self.ids: dict[bytes, None] = {}
+
+
+class Losses:
+    """Who lost what; see the module.
+
+    explained   ids of at-most-once jobs that a mishap explains
+    asleep      machines that are down, or read their journal: what they will know again
+    settle_ms   so long an ack may be forgotten again, by a power cut
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._left: dict[bytes, list[Machine]] = {}
+        self._early: dict[bytes, int] = {}
+        self.explained: dict[bytes, None] = {}
+        self.asleep: dict[Machine, Asleep] = {}
+        self.settle_ms = 0
+
+    def died(self, machine: Machine, *, power: bool) -> None:
+        """A process is about to lose its memory; with a journal that is no loss yet."""
+        keeper = machine.keeper
+        for job_id in unseen_jobs(machine):
+            self.explained[job_id] = None  # Delivered as far as the node knew, and nobody got it.
+        if keeper is None:
+            self.flushing(machine)
+        elif keeper.is_loaded:
+            asleep = self.asleep[machine] = Asleep(machine.world.now_ms, keeper.may_lose(power=power))
+            asleep.ids = {job.id: None for job in jobs_of(machine.broker) if job.state != ACKED}
+        elif power and machine in self.asleep:
+            self.asleep[machine].may_lose |= keeper.may_lose(power=True)
+
+    def loaded(self, machine: Machine) -> None:
+        """It has read its journal: what is not there is lost."""
+        asleep = self.asleep.pop(machine, None)
+        if asleep is None:
+            return
+        for job_id in asleep.ids:
+            job = machine.broker.find(job_id)
+            if job is not None and job.state != ACKED:
+                continue
+            promise = self._ledger.by_id.get(job_id)
+            if job is None and asleep.may_lose:
+                self._lose(job_id, promise, is_once=promise is None or not promise.retry_ms)
+                age_ms = asleep.at_ms - (promise.answered_ms if promise is not None else asleep.at_ms)
+                if machine.keeper is not None and age_ms > machine.keeper.lost_ms_max and not promise_is_done(promise):
+                    raise RuleBrokenError(
+                        "everysec loses seconds", f"{promise} was answered {age_ms} ms before {machine.name} lost it", job_id
+                    )
+
+    def flushing(self, machine: Machine) -> None:
+        """A node is about to forget all it has."""
+        by_id = self._ledger.by_id
+        for job in jobs_of(machine.broker):
+            if job.state != ACKED:
+                self._lose(job.id, by_id.get(job.id), is_once=not job.retry_ms)
+
+    def _lose(self, job_id: bytes, promise: Promise | None, *, is_once: bool) -> None:
+        if is_once:
+            self.explained[job_id] = None
+        if promise is not None:
+            promise.losses += 1
+        else:  # Its producer was not answered yet: the copy may be counted in an answer that comes.
+            self._early[job_id] = self._early.get(job_id, 0) + 1
+
+    def leaving(self, machine: Machine) -> None:
+        """A node begins to leave; where all others have the job already, it gives its copy up, and counts that."""
+        for job in jobs_of(machine.broker):
+            if job.state != ACKED:
+                self._left.setdefault(job.id, []).append(machine)
+
+    def of(self, promise: Promise) -> int:
+        """How many copies are lost, and excused."""
+        left = self._left.get(promise.id, ())
+        lost = promise.losses + self._early.get(promise.id, 0)
+        return lost + sum(machine.count("copies_missing_leaving") > 0 for machine in left)
+
+
+def unseen_jobs(machine: Machine) -> Iterator[bytes]:
+    """Ids of jobs in replies that wait for the journal."""
+    for connection in machine.clients:
+        if connection.client.held or connection.client.out:
+            for reply in connection.unseen():
+                for entry in reply if isinstance(reply, list) else ():
+                    if isinstance(entry, list) and len(entry) >= JOB_FIELDS:
+                        yield entry[1]
+
+
+def promise_is_done(promise: Promise | None) -> bool:
+    """Nobody is owed this job any more."""
+    return promise is None or bool(promise.acked_ms or promise.delivered)
+
+
+def look(world: World, ledger: Ledger, losses: Losses) -> None:
+    """Compare what was promised with what is there; RuleBrokenError."""
+    alive: dict[bytes, int] = {}
+    once: dict[bytes, int] = {}  # At-most-once jobs that may still be delivered.
+    for asleep in losses.asleep.values():
+        for job_id in asleep.ids:
+            alive[job_id] = alive.get(job_id, 0) + 1
+            once.setdefault(job_id, 0)
+    for machine in world.running():
+        if machine.broker.is_loading:
+            continue
+        check_books(machine)
+        for job_id in unseen_jobs(machine):
+            once.setdefault(job_id, 0)
+        for job in jobs_of(machine.broker):
+            if job.state == ACKED:
+                continue
+            alive[job.id] = alive.get(job.id, 0) + 1
+            if not job.retry_ms and job.queue and not job.is_delivered:
+                is_waiting = job.state != WAIT_REPL and not isinstance(job.work, Handover)
+                once[job.id] = once.get(job.id, 0) + is_waiting
+    for job_id, count in once.items():
+        if count > 1:
+            raise RuleBrokenError("at most once", f"{job_id!r} waits on {count} nodes", job_id)
+    oldest_ms = min(world.network.oldest_ms(), world.now_ms - losses.settle_ms)
+    vanished = []
+    for promise in list(ledger.open):
+        is_here = promise.id in alive
+        if promise.is_deleted and not is_here:
+            ledger.close(promise)
+        elif promise.ack_answered_ms and not is_here:
+            _look_at_end(ledger, promise, world.now_ms, oldest_ms)
+        elif promise.acked_ms or _may_have_died(promise, world.now_ms):
+            promise.clean_ms = 0
+        elif promise.retry_ms:
+            promise.clean_ms = 0
+            if is_here:
+                continue
+            if promise.copies and losses.of(promise) < promise.copies:
+                raise RuleBrokenError("no job is lost", f"{promise}, {losses.of(promise)} lost: it is nowhere", promise.id)
+            ledger.close(promise)
+        elif promise.id not in once:
+            if promise.delivered or promise.id in losses.explained:
+                ledger.close(promise)
+            else:
+                vanished.append(promise)
+    counted = sum(
+        machine.count("once_lost_in_handover") + machine.count("once_lost_in_restart")
+        for machine in world.machines.values()
+    )
+    if len(vanished) > counted:
+        raise RuleBrokenError(
+            "at-most-once losses are counted",
+            f"{len(vanished)} vanished undelivered, INFO counts {counted}: {vanished[0]}",
+            *(promise.id for promise in vanished),
+        )
+
+
+def _look_at_end(ledger: Ledger, promise: Promise, now_ms: int, oldest_ms: int) -> None:
+    """Nobody has it alive. Once nothing is on its way that was sent before, it must never come again."""
+    if not promise.clean_ms:
+        promise.clean_ms = now_ms
+    elif oldest_ms > promise.clean_ms:
+        promise.is_over = True
+        ledger.close(promise)
+
+
+def _may_have_died(promise: Promise, now_ms: int) -> bool:
+    """Its TTL may be over on some node."""
+    return now_ms > promise.added_ms + promise.ttl_ms - promise.ttl_ms // TTL_SHARE - 100
+
+
+def check_books(machine: Machine) -> None:
+    """A node's counters, sums and indexes equal a recount."""
+    broker = machine.broker
+    jobs = list(jobs_of(broker))
+    used = sum(JOB_BYTES + len(job.body) for job in jobs)
+    used += sum(QUEUE_BYTES + len(name) for name in broker.queues)
+    queued: dict[bytes, int] = {}
+    acked = once = scheduled = 0
+    waiting: dict[Job, None] = {}
+    soon_ms = broker.now_ms + HORIZON_MS - SWEEP_MS - MARGIN_MS
+    in_line = {job_id for line in (broker.asked, broker.heard) for _, ids in line._parts for job_id in ids}
+    for job in jobs:
+        state = job.state
+        scheduled += job.awake_at_ms != 0
+        if state == QUEUED:
+            queued[job.queue] = queued.get(job.queue, 0) + 1
+        elif state == ACKED:
+            acked += 1
+        elif state == WAIT_REPL:
+            waiting[job] = None
+        if not job.retry_ms and job.is_delivered and state != ACKED:
+            once += 1
+        if isinstance(job.work, Handover):
+            pending = job.work.node.core.pending.get(job.work.number)
+            _expect(machine, pending is not None and job in pending.jobs, "a hand-over nobody waits for", job)
+        elif state == ACTIVE and job.retry_ms:
+            _expect(machine, job.requeue_at_ms > 0, "an active job without a timer", job)
+        if not job.awake_at_ms and state != WAIT_REPL and job.id not in in_line:
+            due_ms = min(job.expire_at_ms, job.requeue_at_ms or job.expire_at_ms)
+            _expect(machine, due_ms > soon_ms, "a job that is due soon and not scheduled", job)
+    _same(machine, "job_count", broker.job_count, len(jobs))
+    _same(machine, "used_memory", broker.used_memory, used)
+    _same(machine, "acked_count", broker.acked_count, acked)
+    _same(machine, "once_delivered_count", broker.once_delivered_count, once)
+    _same(machine, "jobs in the schedule", sum(map(len, broker.schedule._buckets.values())), scheduled)
+    _same(machine, "waiting for copies", list(broker.waiting_repl), list(waiting), unordered=True)
+    for name, queue in broker.queues.items():
+        _same(machine, f"length of {name!r}", queue.length, queued.pop(name, 0))
+        _same(machine, f"entries of {name!r}", sum(1 for _ in queue.oldest()), queue.length)
+    _same(machine, "jobs in queues that don't exist", queued, {})
+    blocked = sum((client.waiting == WAITS_FOR_JOBS) + len(client.waiting_jobs) for client in broker.clients.values())
+    _same(machine, "blocked_count", broker.blocked_count, blocked)
+    _same(machine, "paused_count", broker.paused_count, sum(bool(queue.paused) for queue in broker.queues.values()))
+    _check_growth(machine)
+
+
+def _check_growth(machine: Machine) -> None:
+    broker = machine.broker
+    sizes = {
+        "tasks": len(broker.schedule._tasks),
+        "clients": len(broker.clients) - len(machine.clients) - 50,
+        "announcements": len(broker.announcements),
+        "nodes named": len(broker.cluster._interned),
+    }
+    for node in broker.cluster.nodes.values():
+        if node.core is not None:
+            sizes[f"answers to {node.host}"] = len(node.core.answers)
+            sizes[f"hand-overs to {node.host}"] = len(node.core.pending)
+    for what, size in sizes.items():
+        if size > (ANSWERS_MAX if "answers" in what else TASKS_MAX):
+            raise RuleBrokenError("nothing grows without bound", f"{size} {what} on {machine.name}", machine.name)
+
+
+def _expect(machine: Machine, holds: bool, what: str, job: Job) -> None:
+    if not holds:
+        raise RuleBrokenError("books are right", f"{what} on {machine.name}: {tell(machine.broker, job)}", job.id)
+
+
+def _same(machine: Machine, what: str, said: object, counted: object, *, unordered: bool = False) -> None:
+    if unordered and isinstance(said, list) and isinstance(counted, list):
+        said, counted = sorted(map(id_of, said)), sorted(map(id_of, counted))
+    if said != counted:
+        raise RuleBrokenError("books are right", f"{what} on {machine.name}: {said} said, {counted} counted", machine.name)
+
+
+def id_of(job: Job) -> bytes:
+    """Its id."""
+    return job.id
+
+
+def tell(broker: Broker, job: Job) -> str:
+    """A job, for a person who looks for what went wrong."""
+    due = job.requeue_at_ms and job.requeue_at_ms - broker.now_ms
+    holders = " ".join(sorted(chr(node.id[0]) for node in job.holders))
+    return (
+        f"{job!r} retry {job.retry_ms} due {due} awake {job.awake_at_ms and job.awake_at_ms - broker.now_ms}"
+        f" holders {holders} attempt {job.attempt} work {type(job.work).__name__}"
+        f" leased {job.is_leased_here} delivered {job.is_delivered} queued {job.was_queued}"
+    )

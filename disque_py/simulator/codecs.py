@@ -1,0 +1,62 @@
+"""Two versions of the bus protocol, so that a rolling upgrade can be played.
+
+Version 1 is the one nodes speak today (cluster_bus/codec.py). Version 2 is what a next one may look like: every item
+that has positions has one more at its end. docs/bus.md promises that who does not know a position ignores it, and that
+two nodes speak the highest version both know; a world with nodes of either kind keeps the promises honest.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, Final
+
+from cluster_bus.codec import Decoder, encode_run, frame
+from cluster_bus.handshake import Hello
+from cluster_bus.membership import Membership
+from cluster_bus.messages import FIRST_JOB_KIND
+from cluster_bus.node import Node
+from cluster_bus.outgoing import Outgoing
+
+OLD: Final = 1
+NEW: Final = 2
+# What the new position carries; a number no older handler could mistake for one of its own positions.
+NEW_FIELD: Final = 7_654_321
+
+
+def common(ours: int, theirs: tuple[int, int]) -> int:
+    """The version two nodes speak whose highest are these; every version so far is still spoken."""
+    return min(ours, theirs[1])
+
+
+class VersionedMembership(Membership):
+    """Membership of a node that speaks versions 1 to `version`."""
+
+    def __init__(self, version: int, me: Node, outgoing: Outgoing, rng: Random, node_timeout_ms: int) -> None:
+        super().__init__(me, outgoing, rng, node_timeout_ms=node_timeout_ms)
+        self.version = version
+
+    def hello(self) -> Hello:
+        """What it says about itself, the versions included."""
+        return super().hello()._replace(versions=(OLD, self.version))
+
+    def _link(self, node: Node, hello: Hello) -> None:
+        super()._link(node, hello)
+        node.protocol = common(self.version, hello.versions)
+
+
+def decoder(version: int) -> Decoder:
+    """What reads the frames of a link of this version."""
+    return Decoder(versions=(version, version))
+
+
+def renewed(data: bytes) -> bytes:
+    """Frames of the driver as a node of version 2 writes them: with the new position."""
+    result = []
+    for runs in decoder(NEW).feed(data):
+        packed = [encode_run(run[0], [_longer(run[0], item) for item in run[1:]]) for run in runs]
+        result.append(frame(NEW, packed))
+    return b"".join(result)
+
+
+def _longer(kind: int, item: Any) -> Any:
+    return [*item, NEW_FIELD] if kind >= FIRST_JOB_KIND and isinstance(item, list) else item

@@ -1,0 +1,251 @@
+"""Keeper: what a machine keeps on its disk, from one process to the next.
+
+The folder outlives the process; each run has a SimDisk and a Remembering of its own, which is the server's. A process
+that dies leaves what it had written, a power cut what was synced, perhaps with a torn tail (folder.py).
+
+To see that nothing is promised before its record, the keeper notes for every id where in the journal its base is; to see that a restart would find what memory knows, `replay` reads a copy of the folder.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from disque_py.core import journaling
+from disque_py.core.broker import Broker
+from disque_py.core.job import WAIT_REPL, Job
+from disque_py.core.restoring import Restoring
+from disque_py.remembering import Remembering
+from disque_py.simulator.disk import SimDisk
+from disque_py.simulator.folder import SimFolder
+from disque_py.simulator.ledger import RuleBrokenError
+from persistence.journal import ALWAYS, EVERYSEC
+from persistence.records import JOB, STATE
+from persistence.recovery import DamagedJournalError, Recovery
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from disque_py.simulator.machine import Machine
+    from persistence.disk import Disk
+
+# Small, so that segments are closed, rewritten and dropped in a run of seconds.
+SEGMENT_BYTES: Final = 40_000
+# semantics.md, section 8, and a disk's and a turn's time besides.
+LOST_MS_MAX: Final = 2_300
+CAPACITY_BYTES: Final = 64 << 20
+
+
+class Keeper:
+    """A machine's journal; see the module.
+
+    folder       what is on the disk
+    disk         the disk of this run
+    remembering  the server's journal of this run
+    recorded     id -> position behind its base, of this run
+    noted        ids of which this run has recorded anything
+    is_loaded    this run has read its journal
+    had_trouble  its disk was slow, full or failing: promises of everysec and no are weaker then
+    """
+
+    def __init__(self, machine: Machine, rng: Random) -> None:
+        self.machine = machine
+        self.rng = rng
+        self.folder = SimFolder(rng, CAPACITY_BYTES)
+        self.disk: SimDisk
+        self.remembering: Remembering
+        self.recorded: dict[bytes, int] = {}
+        self.noted: dict[bytes, None] = {}
+        self.is_loaded = False
+        self.had_trouble = False
+
+    @property
+    def policy(self) -> str:
+        """`appendfsync`."""
+        return str(self.machine.settings["appendfsync"])
+
+    def may_lose(self, *, power: bool) -> bool:
+        """Whether the end of this process may cost records that somebody relied on."""
+        if self.policy == ALWAYS:
+            return False
+        return power or self.had_trouble
+
+    @property
+    def lost_ms_max(self) -> int:
+        """How old a record may be that a power cut costs (semantics.md, section 8)."""
+        return LOST_MS_MAX if self.policy == EVERYSEC and not self.had_trouble else 1 << 60
+
+    # -- life --------------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """The process begins, within a turn: it reads its journal before it serves anybody."""
+        machine = self.machine
+        self.recorded = {}
+        self.noted = {}
+        self.is_loaded = False
+        self.remembering = Remembering(
+            machine.driver, self._open, self._closed, self._notice, segment_bytes=SEGMENT_BYTES
+        )
+        machine.broker.is_loading = True
+        self.remembering.start(self._ready, self._failed)
+
+    def _open(self) -> Disk:
+        run = self.machine.runs
+        self.disk = SimDisk(self.folder, lambda span_ms, call: self._later(span_ms, call, run), self.rng)
+        return self.disk
+
+    def _later(self, span_ms: int, call: Callable[[], None], run: int) -> None:
+        self.machine.world.later(span_ms, self.machine.aside, call, run)
+
+    def _closed(self) -> None:
+        """The journal is closed for good; nothing is locked here."""
+
+    def _ready(self) -> None:
+        self.is_loaded = True
+        self._watch()
+        self.machine.world.on_loaded(self.machine)
+
+    def _failed(self, reason: str) -> None:
+        raise RuleBrokenError("a node can read its journal", f"{self.machine.name}: {reason}", self.machine.name)
+
+    def _notice(self, line: str) -> None:
+        self.machine.world.trace.write(self.machine.world.now_ms, f"{self.machine.name}  {line}")
+
+    def died(self, *, power: bool) -> None:
+        """The process is gone."""
+        disk = getattr(self, "disk", None)
+        if disk is not None:
+            disk.crash()
+        if power:
+            self.folder.cut_power()
+        else:
+            self.folder.kill()
+
+    # -- what must hold ----------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        """Note what the journal is told from now on."""
+        journal = self.remembering.journal
+        if journal is None:
+            return
+        recorded, noted = self.recorded, self.noted
+        append = journal.append
+
+        def watched(runs: list[list[Any]]) -> int:
+            position = append(runs)
+            for run in runs:
+                if run[0] == JOB:
+                    for item in run[1:]:
+                        recorded.setdefault(item[0], position)
+                        noted[item[0]] = None
+                elif run[0] == STATE:
+                    for item in run[1:]:
+                        noted[item[0]] = None
+            return position
+
+        journal.append = watched  # type: ignore[method-assign]  # to watch is not to change
+
+    def check_promise(self, job_id: bytes, what: str) -> None:
+        """Something about this job is said to somebody: that it is here is recorded, as safely as the policy says."""
+        journal = self.remembering.journal
+        if journal is None or not self.is_loaded:
+            return
+        position = self.recorded.get(job_id)
+        if position is None:
+            job = self.machine.broker.find(job_id)
+            if job is not None and not job.place:
+                raise RuleBrokenError(
+                    "no promise before its record", f"{what} of {job_id!r} by {self.machine.name}, not recorded", job_id
+                )
+        elif position > journal.ready_position():
+            raise RuleBrokenError(
+                "no promise before its record",
+                f"{what} of {job_id!r} by {self.machine.name}: recorded up to {position},"
+                f" ready up to {journal.ready_position()}",
+                job_id,
+            )
+
+    def is_quiet(self) -> bool:
+        """All that memory knows has been given to the disk, and nothing is under way."""
+        broker = self.machine.broker
+        journal = self.remembering.journal
+        return (
+            self.is_loaded
+            and journal is not None
+            and not journal.error
+            and journal.written == journal.position
+            and not (broker.touched or broker.outbox.gone or broker.outbox.pauses or broker.outbox.is_void)
+            and self.remembering._driver.rewriting is not None
+            and not self.remembering._driver.rewriting.is_first
+        )
+
+    def check_replay(self) -> None:
+        """Memory is what a replay of the journal would make of it; RuleBrokenError."""
+        machine = self.machine
+        found = replay(self.folder, machine)
+        memory = {job.id: job for shard in machine.broker.shards for job in shard.values() if job.state != WAIT_REPL}
+        for job_id in memory.keys() - found.keys():
+            raise RuleBrokenError(
+                "memory equals a replay", f"{memory[job_id]!r} of {machine.name} is not in its journal", job_id
+            )
+        for job_id, (job, flags) in found.items():
+            known = memory.get(job_id)
+            if known is None:
+                raise RuleBrokenError(
+                    "memory equals a replay", f"{job!r} of {machine.name} is in its journal only", job_id
+                )
+            known_flags = journaling.flags_of(known)
+            if job_id not in self.noted:
+                # What was queued waits for its time after a restart, and another one would make the same of it.
+                flags &= ~journaling.IS_QUEUED
+                known_flags &= ~journaling.IS_QUEUED
+            said, kept = _state(machine.broker, job, flags), _state(machine.broker, known, known_flags)
+            if said != kept:
+                told = ", ".join(f"{name} {kept[name]!r} and {said[name]!r}" for name in said if said[name] != kept[name])
+                raise RuleBrokenError(
+                    "memory equals a replay", f"{known!r} of {machine.name}: memory and journal have {told}", job_id
+                )
+
+
+def replay(folder: SimFolder, machine: Machine) -> dict[bytes, tuple[Job, int]]:
+    """What a copy of the folder says: jobs by id, with their recorded flags."""
+    copied = folder.copy(Random(0))
+    broker = Broker(
+        machine.membership, machine.broker.outbox.messages, machine.broker.settings, Random(0), machine.broker.host
+    )
+    broker.now_ms, broker.wall_ms = machine.broker.now_ms, machine.broker.wall_ms
+    broker.sets = machine.broker.sets
+    try:
+        recovery = Recovery(copied)
+        node = recovery.newest.node if recovery.newest is not None else machine.node_id
+        restoring = Restoring(broker, node)
+        while not recovery.is_finished:
+            for number, block in recovery.step():
+                restoring.block(number, block.wall_ms, block.flags, block.runs)
+    except DamagedJournalError as damaged:
+        raise RuleBrokenError("a node can read its journal", f"{machine.name}: {damaged}", machine.name) from damaged
+    return {
+        job.id: (job, journaling.flags_of(job) | (journaling.IS_QUEUED if job.was_announced else 0))
+        for shard in broker.shards
+        for job in shard.values()
+    }
+
+
+def _state(broker: Broker, job: Job, flags: int) -> dict[str, Any]:
+    """What a restart has to know of a job; the lease's and the retry's moments are compared by the tests of restoring."""
+    if job.retry_ms:
+        flags &= ~journaling.IS_GIVEN
+    else:
+        flags &= ~journaling.IS_LEASED  # Says something else until a restart is over (restoring.py).
+        if flags & journaling.IS_GIVEN:
+            flags |= journaling.IS_DELIVERED
+    return {
+        "flags": flags & ~journaling.IS_GIVEN,
+        "queue": job.queue,
+        "body": job.body,
+        "retry": job.retry_ms,
+        "holders": broker.sets.pack(job.holders),
+        "attempt": job.attempt,
+        "nacks": job.nacks,
+        "deliveries": job.deliveries,
+    }

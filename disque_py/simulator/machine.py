@@ -1,0 +1,334 @@
+"""Machine: one node of a world, from outside: its process, its clocks, its files.
+
+Within runs what runs in a server: Driver, Membership, Broker. A machine is their Clock, Wire and Host (ports.py). It
+dies in three ways: killed (what it sent still arrives, other nodes see the connections end), cut off from power (nobody
+sees anything until it is back), and at a *fuse*: a given number of things it does to the outside later, so in the midst
+of a turn, with some messages and replies gone out and others not. Stopped (SIGSTOP), it keeps what comes for later.
+
+The nodes file is written a moment after membership asks for it, and a crash may come before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from cluster_bus.node import Node
+from cluster_bus.nodes_file import dump, parse
+from disque_py import inputs
+from disque_py.config.settings import Settings
+from disque_py.core.broker import Broker
+from disque_py.driver import Driver
+from disque_py.simulator.codecs import OLD, VersionedMembership
+from disque_py.simulator.connections import Connection
+from disque_py.simulator.host import SimHost
+from disque_py.simulator.keeper import Keeper
+from disque_py.simulator.network import Pipe
+
+if TYPE_CHECKING:
+    from disque_py.simulator.world import World
+
+PORT: Final = 7711
+BUS_PORT: Final = 17711
+RUN_BYTES: Final = 8
+ID_BYTES: Final = 20
+PPM: Final = 1_000_000
+SAVE_MS_MAX: Final = 6
+
+
+class Crash(Exception):
+    """A process dies here and now; the world's loop lets it."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine.name)
+        self.machine = machine
+
+
+class Machine:
+    """One node; see the module.
+
+    name               one letter; also its host name
+    offset_ms          its monotonic clock against the world's, at the world's start
+    drift_ppm          how much faster it runs than the world's, millionths
+    wall_offset_ms     its wall clock against the others'; may jump at any time
+    version            the highest bus version it speaks
+    is_up, is_stopped, has_power
+    runs               how often it was started
+    fuse               it dies after so many further things it does to the outside; 0: it does not
+    held               what came while it was stopped
+    nodes_file         what a start would read
+    totals             counters of earlier runs, by name (see `harvest`)
+    ticks              timers that came
+    keeper             its journal; None: it has none
+    """
+
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        settings: dict[str, Any],
+        *,
+        offset_ms: int = 0,
+        drift_ppm: int = 0,
+        version: int = OLD,
+    ) -> None:
+        self.world = world
+        self.name = name
+        self.label = name.encode()
+        self.rng = world.stream(f"machine {name}")
+        self.node_id = name.encode() + self.rng.randbytes(ID_BYTES - 1)
+        self.settings = dict(settings)
+        self.offset_ms = offset_ms
+        self.drift_ppm = drift_ppm
+        self.wall_offset_ms = 0
+        self.version = version
+        self.is_up = False
+        self.is_stopped = False
+        self.has_power = True
+        self.runs = 0
+        self.fuse = 0
+        self.held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self.nodes_file = ""
+        self.totals: dict[str, int] = {}
+        self.keeper: Keeper | None = None
+        self.ticks = 0
+        self.attempts: dict[Node, object] = {}
+        self.pipes: dict[Node, Pipe] = {}
+        self.incoming: dict[bytes, Pipe] = {}
+        self.clients: dict[Connection, None] = {}
+        self.driver: Driver
+        self.broker: Broker
+        self.membership: VersionedMembership
+        self._timer_ms = 0
+
+    def __repr__(self) -> str:
+        return f"<Machine {self.name}>"
+
+    def keep_journal(self, policy: str) -> None:
+        """From its next start on it has a journal with this appendfsync."""
+        self.settings |= {"appendonly": True, "appendfsync": policy}
+        self.keeper = Keeper(self, self.world.stream(f"disk {self.name}"))
+
+    # -- life --------------------------------------------------------------------------------------
+
+    def boot(self) -> None:
+        """Start a process: fresh memory, a new run, what its nodes file says."""
+        self.runs += 1
+        world = self.world
+        values = Settings()
+        for name, value in self.settings.items():
+            setattr(values, name, value)
+        rng = world.stream(f"machine {self.name} run {self.runs}")
+        outgoing = world.outgoing_of(self)
+        me = Node(self.node_id, "", PORT, BUS_PORT)
+        me.run = rng.randbytes(RUN_BYTES)
+        self.membership = VersionedMembership(self.version, me, outgoing, rng, values.cluster_node_timeout)
+        self.membership.now_ms, self.membership.wall_ms = self.now_ms(), self.wall_ms()
+        self.broker = Broker(self.membership, outgoing, values, rng, SimHost(self))
+        inputs.install(self.broker)
+        self.attempts, self.pipes, self.incoming, self.held, self.clients = {}, {}, {}, [], {}
+        self.is_up, self.is_stopped, self.fuse, self._timer_ms = True, False, 0, 0
+        self.driver = Driver(
+            self.broker, self.membership, outgoing, self, self, self._on_turn, self._save_nodes, self._notice
+        )
+        self.open()
+        if self.nodes_file:
+            self.membership.load(parse(self.nodes_file))
+        if self.keeper is not None:
+            self.keeper.load()
+        self.driver.tick()
+        self.close()
+
+    def start(self) -> None:
+        """A new process; the old one is dead."""
+        assert not self.is_up
+        self.has_power = True
+        self.world.network.power_is_back(self)
+        self.boot()
+
+    def die(self, *, power: bool = False) -> None:
+        """The process is gone, and with `power` the whole machine: nobody hears of it."""
+        self.world.on_death(self, power=power)
+        self.harvest()
+        if self.keeper is not None:
+            self.keeper.died(power=power)
+        self.is_up = self.is_stopped = False
+        self.fuse = 0
+        self.held = []
+        self.has_power = not power
+        self.world.network.died(self)
+        for connection in list(self.clients):
+            connection.lost()
+        self.clients = {}
+
+    def shut_down(self, then: Callable[[], None]) -> None:
+        """SIGTERM: the journal is closed; `then` is called when the process is gone."""
+        run = self.runs
+
+        def ended(_: OSError | None = None) -> None:
+            if self.is_up and self.runs == run:
+                self.world.later(0, self._ended, run, then)
+
+        self.open()
+        if self.keeper is not None:
+            self.keeper.remembering.close(ended)
+        else:
+            ended()
+        self.close()
+
+    def _ended(self, run: int, then: Callable[[], None]) -> None:
+        if self.is_up and self.runs == run:
+            self.die()
+            then()
+
+    def aside(self, call: Callable[[], None], run: int) -> None:
+        """Something beside the loop is over: it is heard of now, or when the process goes on."""
+        if run != self.runs or not self.is_up:
+            return
+        if self.is_stopped:
+            self.held.append((self.aside, (call, run)))
+            return
+        call()
+        if self.driver.is_open:
+            self.close()
+
+    def stop(self) -> None:
+        """SIGSTOP."""
+        self.is_stopped = True
+
+    def go_on(self) -> None:
+        """SIGCONT: it reads what came meanwhile, then looks at its clock."""
+        self.is_stopped = False
+        self._timer_ms = 0
+        held, self.held = self.held, []
+        for call, args in held:
+            call(*args)
+        if not self.is_up:
+            return
+        self.world.network.read_landed(self)
+        self.open()
+        self.driver.tick()
+        self.close()
+
+    def harvest(self) -> None:
+        """Add the counters of this run to the totals: its memory is about to go."""
+        totals, stats = self.totals, self.broker.stats
+        for name, value in vars(stats).items():
+            if type(value) is int:
+                totals[name] = totals.get(name, 0) + value
+
+    def count(self, name: str) -> int:
+        """A counter of INFO, over all runs."""
+        now = getattr(self.broker.stats, name) if self.is_up else 0
+        return self.totals.get(name, 0) + int(now)
+
+    # -- turns -------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Before an input."""
+        self.driver.begin()
+
+    def close(self) -> None:
+        """After it; in a prompt world that ends the turn."""
+        if self.world.is_prompt:
+            self._end_turn()
+
+    def _on_turn(self) -> None:
+        if not self.world.is_prompt:
+            self.world.later(0, self._finish, self.runs)
+
+    def _finish(self, run: int) -> None:
+        if run != self.runs or not self.is_up:
+            return
+        if self.is_stopped:
+            self.held.append((self._finish, (run,)))
+        else:
+            self._end_turn()
+
+    def _end_turn(self) -> None:
+        self.driver.finish()
+        self.world.on_turn(self)
+        world = self.world
+        since_ms = self.driver.next_ms() - self.offset_ms
+        if self.drift_ppm:
+            since_ms = -(-since_ms * PPM // (PPM + self.drift_ppm))
+        # What is overdue is done a millisecond later, as a loop would that has other things to do as well.
+        at_ms = max(since_ms, world.now_ms + 1)
+        if not self._timer_ms or at_ms < self._timer_ms:
+            self._timer_ms = at_ms
+            world.at(at_ms, self._on_timer, at_ms, self.runs)
+
+    def _on_timer(self, at_ms: int, run: int) -> None:
+        if at_ms != self._timer_ms or run != self.runs or not self.is_up or self.is_stopped:
+            return  # Another was set since; or the process is gone, or will look at its clock when it goes on.
+        self._timer_ms = 0
+        self.ticks += 1
+        self.driver.tick()
+        self.close()
+
+    def burn(self) -> None:
+        """It has done something to the outside: perhaps the last thing it did."""
+        self.fuse -= 1
+        if not self.fuse:
+            raise Crash(self)
+
+    # -- Clock -------------------------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        """Its monotonic clock."""
+        now_ms = self.world.now_ms
+        return self.offset_ms + now_ms + now_ms * self.drift_ppm // PPM
+
+    def wall_ms(self) -> int:
+        """Its wall clock."""
+        return self.world.wall_ms + self.wall_offset_ms
+
+    def stopwatch_ns(self) -> int:
+        """Nothing takes any time here."""
+        return 0
+
+    # -- Wire --------------------------------------------------------------------------------------
+
+    def dial(self, node: Node) -> None:
+        """See ports.Wire."""
+        self.world.network.dial(self, node)
+
+    def hang_up(self, node: Node) -> None:
+        """See ports.Wire."""
+        self.world.network.hang_up(self, node)
+
+    def send(self, node: Node, frame: bytes) -> None:
+        """See ports.Wire."""
+        if self.fuse:
+            self.burn()
+        self.world.network.send(self, node, frame)
+
+    def lose_incoming(self, node: Node) -> None:
+        """The link on which the node spoke to us is gone; within a turn."""
+        inputs.incoming_lost(self.broker, node)
+
+    # -- files -------------------------------------------------------------------------------------
+
+    def _save_nodes(self) -> None:
+        self.save_nodes(None)
+
+    def save_nodes(self, done: Callable[[OSError | None], None] | None) -> None:
+        """Write the nodes file as it is now; it is there a moment later."""
+        text = dump(list(self.membership.nodes.values()))
+        span_ms = 0 if self.world.is_prompt else self.rng.randrange(SAVE_MS_MAX)
+        self.world.later(span_ms, self._saved, self.runs, text, done)
+
+    def _saved(self, run: int, text: str, done: Callable[[OSError | None], None] | None) -> None:
+        if run != self.runs or not self.is_up:
+            return
+        if self.is_stopped:
+            self.held.append((self._saved, (run, text, done)))
+            return
+        self.nodes_file = text
+        if done is not None:
+            self.open()
+            done(None)
+            self.close()
+
+    def _notice(self, line: str) -> None:
+        self.world.trace.write(self.world.now_ms, f"{self.name}  {line}")

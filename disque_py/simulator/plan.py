@@ -1,0 +1,222 @@
+"""Plan: all that a seed decides before anything happens: who is there, what the weather does, and when.
+
+A plan is data. Clients and faults are listed one by one, each with chance of its own, so that a failing plan can be made
+smaller (shrink.py) without changing what is left of it; `Keep` says in a line what was kept. Which node a fault strikes
+is decided when it does, from the numbers in it, because who is up then is not known before.
+
+Half of the plans have one kind of weather only, so that figures per kind mean something; the others have several at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final
+
+# Kind of weather -> the faults it consists of (faults.py). The names are those of the figures.
+WEATHER: Final[dict[str, tuple[str, ...]]] = {
+    "fair": (),
+    "kills": ("kill", "kill", "fuse"),
+    "power": ("power",),
+    "leaving": ("leave", "join"),
+    "forgetting": ("forget",),
+    "resets": ("reset",),
+    "pauses": ("stop",),
+    "breaks": ("hiccup", "hiccup", "hang-up"),
+    "one-way": ("one-way",),
+    "halves": ("halves",),
+    "ring": ("ring",),
+    "bridge": ("bridge",),
+    "alone": ("alone",),
+    "shifting": ("shift", "shift", "shift"),
+    "losses": ("loss",),
+    "delays": ("delay",),
+    "clocks": ("jump", "jump"),
+    "memory": ("memory",),
+    "queues": ("pause", "pause", "flush"),
+    "upgrade": ("upgrade", "upgrade"),
+    "restarts": ("restart",),
+    "disks": ("disk", "disk", "kill", "rewrite"),
+}
+NAMES: Final = "abcdefghijklmnopqrstuvwxyz"
+NODES_MAX: Final = 9
+MS_PER_FAULT: Final = (250, 600, 1_500, 4_000)
+FAULT_SPANS_MS: Final = (50, 300, 1_000, 2_500, 5_000, 9_000)
+CLIENT_KINDS: Final = ("producer", "consumer", "inspector")
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """What is kept of a seed's plan: as text `nodes=3 clients=0,4 faults=2,5 until=4210`; None and 0: all."""
+
+    nodes: int = 0
+    clients: tuple[int, ...] | None = None
+    faults: tuple[int, ...] | None = None
+    until_ms: int = 0
+
+    def __str__(self) -> str:
+        words = []
+        if self.nodes:
+            words.append(f"nodes={self.nodes}")
+        for name, numbers in (("clients", self.clients), ("faults", self.faults)):
+            if numbers is not None:
+                words.append(f"{name}={','.join(map(str, numbers)) or 'none'}")
+        if self.until_ms:
+            words.append(f"until={self.until_ms}")
+        return " ".join(words)
+
+    @classmethod
+    def read(cls, text: str) -> Keep:
+        """The text back; ValueError."""
+        values: dict[str, str] = {}
+        for word in text.split():
+            name, equals, value = word.partition("=")
+            if not equals or name not in ("nodes", "clients", "faults", "until"):
+                raise ValueError(f"'{word}' is none of nodes=, clients=, faults=, until=")
+            values[name] = value
+        return cls(
+            int(values.get("nodes", 0)), _numbers(values.get("clients")), _numbers(values.get("faults")),
+            int(values.get("until", 0)),
+        )  # fmt: skip
+
+
+def _numbers(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    return () if text == "none" else tuple(int(number) for number in text.split(","))
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that happens to the cluster, and after `span_ms` is over; `picks` choose whom it strikes."""
+
+    number: int
+    at_ms: int
+    kind: str
+    span_ms: int
+    picks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientPlan:
+    """A client: what it does, and the number its chance comes from."""
+
+    number: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """See the module. Spans are in milliseconds.
+
+    weather           kinds, of WEATHER; empty is "fair"
+    load              clients act so many times as often as the calmest
+    drifts_ppm, offsets_ms, versions   per node: its clocks, the highest bus version it speaks
+    journals          per node: the appendfsync of its journal, "" for none
+    """
+
+    seed: int
+    duration_ms: int
+    nodes: int
+    weather: tuple[str, ...]
+    clients: tuple[ClientPlan, ...]
+    faults: tuple[Fault, ...]
+    load: float = 1.0
+    delay_ms: tuple[int, int] = (1, 1)
+    is_prompt: bool = False
+    is_rough: bool = False
+    queues: int = 2
+    node_timeout_ms: int = 2_000
+    maxmemory: int = 0
+    drifts_ppm: tuple[int, ...] = ()
+    offsets_ms: tuple[int, ...] = ()
+    versions: tuple[int, ...] = ()
+    journals: tuple[str, ...] = ()
+    keep: Keep = Keep()
+
+    def kept(self, keep: Keep) -> Plan:
+        """This plan with only what `keep` says."""
+        clients = self.clients if keep.clients is None else tuple(c for c in self.clients if c.number in keep.clients)
+        faults = self.faults if keep.faults is None else tuple(f for f in self.faults if f.number in keep.faults)
+        return replace(
+            self,
+            nodes=min(self.nodes, keep.nodes or self.nodes),
+            duration_ms=min(self.duration_ms, keep.until_ms or self.duration_ms),
+            clients=clients,
+            faults=tuple(fault for fault in faults if fault.at_ms <= (keep.until_ms or self.duration_ms)),
+            keep=keep,
+        )
+
+
+def draw(seed: int, duration_ms: int, *, weather: str = "") -> Plan:
+    """The plan of a seed; `weather` instead of what the seed would choose."""
+    rng = Random(f"{seed} plan")
+    nodes = rng.choice((1, 2, 2, 3, 3, 3, 4, 4, 5, 5, 6, 7, NODES_MAX))
+    kinds = (weather,) if weather else _weather(rng, nodes)
+    if weather:
+        nodes = max(nodes, 3)
+    clients = [ClientPlan(number, kind) for number, kind in enumerate(_clients(rng, nodes))]
+    delay_ms = rng.choice(((1, 1), (1, 2), (1, 5), (2, 20), (10, 40), (1, 100)))
+    return Plan(
+        seed=seed,
+        duration_ms=duration_ms,
+        nodes=nodes,
+        weather=kinds,
+        clients=tuple(clients),
+        faults=tuple(_faults(rng, kinds, duration_ms)),
+        load=rng.choice((0.3, 1.0, 1.0, 3.0, 6.0)),
+        delay_ms=delay_ms,
+        is_prompt=rng.random() < 0.2,
+        is_rough=rng.random() < 0.5,
+        queues=rng.choice((1, 2, 2, 4, 12)),
+        node_timeout_ms=rng.choice((1_000, 2_000, 2_000, 5_000)),
+        maxmemory=rng.choice((12_000, 25_000, 60_000, 200_000)) if "memory" in kinds else 0,
+        drifts_ppm=tuple(rng.choice((0, 0, 50, -50, 500, -500, 5_000, -5_000)) for _ in NAMES),
+        offsets_ms=tuple(rng.randrange(1 << rng.choice((0, 20, 40))) for _ in NAMES),
+        versions=tuple(rng.choice((1, 2)) if "upgrade" in kinds else 1 for _ in NAMES),
+        journals=_journals(rng, kinds),
+    )
+
+
+def _weather(rng: Random, nodes: int) -> tuple[str, ...]:
+    kinds = [kind for kind in WEATHER if kind != "fair"]
+    if rng.random() < 0.5:
+        return (rng.choice(kinds),)
+    return tuple(sorted(rng.sample(kinds, rng.choice((0, 2, 3, 4, 6)))))
+
+
+def _journals(rng: Random, kinds: tuple[str, ...]) -> tuple[str, ...]:
+    """Half of the clusters keep journals, most of these on all nodes alike."""
+    dice = rng.random()
+    if "disks" in kinds:
+        dice = 0.5 + dice / 2
+    if dice < 0.5:
+        return ("",) * len(NAMES)
+    if dice < 0.9:
+        return (rng.choice(("always", "always", "everysec", "no")),) * len(NAMES)
+    return tuple(rng.choice(("", "always", "everysec")) for _ in NAMES)
+
+
+def _clients(rng: Random, nodes: int) -> list[str]:
+    producers, consumers = rng.choice((1, 1, 2, 3, 5)), rng.choice((1, 1, 2, 3, 6))
+    kinds = ["producer"] * producers + ["consumer"] * consumers
+    if rng.random() < 0.5:
+        kinds.append("inspector")
+    return kinds
+
+
+def _faults(rng: Random, kinds: tuple[str, ...], duration_ms: int) -> list[Fault]:
+    choices = [fault for kind in kinds for fault in WEATHER[kind]]
+    if not choices:
+        return []
+    gap_ms = rng.choice(MS_PER_FAULT)
+    longest = rng.randrange(2, len(FAULT_SPANS_MS) + 1)
+    faults = []
+    at_ms = 0
+    while True:
+        at_ms += int(rng.expovariate(1 / gap_ms)) + 1
+        if at_ms >= duration_ms:
+            return faults
+        span_ms = int(FAULT_SPANS_MS[rng.randrange(longest)] * (0.5 + rng.random()))
+        picks = tuple(rng.randrange(1 << 30) for _ in range(4))
+        faults.append(Fault(len(faults), at_ms, rng.choice(choices), span_ms, picks))

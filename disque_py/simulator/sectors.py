@@ -1,0 +1,132 @@
+"""A file on a disk that may lose power: what is read, what is durable, and what lies between.
+
+A disk writes sectors whole or not at all, in any order it likes, and the length of a file apart from both. So of the
+writes that nobody has synced any subset of sectors may be there after a power cut, each with any of the contents it had
+since. Well-behaved disks keep the order and break off in the middle; both kinds of weather are drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import Final, TypeAlias
+
+SECTOR_BYTES: Final = 512
+
+Write: TypeAlias = tuple[int, bytes]  # offset, data
+
+
+class SimFile:
+    """One file, whatever names lead to it.
+
+    content  what is read
+    durable  what a power cut leaves, apart from `pending`
+    pending  writes since the last sync, in order: each may have become durable or not
+    links    names in all directories
+    """
+
+    __slots__ = ("content", "durable", "links", "pending")
+
+    def __init__(self, content: bytes = b"") -> None:
+        self.content = bytearray(content)
+        self.durable = bytearray(content)
+        self.pending: list[Write] = []
+        self.links = 0
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Not durable before `sync`."""
+        put(self.content, offset, data)
+        self.pending.append((offset, data))
+
+    def resize(self, size: int) -> None:
+        """Cut, or filled up with zeros; not durable before `sync`."""
+        fit(self.content, size)
+        self.pending = [(offset, data[: size - offset]) for offset, data in self.pending if offset < size]
+
+    def sync(self) -> None:
+        """Everything since the last sync becomes durable."""
+        durable = self.durable
+        for offset, data in self.pending:
+            put(durable, offset, data)
+        fit(durable, len(self.content))
+        self.pending = []
+
+    def settle(self, rng: Random) -> None:
+        """Some of what is pending becomes durable, the rest never will; what is read stays the same."""
+        if not self.pending and len(self.durable) == len(self.content):
+            return
+        extent = rng.randrange(4)
+        if extent == 0:
+            self.sync()
+        elif extent == 1:
+            self._settle_in_order(rng)
+        elif extent == 2:
+            self._settle_anyhow(rng)
+        self.pending = []
+
+    def copy(self) -> SimFile:
+        """Another file with the same past."""
+        copied = SimFile()
+        copied.content = bytearray(self.content)
+        copied.durable = bytearray(self.durable)
+        copied.pending = list(self.pending)
+        copied.links = self.links
+        return copied
+
+    def _settle_in_order(self, rng: Random) -> None:
+        """The first writes whole, and one of them torn."""
+        durable = self.durable
+        for offset, data in self.pending[: rng.randrange(len(self.pending) + 1)]:
+            torn = offset, data
+            if rng.randrange(len(self.pending)) == 0:
+                end = offset + rng.randrange(len(data) + 1)
+                if end < len(durable):  # Inside the file it tears between sectors, at its end anywhere.
+                    end -= end % SECTOR_BYTES
+                torn = offset, data[: max(0, end - offset)]
+            put(durable, *torn)
+            if torn[1] is not data:
+                return
+
+    def _settle_anyhow(self, rng: Random) -> None:
+        """Any sectors, any length."""
+        durable = self.durable
+        lengths = len(durable), len(self.content)
+        for offset, data in any_sectors(self.pending, rng):
+            put(durable, offset, data)
+        fit(durable, rng.choice((*lengths, rng.randint(min(lengths), max(lengths)))))
+
+
+def put(content: bytearray, offset: int, data: bytes) -> None:
+    """Write into the content; a hole is filled with zeros."""
+    if not data:
+        return
+    hole = offset - len(content)
+    if hole > 0:
+        content.extend(bytes(hole))
+    content[offset : offset + len(data)] = data
+
+
+def fit(content: bytearray, length: int) -> None:
+    """Cut or fill up with zeros."""
+    del content[length:]
+    content.extend(bytes(length - len(content)))
+
+
+def any_sectors(writes: Sequence[Write], rng: Random) -> Iterator[Write]:
+    """Of each sector that was written n times the first 0 to n writes."""
+    counts: dict[int, int] = {}
+    for offset, data in writes:
+        for sector in sectors_of(offset, data):
+            counts[sector] = counts.get(sector, 0) + 1
+    left = {sector: rng.randint(0, count) for sector, count in counts.items()}
+    for offset, data in writes:
+        for sector in sectors_of(offset, data):
+            if left[sector]:
+                left[sector] -= 1
+                start = max(offset, sector * SECTOR_BYTES)
+                yield start, data[start - offset : (sector + 1) * SECTOR_BYTES - offset]
+
+
+def sectors_of(offset: int, data: bytes) -> range:
+    """Numbers of the sectors that a write touches."""
+    return range(offset // SECTOR_BYTES, -(-(offset + len(data)) // SECTOR_BYTES))

@@ -1,0 +1,194 @@
+"""Simulation: one plan from beginning to end, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from disque_py.simulator.calm import Calm
+from disque_py.simulator.checkers import Losses, look
+from disque_py.simulator.faults import Weather
+from disque_py.simulator.ledger import Ledger, RuleBrokenError
+from disque_py.simulator.plan import NAMES
+from disque_py.simulator.telling import Ids
+from disque_py.simulator.trace import Trace
+from disque_py.simulator.workload import hire
+from disque_py.simulator.world import StuckError, World
+
+if TYPE_CHECKING:
+    from disque_py.simulator.machine import Machine
+    from disque_py.simulator.plan import Plan
+
+JOIN_MS: Final = 30_000
+TRANSCRIPT_LINES: Final = 60
+SETTLE_MS: Final = 4_000
+IDS: Final = Ids()
+
+
+@dataclass(slots=True)
+class Failure:
+    """What went wrong: a rule, or the name of an exception that nobody expected."""
+
+    rule: str
+    detail: str
+    at_ms: int
+    transcript: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Result:
+    """What came of a plan. Figures are sums, so that those of many plans can be added."""
+
+    plan: Plan
+    digest: str
+    failure: Failure | None
+    figures: dict[str, int]
+
+
+class SimulatedWorld(World):
+    """A world that is looked at."""
+
+    simulation: Simulation
+
+    def on_look(self) -> None:
+        """Time to compare what was promised with what is there."""
+        self.simulation.look()
+
+    def on_death(self, machine: Machine, *, power: bool) -> None:
+        """Its memory is about to go."""
+        self.simulation.losses.died(machine, power=power)
+        self.simulation.deaths += 1
+        self.later(0, self.simulation.look)
+
+    def on_loaded(self, machine: Machine) -> None:
+        """It knows again what it knew, or not."""
+        self.simulation.losses.loaded(machine)
+
+
+class Simulation:
+    """One plan; `play` plays it."""
+
+    def __init__(self, plan: Plan, trace: Trace | None = None) -> None:
+        self.plan = plan
+        self.trace = trace if trace is not None else Trace()
+        self.ledger = Ledger()
+        self.losses = Losses(self.ledger)
+        self.deaths = 0
+        self.replays = 0
+        self._looks = 0
+        self.world = SimulatedWorld(
+            "",
+            plan.seed,
+            delay_ms=plan.delay_ms,
+            is_prompt=plan.is_prompt,
+            trace=self.trace,
+            cluster_node_timeout=plan.node_timeout_ms,
+            maxmemory=plan.maxmemory,
+        )
+        self.world.simulation = self
+        self.weather = Weather(self.world, plan, self.ledger, self.losses)
+        self.calm = Calm(self)
+        for at in range(plan.nodes):
+            self.world.add(
+                NAMES[at],
+                offset_ms=plan.offsets_ms[at],
+                drift_ppm=plan.drifts_ppm[at],
+                version=plan.versions[at],
+                journal=plan.journals[at],
+            )
+        if "everysec" in plan.journals:
+            self.losses.settle_ms = SETTLE_MS
+        if "no" in plan.journals:
+            self.losses.settle_ms = 1 << 60  # An ack may be forgotten at any time.
+        self.actors = hire(self.world, self.ledger, plan)
+
+    def play(self) -> None:
+        """Weather, then calm; RuleBrokenError, or whatever the server's own code raises."""
+        world = self.world
+        world.join(JOIN_MS)
+        self.weather.begin()
+        world.run(self.plan.duration_ms)
+        self.look()
+        self.calm.play()
+        self.look()
+
+    def look(self) -> None:
+        """Compare what was promised with what is there, and one node's memory with its journal."""
+        look(self.world, self.ledger, self.losses)
+        machines = [machine for machine in self.world.running() if machine.keeper is not None]
+        if machines:
+            self._looks += 1
+            keeper = machines[self._looks % len(machines)].keeper
+            if keeper is not None and keeper.is_quiet():
+                keeper.check_replay()
+                self.replays += 1
+
+    def figures(self) -> dict[str, int]:
+        """Sums; see docs/simulator.md."""
+        machines = self.world.machines.values()
+        ledger = self.ledger
+        network = self.world.network
+        commands = sum(machine.count("commands_processed") for machine in machines)
+        messages = sum(machine.count("messages_received") for machine in machines)
+        return {
+            "seeds": 1,
+            "virtual_ms": self.world.elapsed_ms,
+            "commands": commands,
+            "messages": messages,
+            "timers": sum(machine.ticks for machine in machines),
+            "frames": network.frames,
+            "bytes": network.bytes,
+            "faults": len(self.weather.struck),
+            "deaths": self.deaths,
+            "replays": self.replays,
+            "jobs": ledger.added,
+            "deliveries": ledger.delivered,
+            "duplicates": ledger.duplicates,
+            "acked": ledger.acked,
+            "after_ack": ledger.after_ack,
+            "once_lost": sum(machine.count("once_lost_in_handover") for machine in machines),
+            "mesh_ms": self.calm.mesh_ms,
+            "drain_ms": self.calm.drain_ms,
+        }
+
+
+def simulate(plan: Plan, *, is_read: bool = False) -> Result:
+    """Play a plan; with `is_read` a failure has its transcript."""
+    trace = Trace(is_read=is_read)
+    simulation: Simulation | None = None
+    failure = None
+    try:
+        simulation = Simulation(plan, trace)
+        simulation.play()
+    except RuleBrokenError as broken:
+        failure = Failure(broken.rule, broken.detail, _moment(simulation), _transcript(trace, broken.words))
+    except StuckError as stuck:
+        failure = Failure("the cluster forms", str(stuck), _moment(simulation), _transcript(trace, []))
+    except Exception as error:  # Whatever the server's code raises is a failure of that code.
+        failure = Failure(type(error).__name__, _where(error), _moment(simulation), _transcript(trace, []))
+    figures = simulation.figures() if simulation is not None else {}
+    return Result(plan, trace.digest(), failure, figures)
+
+
+def _moment(simulation: Simulation | None) -> int:
+    return simulation.world.elapsed_ms if simulation is not None else 0
+
+
+def _transcript(trace: Trace, words: list[Any]) -> list[str]:
+    if trace.lines is None:
+        return []
+    named = [IDS.of(word) if isinstance(word, bytes) else str(word) for word in words]
+    return trace.around([name for name in named if name], TRANSCRIPT_LINES)
+
+
+def _where(error: Exception) -> str:
+    """The innermost function of the server's code that was running."""
+    place = ""
+    at = error.__traceback__
+    while at is not None:
+        code = at.tb_frame.f_code
+        if "/simulator/" not in code.co_filename.replace("\\", "/"):
+            name = code.co_filename.replace("\\", "/").rpartition("/")[2]
+            place = f" in {name}:{at.tb_lineno} {code.co_name}"
+        at = at.tb_next
+    return f"{error}{place}"

@@ -1,0 +1,323 @@
+"""Workload: clients of every kind. Each acts on its own chance and writes what it was told into the ledger.
+
+A *producer* adds jobs in bunches, on any node, whatever became of the bunch before. A *consumer* fetches and works; most
+of what it got it acknowledges, some of it late, twice, on another node, or never; it also gives jobs back, asks for more
+time, deletes. An *inspector* asks everything that changes nothing. A broken connection is made anew, elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from disque_py.simulator.connections import Connection, Request, words
+from disque_py.simulator.ledger import Ledger, Promise, RuleBrokenError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from disque_py.simulator.machine import Machine
+    from disque_py.simulator.plan import ClientPlan, Plan
+    from disque_py.simulator.world import World
+
+RECONNECT_MS: Final = 80
+OUTSTANDING_MAX: Final = 200
+TRAVEL_MS: Final = 3
+# Answers that a well-behaved client must be prepared for.
+EXPECTED_ERRORS: Final = ("NOREPL", "LEAVING", "PAUSED", "OOM", "MAXLEN", "NOJOB", "TOOLATE", "MISCONF", "LOADING")
+RETRIES_S: Final = (0, 1, 1, 2, 3, 5)
+BODIES: Final = (8, 8, 20, 100, 700, 4_000)
+
+
+class Line(Connection):
+    """A client's connection: replies go, in order, to whoever waits for each."""
+
+    __slots__ = ("_owner", "_waiting")
+
+    def __init__(self, world: World, owner: Actor) -> None:
+        super().__init__(world)
+        self._owner = owner
+        self._waiting: deque[tuple[Callable[[Any, Any], None], Any]] = deque()
+
+    def ask(self, requests: list[tuple[Request, Callable[[Any, Any], None], Any]], travel_ms: int) -> None:
+        """Send requests, each with whom its reply is for and what is to be told with it."""
+        self._waiting.extend((then, about) for _, then, about in requests)
+        self.send([request for request, _, _ in requests], travel_ms)
+
+    @property
+    def outstanding(self) -> int:
+        """Replies that are still to come."""
+        return len(self._waiting)
+
+    def most_copies(self) -> int:
+        """The most copies that an ADDJOB without an answer asked for; 0 without one."""
+        return max((about.copies for _, about in self._waiting if isinstance(about, Promise)), default=0)
+
+    def first_asked(self) -> str:
+        """What the next reply is for."""
+        return str(self._waiting[0][1]) if self._waiting else "nothing"
+
+    def on_reply(self, reply: Any) -> None:
+        """To whom it is for."""
+        if not self._waiting:
+            raise RuleBrokenError("one answer", f"{reply!r} was not asked for")
+        then, about = self._waiting.popleft()
+        if isinstance(reply, Exception):
+            text = str(reply)
+            self._owner.ledger.failed(text)
+            if not text.startswith(EXPECTED_ERRORS):
+                raise RuleBrokenError("no odd errors", f"{text!r} for {about!r}")
+        then(reply, about)
+
+    def on_unseen(self, reply: Any) -> None:
+        """Jobs are delivered, as far as the node knows; other replies promise nothing to somebody who never read them."""
+        then, about = self._waiting.popleft()
+        if isinstance(reply, list):
+            then(reply, about)
+
+    def on_lost(self) -> None:
+        """What was not answered never will be."""
+        self._waiting.clear()
+        self._owner.on_lost(self)
+
+
+class Actor:
+    """A client: acts, sleeps, acts, until it is told to end."""
+
+    def __init__(self, world: World, ledger: Ledger, plan: Plan, client: ClientPlan) -> None:
+        self.world = world
+        self.ledger = ledger
+        self.rng: Random = world.stream(f"client {client.number}")
+        self.queues = [b"q%d" % number for number in range(plan.queues)]
+        self.load = plan.load
+        self.number = client.number
+        self.is_over = False
+        self.line: Line | None = None
+
+    def begin(self) -> None:
+        """Start acting."""
+        self.world.later(self.rng.randrange(100), self._step)
+
+    def end(self) -> None:
+        """No further acts; connections stay."""
+        self.is_over = True
+
+    def _step(self) -> None:
+        if not self.is_over:
+            self.world.later(max(1, self.act()), self._step)
+
+    def act(self) -> int:
+        """Do something; milliseconds until the next time."""
+        raise AssertionError("each kind of client has its own")
+
+    def reach(self) -> Line | None:
+        """The connection, made if need be; None when no node answers."""
+        if self.line is None or not self.line.is_open:
+            machine = self.pick()
+            if machine is None:
+                return None
+            self.line = Line(self.world, self)
+            self.world.connect(machine, self.line)
+        return self.line
+
+    def pick(self) -> Machine | None:
+        """A node to connect to."""
+        machines = [machine for machine in self.world.machines.values() if machine.is_up and not machine.is_stopped]
+        return self.rng.choice(machines) if machines else None
+
+    def travel(self) -> int:
+        """How long a request is on its way."""
+        return 1 + int(self.rng.random() * TRAVEL_MS)
+
+    def on_lost(self, line: Line) -> None:
+        """A connection broke."""
+
+    def nothing(self, reply: Any, about: Any) -> None:
+        """A reply nobody cares about."""
+
+
+class Producer(Actor):
+    """Adds jobs."""
+
+    def act(self) -> int:
+        """A bunch of ADDJOBs."""
+        rng = self.rng
+        if rng.random() < 0.03 and self.line is not None and self.line.is_open:
+            self.line.hang_up()
+        line = self.reach()
+        if line is None:
+            return RECONNECT_MS
+        if line.outstanding < OUTSTANDING_MAX:
+            count = rng.choice((1, 1, 1, 2, 5, 20))
+            line.ask([self._addjob(line.machine) for _ in range(count)], self.travel())
+        return 1 + int(rng.expovariate(self.load / 40))
+
+    def _addjob(self, machine: Machine) -> tuple[Request, Callable[[Any, Any], None], Any]:
+        rng = self.rng
+        dice = rng.random()
+        retry_s = rng.choice(RETRIES_S)
+        ttl_s = rng.choice((4, 8, 15)) if dice < 0.05 else 3_600
+        copies = 0
+        queue = rng.choice(self.queues)
+        timeout_ms = rng.choice((0, 0, 200, 1_000, 3_000))
+        options: list[str | int] = ["RETRY", retry_s, "TTL", ttl_s]
+        if retry_s:
+            copies = rng.choice((1, 1, 2, 2, 3))
+            options += ["REPLICATE", copies]
+        if 0.05 < dice < 0.12:
+            options += ["DELAY", 1 if ttl_s < 10 else rng.choice((1, 2))]
+        elif 0.12 < dice < 0.18:
+            options.append("ASYNC")
+            copies = 0
+        elif 0.18 < dice < 0.22:
+            options += ["MAXLEN", rng.choice((5, 500))]
+        promise = self.ledger.add(
+            queue, rng.choice(BODIES), retry_s * 1000, ttl_s * 1000, copies, self.world.now_ms
+        )
+        return words("ADDJOB", queue, promise.body(), timeout_ms, *options), self._answered, promise
+
+    def _answered(self, reply: Any, promise: Promise) -> None:
+        if isinstance(reply, bytes):
+            self.ledger.answered(promise, reply, self.world.now_ms)
+            if self.line is not None and self.line.machine.keeper is not None:
+                self.line.machine.keeper.check_promise(reply, "answer to ADDJOB")
+
+
+class Consumer(Actor):
+    """Fetches jobs and works on them; what it does with each is decided when it gets it."""
+
+    def __init__(self, world: World, ledger: Ledger, plan: Plan, client: ClientPlan) -> None:
+        super().__init__(world, ledger, plan, client)
+        self.side: dict[str, Line] = {}
+        # Some consumers do nothing but fetch and acknowledge; others all that can be done to a job.
+        self.is_tidy = self.rng.random() < 0.4
+
+    def act(self) -> int:
+        """Fetch, if the last fetch is over."""
+        rng = self.rng
+        line = self.reach()
+        if line is None:
+            return RECONNECT_MS
+        if line.outstanding:
+            if rng.random() < 0.02:
+                line.hang_up()
+            return 20
+        wanted = rng.sample(self.queues, rng.randrange(1, min(4, len(self.queues)) + 1))
+        how: list[str | int] = ["NOHANG"] if rng.random() < 0.1 else ["TIMEOUT", rng.choice((20, 300, 2_000))]
+        if rng.random() < 0.3:
+            how.append("WITHCOUNTERS")
+        request = words("GETJOB", *how, "COUNT", rng.choice((1, 1, 3, 10, 50)), "FROM", *wanted)
+        line.ask([(request, self._got, line)], self.travel())
+        return 1 + int(rng.expovariate(self.load / 10))
+
+    def _got(self, reply: Any, line: Line) -> None:
+        if not isinstance(reply, list):
+            return
+        promises = []
+        for entry in reply:
+            promises.append(self.ledger.deliver(entry[0], entry[1], entry[2], self.world.now_ms))
+        self.world.later(1 + int(self.rng.expovariate(1 / 15)), self._work, promises, line.machine)
+
+    def _work(self, promises: list[Promise], machine: Machine) -> None:
+        """The work is done, or not."""
+        rng = self.rng
+        done = []
+        for promise in promises:
+            dice = 0.0 if self.is_tidy else rng.random()
+            if dice < 0.70:
+                done.append(promise)
+            elif dice < 0.76:  # On another node, which may never have heard of it.
+                self.world.later(0, self._acknowledge, [promise], None)
+            elif dice < 0.82:  # Late: after it was delivered to somebody else.
+                self.world.later(promise.retry_ms + rng.randrange(3_000), self._acknowledge, [promise], machine)
+            elif dice < 0.86:  # Twice.
+                self.world.later(rng.randrange(500), self._acknowledge, [promise], None)
+                done.append(promise)
+            elif dice < 0.95:
+                self._say(rng.choice(("NACK", "NACK", "WORKING", "ENQUEUE", "DEQUEUE")), promise, machine)
+            elif dice < 0.98:
+                self._delete("FASTACK", promise, machine)
+        if done:
+            self._acknowledge(done, machine)
+
+    def _acknowledge(self, promises: list[Promise], machine: Machine | None) -> None:
+        if self.is_over:
+            return
+        line = self._line_to(machine)
+        if line is not None:
+            for promise in promises:
+                self.ledger.acknowledging(promise, self.world.now_ms)
+            # A leaving node makes no dummy acks (README), and a lone one has nobody to tell.
+            broker = line.broker
+            counts = not broker.is_leaving and bool(broker.cluster.linked)
+            request = words("ACKJOB", *(promise.id for promise in promises))
+            line.ask([(request, self._acknowledged, promises if counts else [])], self.travel())
+
+    def _acknowledged(self, reply: Any, promises: list[Promise]) -> None:
+        if isinstance(reply, int):
+            for promise in promises:
+                self.ledger.acknowledged(promise, self.world.now_ms)
+
+    def _say(self, command: str, promise: Promise, machine: Machine) -> None:
+        line = self._line_to(machine)
+        if line is not None:
+            line.ask([(words(command, promise.id), self.nothing, promise)], self.travel())
+
+    def _delete(self, command: str, promise: Promise, machine: Machine) -> None:
+        self.ledger.acknowledging(promise, self.world.now_ms, is_deletion=True)
+        self._say(command, promise, machine)
+
+    def _line_to(self, machine: Machine | None) -> Line | None:
+        """A second connection, for what must not wait behind a GETJOB."""
+        if machine is None or not machine.is_up:
+            machine = self.pick()
+            if machine is None:
+                return None
+        line = self.side.get(machine.name)
+        if line is None or not line.is_open:
+            line = self.side[machine.name] = Line(self.world, self)
+            self.world.connect(machine, line)
+        return line
+
+
+class Inspector(Actor):
+    """Asks what changes nothing."""
+
+    QUESTIONS: Final = (
+        ("PING",), ("INFO",), ("INFO", "all"), ("HELLO",), ("CLUSTER", "NODES"), ("CLUSTER", "INFO"), ("TIME",),
+        ("CLIENT", "LIST"), ("SLOWLOG", "GET"), ("COMMAND", "COUNT"), ("CONFIG", "GET", "*"), ("LATENCY", "LATEST"),
+        ("JSCAN", 0, "COUNT", 20), ("JSCAN", 0, "COUNT", 500, "REPLY", "all"), ("QSCAN", 0, "COUNT", 10),
+    )  # fmt: skip
+
+    def act(self) -> int:
+        """A question."""
+        rng = self.rng
+        line = self.reach()
+        if line is None:
+            return RECONNECT_MS
+        dice = rng.random()
+        if dice < 0.4:
+            request = words(*rng.choice(self.QUESTIONS))
+        elif dice < 0.7 or not self.ledger.by_id:
+            request = words(*rng.choice((("QLEN",), ("QSTAT",))), rng.choice(self.queues))
+        elif dice < 0.8:
+            request = words("QPEEK", rng.choice(self.queues), rng.choice((5, -5)))
+        else:
+            promise = rng.choice(self.ledger.promises)
+            request = words("SHOW", promise.id) if promise.id else words("PING")
+        line.ask([(request, self.nothing, request)], self.travel())
+        if rng.random() < 0.05:
+            line.hang_up()
+        return 5 + int(rng.expovariate(self.load / 100))
+
+
+KINDS: Final[dict[str, type[Actor]]] = {"producer": Producer, "consumer": Consumer, "inspector": Inspector}
+
+
+def hire(world: World, ledger: Ledger, plan: Plan) -> list[Actor]:
+    """The clients of a plan, at work."""
+    actors = [KINDS[client.kind](world, ledger, plan, client) for client in plan.clients]
+    for actor in actors:
+        actor.begin()
+    return actors

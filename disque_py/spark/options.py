@@ -1,0 +1,191 @@
+"""Options of the data sources: names, numbers, and one sentence for each that is wrong.
+
+Spark hands a data source its options as text under lower-cased names. A source says which names it
+knows; one that it doesn't is refused, because a misspelled `maxOffsetsPerTriger` would otherwise do
+nothing, in silence. Everything is read before a connection is opened or a row is written.
+`disque.*` are settings of the connection (docs/spark.md lists them all). Pure.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Final
+
+from disque_py.client import Address, ClientOptions
+from disque_py.client.address import parse_address
+
+CONNECTION_OPTIONS: Final = (
+    "bootstrapServers",
+    "disque.username",
+    "disque.password",
+    "disque.timeoutMs",
+    "disque.connectTimeoutMs",
+    "disque.ssl",
+    "disque.ssl.ca",
+    "disque.ssl.cert",
+    "disque.ssl.key",
+    "disque.ssl.verify",
+)
+# What Spark itself puts among the options of a source or a sink.
+SPARK_OPTIONS: Final = frozenset({"path", "checkpointlocation", "queryname", "paths"})
+
+TRUE: Final = frozenset({"true", "yes", "1", "on"})
+FALSE: Final = frozenset({"false", "no", "0", "off"})
+
+
+class OptionError(ValueError):
+    """An option is missing, unknown or makes no sense; the text names it and says what to do."""
+
+
+class Options:
+    """The options of one load or save.
+
+    format   the name of the source, for messages
+    """
+
+    def __init__(self, format_name: str, given: Mapping[str, str], known: Iterable[str]) -> None:
+        """Raises OptionError for a name that is not `known`."""
+        self.format = format_name
+        self._values = {name.lower(): value for name, value in given.items()}
+        names = {name.lower(): name for name in known}
+        for name in self._values:
+            if name not in names and name not in SPARK_OPTIONS and not name.startswith("spark."):
+                close = get_close_matches(name, names, 1)
+                hint = f"; did you mean {names[close[0]]}?" if close else ""
+                raise OptionError(f"{format_name} has no option {name!r}{hint}")
+
+    def has(self, name: str) -> bool:
+        """Whether it was given."""
+        return name.lower() in self._values
+
+    def text(self, name: str, default: str = "") -> str:
+        """Its value as it was given."""
+        return self._values.get(name.lower(), default)
+
+    def required(self, name: str, example: str) -> str:
+        """Its value. Raises OptionError when it is missing or empty."""
+        value = self.text(name).strip()
+        if not value:
+            raise OptionError(f'{self.format} needs the option {name}, such as .option("{name}", "{example}")')
+        return value
+
+    def integer(self, name: str, default: int, minimum: int = 0, maximum: int = 2**63 - 1) -> int:
+        """A whole number. Raises OptionError."""
+        return default if not self.has(name) else self._integer(name, minimum, maximum)
+
+    def integer_or_none(self, name: str, minimum: int = 0, maximum: int = 2**63 - 1) -> int | None:
+        """A whole number, None when it was not given. Raises OptionError."""
+        return self._integer(name, minimum, maximum) if self.has(name) else None
+
+    def _integer(self, name: str, minimum: int, maximum: int) -> int:
+        text = self.text(name).strip()
+        try:
+            value = int(text)
+        except ValueError:
+            raise OptionError(f"{self.format}: option {name} is a whole number, not {text!r}") from None
+        if not minimum <= value <= maximum:
+            bound = f"at least {minimum}" if value < minimum else f"at most {maximum}"
+            raise OptionError(f"{self.format}: option {name} is {bound}, not {value}")
+        return value
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """true or false. Raises OptionError."""
+        if not self.has(name):
+            return default
+        value = self.text(name).strip().lower()
+        if value in TRUE or value in FALSE:
+            return value in TRUE
+        raise OptionError(f"{self.format}: option {name} is true or false, not {self.text(name)!r}")
+
+    def choice(self, name: str, default: str, choices: tuple[str, ...]) -> str:
+        """One of some words. Raises OptionError."""
+        value = self.text(name, default).strip().lower()
+        if value not in choices:
+            raise OptionError(f"{self.format}: option {name} is one of {', '.join(choices)}, not {value!r}")
+        return value
+
+    def names(self, name: str) -> tuple[str, ...]:
+        """A comma list, blanks around its members dropped."""
+        return tuple(word.strip() for word in self.text(name).split(",") if word.strip())
+
+    def with_prefix(self, prefix: str) -> dict[str, str]:
+        """Options that begin with it, the prefix cut off."""
+        return {
+            name[len(prefix) :]: value for name, value in self._values.items() if name.startswith(prefix.lower())
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """How to reach the cluster; plain values, so that it travels to executors.
+
+    format      the source that asks, for messages
+    nodes       bootstrapServers
+    timeout_s, connect_timeout_s   as the client's
+    ssl_*       files and flags for TLS
+    """
+
+    format: str
+    nodes: tuple[Address, ...]
+    username: str | None
+    password: str | None
+    timeout_s: float
+    connect_timeout_s: float
+    ssl: bool
+    ssl_ca: str
+    ssl_cert: str
+    ssl_key: str
+    ssl_verify: bool
+
+    def client_options(self) -> ClientOptions:
+        """The same for the client library; certificates are read here."""
+        return ClientOptions(
+            seeds=self.nodes,
+            username=self.username,
+            password=self.password,
+            timeout=self.timeout_s,
+            connect_timeout=self.connect_timeout_s,
+            tls=self._tls_context() if self.ssl else False,
+        )
+
+    def _tls_context(self) -> ssl.SSLContext:
+        try:
+            context = ssl.create_default_context(cafile=self.ssl_ca or None)
+            if self.ssl_cert:
+                context.load_cert_chain(self.ssl_cert, self.ssl_key or None)
+        except OSError as error:
+            raise OptionError(
+                f"{self.format}: the files of disque.ssl.ca, disque.ssl.cert or disque.ssl.key can't be read on "
+                f"this machine: {error}"
+            ) from None
+        if not self.ssl_verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+
+def cluster_options(options: Options) -> ClusterOptions:
+    """The connection's part of the options. Raises OptionError."""
+    words = options.required("bootstrapServers", "10.0.0.1:7711,10.0.0.2:7711").split(",")
+    nodes = []
+    for word in words:
+        try:
+            nodes.append(parse_address(word.strip()))
+        except ValueError as error:
+            raise OptionError(f"{options.format}: option bootstrapServers: {error}; write host:port") from None
+    return ClusterOptions(
+        format=options.format,
+        nodes=tuple(nodes),
+        username=options.text("disque.username") or None,
+        password=options.text("disque.password") or None,
+        timeout_s=options.integer("disque.timeoutMs", 30_000, 1) / 1000,
+        connect_timeout_s=options.integer("disque.connectTimeoutMs", 3_000, 1) / 1000,
+        ssl=options.flag("disque.ssl", default=False),
+        ssl_ca=options.text("disque.ssl.ca"),
+        ssl_cert=options.text("disque.ssl.cert"),
+        ssl_key=options.text("disque.ssl.key"),
+        ssl_verify=options.flag("disque.ssl.verify", default=True),
+    )

@@ -1,0 +1,261 @@
+r"""The original's disque.aof, for nodes that move in. Source: disque/persistence.md, sections 1, 2 and 5.
+
+The file is a sequence of RESP commands, of two kinds: `LOADJOB <blob>`, the job exists, and `DELJOB <id>`, it is gone
+or acknowledged. Deliveries, nacks and leases are not in it, so nobody can know what happened to a job after it
+was queued. Hence:
+
+* RETRY > 0: the job waits for its retry (or what is left of its DELAY, counted from its creation) and is queued then.
+  What stood as queued is queued at once when the node is started with `aof-enqueue-jobs-once yes`.
+* RETRY 0: it may have been delivered. It comes back not queueable, to be seen in SHOW, unless the caller knows better
+  (semantics.md, section 5: at-most-once prefers loss).
+
+Whose file it is stands nowhere. The node holds every job in it, so its id is in every set of holders (the original
+names itself there when it keeps a copy); `common_holders` are the ids that all jobs share.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from persistence.items import (
+    ID_BYTES,
+    IS_DELIVERED,
+    IS_QUEUED,
+    NODE_BYTES,
+    WAS_QUEUED,
+    Facts,
+)
+
+# Length, id, state and collection attempts, flags, replicate, expire s, ctime, delay s, retry s, nacks, deliveries.
+_BLOB: Final = struct.Struct("<I40sBBHIQIIHH")
+_LENGTH: Final = struct.Struct("<I")
+_STATE_BITS: Final = 0x0F
+ACTIVE: Final = 1
+QUEUED: Final = 2
+_BCAST_QUEUED: Final = 1  # Its next queueing is a re-queue.
+_DELIVERED: Final = 4
+_NAME_BYTES: Final = 2 * NODE_BYTES  # A node's id in a blob is hex.
+
+# More words, or a longer one, than any record of the original.
+WORDS_MAX: Final = 1_000_000
+WORD_BYTES_MAX: Final = 1 << 31
+PIECE_BYTES: Final = 1 << 20
+# Retries of jobs that were loaded together are spread out, by this many jobs per millisecond.
+SPREAD_JOBS_PER_MS: Final = 20
+
+
+class AofError(ValueError):
+    """This is not the original's journal, or it is damaged; the text names the byte."""
+
+
+class Blob(NamedTuple):
+    """What a LOADJOB says: the original's fields, times as it has them."""
+
+    id: bytes
+    state: int
+    flags: int
+    replicate: int
+    expire_at_s: int
+    ctime: int
+    delay_s: int
+    retry_s: int
+    nacks: int
+    deliveries: int
+    queue: bytes
+    body: bytes
+    holders: tuple[bytes, ...]
+
+
+def parse_blob(data: bytes) -> Blob:
+    """A LOADJOB's argument; AofError with the reason."""
+    try:
+        length, job_id, state, flags, replicate, expire_at_s, ctime, delay_s, retry_s, nacks, deliveries = (
+            _BLOB.unpack_from(data)
+        )
+        at = _BLOB.size
+        parts = []
+        for _ in range(2):
+            (size,) = _LENGTH.unpack_from(data, at)
+            at += _LENGTH.size
+            parts.append(data[at : at + size])
+            at += size
+        (count,) = _LENGTH.unpack_from(data, at)
+        at += _LENGTH.size
+    except struct.error:
+        raise AofError("a LOADJOB that is cut short") from None
+    if at + count * _NAME_BYTES != len(data) or length not in (len(data), len(data) - _LENGTH.size):
+        raise AofError("a LOADJOB whose lengths don't fit")
+    if job_id[:2] != b"D-" or job_id[10] != 45 or job_id[35] != 45:
+        raise AofError("a LOADJOB whose id is none")
+    try:
+        names = data[at:].decode("ascii")
+        holders = tuple(
+            bytes.fromhex(names[start : start + _NAME_BYTES]) for start in range(0, len(names), _NAME_BYTES)
+        )
+    except ValueError:
+        raise AofError("a LOADJOB that names no nodes where they should be") from None
+    return Blob(
+        job_id,
+        state & _STATE_BITS,
+        flags,
+        replicate,
+        expire_at_s,
+        ctime,
+        delay_s,
+        retry_s,
+        nacks,
+        deliveries,
+        parts[0],
+        parts[1],
+        holders,
+    )
+
+
+class AofReader:
+    """Takes the file in pieces of any size.
+
+    jobs            id -> blob of what exists, in the file's order
+    record_count    LOADJOB and DELJOB so far
+    offset          end of the last whole record
+    """
+
+    def __init__(self) -> None:
+        self.jobs: dict[bytes, bytes] = {}
+        self.record_count = 0
+        self.offset = 0
+        self._rest = b""
+
+    def feed(self, piece: bytes) -> None:
+        """The next bytes; AofError with the place of what is no record."""
+        data = self._rest + piece if self._rest else piece
+        at = 0
+        jobs = self.jobs
+        while True:
+            try:
+                taken = take_record(data, at)
+            except AofError as wrong:
+                raise AofError(f"byte {self.offset + at}: {wrong}") from None
+            if taken is None:
+                break
+            words, end = taken
+            name = words[0].upper()
+            if name == b"LOADJOB" and len(words) == 2 and len(words[1]) >= _BLOB.size:
+                # Of two the first counts, as in the original; after a DELJOB it is a new one.
+                jobs.setdefault(words[1][_LENGTH.size : _LENGTH.size + ID_BYTES], words[1])
+            elif name == b"DELJOB" and len(words) >= 2:
+                for job_id in words[1:]:
+                    jobs.pop(job_id, None)
+            else:
+                shown = words[0][:40].decode("ascii", "backslashreplace")
+                raise AofError(f"byte {self.offset + at}: {shown} with {len(words) - 1} arguments is no record")
+            self.record_count += 1
+            at = end
+        self.offset += at
+        self._rest = data[at:]
+
+    @property
+    def torn_bytes(self) -> int:
+        """Bytes behind the last whole record."""
+        return len(self._rest)
+
+    @property
+    def piece_bytes(self) -> int:
+        """How much to feed next: a long record is not put together from many small pieces."""
+        return max(PIECE_BYTES, len(self._rest))
+
+    def blobs(self) -> Iterator[Blob]:
+        """What exists; AofError with the id of a job that can't be read."""
+        for job_id, data in self.jobs.items():
+            try:
+                yield parse_blob(data)
+            except AofError as wrong:
+                raise AofError(f"job {job_id.decode('ascii', 'backslashreplace')}: {wrong}") from None
+
+
+def take_record(data: bytes, at: int) -> tuple[list[bytes], int] | None:
+    """The words of the record at `at` and its end; None if it isn't all there. AofError if it is none."""
+    head = _line(data, at, b"*")
+    if head is None:
+        return None
+    count, at = head
+    if not 1 <= count <= WORDS_MAX:
+        raise AofError(f"a record of {count} words")
+    words = []
+    for _ in range(count):
+        head = _line(data, at, b"$")
+        if head is None:
+            return None
+        size, at = head
+        end = at + size
+        if end + 2 > len(data):
+            return None
+        if data[end : end + 2] != b"\r\n":
+            raise AofError("a word that is longer than it says")
+        words.append(data[at:end])
+        at = end + 2
+    return words, at
+
+
+def _line(data: bytes, at: int, sign: bytes) -> tuple[int, int] | None:
+    """The number of a line like `*2` and where the next one begins; None if it isn't all there."""
+    end = data.find(b"\r\n", at, at + 16)
+    if end < 0:
+        if len(data) - at >= 16 or (len(data) > at and data[at : at + 1] != sign):
+            raise AofError(f"`{sign.decode()}` and a number expected")
+        return None
+    digits = data[at + 1 : end]
+    if data[at : at + 1] != sign or not digits.isdigit() or int(digits) > WORD_BYTES_MAX:
+        raise AofError(f"`{sign.decode()}` and a number expected")
+    return int(digits), end + 2
+
+
+def facts_of_blob(blob: Blob, index: int, wall_ms: int) -> Facts | None:
+    """The job as it comes into our journal; None if its life is over or it was never a promise.
+
+    index     its place among the jobs: those that come due together are spread a little
+    wall_ms   now
+    """
+    expire_at_ms = blob.expire_at_s * 1000
+    if expire_at_ms <= wall_ms or blob.state not in (ACTIVE, QUEUED):
+        return None
+    delay_ms, retry_ms = blob.delay_s * 1000, blob.retry_s * 1000
+    delayed_until_ms = blob.ctime // 1_000_000 + delay_ms if delay_ms else 0
+    # A copy that another node made: it steps in one RETRY after it should have been queued there.
+    is_copy = bool(blob.flags & _BCAST_QUEUED)
+    flags = IS_DELIVERED if blob.flags & _DELIVERED else 0
+    due_at_ms = 0
+    if blob.state == QUEUED:
+        flags |= IS_QUEUED | WAS_QUEUED
+    elif delayed_until_ms > wall_ms and not is_copy:
+        due_at_ms = delayed_until_ms
+    elif retry_ms:
+        due_at_ms = max(delayed_until_ms, wall_ms) + retry_ms + index // SPREAD_JOBS_PER_MS
+        flags |= WAS_QUEUED
+    return Facts(
+        blob.id,
+        blob.queue,
+        blob.body,
+        blob.ctime,
+        expire_at_ms,
+        retry_ms,
+        delay_ms,
+        blob.replicate,
+        blob.nacks,
+        blob.deliveries,
+        0,
+        flags,
+        due_at_ms,
+        blob.holders,
+    )
+
+
+def common_holders(blobs: Iterator[Blob]) -> set[bytes]:
+    """The ids that every job names; empty if there are none, or no jobs."""
+    common: set[bytes] | None = None
+    for blob in blobs:
+        common = set(blob.holders) if common is None else common.intersection(blob.holders)
+        if not common:
+            break
+    return common or set()

@@ -1,0 +1,188 @@
+"""Backup: one consistent copy of a journal that goes on being written.
+
+The segment is closed where it stands, and when that is on disk all closed files are linked into another directory:
+no byte is copied, nobody waits, and what is written later goes to a new file. Meanwhile no file is removed, so that
+the copy is the journal of one moment, whatever rewriting is under way; what had been dropped before is said to be in
+files of the copy. A description comes last (`backup.json`): a directory without it is not a backup.
+
+The copy carries the mark of a restored journal (recovery.py): from the moment it is made, time passes that it knows
+nothing of, however it is put in a node's place.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from persistence.disk import READING, Disk, Folder
+from persistence.journal import Journal
+from persistence.records import Part, file_name
+from persistence.recovery import RESTORED_NAME, DamagedJournalError
+
+DESCRIPTION_NAME: Final = "backup.json"
+NODES_NAME: Final = "nodes.conf"
+FORMAT: Final = 1
+NAME_LENGTH_MAX: Final = 100
+_NAME_CHARS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+
+class Made(NamedTuple):
+    """A backup that is complete: where, how many files of the journal, their bytes."""
+
+    directory: str
+    file_count: int
+    size: int
+
+
+class Description(NamedTuple):
+    """What a backup says of itself: whose it is, when it was made (Unix ms), files with their bytes, and its end."""
+
+    node: bytes
+    wall_ms: int
+    files: dict[str, int]
+    position: int
+
+
+class DescriptionError(ValueError):
+    """This is no backup's description."""
+
+
+def is_name(name: str) -> bool:
+    """Whether a backup may be called that: a plain file name, not hidden."""
+    return 0 < len(name) <= NAME_LENGTH_MAX and name[0] not in ".-" and _NAME_CHARS.issuperset(name)
+
+
+def encode_description(description: Description) -> bytes:
+    """The content of DESCRIPTION_NAME."""
+    row = {
+        "format": FORMAT,
+        "node": description.node.hex(),
+        "made_at_ms": description.wall_ms,
+        "position": description.position,
+        "files": description.files,
+    }
+    return json.dumps(row, indent=2).encode() + b"\n"
+
+
+def decode_description(data: bytes) -> Description:
+    """DescriptionError with the reason."""
+    try:
+        row: Any = json.loads(data)
+        if row["format"] != FORMAT:
+            raise DescriptionError(f"{DESCRIPTION_NAME}: format {row['format']}, this version reads {FORMAT}")
+        files = {str(name): int(size) for name, size in row["files"].items()}
+        return Description(bytes.fromhex(row["node"]), int(row["made_at_ms"]), files, int(row["position"]))
+    except (ValueError, TypeError, KeyError, AttributeError) as broken:
+        if isinstance(broken, DescriptionError):
+            raise
+        raise DescriptionError(f"{DESCRIPTION_NAME} is damaged: {broken}") from broken
+
+
+def refuse_incomplete(folder: Folder, description: Description) -> None:
+    """DamagedJournalError if a file is missing or has another length than when the backup was made."""
+    names = set(folder.names())
+    for name, size in description.files.items():
+        if name not in names:
+            raise DamagedJournalError(f"{name} is missing in the backup. Copy it again")
+        if folder.size(name) != size:
+            raise DamagedJournalError(f"{name} has {folder.size(name)} bytes instead of {size}. Copy it again")
+
+
+class Backup:
+    """Makes one; `done` hears of it once, as Made or as the OSError that prevented it. Then nothing is left behind.
+
+    directory    where to; two levels of it are made
+    nodes_text   the nodes file as it is now
+    begin_turn   called before the journal is touched from the disk's callback
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        disk: Disk,
+        directory: str,
+        nodes_text: bytes,
+        begin_turn: Callable[[], None],
+        done: Callable[[Made | OSError], None],
+    ) -> None:
+        self._journal = journal
+        self._disk = disk
+        self._directory = directory
+        self._nodes_text = nodes_text
+        self._begin_turn = begin_turn
+        self._done = done
+        self._number = 0
+        self._position = 0
+
+    def start(self) -> None:
+        """Look whether the place is free; remains of one that was cut short are cleared away."""
+        directory = self._directory
+
+        def look(folder: Folder) -> None:
+            names = folder.stored(directory)
+            if DESCRIPTION_NAME in names:
+                raise FileExistsError(f"there is a backup in {directory} already")
+            if names:
+                folder.discard(directory)
+
+        self._disk.start(READING, look, self._looked)
+
+    def _looked(self, outcome: OSError | None) -> None:
+        self._begin_turn()
+        if isinstance(outcome, OSError):
+            self._done(outcome)
+            return
+        journal = self._journal
+        journal.hold()
+        journal.append([])  # So that there is something to close.
+        self._position = journal.position
+        self._number = journal.rotate()
+        journal.append([])  # So that the next file is opened now.
+        journal.when_closed(self._number, self._closed)
+
+    def _closed(self, failure: OSError | None) -> None:
+        self._begin_turn()
+        if failure is not None:
+            self._end(failure)
+            return
+        # Removals that were under way come first in their lane, and the journal hears of them before we go on.
+        self._disk.start(READING, lambda folder: None, self._settled)
+
+    def _settled(self, outcome: OSError | None) -> None:
+        self._begin_turn()
+        directory, nodes_text = self._directory, self._nodes_text
+        parts = self._journal.files_up_to(self._number)
+        node, wall_ms, position = self._journal.node, self._journal.wall_ms, self._position
+
+        def link(folder: Folder) -> Made:
+            try:
+                files = {name: _linked(folder, name, directory) for name in names_of(parts)}
+                folder.store(directory, RESTORED_NAME, b"")
+                folder.store(directory, NODES_NAME, nodes_text)
+                description = Description(node, wall_ms, files, position)
+                folder.store(directory, DESCRIPTION_NAME, encode_description(description))
+            except OSError:
+                folder.discard(directory)
+                raise
+            return Made(directory, len(files), sum(files.values()))
+
+        self._disk.start(READING, link, self._linked)
+
+    def _linked(self, outcome: Made | OSError) -> None:
+        self._begin_turn()
+        self._end(outcome)
+
+    def _end(self, outcome: Made | OSError) -> None:
+        self._journal.release()
+        self._done(outcome)
+
+
+def names_of(parts: list[Part]) -> list[str]:
+    """Their files."""
+    return [file_name(part.number, part.part) for part in parts]
+
+
+def _linked(folder: Folder, name: str, directory: str) -> int:
+    folder.link(name, directory)
+    return folder.size(name)

@@ -1,0 +1,328 @@
+"""Checking: a journal is read from end to end and counted, or its jobs are gathered, without a broker.
+
+`read` walks over the journal as a starting node would (recovery.py), and hands every block on; so what it refuses, a
+node refuses, with the same words. Two readers of blocks are here. `Tally` counts, and keeps a number per living job,
+nothing more. `Gathering` keeps the jobs themselves, as items, and makes facts of them when asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple, Protocol
+
+from persistence.disk import Folder
+from persistence.items import (
+    BASE_STATE,
+    HEADER,
+    IS_ACKED,
+    IS_DELIVERED,
+    IS_QUEUED,
+    Facts,
+    check_base,
+    check_state,
+    facts_of,
+)
+from persistence.records import (
+    DROPPED,
+    GONE,
+    IS_ALWAYS,
+    JOB,
+    KIND_NAMES,
+    PAUSE,
+    STATE,
+    Block,
+    FormatError,
+)
+from persistence.recovery import ADVICE, DamagedJournalError, Recovery
+
+# About what a base takes besides its queue's name and its body; the broker counts the same (core/lifecycle.py).
+BASE_BYTES: Final = 130
+
+# What a Tally keeps per job: segment, bytes of the base, and these bits, in one number.
+_FLAGS: Final = 0xFF
+_HAS_STATE: Final = 1 << 8
+_IS_ONCE: Final = 1 << 9
+_SIZE_SHIFT: Final = 10
+_SIZE_MAX: Final = (1 << 38) - 1
+_PLACE_SHIFT: Final = 48
+
+
+class Reader(Protocol):
+    """Whoever hears of the blocks, in order."""
+
+    def take(self, number: int, block: Block) -> None:
+        """A block of segment `number`; FormatError if a record in it is none."""
+
+
+def read(folder: Folder, reader: Reader, progress: Callable[[int, int], None] | None = None) -> Recovery:
+    """Read all of a journal; the Recovery says how it ended.
+
+    progress   called with bytes done and bytes in all
+    Raises DamagedJournalError or FormatError with the place named, OSError.
+    """
+    recovery = Recovery(folder)
+    dropped: set[int] = set()
+    while blocks := recovery.step():
+        for number, block in blocks:
+            try:
+                reader.take(number, block)
+                for run in block.runs:
+                    if run[0] == DROPPED:
+                        dropped.update(run[1:])
+            except (FormatError, TypeError, IndexError, ValueError) as broken:
+                raise DamagedJournalError(
+                    f"segment {number}, position {block.position}: {broken}. {ADVICE}"
+                ) from broken
+        if progress is not None:
+            progress(recovery.done_bytes, recovery.total_bytes)
+    lost = recovery.missing - dropped
+    if lost:
+        raise DamagedJournalError(f"segment {min(lost)} of the journal is missing. {ADVICE}")
+    return recovery
+
+
+class SegmentTally:
+    """One segment's sums. `live_bytes` is about what the bases of living jobs take."""
+
+    __slots__ = ("block_count", "bytes", "job_count", "live_bytes", "live_jobs", "record_count")
+
+    def __init__(self) -> None:
+        self.block_count = self.bytes = self.record_count = self.job_count = self.live_jobs = self.live_bytes = 0
+
+
+class KindTally(NamedTuple):
+    """Records of one kind: how many there are, and how many still count."""
+
+    name: str
+    total: int
+    live: int
+
+
+class Tally:
+    """Sums over a journal.
+
+    segments        number -> SegmentTally; the live figures are right after `settle`
+    always_blocks   blocks that were written under `appendfsync always`
+    first_ms, last_ms   wall clock of the first and the last block
+    """
+
+    def __init__(self) -> None:
+        self.segments: dict[int, SegmentTally] = {}
+        self.block_count = self.always_blocks = 0
+        self.first_ms = self.last_ms = 0
+        self._counts = dict.fromkeys(KIND_NAMES, 0)
+        self._unknown = 0
+        self._jobs: dict[bytes, int] = {}
+        self._gone: list[int] = []
+        self._dropped: list[int] = []
+        self._pauses: set[bytes] = set()
+
+    def take(self, number: int, block: Block) -> None:
+        """A block of segment `number`."""
+        segment = self.segments.get(number)
+        if segment is None:
+            segment = self.segments[number] = SegmentTally()
+        segment.block_count += 1
+        segment.bytes += block.size
+        self.block_count += 1
+        self.always_blocks += bool(block.flags & IS_ALWAYS)
+        self.first_ms = self.first_ms or block.wall_ms
+        self.last_ms = block.wall_ms or self.last_ms
+        for run in block.runs:
+            kind = run[0]
+            count = len(run) - 1
+            segment.record_count += count
+            if kind not in self._counts:
+                self._unknown += count
+                continue
+            self._counts[kind] += count
+            if kind == JOB:
+                segment.job_count += count
+                self._bases(number, run)
+            elif kind == STATE:
+                self._states(run)
+            elif kind == GONE:
+                for item in run[1:]:
+                    self._jobs.pop(item[0], None)
+                    self._gone.append(item[1])
+            elif kind == PAUSE:
+                self._pauses.update(item[0] for item in run[1:])
+            elif kind == DROPPED:
+                self._dropped += run[1:]
+
+    def _bases(self, number: int, run: list[Any]) -> None:
+        jobs = self._jobs
+        place = number << _PLACE_SHIFT
+        for item in run[1:]:
+            check_base(item)
+            size = min(BASE_BYTES + len(item[2]) + len(item[3]), _SIZE_MAX)
+            flags = item[5][0]
+            # The third number of the header: RETRY 0 is at most once.
+            is_once = not any(item[1][16:24])
+            jobs[item[0]] = place | size << _SIZE_SHIFT | (_IS_ONCE if is_once else 0) | flags
+
+    def _states(self, run: list[Any]) -> None:
+        jobs = self._jobs
+        for item in run[1:]:
+            check_state(item)
+            known = jobs.get(item[0])
+            if known is not None:
+                jobs[item[0]] = known & ~_FLAGS | _HAS_STATE | item[1][0]
+
+    def settle(self) -> None:
+        """All was read: how much of each segment lives."""
+        for segment in self.segments.values():
+            segment.live_jobs = segment.live_bytes = 0
+        for value in self._jobs.values():
+            segment = self.segments[value >> _PLACE_SHIFT]
+            segment.live_jobs += 1
+            segment.live_bytes += value >> _SIZE_SHIFT & _SIZE_MAX
+
+    def kinds(self) -> list[KindTally]:
+        """Per kind of record; a GONE or DROPPED counts while files that it speaks of are there."""
+        living = self._jobs.values()
+        live = {
+            JOB: len(living),
+            STATE: sum(1 for value in living if value & _HAS_STATE),
+            GONE: sum(1 for place in self._gone if place in self.segments),
+            PAUSE: len(self._pauses),
+            DROPPED: sum(1 for number in self._dropped if number in self.segments),
+        }
+        kinds = [KindTally(name, self._counts[kind], live[kind]) for kind, name in KIND_NAMES.items()]
+        return [*kinds, KindTally("unknown", self._unknown, 0)] if self._unknown else kinds
+
+    def states(self) -> dict[str, int]:
+        """How many living jobs there are, by where they stand; and of these, how many are at-most-once."""
+        found = {"queued": 0, "active": 0, "acked": 0, "delivered": 0, "at-most-once": 0}
+        for value in self._jobs.values():
+            name = "acked" if value & IS_ACKED else "queued" if value & IS_QUEUED else "active"
+            found[name] += 1
+            found["delivered"] += bool(value & IS_DELIVERED)
+            found["at-most-once"] += bool(value & _IS_ONCE)
+        return found
+
+    @property
+    def job_count(self) -> int:
+        """Living jobs."""
+        return len(self._jobs)
+
+    @property
+    def live_bytes(self) -> int:
+        """About what they take."""
+        return sum(segment.live_bytes for segment in self.segments.values())
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all blocks."""
+        return sum(segment.bytes for segment in self.segments.values())
+
+
+class _Job:
+    """A living job's base and what came after it."""
+
+    __slots__ = ("base", "serial", "state", "state_wall_ms", "wall_ms")
+
+    def __init__(self, base: Any, wall_ms: int, serial: int) -> None:
+        self.base = base
+        self.wall_ms = wall_ms
+        self.serial = serial
+        self.state: bytes | None = None
+        self.state_wall_ms = 0
+
+
+class Gathering:
+    """The living jobs of a journal, and its pauses.
+
+    pauses   queue -> (flags, version ms, node), as it was last
+    """
+
+    def __init__(self) -> None:
+        self.pauses: dict[bytes, tuple[int, int, bytes]] = {}
+        self._jobs: dict[bytes, _Job] = {}
+        self._names: dict[bytes, bytes] = {}
+        self._serial = 0
+        self._uncertain = 0
+
+    def take(self, number: int, block: Block) -> None:
+        """A block."""
+        self._serial += 1
+        if not block.flags & IS_ALWAYS:
+            self._uncertain = self._serial
+        jobs = self._jobs
+        one = self._names.setdefault
+        for run in block.runs:
+            kind = run[0]
+            if kind == JOB:
+                for item in run[1:]:
+                    check_base(item)
+                    # Queues and sets of holders are few: one object for all jobs that name them.
+                    item[2] = one(item[2], item[2])
+                    item[4] = one(item[4], item[4])
+                    jobs.pop(item[0], None)  # A base that was written anew counts from where it stands now.
+                    jobs[item[0]] = _Job(item, block.wall_ms, self._serial)
+            elif kind == STATE:
+                for item in run[1:]:
+                    check_state(item)
+                    job = jobs.get(item[0])
+                    if job is not None:
+                        job.state = item[1]
+                        job.state_wall_ms = block.wall_ms
+                        if item[2] is not None:
+                            job.base[4] = one(item[2], item[2])
+            elif kind == GONE:
+                for item in run[1:]:
+                    jobs.pop(item[0], None)
+            elif kind == PAUSE:
+                for name, flags, version_ms, version_node, *_ in run[1:]:
+                    self.pauses[name] = (flags, version_ms, version_node)
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def jobs(self, *, is_certain: bool, is_whole: bool) -> Iterator[Facts]:
+        """The jobs as a restart would find them; expired ones included.
+
+        is_certain   a clean shutdown: what the journal says is all there is to know
+        is_whole     its tail is not torn
+        An at-most-once job that may have been delivered comes as delivered (semantics.md, section 5).
+        """
+        uncertain = self._uncertain if is_whole else self._serial
+        for job in self._jobs.values():
+            facts = facts_of(job.base, job.wall_ms, job.state, job.state_wall_ms)
+            if not facts.retry_ms and not is_certain and job.serial <= uncertain:
+                facts = facts._replace(flags=facts.flags & ~IS_QUEUED | IS_DELIVERED, due_at_ms=0)
+            yield facts
+
+
+class Shell(Protocol):
+    """Whoever is shown records one by one."""
+
+    def __call__(self, number: int, block: Block, kind: int, item: Any) -> None:
+        """One record."""
+
+
+class Showing:
+    """Hands on every record."""
+
+    def __init__(self, show: Shell) -> None:
+        self._show = show
+
+    def take(self, number: int, block: Block) -> None:
+        """A block."""
+        show = self._show
+        for run in block.runs:
+            kind = run[0]
+            for item in run[1:]:
+                show(number, block, kind, item)
+
+
+def described_state(packed: bytes) -> tuple[int, int]:
+    """(flags, ms until it is due or -1) of a base's or a STATE's bytes."""
+    flags, due_ms = BASE_STATE.unpack_from(packed)
+    return flags, due_ms
+
+
+def described_header(packed: bytes) -> dict[str, int]:
+    """The numbers of a base's header, by name."""
+    names = ("ctime", "left_ms", "retry_ms", "delay_ms", "replicate", "nacks", "deliveries", "attempt")
+    return dict(zip(names, HEADER.unpack_from(packed), strict=True))

@@ -1,0 +1,373 @@
+"""Files: a directory of the real file system as the journal's folder.
+
+Nothing here is asynchronous; file_disk.py puts it on threads, several of which may work on different files at once.
+
+* One owner. The constructor takes an advisory lock on the file `lock` and keeps it until `close` or the end of the
+  process: two servers writing one journal would ruin it. Tools look with `readonly=True`, without a lock.
+* All or nothing. A new file is written under a hidden name, synced, renamed to its own, and the directory is synced.
+  A crash leaves at worst a hidden file, which the next owner's constructor removes.
+* A failed sync stays failed. The kernel reports a lost page once and then takes it for written, so a second fsync
+  would succeed without having saved anything. Syncs of that file go on failing until it is gone or made anew.
+* No writing into nowhere. A descriptor outlives `rm -r` and keeps saying yes, so before each write and sync the file
+  must still be at its place. When an operator has put back a directory that was away, the lock is taken again.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import threading
+from collections.abc import Sequence
+from typing import Final
+
+from persistence.descriptors import Descriptors, OpenFile, place_of
+
+LOCK_NAME: Final = "lock"
+HIDDEN_PREFIX: Final = ".new."
+# Joining small pieces costs less than handing them over one by one; a few, perhaps large, are not worth a copy.
+PIECES_MAX: Final = 16
+
+
+class JournalInUseError(OSError):
+    """Another process holds the directory; the text says which, and what to do."""
+
+    def __init__(self, directory: str, pid: int) -> None:
+        holder = f"process {pid}" if pid else "another process"
+        super().__init__(
+            errno.EBUSY,
+            f"the journal in {directory} is in use by {holder}: stop that one, or give this node another directory",
+            directory,
+        )
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
+class Files:
+    """A Folder on a real directory, made (its last part) if need be; OSError from the system passes through.
+
+    directory  as the system takes it
+    readonly   look only: no lock, nothing is made or tidied, and every change is EROFS
+
+    Raises JournalInUseError when another process owns the directory.
+    """
+
+    def __init__(self, directory: str, *, readonly: bool = False) -> None:
+        self.directory = directory
+        self._is_readonly = readonly
+        self._lock_fd = -1
+        self._lock_check = threading.Lock()
+        self._descriptors = Descriptors()
+        self._failed_syncs: dict[str, int] = {}
+        if not readonly:
+            self._make_directory()
+            self._lock_fd = take_lock(directory)
+            self._remove_leftovers()
+
+    # Looking.
+
+    def names(self) -> list[str]:
+        """All files, sorted: without the lock, what is hidden, and directories."""
+        with os.scandir(self.directory) as entries:
+            return sorted(
+                entry.name for entry in entries if entry.name[0] != "." and entry.name != LOCK_NAME and entry.is_file()
+            )
+
+    def size(self, name: str) -> int:
+        """Length in bytes."""
+        return os.stat(self._path(name)).st_size
+
+    def read(self, name: str, offset: int, size: int) -> bytes:
+        """Up to `size` bytes from `offset`; fewer only at the end of the file."""
+        file = self._descriptors.take_for_reading(name, self._path(name))
+        try:
+            data = os.pread(file.fd, size, offset)
+            if len(data) == size or not data:
+                return data
+            parts = [data]  # One call gives 2 GiB at most, and less on some file systems.
+            got = len(data)
+            while got < size and (data := os.pread(file.fd, size - got, offset + got)):
+                parts.append(data)
+                got += len(data)
+            return b"".join(parts)
+        finally:
+            self._descriptors.give_back(file)
+
+    # Writing into a file.
+
+    def write(self, name: str, offset: int, chunks: Sequence[bytes]) -> None:
+        """All chunks at `offset`. FileNotFoundError when the file is not at its place any more."""
+        file = self._take_for_writing(name)
+        try:
+            write_all(file.fd, offset, chunks)
+        finally:
+            self._descriptors.give_back(file)
+
+    def sync(self, name: str) -> None:
+        """What was written survives a power cut; once this has failed for a file, it goes on failing."""
+        file = self._take_for_writing(name)
+        try:
+            self._sync_file(name, file)
+        finally:
+            self._descriptors.give_back(file)
+
+    def truncate(self, name: str, size: int) -> None:
+        """Cut the file, or fill it up with zeros; synced."""
+        file = self._take_for_writing(name)
+        try:
+            os.ftruncate(file.fd, size)
+            self._sync_file(name, file)
+        finally:
+            self._descriptors.give_back(file)
+
+    # Whole files.
+
+    def create(self, name: str, data: bytes) -> None:
+        """A new file; FileExistsError if there is one. After an error there is none."""
+        self._put(name, data, 0, is_new=True)
+
+    def replace(self, name: str, data: bytes) -> None:
+        """After an error the old content is there, except when only the sync of the directory failed."""
+        self._put(name, data, 0, is_new=False)
+
+    def allocate(self, name: str, size: int) -> None:
+        """A new file of zeros with its blocks. File systems that never write in place can't promise the space."""
+        self._put(name, None, size, is_new=True)
+
+    def remove(self, name: str) -> None:
+        """No error if it is gone already; then the directory is synced all the same, for the last try may not have."""
+        self._refuse_if_readonly(name)
+        try:
+            os.unlink(self._path(name))
+        except FileNotFoundError:
+            pass
+        self._forget(name)
+        sync_directory(self.directory)
+
+    def rename(self, old: str, new: str) -> None:
+        """In one step; a file called `new` is gone then."""
+        self.sync(old)
+        os.rename(self._path(old), self._path(new))
+        self._forget(old)
+        self._forget(new)
+        sync_directory(self.directory)
+
+    # Copies: links and small files in another directory, two levels of which are made if need be.
+
+    def link(self, name: str, directory: str) -> None:
+        """A hard link with the same name in another directory; that directory is synced."""
+        self._refuse_if_readonly(name)
+        make_copy_directory(directory)
+        os.link(self._path(name), os.path.join(directory, name))
+        sync_directory(directory)
+
+    def store(self, directory: str, name: str, data: bytes) -> None:
+        """A small file in another directory, synced with the directory; after an error it may be there in part."""
+        self._refuse_if_readonly(name)
+        make_copy_directory(directory)
+        fd = os.open(f"{directory}/{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            write_all(fd, 0, (data,))
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        sync_directory(directory)
+
+    def stored(self, directory: str) -> list[str]:
+        """The names in another directory, sorted; none if it isn't there."""
+        try:
+            return sorted(os.listdir(directory))
+        except FileNotFoundError:
+            return []
+
+    def discard(self, directory: str) -> None:
+        """Another directory and the files in it are gone."""
+        self._refuse_if_readonly(directory)
+        names = self.stored(directory)
+        for name in names:
+            os.unlink(f"{directory}/{name}")
+        if names or os.path.isdir(directory):
+            os.rmdir(directory)
+            sync_directory(parent_of(directory))
+
+    def close(self) -> None:
+        """Close every descriptor and give the lock up."""
+        self._descriptors.forget_all()
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+    # Descriptors.
+
+    def _path(self, name: str) -> str:
+        assert name[:1] not in ("", "."), name
+        assert "/" not in name, name
+        assert name != LOCK_NAME
+        return f"{self.directory}/{name}"
+
+    def _forget(self, name: str) -> None:
+        """The name leads elsewhere from now on."""
+        self._descriptors.forget(name)
+        self._failed_syncs.pop(name, None)
+
+    def _take_for_writing(self, name: str) -> OpenFile:
+        """The file's descriptor, which still leads to what stands at its place; FileNotFoundError otherwise."""
+        self._refuse_if_readonly(name)
+        path = self._path(name)
+        file = self._descriptors.take_for_writing(name, path)
+        try:
+            if place_of(os.stat(path)) != file.place:
+                raise FileNotFoundError(errno.ENOENT, "another file has taken its place", path)
+        except OSError as error:
+            self._descriptors.give_back(file)
+            if isinstance(error, FileNotFoundError):
+                self._forget(name)
+            raise
+        return file
+
+    def _sync_file(self, name: str, file: OpenFile) -> None:
+        failed = self._failed_syncs.get(name)
+        if failed is not None:
+            raise OSError(failed, f"an earlier sync failed ({os.strerror(failed)})", self._path(name))
+        try:
+            os.fdatasync(file.fd)
+        except OSError as error:
+            self._failed_syncs[name] = error.errno or errno.EIO
+            raise OSError(error.errno, error.strerror, self._path(name)) from None
+
+    # The directory.
+
+    def _put(self, name: str, data: bytes | None, size: int, *, is_new: bool) -> None:
+        """A whole file under its name: `data`, or without any `size` bytes of zeros."""
+        self._refuse_if_readonly(name)
+        self._check_lock()
+        path = self._path(name)
+        if is_new and os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        hidden = f"{self.directory}/{HIDDEN_PREFIX}{name}"
+        try:
+            fd = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            try:
+                if data is not None:
+                    write_all(fd, 0, (data,))
+                elif size:
+                    os.posix_fallocate(fd, 0, size)
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+            os.rename(hidden, path)  # Overtakes nobody when is_new: the directory is ours.
+        except OSError:
+            unlink_if_possible(hidden)
+            raise
+        self._forget(name)
+        try:
+            sync_directory(self.directory)
+        except OSError:
+            if is_new:
+                unlink_if_possible(path)
+            raise
+
+    def _make_directory(self) -> None:
+        if make_directory(self.directory):
+            sync_directory(parent_of(self.directory))
+
+    def _remove_leftovers(self) -> None:
+        """Hidden files of an owner that died while it made them."""
+        with os.scandir(self.directory) as entries:
+            leftovers = [entry.path for entry in entries if entry.name.startswith(HIDDEN_PREFIX)]
+        for path in leftovers:
+            os.unlink(path)
+
+    def _check_lock(self) -> None:
+        """Whoever had the directory away and put it back, or an empty one, has left us with a lock nobody sees."""
+        with self._lock_check:
+            try:
+                if place_of(os.stat(f"{self.directory}/{LOCK_NAME}")) == place_of(os.fstat(self._lock_fd)):
+                    return
+            except FileNotFoundError:
+                pass
+            lock_fd = take_lock(self.directory)
+            os.close(self._lock_fd)
+            self._lock_fd = lock_fd
+
+    def _refuse_if_readonly(self, name: str) -> None:
+        if self._is_readonly:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), self._path(name))
+
+
+def take_lock(directory: str) -> int:
+    """The descriptor that holds the directory's lock until it is closed; JournalInUseError.
+
+    The file stays behind when the lock is given up: removing it would let two processes lock different files.
+    """
+    fd = os.open(f"{directory}/{LOCK_NAME}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pid = os.pread(fd, 20, 0).strip()
+        os.close(fd)
+        raise JournalInUseError(directory, int(pid) if pid.isdigit() else 0) from None
+    except OSError:
+        os.close(fd)
+        raise
+    try:
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+    except OSError:
+        pass  # The pid is for the message above only; a full disk must not keep a node from starting.
+    return fd
+
+
+def write_all(fd: int, offset: int, chunks: Sequence[bytes]) -> None:
+    """All chunks at `offset`, however many calls it takes; after OSError a part of them is written."""
+    if len(chunks) > PIECES_MAX:
+        chunks = (b"".join(chunks),)
+    size = sum(map(len, chunks))
+    written = os.pwritev(fd, chunks, offset) if size else 0
+    while written < size:  # A full disk or a limit: what fits is taken, and the next call says why.
+        rest = memoryview(b"".join(chunks))[written:]
+        taken = os.pwrite(fd, rest, offset + written)
+        if not taken:
+            raise OSError(errno.EIO, "the system takes no more bytes and gives no reason")
+        written += taken
+
+
+def make_directory(directory: str) -> bool:
+    """Make it unless it is there; whether it was made. Its parent must exist: a typing error makes no tree."""
+    try:
+        os.mkdir(directory, 0o755)
+    except FileExistsError:
+        if not os.path.isdir(directory):
+            raise
+        return False
+    return True
+
+
+def make_copy_directory(directory: str) -> None:
+    """Make a directory for copies and the one it is in, synced; a tree beyond that is a typing error."""
+    for path in (parent_of(directory), directory):
+        if make_directory(path):
+            sync_directory(parent_of(path))
+
+
+def sync_directory(directory: str) -> None:
+    """The names in it survive a power cut when this returns."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def parent_of(directory: str) -> str:
+    """Where the directory's own name stands."""
+    return os.path.dirname(os.path.abspath(directory))
+
+
+def unlink_if_possible(path: str) -> None:
+    """After a failure, where the failure is what matters. The next owner tidies up what stays."""
+    try:
+        os.unlink(path)
+    except OSError:
+        pass

@@ -1,0 +1,267 @@
+"""Recovery: records back in order, up to a torn tail.
+
+The newest file's header names the chain: which files belong to it and where each ends. Closed files were synced
+before the next one was made, so a broken block in them is damage, and nothing is guessed: the journal is refused
+with the place named. The last file may end in the middle of things, because the machine died: everything from the
+first broken block on is cut, unless a later block says that this place was on disk when it was written.
+
+`step` reads a piece at a time, so that the caller decides where (a thread, a tool, a simulated disk) and how long.
+Nothing is changed here; see `Recovery.repair` for what a server does before it goes on writing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from persistence.disk import Folder
+from persistence.journal import CLEAN_NAME, RESERVE_NAME
+from persistence.records import (
+    HEAD_BYTES,
+    HEADER_ALIGN,
+    Block,
+    FormatError,
+    Header,
+    NewerFormatError,
+    Part,
+    block_size,
+    decode_block,
+    decode_header,
+    encode_block,
+    file_name,
+    header_size,
+    looks_like_block,
+    parse_file_name,
+)
+
+# Put there by the restore of a backup: at-most-once jobs are never queued from it (semantics.md, section 5).
+RESTORED_NAME: Final = "restored"
+# Read at a time; blocks of a piece are handed on together.
+PIECE_BYTES: Final = 1024 * 1024
+WINDOW_BYTES: Final = 1 << 16
+
+
+class DamagedJournalError(Exception):
+    """The journal can't be read to its end; the text names the place and what to do."""
+
+
+class Recovery:
+    """Reads a node's journal once, from the oldest file to the last whole block.
+
+    newest        header of the last file; None: there is no journal
+    files         (name, header, end) in order; end -1 for the last one
+    missing       segments that the chain names and that have no file: fine if a DROPPED record says so
+    leftovers     names of segment files that are not part of the chain
+    total_bytes, done_bytes   of all files, for progress
+    torn          (name, offset, bytes cut) once a torn tail was met
+    is_clean      the clean-shutdown mark fits the end of the journal (known when all is read)
+    is_restored   this is a backup that was put in place
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        names = folder.names()
+        self.newest: Header | None = None
+        self.files: list[tuple[str, Header, int]] = []
+        self.missing: set[int] = set()
+        self.leftovers: list[str] = []
+        self.torn: tuple[str, int, int] | None = None
+        self.is_finished = False
+        self.is_restored = RESTORED_NAME in names
+        self.has_reserve = RESERVE_NAME in names
+        self.position = 0
+        self._clean = folder.read(CLEAN_NAME, 0, 200) if CLEAN_NAME in names else b""
+        self._survey(names)
+        self.total_bytes = sum(
+            (end - header.start if end >= 0 else folder.size(name)) for name, header, end in self.files
+        )
+        self.done_bytes = 0
+        self._at = -1
+        self._offset = 0
+        self._rest = b""
+        self._next_file()
+
+    # -- which files -------------------------------------------------------------------------------
+
+    def _survey(self, names: list[str]) -> None:
+        found = sorted((key, name) for name in names if (key := parse_file_name(name)) is not None)
+        headers: dict[tuple[int, int], Header] = {}
+        while found and self.newest is None:
+            key, name = found[-1]
+            try:
+                headers[key] = self.newest = self._header(name)
+            except NewerFormatError:
+                raise
+            except FormatError as broken:
+                if not self._is_unborn(name):
+                    raise DamagedJournalError(f"{broken}. {ADVICE}") from broken
+                self.leftovers.append(name)
+                found.pop()
+        if self.newest is None:
+            return
+        present = dict(found)
+        for file in self.newest.before:
+            name = file_name(file.number, file.part)
+            if (file.number, file.part) not in present:
+                self.missing.add(file.number)
+                continue
+            try:
+                header = self._header(name)
+            except NewerFormatError:
+                raise
+            except FormatError as broken:
+                raise DamagedJournalError(f"{broken}. {ADVICE}") from broken
+            if (header.number, header.part, header.start) != file[:3]:
+                raise DamagedJournalError(f"{name}: not the file that the journal means. {ADVICE}")
+            self.files.append((name, header, file.end))
+        newest_name = file_name(self.newest.number, self.newest.part)
+        self.files.append((newest_name, self.newest, -1))
+        chained = {name for name, _, _ in self.files}
+        self.leftovers += [name for _, name in found if name not in chained]
+
+    def _header(self, name: str) -> Header:
+        data = self._folder.read(name, 0, HEADER_ALIGN)
+        size = header_size(data)
+        if size > len(data):
+            data += self._folder.read(name, len(data), size - len(data))
+        return decode_header(name, data)
+
+    def _is_unborn(self, name: str) -> bool:
+        """A file whose making was cut short: its header is synced before the first block is written."""
+        head = self._folder.read(name, 0, HEADER_ALIGN)
+        end = max(header_size(head), HEADER_ALIGN)
+        size = self._folder.size(name)
+        while end < size:
+            piece = self._folder.read(name, end, PIECE_BYTES)
+            if not piece or piece.strip(b"\0"):
+                return not piece
+            end += len(piece)
+        return True
+
+    # -- block by block ----------------------------------------------------------------------------
+
+    def step(self) -> list[tuple[int, Block]]:
+        """(segment, block) of the next piece; empty when everything was read. DamagedJournalError, OSError."""
+        blocks: list[tuple[int, Block]] = []
+        while not blocks and not self.is_finished:
+            name, header, end = self.files[self._at]
+            data = self._rest + self._folder.read(name, self._offset, PIECE_BYTES)
+            got = len(data) - len(self._rest)
+            self._offset += got
+            self.done_bytes += got
+            at = 0
+            while end < 0 or self.position < end:
+                block = decode_block(data, at, self.position)
+                if block is None:
+                    break
+                blocks.append((header.number, block))
+                at += block.size
+                self.position += block.size
+            if 0 <= end <= self.position:
+                self._next_file()
+                continue
+            wanted = max(block_size(data, at, self.position), HEAD_BYTES)
+            has_more = self._offset < self._folder.size(name)
+            if has_more and at + wanted > len(data):
+                self._rest = data[at:] + self._large(name, wanted - (len(data) - at) - PIECE_BYTES)
+            elif not has_more and at == len(data) and end < 0:
+                self._next_file()
+            else:
+                self._broken(name, header, end, data[at:])
+        return blocks
+
+    def _large(self, name: str, size: int) -> bytes:
+        """More of a block than a piece holds, but for the last piece of it."""
+        if size <= 0:
+            return b""
+        data = self._folder.read(name, self._offset, size)
+        self._offset += len(data)
+        self.done_bytes += len(data)
+        return data
+
+    def _next_file(self) -> None:
+        """Go on with the next file, or end."""
+        self._at += 1
+        self._rest = b""
+        if self._at >= len(self.files):
+            self.is_finished = True
+            return
+        header = self.files[self._at][1]
+        self.position = header.start
+        self._offset = header.size
+
+    def _broken(self, name: str, header: Header, end: int, rest: bytes) -> None:
+        """Decide what a block that isn't whole means: a torn tail, or damage."""
+        at = header.size + self.position - header.start
+        if end >= 0:
+            raise DamagedJournalError(f"{name}: damaged at byte {at}. {ADVICE}")
+        while piece := self._folder.read(name, self._offset, PIECE_BYTES):
+            rest += piece
+            self._offset += len(piece)
+        later = _find_block(rest, self.position)
+        if later is not None and later.synced > self.position:
+            raise DamagedJournalError(
+                f"{name}: damaged at byte {at}, and a later block shows that this was on disk. {ADVICE}"
+            )
+        if rest.strip(b"\0"):
+            self.torn = (name, at, len(rest))
+        self._next_file()
+
+    # -- afterwards --------------------------------------------------------------------------------
+
+    @property
+    def is_clean(self) -> bool:
+        """The last process said goodbye, and nothing was written after that."""
+        newest = self.newest
+        if newest is None:
+            return False
+        return self._clean.split() == [b"%d" % number for number in (newest.number, newest.part, self.position)]
+
+    def chain(self) -> tuple[Part, ...]:
+        """The files that a Journal goes on from, the last one closed where the reading ended."""
+        return tuple(
+            Part(header.number, header.part, header.start, end if end >= 0 else self.position)
+            for _, header, end in self.files
+        )
+
+    def repair(self) -> None:
+        """Before new records are written: the mark goes first, then what is no part of the journal."""
+        folder = self._folder
+        folder.remove(CLEAN_NAME)
+        if self.torn is not None:
+            # A journal that was torn must not look whole once it is cut: a block that promises nothing takes the
+            # place of what is cut off, so the next one who reads it is as careful (semantics.md, section 5).
+            name, at, _ = self.torn
+            block = encode_block([], self.position, self.position, 0, 0)
+            folder.write(name, at, [block])
+            folder.sync(name)
+            folder.truncate(name, at + len(block))
+            self.position += len(block)
+        for name in self.leftovers:
+            folder.remove(name)
+
+
+ADVICE: Final = (
+    "Nothing was changed. Run `disque-check-journal verify` on the directory; restore a backup, "
+    "or move the directory away to start empty: other nodes still hold their copies"
+)
+
+
+def _find_block(data: bytes, position: int) -> Block | None:
+    """The block in `data` that claims the furthest synced position, if there is any; `data` begins at `position`."""
+    best: Block | None = None
+    at = 1
+    while at + HEAD_BYTES <= len(data):
+        # All positions of a window share their upper six bytes: let bytes.find do the walking.
+        here = position + at
+        window_end = min(at + WINDOW_BYTES - here % WINDOW_BYTES, len(data) - HEAD_BYTES + 1)
+        upper = (here >> 16).to_bytes(6, "little")
+        hit = data.find(upper, at + 10, window_end + 16)
+        while hit >= 0 and hit - 10 < window_end:
+            start = hit - 10
+            if looks_like_block(data, start, position + start):
+                block = decode_block(data, start, position + start)
+                if block is not None and (best is None or block.synced > best.synced):
+                    best = block
+            hit = data.find(upper, hit + 1, window_end + 16)
+        at = window_end
+    return best

@@ -1,0 +1,215 @@
+"""Nodes with a journal are killed under load, again and again, and must keep what they acknowledged.
+
+    python tests/integration/journal_rounds.py --rounds 20
+
+A round: producers and consumers work on all nodes of a cluster; SIGKILL hits one node, some, or all at once; they
+start again from their journals; the producers end, and everything that is owed is fetched. Owed is every job whose
+ADDJOB was answered and for which no ACKJOB was ever sent. At-most-once jobs are counted over all rounds: none may
+come twice. The same folders serve all rounds, so each start reads the history of those before.
+
+test_journal_crash.py runs a round of each sort; the long way is this program's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import hiredis
+
+from servers import Cluster, Server, until
+
+QUEUE = "rounds"
+ONCE_QUEUE = "rounds-once"
+RETRY_S = 2
+TTL_S = 1000
+PIPELINE = 20
+BODY = "x" * 100
+# Requeued after RETRY, and asked for before that; a busy machine takes its time.
+DRAIN_SECONDS = 60.0
+NODE_OPTIONS = ("--appendonly", "yes", "--cluster-node-timeout", 1000, "--auto-aof-rewrite-min-size", "256kb")
+
+
+class Ledger:
+    """What producers and consumers know of each other, over all rounds; sets grow under the interpreter's lock.
+
+    added       ids that ADDJOB answered with
+    ack_sent    ids that an ACKJOB was sent for; acked: … and answered
+    got         id -> deliveries
+    again       ids that were delivered although their ACKJOB had been answered
+    """
+
+    def __init__(self) -> None:
+        self.added: set[str] = set()
+        self.ack_sent: set[str] = set()
+        self.acked: set[str] = set()
+        self.got: Counter[str] = Counter()
+        self.again: set[str] = set()
+        self.once: set[str] = set()
+
+    def owed(self) -> set[str]:
+        """Jobs that have to come (again)."""
+        return self.added - self.ack_sent - self.once
+
+    def doubled(self) -> list[str]:
+        """At-most-once jobs that came twice."""
+        return sorted(id for id in self.once if self.got[id] > 1)
+
+
+def producer(
+    server: Server, ledger: Ledger, *options: str | int, once: bool = False
+) -> Callable[[threading.Event], None]:
+    """Adds jobs, PIPELINE at a time; a dead node is tried again."""
+    words = ("ADDJOB", ONCE_QUEUE if once else QUEUE, BODY, 5000, "RETRY", 0 if once else RETRY_S, "TTL", TTL_S)
+
+    def produce(over: threading.Event) -> None:
+        while not over.is_set():
+            try:
+                with server.connect(8) as client:
+                    while not over.is_set():
+                        client.send_raw(hiredis.pack_command((*words, *options)) * PIPELINE)
+                        for _ in range(PIPELINE):
+                            reply = client.read()
+                            if isinstance(reply, hiredis.ReplyError):
+                                time.sleep(0.02)
+                                continue
+                            job_id = reply.decode()
+                            if once:
+                                ledger.once.add(job_id)
+                            ledger.added.add(job_id)
+            except (OSError, EOFError):
+                time.sleep(0.05)
+
+    return produce
+
+
+def consumer(server: Server, ledger: Ledger, ack_share: float) -> Callable[[threading.Event], None]:
+    """Takes jobs of both queues and acknowledges this share of them; what it keeps comes back after RETRY."""
+
+    def consume(over: threading.Event) -> None:
+        rng = random.Random(server.port)
+        while not over.is_set():
+            try:
+                with server.connect(8) as client:
+                    while not over.is_set():
+                        jobs = client.command("GETJOB", "TIMEOUT", 200, "COUNT", 50, "FROM", QUEUE, ONCE_QUEUE) or []
+                        ids = [job[1].decode() for job in jobs]
+                        ledger.got.update(ids)
+                        ledger.again.update(id for id in ids if id in ledger.acked)
+                        done = [id for id in ids if rng.random() < ack_share]
+                        if done:
+                            ledger.ack_sent.update(done)
+                            client.command("ACKJOB", *done)
+                            ledger.acked.update(done)
+            except hiredis.ReplyError:
+                time.sleep(0.05)
+            except (OSError, EOFError):
+                time.sleep(0.05)
+
+    return consume
+
+
+@contextmanager
+def running(functions: Sequence[Callable[[threading.Event], None]]):
+    """Functions in threads, each called with an event that ends them; what they raise is raised at the end."""
+    over = threading.Event()
+    with ThreadPoolExecutor(len(functions)) as pool:
+        futures = [pool.submit(function, over) for function in functions]
+        try:
+            yield
+        finally:
+            over.set()
+    for future in futures:
+        future.result()
+
+
+def load(servers: Sequence[Server], ledger: Ledger, ack_share: float) -> list[Callable[[threading.Event], None]]:
+    """One of each for every node: copies on all, on two, on one; at most once; a consumer."""
+    count = len(servers)
+    functions: list[Callable[[threading.Event], None]] = []
+    for number, server in enumerate(servers):
+        functions.append(producer(server, ledger, "REPLICATE", 1 + number % count))
+        functions.append(consumer(server, ledger, ack_share))
+    functions.append(producer(servers[0], ledger, "REPLICATE", 1))
+    functions.append(producer(servers[-1], ledger, once=True))
+    return functions
+
+
+def kill_at_once(victims: Sequence[Server]) -> None:
+    """SIGKILL for all of them before anybody is waited for, as a power cut would do."""
+    for victim in victims:
+        os.kill(victim.pid, signal.SIGKILL)
+    for victim in victims:
+        victim.kill()
+
+
+def play_round(
+    cluster: Cluster, ledger: Ledger, victims: Sequence[Server], *, load_seconds: float = 1.5, down_seconds: float = 0.5
+) -> None:
+    """One round; AssertionError with what was lost."""
+    with running(load(cluster.servers, ledger, 0.5)):
+        time.sleep(load_seconds)
+        kill_at_once(victims)
+        time.sleep(down_seconds)
+        for victim in victims:
+            victim.launch()
+        for victim in victims:
+            victim.wait_started()
+    cluster.wait_whole()
+    with running([consumer(server, ledger, 1.0) for server in cluster.servers]):
+        try:
+            until(lambda: not ledger.owed(), DRAIN_SECONDS)
+        except AssertionError:
+            owed = ledger.owed()
+            raise AssertionError(f"{len(owed)} jobs were lost, such as {sorted(owed)[:3]}") from None
+    assert ledger.doubled() == [], "at-most-once jobs were delivered twice"
+
+
+def main() -> int:
+    """Rounds with one, two and three victims in turn."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--policy", choices=("always", "everysec", "no"), default="always")
+    parser.add_argument("--nodes", type=int, default=3)
+    parser.add_argument("--victims", type=int, default=0, help="so many in each round; 0: one, two … all in turn")
+    parser.add_argument("--folder", type=Path, help="kept; default: one that is removed when all is well")
+    options = parser.parse_args()
+    folder = options.folder or Path(tempfile.mkdtemp(prefix="disque-rounds."))
+    ledger = Ledger()
+    with Cluster(folder, options.nodes, (*NODE_OPTIONS, "--appendfsync", options.policy)) as cluster:
+        for number in range(options.rounds):
+            count = options.victims or 1 + number % options.nodes
+            victims = random.sample(cluster.servers, count)
+            before = len(ledger.added), len(ledger.acked), time.monotonic()
+            play_round(cluster, ledger, victims)
+            print(
+                f"round {number + 1}: {count} killed, {len(ledger.added) - before[0]:,} jobs added,"
+                f" {len(ledger.acked) - before[1]:,} acknowledged, nothing lost, {time.monotonic() - before[2]:.1f} s",
+                flush=True,
+            )
+        unseen = sum(not ledger.got[id] for id in ledger.once)
+        print(
+            f"{len(ledger.added):,} jobs, none lost; {len(ledger.once):,} at most once, none came twice and"
+            f" {unseen:,} never; {len(ledger.again):,} jobs came again although their ack had been answered"
+        )
+        faults = [server.output() for server in cluster.servers if "Traceback" in server.output()]
+        print(*faults, sep="\n")
+    if not options.folder:
+        shutil.rmtree(folder)
+    return bool(faults)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,203 @@
+"""A cluster that speaks nothing but TLS, among its nodes and with clients, and the programs of the command line."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import ssl
+import subprocess
+
+import pytest
+
+from disque_py.client import Disque
+from servers import BUS_PORT_ABOVE, HOST, Connection, free_port
+from test_cli import CLI, CLUSTER, PROGRAM_SECONDS, run
+
+
+def openssl(*words):
+    subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True)
+
+
+def sign_up(folder, name, authority=None, names="DNS:localhost,IP:127.0.0.1"):
+    """A key and a certificate for `name`, signed by an authority of the folder or by itself."""
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", f"/CN={name}"]
+    key += ["-keyout", folder / f"{name}.key"]
+    if authority is None:
+        openssl("req", "-x509", *key, "-days", 2, "-out", folder / f"{name}.crt")
+        return
+    (folder / "names").write_text(f"subjectAltName={names}\nextendedKeyUsage=serverAuth,clientAuth\n")
+    openssl("req", *key, "-out", folder / f"{name}.csr")
+    signer = ["-CA", folder / f"{authority}.crt", "-CAkey", folder / f"{authority}.key", "-CAcreateserial"]
+    words = ["x509", "-req", "-in", folder / f"{name}.csr", *signer, "-days", 2, "-extfile", folder / "names"]
+    openssl(*words, "-out", folder / f"{name}.crt")
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    """A folder with an authority, a node and a client of it, and somebody else's authority."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    folder = tmp_path_factory.mktemp("certificates")
+    sign_up(folder, "authority")
+    sign_up(folder, "other")
+    sign_up(folder, "node", "authority")
+    sign_up(folder, "client", "authority")
+    sign_up(folder, "stranger", "other")
+    return folder
+
+
+def tls(folder, authority="authority", client="client"):
+    """The options of the programs."""
+    words = ["--tls", "--cacert", str(folder / f"{authority}.crt")]
+    return words + (["--cert", str(folder / f"{client}.crt"), "--key", str(folder / f"{client}.key")] if client else [])
+
+
+@pytest.fixture(scope="module")
+def port(certificates, tmp_path_factory):
+    """Two nodes that disque-cluster has started and joined; the port of the first, the other's is the next."""
+    folder = tmp_path_factory.mktemp("cluster")
+    files = {"cert": "node.crt", "key": "node.key", "ca-cert": "authority.crt"}
+    options = [word for kind, name in files.items() for word in (f"--tls-{kind}-file", certificates / name)]
+    try:
+        for _ in range(5):
+            port = free_port()
+            start = ["start", "-n", 2, "--port", port, "--dir", folder, "--", "--tls-cluster", "yes", *options]
+            if (
+                subprocess.run([*CLUSTER, *tls(certificates), *map(str, start)], timeout=PROGRAM_SECONDS).returncode
+                == 0
+            ):
+                break
+        yield port
+    finally:
+        run(CLUSTER, "stop", "--remove", "--dir", folder)
+
+
+@pytest.fixture
+def cli(certificates, port):
+    def call(*words, **options):
+        return run(CLI, "-p", port, *tls(certificates), *words, **options)
+
+    return call
+
+
+def test_there_is_no_plain_port(port):
+    text = run(CLI, "-p", port, "PING", status=1)
+    assert text == "Error: Server closed the connection (if it speaks TLS, use --tls)\n"
+
+
+def test_a_large_job_comes_and_goes(cli):
+    body = "x" * 3_000_000
+    job_id = cli("-X", "@", "ADDJOB", "large", "@", 0, "REPLICATE", 2, text=body).strip()
+    assert cli("GETJOB", "FROM", "large") == f"large\n{job_id}\n{body}\n"
+    assert cli("ACKJOB", job_id) == "1\n"
+
+
+def test_both_nodes_talk_through_tls_and_nobody_else_does(certificates, port, cli):
+    job_id = cli("ADDJOB", "over the bus", "x", 0, "REPLICATE", 2).strip()
+    other = [*CLI, "-p", str(port + 1), *tls(certificates)]
+    assert job_id in run(other, "GETJOB", "FROM", "over the bus")
+    assert run(other, "ACKJOB", job_id) == "1\n"
+    context = ssl.create_default_context(cafile=certificates / "authority.crt")
+    with (
+        pytest.raises((OSError, EOFError)),
+        socket.create_connection((HOST, port + BUS_PORT_ABOVE), 10) as plain,
+        context.wrap_socket(plain, server_hostname=HOST) as sock,
+    ):
+        # It shows no certificate; in TLS 1.3 the refusal comes with the first read.
+        Connection(sock).read()
+
+
+def test_commands_from_standard_input(cli):
+    assert cli(text="PING\nECHO x\n") == "PONG\nx\n"
+
+
+def test_resp3_and_an_address_in_a_url(certificates, port):
+    words = tls(certificates)[1:]
+    assert run(CLI, *words, "-u", f"disques://localhost:{port}", "-3", "PING") == "PONG\n"
+
+
+def test_health_and_help(cli):
+    assert "is healthy" in cli("--health")
+    assert "ADDJOB" in cli("help", "addjob")
+
+
+def test_the_modes_that_watch(cli):
+    assert len(cli("--stat", "-r", 2, "-i", 0.05).splitlines()) == 3
+    cli("ADDJOB", "listed", "x", 0)
+    assert "listed\n" in cli("--scan")
+    assert "listed" in cli("--bigqueues")
+
+
+def test_latency(cli):
+    assert len(cli("--latency").split()) == 4
+
+
+def test_a_long_pipe(cli):
+    """More in both directions than TLS keeps back, so that readiness of the socket and of TLS differ."""
+    jobs = "".join(f"ADDJOB piped {'x' * (1 + number % 3000)} 0\r\n" for number in range(4000))
+    assert cli("--pipe", text=jobs).splitlines()[-1] == "errors: 0, replies: 4000"
+    assert cli("QLEN", "piped") == "4000\n"
+
+
+def test_clusters_are_looked_at(certificates, port):
+    node = f"{HOST}:{port}"
+    lines = run(CLUSTER, *tls(certificates), "status", node).splitlines()
+    assert [line.split()[2] for line in lines[1:]] == ["ok", "ok"]
+    assert run(CLUSTER, *tls(certificates), "check", node).startswith("OK: 2 nodes")
+
+
+def test_a_node_is_taken_out_and_joined_again(certificates, port, cli):
+    a, b = (f"{HOST}:{number}" for number in (port, port + 1))
+    other = [*CLI, "-p", str(port + 1), *tls(certificates)]
+    assert "is out of the cluster" in run(CLUSTER, *tls(certificates), "remove-node", b)
+    run(other, "CLUSTER", "RESET")
+    run(other, "CLUSTER", "LEAVING", "no")
+    assert run(CLUSTER, *tls(certificates), "add-node", b, a).count(" ok ") == 2
+
+
+@pytest.mark.parametrize("words", [("PING",), ("--health",), ("--pipe",), ("--scan",)])
+def test_without_a_certificate_nobody_is_answered(certificates, port, words):
+    text = run(CLI, "-p", port, *tls(certificates, client=None), *words, status=1, text="")
+    assert "Server closed the connection (it may want --cert and --key)" in text
+
+
+def test_a_certificate_of_somebody_elses_authority_is_refused(certificates, port):
+    text = run(CLI, "-p", port, *tls(certificates, client="stranger"), "PING", status=1)
+    assert "Server closed the connection (does it trust our certificate?)" in text
+
+
+@pytest.mark.parametrize("program", [[*CLI], [*CLUSTER]])
+def test_a_node_of_somebody_elses_authority_is_not_believed(certificates, port, program):
+    words = ["-p", port] if program == CLI else []
+    deed = ["PING"] if program == CLI else ["check", f"{HOST}:{port}"]
+    text = run(program, *words, *tls(certificates, authority="other"), *deed, status=1)
+    assert "certificate verify failed" in text
+    if program == CLI:
+        words += ["--insecure"]
+        assert run(program, *words, *tls(certificates, authority="other"), *deed) == "PONG\n"
+
+
+def test_files_that_can_not_be_used_are_named(certificates, port):
+    mine, nothing = certificates / "client.crt", certificates / "nothing"
+    key = certificates / "node.key"
+    for words, reason in (
+        (("--cacert", nothing), f"Can't use --cacert {nothing}: No such file or directory"),
+        (("--cert", nothing), f"Can't use --cert {nothing}: No such file or directory"),
+        (("--cert", mine, "--key", key), f"Can't use --cert {mine} with --key {key}: "),
+    ):
+        assert reason in run(CLI, "-p", port, "--tls", *words, "PING", status=1)
+        assert reason in run(CLUSTER, "--tls", *words, "check", f"{HOST}:{port}", status=1)
+
+
+def test_what_only_tls_uses_wants_tls(certificates):
+    text = run(CLUSTER, "--cacert", certificates / "authority.crt", "check", f"{HOST}:1", status=2)
+    assert "need --tls" in text
+
+
+def test_the_client_library_speaks_tls(certificates, port):
+    context = ssl.create_default_context(cafile=certificates / "authority.crt")
+    context.load_cert_chain(certificates / "client.crt", certificates / "client.key")
+    with Disque(f"{HOST}:{port}", tls=context) as client:
+        job_id = client.add_job("library", b"x")
+        assert [job.id for job in client.get_jobs("library")] == [job_id]
+        assert client.ack(job_id) == 1
