@@ -25,7 +25,7 @@ FAIL_NODE: Final = 6  # (node id)
 
 # -- jobs (disque_py/core) ---------------------------------------------------------------------
 FIRST_JOB_KIND: Final = 32
-REPLJOB: Final = 32  # a job image (core/image.py), flags (1: no answer wanted)
+REPLJOB: Final = 32  # a job image (core/image.py), flags (1: no answer wanted; 2: a new job with a key)
 GOTJOB: Final = 33  # job id: taken; (job id, 1): was here before
 REFUSED: Final = 34  # job id, reason (see REFUSALS): answer to REPLJOB
 HOLDERS: Final = 35  # job id, NODES: the longer list of holders, to those having the job
@@ -35,8 +35,8 @@ WILLQUEUE: Final = 38  # job id, attempt
 LEASED: Final = 39  # job id, milliseconds left, attempt
 SETACK: Final = 40  # job id, NODES the sender knows as holders (empty: a dummy ack)
 GOTACK: Final = 41  # job id, NODES merged, 1 if the SETACK named the answering node
-DELJOB: Final = 42  # job id, NODES of the finished collection; None: delete, whatever is known
-NEEDJOBS: Final = 43  # queue, count, flags (1: answers a hint)
+DELJOB: Final = 42  # job id, NODES of the finished collection; None: delete, whatever is known (and 1: it never was)
+NEEDJOBS: Final = 43  # queue, count, flags (1: answers a hint; 2: no jobs of RETRY 0)
 YOURJOBS: Final = 44  # number, all numbers up to here are settled, [job images]
 TOOK: Final = 45  # number, answers (one byte per job: 0 taken, else a refusal)
 SETTLED: Final = 46  # all numbers up to this one are settled
@@ -45,7 +45,10 @@ HINT: Final = 48  # queue, length
 PAUSE: Final = 49  # queue, flags (1 in, 2 out), version ms, version node id
 LEFT: Final = 50  # job id, leaver id, new holder id or b"", NODES the leaver knows
 LEFT_OK: Final = 51  # job id, what is there: 0 nothing, 1 a copy, 2 its ack
-OUTCOME: Final = 52  # reserved for keyed ADDJOB (asks the creator of a copy for its outcome)
+OUTCOME: Final = 52  # job id: to its creator, is it decided whether this job exists?
+ISKEY: Final = 53  # number, 18 characters of an id: do you know a job with this key?
+KEYIS: Final = 54  # number of the question, the characters, job id or b"": last word on a key
+OUTCOME_IS: Final = 55  # job id: it is; a DELJOB, if there was one, came before
 
 REFUSED_PAUSED: Final = 1
 REFUSED_MEMORY: Final = 2
@@ -53,6 +56,7 @@ REFUSED_LEAVING: Final = 3
 REFUSED_DONE: Final = 4
 REFUSED_BUSY: Final = 5
 REFUSED_DISK: Final = 6
+REFUSED_KEY: Final = 7
 
 QUEUED_RELEASED: Final = 1  # By NACK or ENQUEUE: a running lease ends here and now.
 QUEUED_WAITING: Final = 2  # An announcement: still waiting in our queue, nothing new.

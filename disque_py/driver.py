@@ -11,7 +11,7 @@ Wire, Clock and clients' ports do the actual work; nothing here knows asyncio.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from cluster_bus.codec import encode_runs, frames
 from cluster_bus.membership import Membership
@@ -20,15 +20,34 @@ from cluster_bus.outgoing import Outgoing
 from disque_py import inputs
 from disque_py.core import timers
 from disque_py.core.broker import NO_PLACE, Broker
+from disque_py.gate import Gate
 from disque_py.loading import Loading
 from disque_py.ports import Clock, Wire
-from disque_py.promises import Promises
+from disque_py.promises import Holding, Promises
 from disque_py.rewriting import Rewriting
+from disque_py.spill_desk import SpillDesk
+from persistence.event_log import EventLog
 from persistence.journal import Journal
 
 # Items per frame: a receiver handles a frame in one go, which must not take long.
 ITEMS_PER_RUN: Final = 512
 FRAME_BYTES: Final = 128 * 1024
+
+
+class EventTurns(Protocol):
+    """What the turns of a node owe to its log of events (event_keeper.py)."""
+
+    def set_clock(self, now_ms: int, wall_ms: int) -> None:
+        """A turn begins."""
+
+    def record(self) -> None:
+        """A turn ends: what happened in it goes to the log."""
+
+    def tick(self) -> None:
+        """Time passed."""
+
+    def next_ms(self) -> int | None:
+        """When `tick` has to be called; None: at no certain time."""
 
 
 class Driver:
@@ -58,8 +77,13 @@ class Driver:
         self.has_more = False
         self.turns = 0
         self.promises: Promises | None = None
+        # What waits for journal and event log; the same object as `promises` while there is a journal.
+        self.holding: Holding | None = None
+        self.gate: Gate | None = None
+        self.events: EventTurns | None = None
         self.loading: Loading | None = None
         self.rewriting: Rewriting | None = None
+        self.spill: SpillDesk | None = None
         self._on_turn = on_turn
         self._save_nodes = save_nodes
         self._notice = notice
@@ -81,6 +105,8 @@ class Driver:
         if self.promises is not None:
             self.promises.journal.now_ms = now_ms
             self.promises.journal.wall_ms = wall_ms
+        if self.events is not None:
+            self.events.set_clock(now_ms, wall_ms)
 
     def attach(self, journal: Journal, rewriting: Rewriting, first_place: int) -> None:
         """From now on turns are recorded, and promises wait for their records.
@@ -89,7 +115,12 @@ class Driver:
         """
         journal.now_ms = self.broker.now_ms
         journal.wall_ms = self.broker.wall_ms
-        self.promises = Promises(self.broker, journal)
+        before = self.holding
+        self.holding = self.promises = Promises(self.broker, journal, self.gate)
+        if self.gate is not None:
+            self.gate.journal = journal
+        if before is not None:
+            self.promises.adopt(before)
         self.rewriting = rewriting
         self.broker.is_journaling = True
         self.broker.first_place = first_place
@@ -98,17 +129,47 @@ class Driver:
     def detach(self) -> None:
         """Nothing is recorded any more, and nothing waits."""
         broker = self.broker
-        self.promises = self.rewriting = None
+        before = self.holding
+        self.promises = self.rewriting = self.holding = None
+        if self.gate is not None:
+            self.gate.let_journal_go()
+            self.holding = Holding(broker, self.gate)
+            if before is not None:
+                self.holding.adopt(before)
         broker.is_journaling = False
         broker.touched = {}
         broker.outbox.gone = []
         broker.outbox.pauses = {}
         broker.outbox.moved = {}
+        broker.outbox.tokens = {}
+        broker.outbox.keys = {}
         broker.outbox.is_void = False
         broker.first_place = NO_PLACE
         broker.live_bytes = {}
         broker.disk_level = 0
         broker.disk_trouble = ""
+
+    def attach_events(self, events: EventTurns) -> None:
+        """From now on the events of turns are recorded."""
+        self.events = events
+        events.set_clock(self.broker.now_ms, self.broker.wall_ms)
+
+    def gate_events(self, log: EventLog) -> None:
+        """From now on replies and messages wait for this log."""
+        if self.gate is None:
+            journal = self.promises.journal if self.promises is not None else None
+            self.gate = Gate(journal, journal.position if journal is not None else 0)
+            if self.promises is not None:
+                self.promises.gate = self.gate
+            else:
+                self.holding = Holding(self.broker, self.gate)
+        self.gate.events = log
+
+    def detach_events(self) -> None:
+        """Events are not recorded any more, and nothing waits for them."""
+        self.events = None
+        if self.gate is not None:
+            self.gate.events = None
 
     def link_up(self, node: Node) -> None:
         """The node was linked while we couldn't answer: as if it came up now."""
@@ -165,6 +226,8 @@ class Driver:
             self.has_more |= self.loading.step()
         if self.promises is not None:
             self.promises.journal.tick()
+        if self.events is not None:
+            self.events.tick()
         if self.rewriting is not None:
             self.has_more |= self.rewriting.step()
 
@@ -176,7 +239,11 @@ class Driver:
         if self.promises is not None:
             journal_ms = self.promises.journal.next_ms()
             if journal_ms is not None and journal_ms < at_ms:
-                return journal_ms
+                at_ms = journal_ms
+        if self.events is not None:
+            events_ms = self.events.next_ms()
+            if events_ms is not None and events_ms < at_ms:
+                at_ms = events_ms
         return at_ms
 
     def finish(self) -> None:
@@ -185,23 +252,43 @@ class Driver:
         self._drain_tray()
         inputs.settle(broker)
         self._drain_tray()
+        spill = self.spill
+        if spill is not None:
+            spill.settle()
         promises = self.promises
         if promises is not None:
             promises.record()
             if self.loading is not None:
                 self.loading.recorded(promises.journal.position)
-        if self.outgoing.runs or (promises is not None and promises.is_waiting):
+        if spill is not None:
+            spill.write()
+        if self.events is not None:
+            self.events.record()
+        if self.gate is not None:
+            self.gate.note()
+        holding = self.holding
+        if self.outgoing.runs or (holding is not None and holding.is_waiting):
             self._send_messages()
         # Flushing may let a client's pipeline go on, which belongs to the next turn.
         self.is_open = False
         clients = broker.outbox.clients
         if clients:
             broker.outbox.clients = {}
-        if promises is not None:
-            promises.hold_replies(clients)
-            for client in promises.released():
+        if holding is not None:
+            holding.hold_replies(clients)
+            for client in holding.released():
                 clients[client] = None
         for client in clients:
+            client.port.wake()
+
+    def release(self) -> None:
+        """A log has come further, and nothing else has happened: who waited for that goes on, without a turn."""
+        holding = self.holding
+        if self.is_open or holding is None:
+            return
+        if holding.has_messages:
+            self._send_messages()
+        for client in holding.released():
             client.port.wake()
 
     def _drain_tray(self) -> None:
@@ -223,6 +310,8 @@ class Driver:
             for node, is_up in link_events:
                 if is_up:
                     inputs.link_up(self.broker, node)
+                else:
+                    inputs.link_lost(self.broker, node)
             for node in forgotten:
                 inputs.forgotten(self.broker, node)
             for line in notices:
@@ -237,8 +326,8 @@ class Driver:
         parts: dict[Node, list[bytes]] = {}
         sent = 0
         runs = self.outgoing.take()
-        if self.promises is not None:
-            runs = self.promises.hold_messages(runs)
+        if self.holding is not None:
+            runs = self.holding.hold_messages(runs)
         for nodes, kind, items in runs:
             linked = [node for node in nodes if node.is_linked]
             if not linked:

@@ -23,6 +23,7 @@ from disque_py.core import (
     delivery,
     handover,
     interest,
+    keying,
     leaving,
     memory,
     pausing,
@@ -33,7 +34,15 @@ from disque_py.core import (
     timers,
 )
 from disque_py.core.broker import Broker
-from disque_py.core.client import REPLY_OFF, REPLY_ON, REPLY_SKIP, WAITS_FOR_COPIES, Client
+from disque_py.core.client import (
+    REPLY_OFF,
+    REPLY_ON,
+    REPLY_SKIP,
+    WAITS_FOR_COPIES,
+    WROTE,
+    WROTE_IN_TROUBLE,
+    Client,
+)
 from disque_py.core.errors import LOADING, MISCONF, NOAUTH, OOM, CommandError
 from disque_py.core.row import Row
 from disque_py.resp import OK, error
@@ -71,6 +80,10 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.PAUSE: pausing.on_pause,
     messages.LEFT: leaving.on_left,
     messages.LEFT_OK: leaving.on_left_ok,
+    messages.OUTCOME: keying.on_outcome,
+    messages.ISKEY: keying.on_iskey,
+    messages.KEYIS: keying.on_keyis,
+    messages.OUTCOME_IS: keying.on_outcome_is,
 }
 
 
@@ -118,6 +131,7 @@ def execute(
     commands = broker.commands
     slow_ns = _slow_ns(broker)
     gate = _gate(broker)
+    wrote = WROTE_IN_TROUBLE if broker.disk_level else WROTE
     high_memory = broker.memory_limits[1]
     out = client.out
     first = at
@@ -137,8 +151,8 @@ def execute(
             break
         at += 1
         if found is not row:
-            if found is not None and found.is_write:
-                client.wrote = True
+            if found is not None and found.is_write and client.wrote < wrote:
+                client.wrote = wrote
             if row is not None:
                 row.calls += calls
                 row.nanoseconds += before_ns - since_ns
@@ -303,11 +317,18 @@ def link_up(broker: Broker, node: Node) -> None:
     replication.on_link_up(broker, node)
     handover.on_link_up(broker, node)
     acks.collect_again(broker)
+    keying.on_link_up(broker, node)
+
+
+def link_lost(broker: Broker, node: Node) -> None:
+    """Our link to the node broke, or we hung it up."""
+    keying.on_link_lost(broker, node)
 
 
 def incoming_lost(broker: Broker, node: Node) -> None:
     """The node's link to us broke: its interest is gone with it, and told anew on the next."""
     interest.forget_node(broker, node)
+    keying.on_link_lost(broker, node)
 
 
 def new_run(broker: Broker, node: Node) -> None:
@@ -334,6 +355,8 @@ def tick(broker: Broker) -> bool:
 
 def settle(broker: Broker) -> None:
     """End of a turn: serve who waits, tell other nodes what changed."""
+    if broker.key_events or broker.key_conflicts:
+        keying.settle(broker)
     delivery.serve_ready(broker)
     interest.tell_changes(broker)
     if broker.hint_due:

@@ -3,7 +3,8 @@
 A reply to a command that changed something, and a message that another node relies on, wait behind the journal's
 position of their turn; what needs no record goes on at once (semantics.md, section 8). Later replies on a connection
 wait behind earlier ones, later messages that wait keep their order, too. "Safe" is the policy's business
-(persistence/journal.py).
+(persistence/journal.py). What the event log must be handed before anybody acts on it waits in the same way, on a node
+without a journal, too; then a gate stands for both logs (gate.py).
 
 The driver calls `record` and then `hold_messages` and `hold_replies` at the end of a turn, and `released` to hear who
 may go on.
@@ -15,45 +16,34 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from cluster_bus.messages import HINT, INTEREST, NEEDJOBS, REPLJOB
+from cluster_bus.messages import GOTJOB, HINT, INTEREST, ISKEY, NEEDJOBS, REPLJOB
 from cluster_bus.outgoing import Run
 from disque_py.core import journaling
 from disque_py.core.broker import Broker
-from disque_py.core.client import Client
-from persistence.journal import Journal
+from disque_py.core.client import WROTE_IN_TROUBLE, WROTE_NOTHING, Client
+from disque_py.gate import Gate
+from persistence.journal import ALWAYS, Journal
 
 # Messages that promise nothing. A copy is under way while our own record is written; the rest are questions.
-FREE: Final = frozenset((REPLJOB, NEEDJOBS, HINT, INTEREST))
+FREE: Final = frozenset((REPLJOB, NEEDJOBS, HINT, INTEREST, ISKEY))
 
 
-class Promises:
-    """What waits for one node's journal."""
+class Holding:
+    """What waits for one node's logs: `gate` says how far they are."""
 
-    __slots__ = ("_broker", "_clients", "_messages", "journal")
+    __slots__ = ("_broker", "_clients", "_messages", "gate")
 
-    def __init__(self, broker: Broker, journal: Journal) -> None:
-        self.journal = journal
+    def __init__(self, broker: Broker, gate: Journal | Gate) -> None:
+        self.gate = gate
         self._broker = broker
         self._clients: deque[tuple[int, Client]] = deque()
         self._messages: deque[tuple[int, list[Run]]] = deque()
 
-    def record(self) -> None:
-        """Give the journal what this turn changed."""
-        broker = self._broker
-        journal = self.journal
-        if broker.outbox.is_void:
-            broker.outbox.is_void = False
-            journal.restart()
-        broker.place = journal.number
-        if broker.touched or broker.outbox.gone or broker.outbox.pauses or broker.outbox.moved:
-            runs = journaling.collect(broker)
-            if runs:
-                journal.append(runs)
-
     def hold_messages(self, runs: list[Run]) -> list[Run]:
         """Keep back what has to wait; the runs that may be sent now, in order."""
-        position = self.journal.position
-        ready = self.journal.ready_position()
+        gate = self.gate
+        position = gate.position
+        ready = gate.ready_position()
         held = self._messages
         if position <= ready and not held:
             return runs
@@ -67,15 +57,19 @@ class Promises:
 
     def hold_replies(self, clients: Iterable[Client]) -> None:
         """Put aside what these clients may not read yet."""
-        journal = self.journal
-        position = journal.position if journal.must_wait() else 0
-        ready = journal.ready_position()
+        gate = self.gate
+        position = gate.position
+        is_in_trouble = not gate.must_wait()
+        ready = gate.ready_position()
         for client in clients:
             out = client.out
             held = client.held
-            if out and (held or (client.wrote and position > ready)):
+            wrote = client.wrote
+            if is_in_trouble and wrote == WROTE_IN_TROUBLE:
+                wrote = WROTE_NOTHING
+            if out and (held or (wrote and position > ready)):
                 size = sum(map(len, out))
-                if held and (not client.wrote or held[-1][0] >= position):
+                if held and (not wrote or held[-1][0] >= position):
                     held[-1][1].extend(out)
                 else:
                     if held is None:
@@ -84,11 +78,11 @@ class Promises:
                     self._clients.append((position, client))
                 client.out = []
                 client.held_bytes += size
-            client.wrote = False
+            client.wrote = WROTE_NOTHING
 
     def released(self) -> list[Client]:
         """Clients whose replies may go: they are in `out` again."""
-        ready = self.journal.ready_position()
+        ready = self.gate.ready_position()
         waiting = self._clients
         clients: list[Client] = []
         while waiting and waiting[0][0] <= ready:
@@ -115,11 +109,55 @@ class Promises:
             client.held_bytes = 0
             self._broker.outbox.clients[client] = None
         self._clients.clear()
-        for _, runs in self._messages:
-            self._broker.outbox.messages.runs[:0] = runs
+        self._broker.outbox.messages.runs[:0] = [run for _, runs in self._messages for run in runs]
         self._messages.clear()
+
+    def adopt(self, other: Holding) -> None:
+        """What waited in `other`, with the same gate, waits here."""
+        self._clients += other._clients
+        self._messages += other._messages
+
+    @property
+    def has_messages(self) -> bool:
+        """Messages to other nodes wait."""
+        return bool(self._messages)
 
     @property
     def is_waiting(self) -> bool:
         """Somebody waits."""
         return bool(self._clients or self._messages)
+
+
+class Promises(Holding):
+    """What waits for one node's journal, and for its event log if it has one."""
+
+    __slots__ = ("journal",)
+
+    def __init__(self, broker: Broker, journal: Journal, gate: Gate | None = None) -> None:
+        super().__init__(broker, gate if gate is not None else journal)
+        self.journal = journal
+
+    def record(self) -> None:
+        """Give the journal what this turn changed."""
+        broker = self._broker
+        journal = self.journal
+        if broker.outbox.is_void:
+            broker.outbox.is_void = False
+            journal.restart()
+        broker.place = journal.number
+        outbox = broker.outbox
+        if broker.touched or outbox.gone or outbox.pauses or outbox.moved or outbox.tokens or outbox.keys:
+            runs = journaling.collect(broker)
+            if runs:
+                journal.append(runs)
+
+    def hold_messages(self, runs: list[Run]) -> list[Run]:
+        """Keep back what has to wait; the runs that may be sent now, in order."""
+        journal = self.journal
+        held = self._messages
+        if journal.policy != ALWAYS and not journal.must_wait():
+            # What is allowed in trouble goes on in memory. A copy that is on no disk is none: nobody may count on it.
+            free = [run for _, waiting in held for run in waiting] + runs
+            held.clear()
+            return [run for run in free if run[1] != GOTJOB]
+        return super().hold_messages(runs)

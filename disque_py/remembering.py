@@ -8,19 +8,20 @@ disque/persistence.md for what users of the original know; semantics.md, section
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from disque_py.core.broker import Broker
 from disque_py.core.reset import flush
-from disque_py.core.restoring import Restoring
+from disque_py.core.restoring import Restoring, give_up_once
 from disque_py.driver import Driver
 from disque_py.loading import Loading
 from disque_py.rewriting import Rewriting
 from persistence.backup import Backup, Made
 from persistence.disk import READING, Disk, Folder
-from persistence.journal import SEGMENT_BYTES, Journal
+from persistence.journal import RESERVE_BYTES, RETRY_MS, SEGMENT_BYTES, Journal
 from persistence.records import Part, parse_file_name
-from persistence.recovery import Recovery
+from persistence.recovery import RESTORED_NAME, Recovery
 
 Fields = list[tuple[str, str | int]]
 Outcome = Callable[[str], None]
@@ -44,6 +45,7 @@ class Remembering:
         notice: Callable[[str], None],
         *,
         segment_bytes: int = SEGMENT_BYTES,
+        reserve_bytes: int = RESERVE_BYTES,
     ) -> None:
         self.last_load: Restoring | None = None
         self.load_ms = 0
@@ -53,8 +55,12 @@ class Remembering:
         self._close_disk = close_disk
         self._notice = notice
         self._segment_bytes = segment_bytes
+        self._reserve_bytes = reserve_bytes
         self._disk: Disk | None = None
         self._is_stopping = False
+        self._last_number = 0
+        # Who waits for a journal that is being switched on.
+        self._starting: list[tuple[Callable[[Rewriting], None], Outcome]] = []
         self._backups: set[str] = set()
 
     @property
@@ -122,9 +128,10 @@ class Remembering:
             self._driver.journal_changed,
             files=recovery.chain() if recovery is not None else (),
             segment_bytes=self._segment_bytes,
+            reserve_bytes=self._reserve_bytes,
             has_reserve=recovery is not None and recovery.has_reserve,
         )
-        self._driver.attach(journal, Rewriting(broker, journal, disk, self._driver.wake, stale))
+        self._driver.attach(journal, Rewriting(broker, journal, disk, self._driver.wake, stale), 1)
         return journal
 
     def _say_loaded(self, restoring: Restoring) -> None:
@@ -159,7 +166,10 @@ class Remembering:
 
         def begin(outcome: list[str] | OSError) -> None:
             self._driver.begin()
-            names = outcome if isinstance(outcome, list) else []
+            if isinstance(outcome, OSError):
+                self._not_begun(outcome)
+                return
+            names = outcome
             keys = [key for name in names if (key := parse_file_name(name)) is not None]
             journal = Journal(
                 disk,
@@ -168,13 +178,18 @@ class Remembering:
                 self._driver.journal_changed,
                 files=tuple(Part(number, part, 0, 0) for number, part in sorted(keys)),
                 segment_bytes=self._segment_bytes,
+                reserve_bytes=self._reserve_bytes,
                 has_reserve="reserve" in names,
             )
             rewriting = Rewriting(broker, journal, disk, self._driver.wake, set())
             journal.now_ms, journal.wall_ms = broker.now_ms, broker.wall_ms
-            journal.restart()  # What an earlier journal said is history: these are the jobs now.
-            self._driver.attach(journal, rewriting)
+            # What an earlier journal said is history: these are the jobs now. No number comes twice, even in another
+            # directory: jobs still name the segment of the journal before.
+            journal.number = max(journal.number, self._last_number)
+            journal.restart()
+            self._driver.attach(journal, rewriting, journal.number)
             rewriting.record_all()
+            self._begun(rewriting)
 
         def look(folder: Folder) -> list[str]:
             folder.remove("clean")
@@ -182,20 +197,57 @@ class Remembering:
 
         disk.start(READING, look, begin)
 
+    def _not_begun(self, error: OSError) -> None:
+        """The directory could not be read: once more after a while, if a journal is still wanted then."""
+        self._notice(f"The journal can't be made: {error.strerror or error}")
+        self._disk = None
+        self._close_disk()
+        self._broker.schedule.call_at(self._broker.now_ms + RETRY_MS, self._try_again)
+        starting, self._starting = self._starting, []
+        for _, fail in starting:
+            fail(error.strerror or str(error))
+
+    def _try_again(self) -> None:
+        if self._broker.settings.appendonly and not self._is_stopping:
+            try:
+                self.enable()
+            except OSError as error:
+                self._notice(f"The journal can't be made: {error.strerror or error}")
+                self._broker.schedule.call_at(self._broker.now_ms + RETRY_MS, self._try_again)
+
     def disable(self, done: Outcome) -> None:
         """CONFIG SET appendonly no: what was promised gets on disk, then nothing is recorded any more.
 
         A disk in trouble doesn't keep it up, nor what is refused because of that (quirks Q27).
         """
         journal = self.journal
-        if journal is None:
-            done("")
+        disk = self._disk
+        if journal is None or disk is None:
+            if disk is not None and self._driver.loading is None:  # It is just being switched on.
+                self._when_attached(lambda _: self.disable(done), done)
+            else:
+                done("")
             return
 
         def closed(failure: OSError | None) -> None:
             self._driver.begin()
+            if failure is not None:
+                # The journal can't say any more that its at-most-once jobs may be delivered from now on without it. A
+                # small file often still can; else they are given up, for a restart could deliver them again.
+                mark = b"%d\n" % journal.number
+                disk.start(READING, lambda folder: folder.replace(RESTORED_NAME, mark), partial(marked, failure))
+            else:
+                over("")
+
+        def marked(failure: OSError, outcome: OSError | None) -> None:
+            self._driver.begin()
+            if isinstance(outcome, OSError):
+                give_up_once(self._broker)
+            over(str(failure))
+
+        def over(error: str) -> None:
             self._let_go()
-            done(str(failure) if failure is not None else "")
+            done(error)
             if self._broker.settings.appendonly and not self._is_stopping:
                 self.enable()
 
@@ -207,6 +259,7 @@ class Remembering:
     def _let_go(self) -> None:
         promises = self._driver.promises
         if promises is not None:
+            self._last_number = promises.journal.number
             promises.journal.end_waiting(OSError("the journal was switched off meanwhile"))
             promises.release_all()
         self._driver.detach()
@@ -232,7 +285,7 @@ class Remembering:
                 self.disable(when_over or _ignore)
 
         self.enable()
-        self._when_attached(lambda started: started.when_over(over))
+        self._when_attached(lambda started: started.when_over(over), when_over or _ignore)
         return True
 
     def reload(self, done: Callable[[OSError | None], None]) -> None:
@@ -245,12 +298,17 @@ class Remembering:
         def closed(failure: OSError | None) -> None:
             self._driver.begin()
             if failure is not None:
+                self._broker.is_loading = False
                 done(failure)
                 return
+            promises = self._driver.promises
+            if promises is not None:
+                promises.release_all()  # All that anybody waited for is on disk.
             self._driver.detach()
             flush(self._broker)
             self._load(disk, wants_queues=False, ready=lambda: done(None), fail=lambda why: done(OSError(why)))
 
+        self._broker.is_loading = True  # Nothing may come between the end of the journal and its being read.
         journal.close(closed, leave_mark=True)
 
     def backup(self, directory: str, nodes_text: bytes, done: Callable[[Made | OSError], None]) -> None:
@@ -294,16 +352,23 @@ class Remembering:
         """SHUTDOWN REWRITE-AOF, also with the journal off: all jobs in a journal of their own. OSError."""
         if self.journal is None:
             self.enable()
-            self._when_attached(lambda rewriting: rewriting.when_over(done))
+            self._when_attached(lambda rewriting: rewriting.when_over(done), done)
         else:
             self.rewrite(done)
 
-    def _when_attached(self, then: Callable[[Rewriting], None]) -> None:
+    def _when_attached(self, then: Callable[[Rewriting], None], fail: Outcome) -> None:
         rewriting = self._driver.rewriting
         if rewriting is not None:
             then(rewriting)
+        elif self._disk is None:
+            fail("the journal can't be made")
         else:
-            self._broker.schedule.call_at(self._broker.now_ms + 5, lambda: self._when_attached(then))
+            self._starting.append((then, fail))
+
+    def _begun(self, rewriting: Rewriting) -> None:
+        starting, self._starting = self._starting, []
+        for then, _ in starting:
+            then(rewriting)
 
     def close(self, done: Callable[[OSError | None], None]) -> None:
         """The node ends: everything on disk, and the mark that says so."""

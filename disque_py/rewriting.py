@@ -16,9 +16,10 @@ from disque_py.core.job import WAIT_REPL, Job
 from disque_py.core.spilled import Spilled
 from persistence.disk import Disk
 from persistence.journal import Journal
-from persistence.rewrite import Rewrite, chosen, unread_prefix
+from persistence.rewrite import DEAD_SHARE_MIN, Rewrite, chosen, unread_prefix
 
 LOOK_EVERY_MS: Final = 200
+LIVE_TIMES_MAX: Final = 2
 # Jobs recorded per step when the journal is switched on: about two milliseconds.
 JOBS_PER_STEP: Final = 500
 # … and so much of bodies that are on disk (core/spilling.py) is read for it at a time.
@@ -31,7 +32,7 @@ ERROR: Final = "err"
 class Rewriting:
     """The state behind INFO's aof_rewrite_* fields.
 
-    base_size       bytes after the last rewrite, or at the start
+    base_size       bytes after the last rewrite, or at the start, as far as they lived
     last_seconds    how long the last one took; -1: there was none
     last_status     ok or err
     last_error      why the last one ended early
@@ -39,7 +40,7 @@ class Rewriting:
     """
 
     def __init__(self, broker: Broker, journal: Journal, disk: Disk, wake: Callable[[], None], stale: set[int]) -> None:
-        self.base_size = journal.size
+        self.base_size = 0
         self.last_seconds = -1
         self.last_status = OK
         self.last_error = ""
@@ -50,16 +51,20 @@ class Rewriting:
         self._wake = wake
         self._stale = stale
         self._rewrite: Rewrite | None = None
+        self._closing = -1  # The segment that has to be closed before a rewrite can begin; 0: any; -1: none begins.
+        self._wants_everything = False
         self._snapshot: Iterator[bool] | None = None
+        self._recorded = -1  # Where the records of it end; -1: it goes on.
         self._reading = 0
         self._started_ms = 0
         self._looked_ms = 0
         self._when_over: list[Callable[[str], None]] = []
+        self._measure()
 
     @property
     def is_running(self) -> bool:
         """A rewrite, or the first recording of all jobs, is under way."""
-        return self._rewrite is not None or self._snapshot is not None
+        return self._rewrite is not None or self._snapshot is not None or self._closing >= 0
 
     @property
     def is_first(self) -> bool:
@@ -126,6 +131,12 @@ class Rewriting:
         while self._reading:
             yield False
         self._keep_pauses()
+        for name in list(broker.tokens.by_name):
+            broker.tokens.record_again(name)
+        for at, job_id in enumerate(list(broker.keys.over)):
+            broker.keys.record_again(job_id, 0)
+            if at % JOBS_PER_STEP == 0:
+                yield True
         yield True
 
     def _on_read(self, broker: Broker, job: Job, body: bytes | None) -> None:
@@ -137,11 +148,23 @@ class Rewriting:
         if self._snapshot is not None:
             if self._journal.level:
                 return False
-            has_more = next(self._snapshot, None)
-            if has_more is None:
-                self._snapshot = None
-                self._ended("")
-            return bool(has_more)
+            if self._recorded < 0:
+                has_more = next(self._snapshot, None)
+                if has_more is not None:
+                    return has_more
+                self._recorded = self._journal.position
+            # Not before all of it is on disk: who reads `on` may rely on it.
+            if self._journal.synced < self._recorded:
+                self._journal.hurry()
+                return False
+            self._snapshot = None
+            self._recorded = -1
+            self._ended("")
+            return False
+        if self._closing >= 0:
+            if not self._journal.is_closed_up_to(self._closing):
+                return False  # The disk says when.
+            self._choose()
         rewrite = self._rewrite
         if rewrite is not None:
             has_more = rewrite.step()
@@ -162,6 +185,8 @@ class Rewriting:
         live = self._broker.live_bytes
         if journal.level:
             return
+        for number in [number for number in self._stale if not journal.has_segment(number)]:
+            self._stale.discard(number)  # A FLUSHALL began anew.
         prefix = unread_prefix(journal, live, self._stale)
         if prefix:
             self._keep_pauses()
@@ -171,7 +196,7 @@ class Rewriting:
             del live[number]
         settings = self._broker.settings
         percentage = settings.auto_aof_rewrite_percentage
-        size = journal.size
+        size = journal.size_left
         if percentage and size > settings.auto_aof_rewrite_min_size:
             base = max(self.base_size, 1)
             if (size - base) * 100 >= base * percentage:
@@ -191,20 +216,37 @@ class Rewriting:
     def _begin(self, *, everything: bool) -> None:
         journal = self._journal
         self._started_ms = self._broker.now_ms
-        if everything:
-            journal.rotate()
-        numbers = chosen(journal, self._broker.live_bytes, everything=everything)
+        # Only closed segments are rewritten; in a small journal the one being written is all there is.
+        number = journal.number
+        size = journal.size_of(number)
+        is_worth_it = size - self._broker.live_bytes.get(number, 0) > size * DEAD_SHARE_MIN
+        self._closing = journal.rotate() if everything or is_worth_it else 0
+        self._wants_everything = everything
+        self._wake()
+
+    def _choose(self) -> None:
+        journal = self._journal
+        numbers = chosen(journal, self._broker.live_bytes, everything=self._wants_everything)
         numbers += [number for number in journal.closed_segments() if number in self._stale and number not in numbers]
         self._rewrite = Rewrite(journal, self._disk, self._keep, self._wake, numbers, self._stale)
+        self._closing = -1
 
     def _keep(self, number: int, kind: int, item: Any, may_matter: bool) -> None:
         journaling.keep(self._broker, number, kind, item, may_matter=may_matter)
+
+    def _measure(self) -> None:
+        """What the journal is now, to compare its growth with.
+
+        Much of that may be dead already: what came and went since the rewrite began. So not more than twice what
+        lives, which leaves room for all that live_bytes does not count (nodes, states).
+        """
+        self.base_size = min(self._journal.size_left, LIVE_TIMES_MAX * sum(self._broker.live_bytes.values()))
 
     def _ended(self, error: str) -> None:
         self.last_seconds = (self._broker.now_ms - self._started_ms) // 1000
         self.last_status = ERROR if error else OK
         self.last_error = error
-        self.base_size = self._journal.size
+        self._measure()
         if not self.is_scheduled:
             waiting, self._when_over = self._when_over, []
             for when_over in waiting:

@@ -10,15 +10,20 @@ while it is tried again in a fresh file. Then the limits of maxmemory hold as th
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from disque_py.core import spilling
 from disque_py.core.broker import Broker
 from disque_py.core.job import Job
-from disque_py.core.spilled import Body, Reader, Spilled, released
+from disque_py.core.spilled import Body, Spilled, released
 from persistence.disk import Disk
 from persistence.spill import FILE_BYTES, Found, Place, SpillStore
+
+if TYPE_CHECKING:
+    from disque_py.core.spilled import Reader
 
 # A batch is so large, and is worth writing when there is so much; a small node doesn't wait for that.
 BATCH_BYTES: Final = 1 << 20
@@ -26,13 +31,15 @@ BATCH_BYTES_MIN: Final = 256 << 10
 BATCH_SHARE: Final = 64
 # Under way at a time: the disk has something to do, and memory isn't full of what waits for it.
 WRITING_BYTES_MAX: Final = 8 << 20
-# Jobs that the walk looks at per turn: about a third of a millisecond.
-LOOKS_PER_TURN: Final = 2_000
 # Bodies read in one piece of work.
 READ_BYTES: Final = 1 << 20
 # A disk that failed is tried again after this, doubling.
 RETRY_MS_MIN: Final = 1_000
 RETRY_MS_MAX: Final = 32_000
+# What keeps a body from being read and says nothing about the body: the system is short of something.
+PASSING: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN, errno.EINTR))
+# How often the files are looked at for space to be won back.
+LOOK_EVERY_MS: Final = 1_000
 
 
 class SpillDesk:
@@ -63,6 +70,7 @@ class SpillDesk:
         self._copying = 0  # The file that is copied out of, and where the copying is.
         self._offset = 0
         self._is_scanning = False
+        self._looked_ms = 0
 
     def open(self) -> None:
         """What an earlier process left is removed; from then on bodies may go."""
@@ -71,10 +79,18 @@ class SpillDesk:
             self._begin()
             if failure is not None:
                 self._fail(failure)
-            self._broker.spill.is_on = self._broker.settings.maxmemory_spill
-            self._broker.apply_maxmemory()
+            self.switch()
 
         self.store.open(opened)
+
+    def switch(self) -> None:
+        """`maxmemory-spill` as it is set now. What is on disk is read back from there in any case."""
+        self._broker.spill.is_on = self._broker.settings.maxmemory_spill
+        self._broker.apply_maxmemory()
+
+    def close(self) -> None:
+        """The node ends: what is in the files is worth nothing any more."""
+        self.store.clear()
 
     # -- a turn's end ------------------------------------------------------------------------------
 
@@ -100,14 +116,20 @@ class SpillDesk:
         """After it: what may leave memory."""
         broker = self._broker
         spill = broker.spill
-        spilling.look(broker)
-        if self._copying:
-            self._copy()
+        if spill.files or self.store.files:
+            spill.files = len(self.store.files)
+            spill.file_bytes = self.store.size
+            if broker.now_ms - self._looked_ms >= LOOK_EVERY_MS:
+                self._looked_ms = broker.now_ms
+                self._look_for_space()
+            elif self._copying:
+                self._copy()
         if not broker.is_spilling:
             return
-        if spill.trouble:
-            if broker.now_ms < self._retry_at_ms or spill.writing:
-                return
+        if len(spill.fresh) >= spilling.CHUNK or spill.older:
+            spilling.tidy_fresh(broker)
+        if spill.trouble and (broker.now_ms < self._retry_at_ms or spill.writing):
+            return
         wanted = spilling.excess(broker)
         worth = min(BATCH_BYTES_MIN, broker.settings.maxmemory // BATCH_SHARE)
         if wanted < worth or spill.writing_bytes >= WRITING_BYTES_MAX:
@@ -115,8 +137,8 @@ class SpillDesk:
         wanted = min(wanted, BATCH_BYTES)
         jobs = spilling.take_fresh(broker, wanted)
         size = sum([len(job.body) for job in jobs])
-        if size < wanted:
-            jobs += [job for job in spilling.seek(broker, wanted - size, LOOKS_PER_TURN) if job not in jobs[:1]]
+        if size < wanted and not spill.fresh and not spill.older:
+            jobs += spilling.seek(broker, wanted - size)
         if jobs:
             self._write(jobs)
 
@@ -152,7 +174,7 @@ class SpillDesk:
                 for job, body in batch:
                     spill.writing.pop(job, None)
                     spill.writing_bytes -= len(body)
-                spill.fresh[:0] = [job for job, _ in batch]
+                spill.fresh += [job for job, _ in batch]
             return
         if spill.trouble:
             spill.trouble = ""
@@ -213,18 +235,26 @@ class SpillDesk:
                 elif not isinstance(body, OSError):
                     broker.spill.read += 1
                     reader(broker, job, body)
+                elif job.body is not place:  # It was written elsewhere meanwhile, or is back already, or over.
+                    broker.spill.readings.append((job, reader))
+                elif body.errno in PASSING:
+                    broker.schedule.call_at(broker.now_ms + RETRY_MS_MIN, partial(self._ask_again, epoch, job, reader))
                 else:
-                    if job.body is place:
-                        spilling.lost(broker, job, body.strerror or str(body))
-                        reader(broker, job, None)
-                    else:  # It was written elsewhere meanwhile, or is back already, or over.
-                        broker.spill.readings.append((job, reader))
+                    spilling.lost(broker, job, body.strerror or str(body))
+                    reader(broker, job, None)
 
         self.store.read([(job.id, Place(place.file, place.offset, place.size)) for job, _, place in piece], read)
 
+    def _ask_again(self, epoch: int, job: Job, reader: Reader) -> None:
+        """A read failed for a reason that may be over."""
+        if epoch == self._epoch:
+            self._broker.spill.readings.append((job, reader))
+        else:
+            reader(self._broker, job, None)
+
     # -- winning back space ------------------------------------------------------------------------
 
-    def look_for_space(self) -> None:
+    def _look_for_space(self) -> None:
         """Now and then: whether so much in the files is dead that it is worth copying what lives."""
         if not self._copying and not self._broker.spill.trouble:
             self._copying = self.store.sparse()

@@ -68,8 +68,11 @@ class Blob(NamedTuple):
     holders: tuple[bytes, ...]
 
 
-def parse_blob(data: bytes) -> Blob:
-    """A LOADJOB's argument; AofError with the reason."""
+def parse_blob(data: bytes, sets: dict[bytes, tuple[bytes, ...]] | None = None) -> Blob:
+    """A LOADJOB's argument; AofError with the reason.
+
+    sets   holders that were met before, by their bytes: a million jobs have few different ones
+    """
     try:
         length, job_id, state, flags, replicate, expire_at_s, ctime, delay_s, retry_s, nacks, deliveries = (
             _BLOB.unpack_from(data)
@@ -89,13 +92,12 @@ def parse_blob(data: bytes) -> Blob:
         raise AofError("a LOADJOB whose lengths don't fit")
     if job_id[:2] != b"D-" or job_id[10] != 45 or job_id[35] != 45:
         raise AofError("a LOADJOB whose id is none")
-    try:
-        names = data[at:].decode("ascii")
-        holders = tuple(
-            bytes.fromhex(names[start : start + _NAME_BYTES]) for start in range(0, len(names), _NAME_BYTES)
-        )
-    except ValueError:
-        raise AofError("a LOADJOB that names no nodes where they should be") from None
+    named = data[at:]
+    holders = sets.get(named) if sets is not None else None
+    if holders is None:
+        holders = _holders(named)
+        if sets is not None:
+            sets[named] = holders
     return Blob(
         job_id,
         state & _STATE_BITS,
@@ -111,6 +113,14 @@ def parse_blob(data: bytes) -> Blob:
         parts[1],
         holders,
     )
+
+
+def _holders(named: bytes) -> tuple[bytes, ...]:
+    try:
+        names = named.decode("ascii")
+        return tuple(bytes.fromhex(names[at : at + _NAME_BYTES]) for at in range(0, len(names), _NAME_BYTES))
+    except ValueError:
+        raise AofError("a LOADJOB that names no nodes where they should be") from None
 
 
 class AofReader:
@@ -165,11 +175,22 @@ class AofReader:
         """How much to feed next: a long record is not put together from many small pieces."""
         return max(PIECE_BYTES, len(self._rest))
 
+    def holder_sets(self) -> list[tuple[bytes, ...]]:
+        """The different sets of holders that there are."""
+        found: dict[bytes, None] = {}
+        for data in self.jobs.values():
+            at = _BLOB.size
+            for _ in range(2):  # Behind the queue's name and the body. What doesn't fit, `blobs` reports.
+                at += _LENGTH.size + int.from_bytes(data[at : at + _LENGTH.size], "little")
+            found[data[at + _LENGTH.size :]] = None
+        return [_holders(named) for named in found]
+
     def blobs(self) -> Iterator[Blob]:
         """What exists; AofError with the id of a job that can't be read."""
+        sets: dict[bytes, tuple[bytes, ...]] = {}
         for job_id, data in self.jobs.items():
             try:
-                yield parse_blob(data)
+                yield parse_blob(data, sets)
             except AofError as wrong:
                 raise AofError(f"job {job_id.decode('ascii', 'backslashreplace')}: {wrong}") from None
 
@@ -251,11 +272,6 @@ def facts_of_blob(blob: Blob, index: int, wall_ms: int) -> Facts | None:
     )
 
 
-def common_holders(blobs: Iterator[Blob]) -> set[bytes]:
-    """The ids that every job names; empty if there are none, or no jobs."""
-    common: set[bytes] | None = None
-    for blob in blobs:
-        common = set(blob.holders) if common is None else common.intersection(blob.holders)
-        if not common:
-            break
-    return common or set()
+def common_holders(holder_sets: list[tuple[bytes, ...]]) -> set[bytes]:
+    """The ids that all of them name; empty if there are none, or no sets."""
+    return set.intersection(*map(set, holder_sets)) if holder_sets else set()

@@ -17,11 +17,14 @@ from persistence.items import (
     IS_ACKED,
     IS_DELIVERED,
     IS_QUEUED,
+    STATE_V1,
+    STATE_V2,
     Facts,
     check_base,
     check_state,
     facts_of,
 )
+from persistence.items import STATE as STATE_LAYOUT
 from persistence.records import (
     DROPPED,
     GONE,
@@ -179,7 +182,9 @@ class Tally:
             segment.live_bytes += value >> _SIZE_SHIFT & _SIZE_MAX
 
     def kinds(self) -> list[KindTally]:
-        """Per kind of record; a GONE or DROPPED counts while files that it speaks of are there."""
+        """Per kind of record. A GONE or DROPPED counts while files that it speaks of are there; of kinds that are not
+        about a job, a queue or a segment nobody knows here, so all do.
+        """
         living = self._jobs.values()
         live = {
             JOB: len(living),
@@ -188,7 +193,9 @@ class Tally:
             PAUSE: len(self._pauses),
             DROPPED: sum(1 for number in self._dropped if number in self.segments),
         }
-        kinds = [KindTally(name, self._counts[kind], live[kind]) for kind, name in KIND_NAMES.items()]
+        kinds = [
+            KindTally(name, self._counts[kind], live.get(kind, self._counts[kind])) for kind, name in KIND_NAMES.items()
+        ]
         return [*kinds, KindTally("unknown", self._unknown, 0)] if self._unknown else kinds
 
     def states(self) -> dict[str, int]:
@@ -320,6 +327,15 @@ def described_state(packed: bytes) -> tuple[int, int]:
     """(flags, ms until it is due or -1) of a base's or a STATE's bytes."""
     flags, due_ms = BASE_STATE.unpack_from(packed)
     return flags, due_ms
+
+
+def described_numbers(packed: bytes) -> dict[str, int]:
+    """What else a STATE's bytes say, as far as their format goes."""
+    layout = (
+        STATE_LAYOUT if len(packed) >= STATE_LAYOUT.size else STATE_V2 if len(packed) >= STATE_V2.size else STATE_V1
+    )
+    names = ("attempt", "nacks", "deliveries", "version")
+    return dict(zip(names, layout.unpack_from(packed)[2:], strict=False))
 
 
 def described_header(packed: bytes) -> dict[str, int]:

@@ -183,7 +183,7 @@ class Files:
 
     def discard(self, directory: str) -> None:
         """Another directory and the files in it are gone."""
-        self._refuse_if_readonly(directory)
+        self._refuse_if_readonly(os.path.basename(directory))
         names = self.stored(directory)
         for name in names:
             os.unlink(f"{directory}/{name}")

@@ -17,10 +17,14 @@ from persistence.records import FormatError
 
 # Creation time, ms of life left, retry ms, delay ms, copies asked for, nacks, additional deliveries, attempt.
 HEADER: Final = struct.Struct("<QQQQHHHI")
+# Behind it, where it is not 1: the job's version.
+VERSION: Final = struct.Struct("<I")
 # A base's state: flags, ms until it is to be queued (-1: no such moment).
 BASE_STATE: Final = struct.Struct("<Bq")
-# A STATE's: the same, attempt, nacks, additional deliveries; version 1 ended after the attempt.
-STATE: Final = struct.Struct("<BqIHH")
+# A STATE's: the same, attempt, nacks, additional deliveries, the job's version. Version 1 of the format ended after the
+# attempt, and for a while nothing came behind the counters.
+STATE: Final = struct.Struct("<BqIHHI")
+STATE_V2: Final = struct.Struct("<BqIHH")
 STATE_V1: Final = struct.Struct("<BqI")
 
 IS_QUEUED: Final = 1
@@ -40,6 +44,8 @@ FLAG_NAMES: Final = (
 
 ID_BYTES: Final = 40
 NODE_BYTES: Final = 20
+# Fields of a base that are read here: id, header, queue, body, holders, state.
+KNOWN_FIELDS: Final = 6
 SPAN_MAX: Final = (1 << 63) - 1
 
 
@@ -51,6 +57,8 @@ class Facts(NamedTuple):
     due_at_ms       when it is to be queued, Unix ms; 0: no such moment, or it is in its queue
     flags           the constants above
     holders         ids of the nodes that may have a copy, 20 bytes each
+    version         of the job, which grows with its history
+    more            what stands behind the fields that are known here; carried on as it is
     """
 
     id: bytes
@@ -67,6 +75,8 @@ class Facts(NamedTuple):
     flags: int
     due_at_ms: int
     holders: tuple[bytes, ...]
+    version: int = 1
+    more: tuple[Any, ...] = ()
 
     @property
     def state(self) -> str:
@@ -107,11 +117,16 @@ def facts_of(base: Any, wall_ms: int, state: bytes | None = None, state_wall_ms:
     `base` was checked, and its holders are those that count now.
     """
     ctime, left_ms, retry_ms, delay_ms, replicate, nacks, deliveries, attempt = HEADER.unpack_from(base[1])
+    version = 1
+    if len(base[1]) >= HEADER.size + VERSION.size:
+        (version,) = VERSION.unpack_from(base[1], HEADER.size)
     if state is None:
         flags, due_ms = BASE_STATE.unpack_from(base[5])
         state_wall_ms = wall_ms
     elif len(state) >= STATE.size:
-        flags, due_ms, attempt, nacks, deliveries = STATE.unpack_from(state)
+        flags, due_ms, attempt, nacks, deliveries, version = STATE.unpack_from(state)
+    elif len(state) >= STATE_V2.size:
+        flags, due_ms, attempt, nacks, deliveries = STATE_V2.unpack_from(state)
     else:
         flags, due_ms, attempt = STATE_V1.unpack_from(state)
     return Facts(
@@ -129,29 +144,33 @@ def facts_of(base: Any, wall_ms: int, state: bytes | None = None, state_wall_ms:
         flags,
         state_wall_ms + due_ms if due_ms >= 0 else 0,
         split_nodes(base[4]),
+        version,
+        tuple(base[KNOWN_FIELDS:]),
     )
 
 
-def base_item(facts: Facts, wall_ms: int) -> tuple[bytes, ...]:
+def base_item(facts: Facts, wall_ms: int) -> tuple[Any, ...]:
     """The item of a JOB record that says this, for a block that is written at `wall_ms`."""
     left_ms = max(0, facts.expire_at_ms - wall_ms)
     due_ms = max(0, facts.due_at_ms - wall_ms) if facts.due_at_ms else -1
+    header = HEADER.pack(
+        facts.ctime,
+        left_ms,
+        facts.retry_ms,
+        facts.delay_ms,
+        facts.replicate,
+        facts.nacks,
+        facts.deliveries,
+        facts.attempt,
+    )
     return (
         facts.id,
-        HEADER.pack(
-            facts.ctime,
-            left_ms,
-            facts.retry_ms,
-            facts.delay_ms,
-            facts.replicate,
-            facts.nacks,
-            facts.deliveries,
-            facts.attempt,
-        ),
+        header if facts.version == 1 else header + VERSION.pack(facts.version),
         facts.queue,
         facts.body,
         b"".join(sorted(facts.holders)),
         BASE_STATE.pack(facts.flags, due_ms),
+        *facts.more,
     )
 
 

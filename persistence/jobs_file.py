@@ -6,7 +6,8 @@
 
 The first line says whose jobs they are; it may be missing. Times are Unix milliseconds, so that a file means the same
 when it is read later. Bytes that are no UTF-8 stand as base64 under `queue_base64`, `body_base64`, `pause_base64`. Only
-`id`, `queue` and `body` must be there (a body that is empty, too): the rest has the defaults of ADDJOB.
+`id`, `queue` and `body` must be there (a body that is empty, too): the rest has the defaults of ADDJOB. What a later
+version has put behind a job's fields is carried on in `more_base64`, as it stands in the journal.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from typing import Any, Final, NamedTuple
+
+import msgpack  # type: ignore[import-untyped]  # It ships no types.
 
 from persistence.items import (
     ID_BYTES,
@@ -86,8 +89,11 @@ def job_line(facts: Facts, *, with_body: bool = True) -> str:
         nacks=facts.nacks,
         deliveries=facts.deliveries,
         attempt=facts.attempt,
+        version=facts.version,
         holders=[node.hex() for node in facts.holders],
     )
+    if facts.more:
+        row["more_base64"] = b64encode(msgpack.packb(facts.more)).decode()
     return json.dumps(row)
 
 
@@ -162,7 +168,18 @@ def _job(row: dict[str, Any], wall_ms: int) -> Facts:
         flags,
         due_at_ms if state == "active" else 0,
         tuple(_node(name) for name in row.get("holders", ())),
+        _number(row, "version", 1, ATTEMPT_MAX),
+        _more(row),
     )
+
+
+def _more(row: dict[str, Any]) -> tuple[Any, ...]:
+    """Fields of a base that nobody here knows."""
+    coded = row.get("more_base64")
+    more = msgpack.unpackb(b64decode(coded, validate=True)) if coded is not None else []
+    if not isinstance(more, list):
+        raise ValueError("`more_base64` is none that was exported")
+    return tuple(more)
 
 
 def _pause(row: dict[str, Any]) -> Pause:

@@ -152,9 +152,14 @@ class Journal:
         self._is_allocating = False
         self._closing: Callable[[OSError | None], None] | None = None
         self._leaves_mark = False
+        # Where the clean-shutdown mark says that the journal ends, while it is being written or taken back; else -1.
+        self._mark_at = -1
         self.is_closed = False
         # Segments whose DROPPED record is on its way: number -> its position.
         self._drops: deque[tuple[int, int]] = deque()
+        self._removing: set[int] = set()
+        # Segments that the header of the file being written names.
+        self._named: frozenset[int] = frozenset()
         # While somebody copies files none is removed; these would have been.
         self._holds = 0
         self._held: list[list[Part]] = []
@@ -169,7 +174,7 @@ class Journal:
     def append(self, runs: list[list[Any]]) -> int:
         """Take a turn's records, `[kind, item, …]` each; the position that its replies wait for."""
         # A block that says so promises it for what follows, too, up to the next block.
-        flags = IS_ALWAYS if self.policy == ALWAYS and self._next_policy is None else 0
+        flags = IS_ALWAYS if self.policy == ALWAYS and self._next_policy is None and not self._is_ending else 0
         position = self._enqueue(encode_block(runs, self.position, self.synced, self.wall_ms, flags))
         if position - self._segment_start >= self._segment_bytes:
             self._next_segment()
@@ -194,7 +199,8 @@ class Journal:
         """Close the segment, so that it can be copied or linked; the number of the last closed one."""
         if self.position > self._segment_start:
             self._next_segment()
-            self.append([])
+        if self._file is None or self._file.number < self.number:
+            self.append([])  # The file of a full segment, too, is closed only when the next one is begun.
         return self.number - 1
 
     def restart(self) -> int:
@@ -204,8 +210,14 @@ class Journal:
         return self.append([])
 
     def drop(self, number: int) -> None:
-        """What lived in this closed segment was appended anew: remove its files when that is safe."""
-        self._drops.append((number, self.append([[DROPPED, number]])))
+        """What lived in this closed segment was appended anew: remove its files when that is safe.
+
+        The record says so of all segments that are gone and that the newest header still names: the record that said
+        it of them first may be in a segment that is dropped itself.
+        """
+        left = {file.number for file in self.files}
+        gone = sorted((self._named - left | self._going) - {number})
+        self._drops.append((number, self.append([[DROPPED, number, *gone]])))
 
     def when_closed(self, number: int, then: Callable[[OSError | None], None]) -> None:
         """Call `then` when this segment is closed and on disk, or with what prevents it for now."""
@@ -249,11 +261,19 @@ class Journal:
         first = self._queue[0].number if self._queue else self.number
         return number in self._last_part or first <= number <= self.number
 
+    def is_closed_up_to(self, number: int) -> bool:
+        """Whether this segment and those before it are closed, on disk."""
+        return self._file is not None and self._file.number > number
+
     def closed_segments(self) -> list[int]:
         """Numbers of segments that are closed, on disk and not being dropped, oldest first."""
         current = self._file.number if self._file is not None else self.number
-        dropping = {number for number, _ in self._drops}
-        return sorted({file.number for file in self.files if file.number < current and file.number not in dropping})
+        return sorted({file.number for file in self.files if file.number < current} - self._going)
+
+    @property
+    def _going(self) -> set[int]:
+        """Segments that are being dropped: the record is on its way to the disk, or their files are being removed."""
+        return {number for number, _ in self._drops} | self._removing
 
     def parts_of(self, number: int) -> list[Part]:
         """The files of a closed segment."""
@@ -267,10 +287,15 @@ class Journal:
 
     def ready_position(self) -> int:
         """Everything up to here is as safe as the policy promises; what waits for it may go."""
+        ready = self._ready_position()
+        # With the mark on disk a restart believes that nothing came after it.
+        return min(ready, self._mark_at) if self._mark_at >= 0 else ready
+
+    def _ready_position(self) -> int:
         if self.policy == ALWAYS:
             return self.synced
         if self._is_failed:
-            return self.position  # What is still allowed goes on in memory; it is written first on recovery.
+            return self.written  # What is allowed now waits for nothing (`must_wait`); what was promised before does.
         if self.unsynced_ms() > LATE_MS and self.policy == EVERYSEC:
             return self.synced
         if self.written < self.position and self._unwritten_ms() > STALL_MS:
@@ -313,6 +338,15 @@ class Journal:
         return self._is_full and self.policy == ALWAYS and self._has_reserve
 
     @property
+    def _wants_allocation(self) -> bool:
+        return not self._has_reserve and self._reserve_bytes > 0
+
+    @property
+    def _is_ending(self) -> bool:
+        """What comes after this journal will not be in it."""
+        return self._closing is not None and not self._leaves_mark
+
+    @property
     def is_on_reserve(self) -> bool:
         """The disk is full, and what is written goes to the reserved file."""
         return self._is_on_reserve
@@ -322,6 +356,12 @@ class Journal:
         """Bytes of blocks in all files."""
         closed = sum(file.end - file.start for file in self.files)
         return closed + (self.position - (self._file.start if self._file is not None else self.synced))
+
+    @property
+    def size_left(self) -> int:
+        """The same without the segments that are being dropped."""
+        going = self._going
+        return self.size - sum(file.end - file.start for file in self.files if file.number in going)
 
     def size_of(self, number: int) -> int:
         """Bytes of blocks in a segment."""
@@ -338,7 +378,7 @@ class Journal:
             if self.now_ms - self._failed_ms >= RETRY_MS and not self._is_busy:
                 self._failed_ms = self.now_ms
                 self._open(on_reserve=self._wants_reserve)
-        elif self._is_on_reserve or (self.policy == ALWAYS and not self._has_reserve and self._reserve_bytes):
+        elif self._is_on_reserve or (self.policy == ALWAYS and self._wants_allocation):
             if self.now_ms - self._failed_ms >= RETRY_MS:
                 self._failed_ms = self.now_ms
                 self._allocate()
@@ -354,8 +394,8 @@ class Journal:
 
     def next_ms(self) -> int | None:
         """When `tick` has to be called; None: when something is appended."""
-        if self._is_failed or self._is_on_reserve or (self.policy == ALWAYS and not self._has_reserve):
-            return self._failed_ms + RETRY_MS
+        if self._is_failed or self._is_on_reserve or (self.policy == ALWAYS and self._wants_allocation):
+            return max(self._failed_ms + RETRY_MS, self.now_ms + STALL_MS)  # A disk that hangs makes nobody hurry.
         if self.written < self.position and self.policy != ALWAYS:
             return self.now_ms + STALL_MS
         if self._ages and self.policy != NO:
@@ -402,7 +442,7 @@ class Journal:
         """Give the disk what there is, if it has nothing to do."""
         if self._is_busy or self._is_failed or self.is_closed:
             return
-        if self._is_syncing and (self.policy == ALWAYS or self._is_between_files()):
+        if self._is_syncing and (self.policy == ALWAYS or self._is_between_files() or self._closing is not None):
             return  # Two fsyncs of one file at a time: an error would reach only one of them.
         if self._queue:
             if self._is_between_files():
@@ -460,8 +500,7 @@ class Journal:
             self.syncs += 1
             self._safe(end)
         elif self.policy == NO:
-            self._forget_kept(end)
-            self._ages_until(end)
+            self._ages_until(end)  # The blocks stay until the segment is closed: its fsync may fail.
         if self.error and not self._is_on_reserve and not self._queue:
             self._recovered()
         self._pump()
@@ -497,12 +536,15 @@ class Journal:
             self._held.append(files)
             return
         names = [file_name(file.number, file.part) for file in files]
+        numbers = {file.number for file in files}
+        self._removing |= numbers
 
         def work(folder: Folder) -> None:
             for name in names:
                 folder.remove(name)
 
         def done(outcome: OSError | None) -> None:
+            self._removing -= numbers
             # A file that can't be removed stays part of the chain: what is gone there must stay known as gone.
             if not isinstance(outcome, OSError):
                 self.files = [file for file in self.files if file not in files]
@@ -559,11 +601,14 @@ class Journal:
                 folder.create(name, header)
 
         self._is_busy = True
-        self._disk.start(WRITING, work, lambda outcome: self._on_opened(outcome, file, closed))
+        named = frozenset(each.number for each in before)
+        self._disk.start(WRITING, work, lambda outcome: self._on_opened(outcome, file, closed, named))
 
-    def _on_opened(self, outcome: OSError | None, file: _File, closed: Part | None) -> None:
+    def _on_opened(self, outcome: OSError | None, file: _File, closed: Part | None, named: frozenset[int]) -> None:
         self._is_busy = False
         if isinstance(outcome, OSError):
+            # Something of that name may be there now, and would be in the way of every other try.
+            self._last_part[file.number] = file.part
             if file.room:
                 self._has_reserve = False
             self._fail(outcome)
@@ -572,6 +617,7 @@ class Journal:
             self.files.append(closed)
             self._safe(closed.end)
         self._file = file
+        self._named = named
         self._last_part[file.number] = file.part
         if 0 < self._fresh_from <= file.number:
             self._fresh_from = 0
@@ -596,7 +642,7 @@ class Journal:
         self._is_failed = True
         self._is_on_reserve = False
         self._failed_ms = self.now_ms
-        floor = self.written if self.policy == NO else self.synced
+        floor = self.synced
         file = self._file
         if file is not None:
             self._file = None
@@ -608,15 +654,16 @@ class Journal:
         self._kept.clear()
         self._kept_bytes = 0
         self.written = floor
-        if self._closing is not None:
-            closing, self._closing = self._closing, None
-            closing(error)
+        self._mark_at = -1  # If it is there, it means a file that is not the last one any more when this goes on.
         self.end_waiting(error)
         self._is_full = error.errno in FULL_DISK
         if self._wants_reserve and not self._is_busy:
             self._open(on_reserve=True)
         self._judge()
         self._on_change()
+        if self._closing is not None:
+            closing, self._closing = self._closing, None
+            closing(error)
 
     def _recovered(self) -> None:
         self.error = ""
@@ -645,7 +692,10 @@ class Journal:
     def _finish(self, file: _File) -> None:
         name = file.name
         leaves_mark = self._leaves_mark
-        mark = b"%d %d %d\n" % (file.number, file.part, self.position)
+        end = self.position
+        mark = b"%d %d %d\n" % (file.number, file.part, end)
+        if leaves_mark:
+            self._mark_at = end
 
         def work(folder: Folder) -> None:
             folder.sync(name)
@@ -657,7 +707,11 @@ class Journal:
             if isinstance(outcome, OSError):
                 self._fail(outcome)
                 return
-            self._safe(self.position)
+            self._safe(end)
+            if leaves_mark and end < self.position:
+                self._take_mark_back()
+                return
+            self._mark_at = -1
             self.is_closed = True
             self.end_waiting(OSError("the journal was closed meanwhile"))
             closing, self._closing = self._closing, None
@@ -666,6 +720,21 @@ class Journal:
 
         self._is_busy = True
         self._disk.start(WRITING, work, done)
+
+    def _take_mark_back(self) -> None:
+        """Something was recorded while the mark was written: it goes before that does, and is written anew after it."""
+
+        def done(outcome: OSError | None) -> None:
+            self._is_busy = False
+            if isinstance(outcome, OSError):
+                self._fail(outcome)
+                return
+            self._mark_at = -1
+            self._pump()
+            self._on_change()
+
+        self._is_busy = True
+        self._disk.start(WRITING, lambda folder: folder.remove(CLEAN_NAME), done)
 
     def _judge(self) -> None:
         """What has to be refused now."""

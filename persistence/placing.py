@@ -29,7 +29,8 @@ class OccupiedError(OSError):
     """There is a journal already; the text says what to do."""
 
     def __init__(self, directory: str) -> None:
-        super().__init__(errno.EEXIST, f"{directory} holds a journal already", directory)
+        text = f"{directory} holds a journal already: with --force it is moved aside"
+        super().__init__(errno.EEXIST, text, directory)
 
     def __str__(self) -> str:
         return str(self.strerror)

@@ -27,8 +27,18 @@ STATE: Final = 2  # (id, state, holders or None): what changed since; of an id w
 GONE: Final = 3  # (id, segment of its base): nothing of the job is left here
 PAUSE: Final = 4  # (queue, flags, version ms, version node): how a queue is paused; version 0: set for this node only
 DROPPED: Final = 5  # (segment): what still lived there stands further on; its files are going
+TOKEN: Final = 6  # (token, 1 if it adds to what was said, [(id, attempt) …]): deliveries that can be had again
+KEY: Final = 7  # (id, ms left): the job is over, and its key is used until then
 
-KIND_NAMES: Final = {JOB: "job", STATE: "state", GONE: "gone", PAUSE: "pause", DROPPED: "dropped"}
+KIND_NAMES: Final = {
+    JOB: "job",
+    STATE: "state",
+    GONE: "gone",
+    PAUSE: "pause",
+    DROPPED: "dropped",
+    TOKEN: "token",
+    KEY: "key",
+}
 
 # -- files ------------------------------------------------------------------------------------------
 

@@ -33,7 +33,8 @@ from persistence.records import (
     parse_file_name,
 )
 
-# Put there by the restore of a backup: at-most-once jobs are never queued from it (semantics.md, section 5).
+# Put there by the restore of a backup, or when a journal is switched off that can't be written any more: at-most-once
+# jobs are never queued from it (semantics.md, section 5).
 RESTORED_NAME: Final = "restored"
 # Read at a time; blocks of a piece are handed on together.
 PIECE_BYTES: Final = 1024 * 1024
@@ -66,13 +67,14 @@ class Recovery:
         self.leftovers: list[str] = []
         self.torn: tuple[str, int, int] | None = None
         self.is_finished = False
-        self.is_restored = RESTORED_NAME in names
         self.has_reserve = RESERVE_NAME in names
         self.position = 0
+        self._synced = 0
         self._clean = folder.read(CLEAN_NAME, 0, 200) if CLEAN_NAME in names else b""
         self._survey(names)
+        self.is_restored = RESTORED_NAME in names and self._is_marked_restored()
         self.total_bytes = sum(
-            (end - header.start if end >= 0 else folder.size(name)) for name, header, end in self.files
+            (end - header.start if end >= 0 else folder.size(name) - header.size) for name, header, end in self.files
         )
         self.done_bytes = 0
         self._at = -1
@@ -118,6 +120,11 @@ class Recovery:
         chained = {name for name, _, _ in self.files}
         self.leftovers += [name for _, name in found if name not in chained]
 
+    def _is_marked_restored(self) -> bool:
+        """The mark is empty and means any journal, or names the last segment that it means."""
+        last = self._folder.read(RESTORED_NAME, 0, 200).strip()
+        return self.newest is None or not last.isdigit() or self.newest.number <= int(last)
+
     def _header(self, name: str) -> Header:
         data = self._folder.read(name, 0, HEADER_ALIGN)
         size = header_size(data)
@@ -154,6 +161,8 @@ class Recovery:
                 if block is None:
                     break
                 blocks.append((header.number, block))
+                if block.synced > self._synced:
+                    self._synced = block.synced
                 at += block.size
                 self.position += block.size
             if 0 <= end <= self.position:
@@ -227,6 +236,7 @@ class Recovery:
         """Before new records are written: the mark goes first, then what is no part of the journal."""
         folder = self._folder
         folder.remove(CLEAN_NAME)
+        self._write_again()
         if self.torn is not None:
             # A journal that was torn must not look whole once it is cut: a block that promises nothing takes the
             # place of what is cut off, so the next one who reads it is as careful (semantics.md, section 5).
@@ -236,8 +246,31 @@ class Recovery:
             folder.sync(name)
             folder.truncate(name, at + len(block))
             self.position += len(block)
+        elif self.files:
+            # The next header says that this file is whole; but the last process may have died before it synced it.
+            folder.sync(self.files[-1][0])
         for name in self.leftovers:
             folder.remove(name)
+
+    def _write_again(self) -> None:
+        """What nobody knows to be on disk is written once more before it is synced.
+
+        It was read from the system's memory. If the last process was told that an fsync failed and then died, the
+        system takes those pages for written: an fsync alone would succeed and save nothing.
+        """
+        if not self.files:
+            return
+        name, header, _ = self.files[-1]
+        first = max(self._synced, header.start)
+        offset = header.size + first - header.start
+        left = self.position - first
+        while left > 0:
+            piece = self._folder.read(name, offset, min(left, PIECE_BYTES))
+            if not piece:
+                break
+            self._folder.write(name, offset, [piece])
+            offset += len(piece)
+            left -= len(piece)
 
 
 ADVICE: Final = (

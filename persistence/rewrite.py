@@ -190,7 +190,8 @@ class Rewrite:
             self._give_up(f"{file_name(part.number, part.part)}: damaged at position {self._position}")
 
     def _give_up(self, error: str) -> None:
-        """This segment stays as it is; so do the others."""
+        """This segment stays as it is; so do the others. Some of its bases have been replaced by now."""
+        self._stale.add(self._number)
         self.error = error
         self.is_over = True
 

@@ -186,6 +186,8 @@ class SpillStore:
 
     def sparse(self) -> int:
         """The file with most to be won by copying what lives in it, if it is worth it; else 0."""
+        if self.size and not self.live:
+            self.close_file()  # Nothing is on disk any more.
         if self.size - self.live <= max(self.live, min(DEAD_BYTES_MIN, 4 * self._file_bytes)):
             return 0
         best = 0

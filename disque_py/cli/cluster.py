@@ -1,7 +1,8 @@
-"""disque-cluster: start nodes on this machine, join nodes, look at a cluster, take a node out.
+"""disque-cluster: start nodes on this machine, join nodes, look at a cluster, take a node out, back it up.
 
 The commands only say what is to be done; cluster_view.py looks, cluster_display.py shows,
-local_nodes.py starts and stops processes, draining.py empties a node. A cluster is named by any of
+local_nodes.py starts and stops processes, draining.py empties a node, cluster_backup.py has `backup` and `restore`.
+A cluster is named by any of
 its nodes (host:port), or is the one that `start` made in a directory. Exit status: 0 done, 1 not done
 or not whole, 2 bad usage.
 """
@@ -11,10 +12,10 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 from click.shell_completion import get_completion_class
@@ -22,7 +23,9 @@ from click.shell_completion import get_completion_class
 from disque_py import __version__
 from disque_py.cli import draining, local_nodes
 from disque_py.cli.address import Address, Target, Tls, parse_address
+from disque_py.cli.cluster_backup import backup, restore
 from disque_py.cli.cluster_display import DrainDisplay, print_table, rows_of
+from disque_py.cli.cluster_options import directory_option, read_address, targets_of
 from disque_py.cli.cluster_view import (
     ClusterView,
     NodeView,
@@ -41,18 +44,6 @@ JOIN_TIMEOUT_S: Final = 30.0
 ID_PREFIX_MIN: Final = 6
 ID_LENGTH: Final = 40
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def read_address(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
-    """host:port as an Address, several as a tuple of them; click's usage error when it is none."""
-    if value is None:
-        return None
-    try:
-        return parse_address(value) if isinstance(value, str) else tuple(map(parse_address, value))
-    except ValueError as error:
-        raise click.BadParameter(str(error), context, parameter) from error
-
 
 class Program(click.Group):
     """The command group; turns what may go wrong into one line and exit status 1."""
@@ -65,19 +56,6 @@ class Program(click.Group):
             raise click.ClickException(str(error)) from error
         except ConnectionLostError as error:
             raise click.ClickException(f"The connection broke: {error}") from error
-
-
-def directory_option(function: Function) -> Function:
-    """--dir, where a started cluster lives."""
-    option = click.option(
-        "--dir",
-        "directory",
-        type=click.Path(file_okay=False, path_type=Path),
-        default=local_nodes.default_directory,
-        show_default="~/.local/state/disque-cluster",
-        help="Directory of a cluster that `start` made.",
-    )
-    return option(function)
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
@@ -214,7 +192,7 @@ def stop(directory: Path, remove: bool) -> None:
 @click.pass_obj
 def status(manners: Target, node: Address | None, directory: Path, as_json: bool) -> None:
     """Show the nodes of a cluster: the one of NODE (host:port), or the one in --dir."""
-    cluster = look_around(_targets(manners, node, directory))
+    cluster = look_around(targets_of(manners, node, directory))
     if as_json:
         for row in rows_of(cluster):
             click.echo(json.dumps(row))
@@ -233,7 +211,7 @@ def status(manners: Target, node: Address | None, directory: Path, as_json: bool
 @click.pass_obj
 def check(manners: Target, node: Address | None, directory: Path) -> None:
     """Check that every node knows, reaches and trusts every other. Exit status 1 if not."""
-    cluster = look_around(_targets(manners, node, directory))
+    cluster = look_around(targets_of(manners, node, directory))
     problems = cluster.problems()
     for problem in problems:
         click.echo(problem)
@@ -310,7 +288,7 @@ def _find(manners: Target, node: str, via: Address | None, directory: Path) -> t
     """The cluster, and the one node in it that `node` names."""
     is_id = ID_PREFIX_MIN <= len(node) <= ID_LENGTH and all(char in "0123456789abcdef" for char in node.lower())
     if is_id:
-        cluster = look_around(_targets(manners, via, directory))
+        cluster = look_around(targets_of(manners, via, directory))
         found = [view for view in cluster.nodes if view.id.startswith(node.lower())]
     else:
         try:
@@ -367,16 +345,8 @@ def completion(shell: str) -> None:
     click.echo(complete(main, {}, "disque-cluster", "_DISQUE_CLUSTER_COMPLETE").source())
 
 
-def _targets(manners: Target, node: Address | None, directory: Path) -> list[Target]:
-    """Where to begin looking: at the node that was named, else at those started in the directory."""
-    if node is not None:
-        return [manners.at(node)]
-    nodes = local_nodes.load_nodes(directory)
-    if not nodes:
-        raise click.ClickException(f"No cluster was started in {directory}; name a node (host:port) or a --dir")
-    # Those that run come first: the first one also gives the view of HELLO.
-    return [manners.at(node.address) for node in sorted(nodes, key=lambda node: not node.is_alive)]
-
+main.add_command(backup)
+main.add_command(restore)
 
 if __name__ == "__main__":
     main(prog_name="disque-cluster")

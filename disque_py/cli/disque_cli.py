@@ -57,6 +57,8 @@ def _run(options: ShellOptions) -> int:
         return 0
     if options.mode is not modes.COMMANDS:
         return _run_mode(options)
+    if is_following(options.words):
+        return _follow(options)
     session = Session(options.target(), _style(options), sys.stdout.buffer)
     try:
         if options.words:
@@ -130,6 +132,31 @@ def _run_mode(options: ShellOptions) -> int:
     except KeyboardInterrupt:
         print()
         return 0
+
+
+def _follow(options: ShellOptions) -> int:
+    """`events --follow`, until Ctrl-C."""
+    from disque_py.cli import following
+
+    style = _style(options)
+    try:
+        following.follow(
+            options.target(),
+            lambda line: print(line, flush=True),
+            lambda line: print(line, file=sys.stderr, flush=True),
+            is_short=style.format is FORMATTED,
+        )
+    except following.RefusedError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print()
+    return 0
+
+
+def is_following(words: Sequence[str]) -> bool:
+    """Whether this is `events --follow`, and no command for the server."""
+    return len(words) == 2 and words[0].lower() == "events" and words[1] in ("--follow", "-f")
 
 
 def _run_over(connection: Connection, options: ShellOptions) -> int:

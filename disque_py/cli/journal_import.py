@@ -100,10 +100,11 @@ def _from_aof(source: Path, place: Placing, wishes: Wishes, moved: Moved, wall_m
     moved.torn_bytes = reader.torn_bytes
     node = wishes.node or _node_beside(source)
     if not node and not wishes.is_alone:
-        candidates = common_holders(reader.blobs())
+        holder_sets = reader.holder_sets()
+        candidates = common_holders(holder_sets)
         if len(candidates) == 1:
             node = candidates.pop()
-        elif any(blob.holders for blob in reader.blobs()):
+        elif any(holder_sets):
             raise MovingError(
                 f"{source} does not say which of the nodes it names it is of: give the original's nodes.conf with "
                 "--nodes-file, the id with --node, or forget all other nodes with --alone"
@@ -169,9 +170,11 @@ def _add_all(journal: FreshJournal, facts: Iterator[Facts], node: bytes, wishes:
     """Into the journal; what is certain comes last, as it has to."""
     me = node or NOBODY
     certain: list[Facts] = []
-    for each in facts:
-        holders = (me,) if wishes.is_alone else tuple({*each.holders, me})
-        known = each._replace(holders=holders)
+    for known in facts:
+        if wishes.is_alone:
+            known = known._replace(holders=(me,))
+        elif me not in known.holders:
+            known = known._replace(holders=(*known.holders, me))
         if known.retry_ms or known.state == "acked":
             journal.add(known)
         elif wishes.with_once and not known.flags & IS_DELIVERED:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from base64 import b64encode
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,9 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 from disque_py.cli.stat import human_bytes
-from persistence.check import Tally, described_header, described_state
-from persistence.items import STATE as STATE_LAYOUT
-from persistence.items import STATE_V1, flag_words, split_nodes
+from persistence.check import Tally, described_header, described_numbers, described_state
+from persistence.items import flag_words, split_nodes
 from persistence.records import DROPPED, GONE, JOB, KIND_NAMES, PAUSE, STATE, Block
 from persistence.recovery import Recovery
 
@@ -78,7 +78,10 @@ def print_summary(row: dict[str, Any]) -> None:
         ("Format", ", ".join(map(str, row["formats"])) or "-"),
         ("State", state_text(row)),
         ("Written", f"{moment(row['first_ms'])} to {moment(row['last_ms'])}" if row["last_ms"] else "-"),
-        ("Jobs", f"{row['jobs']:,}: {told}; {states['at-most-once']:,} at-most-once, {states['delivered']:,} delivered"),
+        (
+            "Jobs",
+            f"{row['jobs']:,}: {told}; {states['at-most-once']:,} at-most-once, {states['delivered']:,} delivered",
+        ),
         ("Size", f"{human_bytes(row['bytes'])} in {len(row['segments'])} segments, {share(row)} of it living jobs"),
         ("Blocks", f"{row['blocks']:,}, {row['always_blocks']:,} of them written under `always`"),
     ]
@@ -112,7 +115,7 @@ def _segment_rows(row: dict[str, Any]) -> list[tuple[str, ...]]:
     ]
 
 
-def _print_table(names: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+def _print_table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     table = Table(box=None, pad_edge=False)
     for index, name in enumerate(names):
         table.add_column(name, justify="left" if index == 0 else "right", no_wrap=True)
@@ -159,9 +162,7 @@ def record_line(number: int, block: Block, kind: int, item: Any, *, with_body: b
     elif kind == STATE:
         flags, due_ms = described_state(item[1])
         row.update(id=text(item[0]), flags=flag_words(flags), due_ms=due_ms)
-        row["attempt"] = STATE_V1.unpack_from(item[1])[2]
-        if len(item[1]) >= STATE_LAYOUT.size:
-            row["nacks"], row["deliveries"] = STATE_LAYOUT.unpack_from(item[1])[3:]
+        row.update(described_numbers(item[1]))
         row["holders"] = None if item[2] is None else [node.hex() for node in split_nodes(item[2])]
     elif kind == GONE:
         row.update(id=text(item[0]), base_segment=item[1])

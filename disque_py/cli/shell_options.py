@@ -263,6 +263,8 @@ Modes
   --bigqueues          The longest queues of this node.
   --pipe               Send protocol or inline commands from standard input, count the replies;
                        --pipe-timeout <seconds> without a reply is the end (default 30, 0: never).
+  events --follow      What becomes of jobs on this node, as it happens: a line for each change,
+                       JSON into pipes.
   --health             Exit status 0 if the node answers and works, else 1 with a line of why.
   --help, -v           This help; the version.
 

@@ -35,6 +35,7 @@ from disque_py.client.errors import (
     ReplyError,
     ReplyTimeoutError,
     TooLateError,
+    UnreachableError,
 )
 from disque_py.client.faces import Result
 from disque_py.client.options import ClientOptions
@@ -76,6 +77,7 @@ __all__ = [
     "ReplyTimeoutError",
     "Result",
     "TooLateError",
+    "UnreachableError",
     "Worker",
     "WorkerHooks",
 ]

@@ -222,13 +222,30 @@ class AsyncDisque(AsyncScans):
         timeout_ms: int = 0,
         nohang: bool = False,
         withcounters: bool = False,
+        withmeta: bool = False,
+        withlease: bool = False,
+        lease: int | None = None,
+        token: str | bytes | None = None,
+        node: Address | None = None,
     ) -> list[Job]:
         """GETJOB → up to `count` jobs; an empty list when none came in `timeout_ms` (0: for ever), or with `nohang`.
 
-        A call that had to wait gets one job. Cancelling is safe: jobs on their way are given back.
+        `lease`, `token` and `node`: see `commands.get_jobs`. A call that had to wait gets one job.
+        Cancelling is safe: jobs on their way are given back.
         """
         return await self.run(
-            commands.get_jobs(*queues, count=count, timeout_ms=timeout_ms, nohang=nohang, withcounters=withcounters)
+            commands.get_jobs(
+                *queues,
+                count=count,
+                timeout_ms=timeout_ms,
+                nohang=nohang,
+                withcounters=withcounters,
+                withmeta=withmeta,
+                withlease=withlease,
+                lease=lease,
+                token=token,
+                node=node,
+            )
         )
 
     async def get_job(

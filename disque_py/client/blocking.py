@@ -144,13 +144,29 @@ class Disque(BlockingCommands):
         timeout_ms: int = 0,
         nohang: bool = False,
         withcounters: bool = False,
+        withmeta: bool = False,
+        withlease: bool = False,
+        lease: int | None = None,
+        token: str | bytes | None = None,
+        node: Address | None = None,
     ) -> list[Job]:
         """GETJOB → up to `count` jobs; an empty list when none came in `timeout_ms` (0: for ever), or with `nohang`.
 
-        A call that had to wait gets one job.
+        `lease`, `token` and `node`: see `commands.get_jobs`. A call that had to wait gets one job.
         """
         return self.run(
-            commands.get_jobs(*queues, count=count, timeout_ms=timeout_ms, nohang=nohang, withcounters=withcounters)
+            commands.get_jobs(
+                *queues,
+                count=count,
+                timeout_ms=timeout_ms,
+                nohang=nohang,
+                withcounters=withcounters,
+                withmeta=withmeta,
+                withlease=withlease,
+                lease=lease,
+                token=token,
+                node=node,
+            )
         )
 
     def get_job(

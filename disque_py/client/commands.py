@@ -8,7 +8,7 @@ What is not here goes by `execute`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, Literal, TypeAlias
 
 from disque_py.client import results
@@ -19,6 +19,7 @@ from disque_py.client.results import ClusterNode, Hello, Job, JobInfo, QueueStat
 
 Body: TypeAlias = "bytes | bytearray | memoryview | str"
 JobRef: TypeAlias = "Job | str | bytes"
+Meta: TypeAlias = Mapping[str, str | bytes]
 PauseState: TypeAlias = Literal["in", "out", "all", "none"]
 JobState: TypeAlias = Literal["wait-repl", "active", "queued", "acked"]
 
@@ -34,6 +35,9 @@ def add_options(
     ttl: int | None = None,
     maxlen: int | None = None,
     async_: bool = False,
+    priority: int | None = None,
+    meta: Meta | None = None,
+    key: str | bytes | None = None,
 ) -> tuple[bytes, ...]:
     """ADDJOB's words after the timeout; None leaves the choice to the node."""
     options: list[bytes] = []
@@ -43,11 +47,16 @@ def add_options(
         (b"RETRY", retry),
         (b"TTL", ttl),
         (b"MAXLEN", maxlen),
+        (b"PRIORITY", priority),
     ):
         if value is not None:
             options += (name, b"%d" % value)
     if async_:
         options.append(b"ASYNC")
+    for name_of_pair, value_of_pair in (meta or {}).items():
+        options += (b"META", word(name_of_pair), word(value_of_pair))
+    if key is not None:
+        options += (b"KEY", word(key))
     return tuple(options)
 
 
@@ -62,17 +71,35 @@ def add_job(
     ttl: int | None = None,
     maxlen: int | None = None,
     async_: bool = False,
+    priority: int | None = None,
+    meta: Meta | None = None,
+    key: str | bytes | None = None,
     retry_unsafe: bool | None = None,
 ) -> Request[str]:
     """ADDJOB → the job's id. `delay`, `retry`, `ttl` in seconds; `timeout_ms` 0 waits for ever.
 
-    Raises NoReplError, PausedError, MaxLenError, OutOfMemoryError; ConnectionLostError when the
+    priority   a lower one is served first; without one the creation time in Unix milliseconds
+    meta       pairs that travel with the job
+    key        one job per queue and key: if there is one already, the answer is its id. It may be sent again safely
+
+    Raises NoReplError, PausedError, MaxLenError, OutOfMemoryError, UnreachableError; ConnectionLostError when the
     connection broke and nobody knows whether the job exists. With `retry_unsafe` it is sent again
     then, and the job may exist twice; None takes the client's setting.
     """
-    options = add_options(replicate=replicate, delay=delay, retry=retry, ttl=ttl, maxlen=maxlen, async_=async_)
+    options = add_options(
+        replicate=replicate,
+        delay=delay,
+        retry=retry,
+        ttl=ttl,
+        maxlen=maxlen,
+        async_=async_,
+        priority=priority,
+        meta=meta,
+        key=key,
+    )
     argv = (b"ADDJOB", word(queue), word(body), b"%d" % timeout_ms, *options)
-    return Request(argv, results.job_id, _allowed(retry_unsafe), Lane.ADDS, timeout_ms)
+    repeat = _allowed(retry_unsafe) if key is None else Repeat.SAFE
+    return Request(argv, results.job_id, repeat, Lane.ADDS, timeout_ms)
 
 
 def _allowed(retry_unsafe: bool | None) -> Repeat:
@@ -87,8 +114,18 @@ def get_jobs(
     timeout_ms: int = 0,
     nohang: bool = False,
     withcounters: bool = False,
+    withmeta: bool = False,
+    withlease: bool = False,
+    lease: int | None = None,
+    token: str | bytes | None = None,
+    node: Address | None = None,
 ) -> Request[list[Job]]:
     """GETJOB → up to `count` jobs; an empty list when none came in `timeout_ms` (0: for ever), or with `nohang`.
+
+    lease   seconds for which these deliveries last, instead of each job's RETRY
+    token   the same token on the same node is answered with the same jobs, as long as they are leased; `ack_token`,
+            `nack_token` and `extend_token` are for all of them. With either, jobs of RETRY 0 are passed by
+    node    ask this one, and no other: a token belongs to the node that answered (`Job.node`)
 
     A call that had to wait gets one job, whatever the count. A connection that breaks while
     waiting is replaced; jobs lost on the way come again after their RETRY.
@@ -106,11 +143,28 @@ def get_jobs(
         argv += (b"COUNT", b"%d" % count)
     if withcounters:
         argv.append(b"WITHCOUNTERS")
+    if withmeta:
+        argv.append(b"WITHMETA")
+    if withlease:
+        argv.append(b"WITHLEASE")
+    _add(argv, b"LEASE", lease)
+    _add(argv, b"TOKEN", token)
     argv.append(b"FROM")
     argv += [word(queue) for queue in queues]
+    is_pinned = node is not None
     if nohang:
-        return Request(tuple(argv), results.jobs, is_consumers=True)
-    return Request(tuple(argv), results.jobs, Repeat.SAFE, Lane.OWN, timeout_ms, wait_word, is_consumers=True)
+        return Request(tuple(argv), results.jobs, node=node, is_consumers=True, is_pinned=is_pinned)
+    return Request(
+        tuple(argv),
+        results.jobs,
+        Repeat.SAFE,
+        Lane.OWN,
+        timeout_ms,
+        wait_word,
+        node=node,
+        is_consumers=True,
+        is_pinned=is_pinned,
+    )
 
 
 def by_node(jobs: Iterable[JobRef]) -> dict[Address | None, list[JobRef]]:
@@ -151,6 +205,29 @@ def nack(*jobs: JobRef) -> Request[int]:
     return _about_jobs(b"NACK", jobs, Repeat.ASK)
 
 
+def ack_token(*tokens: str | bytes, node: Address | None = None) -> Request[int]:
+    """ACKTOKEN → how many jobs were acknowledged: all that are still leased under these tokens.
+
+    node   the one that answered the GETJOB; another one knows nothing of them, and answers 0
+    """
+    return _about_tokens(b"ACKTOKEN", tokens, node)
+
+
+def nack_token(*tokens: str | bytes, node: Address | None = None) -> Request[int]:
+    """NACKTOKEN → how many jobs were put back: all that are still leased under these tokens."""
+    return _about_tokens(b"NACKTOKEN", tokens, node)
+
+
+def extend_token(token: str | bytes, seconds: int, *, node: Address | None = None) -> Request[int]:
+    """EXTENDTOKEN → how many leases last `seconds` from now: all that still run under this token."""
+    return _about_tokens(b"EXTENDTOKEN", (token, b"%d" % seconds), node)
+
+
+def _about_tokens(name: bytes, argv: Iterable[str | bytes], node: Address | None) -> Request[int]:
+    is_pinned = node is not None
+    return Request((name, *map(word, argv)), int, Repeat.SAFE, node=node, is_consumers=True, is_pinned=is_pinned)
+
+
 def enqueue(*jobs: JobRef) -> Request[int]:
     """ENQUEUE → how many were put into their queue."""
     return _about_jobs(b"ENQUEUE", jobs, Repeat.ASK)
@@ -166,9 +243,15 @@ def delete(*jobs: JobRef) -> Request[int]:
     return _about_jobs(b"DELJOB", jobs, Repeat.NEVER)
 
 
-def working(job: JobRef) -> Request[int]:
-    """WORKING → seconds (the job's RETRY) for which its next delivery is put off. Raises NoJobError, TooLateError."""
-    return _about_jobs(b"WORKING", (job,), Repeat.SAFE)
+def working(job: JobRef, seconds: int | None = None) -> Request[int]:
+    """WORKING → seconds for which its next delivery is put off: these, or the job's RETRY.
+
+    Raises NoJobError, TooLateError.
+    """
+    ask = _about_jobs(b"WORKING", (job,), Repeat.SAFE)
+    if seconds is None:
+        return ask
+    return Request((*ask.argv, b"%d" % seconds), int, Repeat.SAFE, node=ask.node, is_consumers=True)
 
 
 def show(job: JobRef) -> Request[JobInfo | None]:

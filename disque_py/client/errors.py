@@ -85,6 +85,10 @@ class MaxLenError(ReplyError):
     """The queue is longer than MAXLEN allows."""
 
 
+class UnreachableError(ReplyError):
+    """The job's key may be used on a node that can't be asked now, and the job is to be delivered at most once."""
+
+
 class LeavingError(ReplyError):
     """The node is leaving the cluster. The client changes nodes by itself; seen only when no other can be reached."""
 
@@ -127,6 +131,7 @@ BY_CODE: Final[dict[str, type[ReplyError]]] = {
     "TOOLATE": TooLateError,
     "OOM": OutOfMemoryError,
     "MISCONF": MisconfError,
+    "UNREACHABLE": UnreachableError,
     "LOADING": LoadingError,
     "NOAUTH": AuthError,
     "WRONGPASS": AuthError,

@@ -26,6 +26,8 @@ class Job:
     """A job as GETJOB and QPEEK give it.
 
     nacks, additional_deliveries   None unless asked for (`withcounters=True`)
+    meta                           pairs it was added with; None unless asked for (`withmeta=True`)
+    lease_ms, attempt              how long this delivery lasts, and its number; None unless `withlease=True`
     more                           further name-value pairs of the entry
     node                           where it was fetched: WORKING and NACK only work where the job is known
     """
@@ -35,6 +37,9 @@ class Job:
     body: bytes
     nacks: int | None = None
     additional_deliveries: int | None = None
+    meta: dict[str, str] | None = None
+    lease_ms: int | None = None
+    attempt: int | None = None
     more: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     node: Address | None = field(default=None, repr=False, compare=False)
     decode: Decode = field(default=None, repr=False, compare=False)
@@ -152,6 +157,11 @@ def _job(entry: Reply) -> Job:
         fields = _pairs(entry[3:])
         job.nacks = fields.pop("nacks", None)
         job.additional_deliveries = fields.pop("additional-deliveries", None)
+        meta = fields.pop("meta", None)
+        if meta is not None:
+            job.meta = dict(zip(meta[::2], meta[1::2], strict=True))
+        job.lease_ms = fields.pop("lease-ms", None)
+        job.attempt = fields.pop("attempt", None)
         job.more = fields
     return job
 

@@ -16,7 +16,7 @@ from cluster_bus.nodes_file import six_fields
 from disque_py.commands.hello import extended_fields
 from disque_py.commands.options import read_integer
 from disque_py.commands.subcommands import Form, form_of, text_of
-from disque_py.core import delivery, errands, handover, leaving
+from disque_py.core import delivery, errands, events, handover, leaving
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import SYNTAX, CommandError
@@ -154,6 +154,7 @@ def _reset(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     if how not in (b"soft", b"hard"):
         raise CommandError(SYNTAX)
     count = flush(broker)
+    events.of_node(broker, events.FLUSHED, "CLUSTER RESET")
     broker.cluster.reset(hard=how == b"hard")
     if how == b"hard":
         broker.ids.rename(broker.me.name)

@@ -10,7 +10,7 @@ from typing import Final
 
 from disque_py.commands.options import read_integer
 from disque_py.commands.subcommands import Form, form_of, text_of
-from disque_py.core import errands
+from disque_py.core import errands, events
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import NOT_AN_INTEGER, CommandError
@@ -34,6 +34,7 @@ def debug(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 def _flushall(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     count = flush(broker)
+    events.of_node(broker, events.FLUSHED, "DEBUG FLUSHALL")
     broker.host.log("warning", f"DEBUG FLUSHALL by client {client.addr}: {count} jobs removed")
     return OK
 

@@ -106,6 +106,23 @@ def _memory(broker: Broker) -> Fields:
         ("maxmemory_human", human_bytes(limit)),
         ("maxmemory_policy", broker.settings.maxmemory_policy),
         ("memory_level", broker.memory_level),
+        *_spill(broker),
+    ]
+
+
+def _spill(broker: Broker) -> Fields:
+    spill = broker.spill
+    return [
+        ("spill_enabled", int(spill.is_on)),
+        ("spilled_jobs", broker.spilled_count),
+        ("spilled_bytes", spill.bytes_on_disk),
+        ("spill_files", spill.files),
+        ("spill_file_bytes", spill.file_bytes),
+        ("spill_writing_bytes", spill.writing_bytes),
+        ("spill_trouble", spill.trouble),
+        ("total_bodies_spilled", spill.written),
+        ("total_bodies_read_back", spill.read),
+        ("total_bodies_lost", spill.lost),
     ]
 
 
@@ -120,6 +137,9 @@ def _jobs(broker: Broker) -> Fields:
         ("waiting_replication_jobs", waiting),
         ("acked_jobs", broker.acked_count),
         ("remembered_done_jobs", len(broker.done)),
+        ("used_keys", len(broker.keys)),
+        ("keys_asked_for", len(broker.searches)),
+        ("tokens", len(broker.tokens.by_name)),
         ("total_jobs_added", stats.jobs_added),
         ("total_jobs_delivered", stats.jobs_delivered),
         ("total_jobs_acked", stats.jobs_acked),
@@ -141,6 +161,12 @@ def _queues(broker: Broker) -> Fields:
 
 def _persistence(broker: Broker) -> Fields:
     return broker.host.journal_fields()
+
+
+def _events(broker: Broker) -> Fields:
+    if broker.event_source is None:
+        return [("events_enabled", 0), ("events_state", "off")]
+    return broker.event_source.fields()
 
 
 def _stats(broker: Broker) -> Fields:
@@ -220,6 +246,7 @@ SECTIONS: Final[dict[str, Callable[[Broker], Fields]]] = {
     "jobs": _jobs,
     "queues": _queues,
     "persistence": _persistence,
+    "events": _events,
     "stats": _stats,
     "cpu": _cpu,
     "cluster": _cluster,

@@ -7,18 +7,37 @@ Spec: disque/commands.md, section 2.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 from cluster_bus.node import LEAVING as IS_LEAVING
+from disque_py.commands.adding import WORDS as ADDING_WORDS
+from disque_py.commands.adding import Adding
 from disque_py.commands.options import INT64_MAX, SMALL_INTEGERS, read_ids, read_integer, read_timeout, value_of
-from disque_py.core import acks, delivery, handover, lifecycle, memory, pausing, pulls, replication, requeue, slices
+from disque_py.core import (
+    acks,
+    delivery,
+    events,
+    handover,
+    keying,
+    keys,
+    lifecycle,
+    memory,
+    pausing,
+    pulls,
+    replication,
+    requeue,
+    slices,
+    spilling,
+)
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import BAD_ID, LEAVING, MISCONF, SYNTAX, CommandError
 from disque_py.core.ids import is_valid_id
 from disque_py.core.image import COUNTER_MAX
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, STATE_NAMES, WAIT_REPL, Collection, Job, Replication
-from disque_py.core.queue import PAUSED_IN
+from disque_py.core.queue import PAUSED_IN, Queue
+from disque_py.core.wish import COUNTERS, LEASE, META, PLAIN, TOKEN_BYTES_MAX, Wish, wish_of
 from disque_py.resp import array, bulk, bulk_array, error, integer, nil_array, nil_bulk
 
 TTL_DEFAULT_S: Final = 86_400
@@ -41,17 +60,23 @@ RETRY_ERROR: Final = "ERR RETRY time must be a non negative number"
 DELAY_ERROR: Final = "ERR DELAY time must be a non negative number"
 REPLICATE_ERROR: Final = "ERR REPLICATE must be between 1 and 65535"
 MAXLEN_ERROR: Final = "ERR MAXLEN must be a positive number"
+LEASE_ERROR: Final = "ERR LEASE must be a number of seconds > 0"
+WORKING_ERROR: Final = "ERR WORKING must be given a number of seconds > 0"
+TOKEN_ERROR: Final = f"ERR TOKEN must have 1 to {TOKEN_BYTES_MAX} bytes"
+# What a GETJOB wants to see of each job.
+SHOWN: Final = {b"withcounters": COUNTERS, b"withmeta": META, b"withlease": LEASE}
 PAUSED: Final = "PAUSED Queue paused in input, try later"
 
 
 def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """ADDJOB queue body ms-timeout [REPLICATE n] [DELAY s] [RETRY s] [TTL s] [MAXLEN n] [ASYNC]."""
+    """ADDJOB queue body ms-timeout [REPLICATE n] [DELAY s] [RETRY s] [TTL s] [MAXLEN n] [ASYNC] …, see adding.py."""
     replicate = 0
     ttl_s = TTL_DEFAULT_S
     retry_s = -1
     delay_s = 0
     maxlen = 0
     is_async = False
+    more: Adding | None = None
     at = 4
     end = len(argv)
     while at < end:
@@ -73,6 +98,11 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
             ttl_s = _between(word, 1, SECONDS_MAX, TTL_ERROR)
         elif option == b"maxlen":
             maxlen = _between(word, 1, INT64_MAX, MAXLEN_ERROR)
+        elif option in ADDING_WORDS:
+            if more is None:
+                more = Adding(broker)
+            at = more.read(option, argv, at)
+            continue
         else:
             raise CommandError(SYNTAX)
         at += 2
@@ -123,6 +153,13 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         replicate,
         broker.sets.mine,
     )
+    if more is not None:
+        job.traits = more.traits()
+        if more.key:
+            job.id = broker.ids.keyed(keys.key_chars(name, more.key), job.id)
+            deadline_ms = broker.now_ms + timeout_ms if timeout_ms else 0
+            create = partial(_create_with_key, deadline_ms, is_external, is_async)
+            return keying.add(broker, client, job, timeout_ms, create)
     if is_external and not retry_s:
         handover.start_once(broker, client, job, timeout_ms)
         return None
@@ -131,10 +168,7 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         if replicate == 1 and not delay_s:
             lifecycle.register_queued(broker, job, queue)
         else:
-            if replicate > 1:
-                replication.start_async(broker, job)
-            lifecycle.register(broker, job)
-            replication.queue_or_delay(broker, job)
+            _start_alone(broker, job)
         if broker.is_journaling:
             broker.touched[job] = False
         broker.stats.jobs_added += 1
@@ -145,6 +179,41 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     return None
 
 
+def _create_with_key(
+    deadline_ms: int,
+    is_external: bool,
+    is_async: bool,
+    broker: Broker,
+    client: Client,
+    job: Job,
+    slot: list[bytes | None] | None,
+) -> bytes | None:
+    """The rest of an ADDJOB whose key is not used: as above, after some time perhaps (keying.py, `Create`)."""
+    if is_paused_in(broker, job):
+        raise CommandError(PAUSED)
+    timeout_ms = max(1, deadline_ms - broker.now_ms) if deadline_ms else 0
+    if is_external and not job.retry_ms:
+        handover.start_once(broker, client, job, timeout_ms, slot)
+        return None
+    if not is_external and (is_async or job.replicate == 1):
+        _start_alone(broker, job)
+        lifecycle.touch(broker, job)
+        broker.stats.jobs_added += 1
+        return b"+%b\r\n" % job.id
+    if is_async and not timeout_ms:
+        timeout_ms = ASYNC_WAIT_MS
+    replication.start(broker, client, job, timeout_ms, is_external=is_external, slot=slot)
+    return None
+
+
+def _start_alone(broker: Broker, job: Job) -> None:
+    """A job whose producer doesn't wait for copies."""
+    if job.replicate > 1:
+        replication.start_async(broker, job)
+    lifecycle.register(broker, job)
+    replication.queue_or_delay(broker, job)
+
+
 def _between(word: bytes, low: int, high: int, text: str) -> int:
     value = SMALL_INTEGERS.get(word)
     if value is None:
@@ -152,6 +221,18 @@ def _between(word: bytes, low: int, high: int, text: str) -> int:
     if not low <= value <= high:
         raise CommandError(text)
     return value
+
+
+def read_lease(word: bytes, text: str = LEASE_ERROR) -> int:
+    """Seconds of a lease, as milliseconds."""
+    return 1000 * _between(word, 1, SECONDS_MAX, text)
+
+
+def read_token(word: bytes) -> bytes:
+    """A token: any bytes, not very many."""
+    if not 0 < len(word) <= TOKEN_BYTES_MAX:
+        raise CommandError(TOKEN_ERROR)
+    return word
 
 
 def default_replicate(broker: Broker, is_external: bool) -> int:
@@ -164,11 +245,13 @@ def default_replicate(broker: Broker, is_external: bool) -> int:
 
 
 def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """GETJOB [NOHANG] [TIMEOUT ms] [COUNT n] [WITHCOUNTERS] FROM queue [queue ...]."""
+    """GETJOB [NOHANG] [TIMEOUT ms] [COUNT n] [WITH…] [LEASE s] [TOKEN t] FROM queue [queue ...]."""
     nohang = False
     timeout_ms = 0
     count = 1
-    with_counters = False
+    shows = 0
+    lease_ms = 0
+    token = b""
     at = 1
     end = len(argv)
     while True:
@@ -180,13 +263,19 @@ def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
             break
         if option == b"nohang":
             nohang = True
-        elif option == b"withcounters":
-            with_counters = True
+        elif option in SHOWN:
+            shows |= SHOWN[option]
         elif option == b"timeout":
             timeout_ms = read_timeout(value_of(argv, at))
             at += 1
         elif option == b"count":
             count = _between(value_of(argv, at), 1, INT64_MAX, "ERR COUNT must be a number greater than zero")
+            at += 1
+        elif option == b"lease":
+            lease_ms = read_lease(value_of(argv, at))
+            at += 1
+        elif option == b"token":
+            token = read_token(value_of(argv, at))
             at += 1
         else:
             raise CommandError(SYNTAX)
@@ -198,40 +287,94 @@ def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         raise CommandError(f"ERR too many queues, at most {QUEUES_MAX} per GETJOB")
     if broker.ready:
         delivery.serve_ready(broker)  # Who waited longer comes first.
+    wish = wish_of(shows, lease_ms, token) if shows or lease_ms or token else PLAIN
+    if token and (held := broker.tokens.held(token)):
+        return slices.begin(broker, client, _getjob_again(broker, client, held, shows))
     if count > PART and sum(queue.length for name in names if (queue := broker.queues.get(name))) > PART:
-        return slices.begin(broker, client, _getjob_in_parts(broker, client, names, count, with_counters))
+        return slices.begin(broker, client, _getjob_in_parts(broker, client, names, count, wish))
     known = broker.queues
     queues = [known.get(name) or broker.queue(name) for name in names]
-    entries = delivery.collect(broker, queues, count, with_counters, delivery.REPLY_BYTES_MAX)
+    entries = delivery.collect(broker, queues, count, wish, delivery.REPLY_BYTES_MAX)
     if entries:
         return b"*%d\r\n%b" % (len(entries), b"".join(entries))
+    if broker.spilled_count and any(queue.is_stalled for queue in queues):
+        asked = _Asked(names, count, wish, nohang, timeout_ms)
+        return slices.begin(broker, client, _getjob_from_disk(broker, client, asked))
+    return _getjob_of_none(broker, client, queues, wish, nohang, timeout_ms)
+
+
+def _getjob_of_none(
+    broker: Broker, client: Client, queues: list[Queue], wish: Wish, nohang: bool, timeout_ms: int
+) -> bytes | None:
+    """There is nothing in these queues: the client waits, or learns that there is nothing."""
     if broker.disk_level and any(queue.length for queue in queues):
         raise CommandError(MISCONF + broker.disk_trouble)  # What is there is delivered at most once, or a great many.
     if nohang:
         for queue in queues:
-            queue.waited_ms = queue.polled_ms = broker.now_ms
+            queue.polled_ms = broker.now_ms
+            if wish.is_picky:
+                queue.picky_ms = broker.now_ms
+            else:
+                queue.waited_ms = broker.now_ms
             broker.interest_due[queue] = None
             pulls.ask_sources(broker, queue, is_urgent=False)
             pulls.ask_everybody(broker, queue)
         return nil_array(client.protocol)
     if broker.is_leaving:
         raise CommandError(LEAVING)
-    delivery.wait(broker, client, queues, timeout_ms, with_counters)
+    delivery.wait(broker, client, queues, timeout_ms, wish)
     return None
 
 
-def _getjob_in_parts(
-    broker: Broker, client: Client, names: list[bytes], count: int, with_counters: bool
-) -> slices.Slices:
+class _Asked(NamedTuple):
+    """The words of a GETJOB."""
+
+    names: list[bytes]
+    count_max: int
+    wish: Wish
+    nohang: bool
+    timeout_ms: int
+
+
+def _getjob_from_disk(broker: Broker, client: Client, asked: _Asked) -> slices.Slices:
+    """A GETJOB whose first job is on disk: it begins anew when that is back.
+
+    One that has found some before it meets such a job takes these: nobody's lease runs while he waits for a disk.
+    """
+    is_stalled = True
+    queues: list[Queue] = []
+    while is_stalled:
+        broker.stalled[client] = None
+        yield
+        if broker.ready:
+            delivery.serve_ready(broker)
+        queues = [broker.queues.get(name) or broker.queue(name) for name in asked.names]
+        most = min(PART, asked.count_max)
+        entries = delivery.collect(broker, queues, most, asked.wish, delivery.REPLY_BYTES_MAX)
+        if entries:
+            return b"*%d\r\n%b" % (len(entries), b"".join(entries))
+        is_stalled = any(queue.is_stalled for queue in queues)
+    return _getjob_of_none(broker, client, queues, asked.wish, asked.nohang, asked.timeout_ms)
+
+
+def _getjob_again(broker: Broker, client: Client, jobs: list[Job], shows: int) -> slices.Slices:
+    """A GETJOB with a token that was answered before: the same jobs, as far as they are still leased."""
+    bodies = yield from spilling.borrowed(broker, client, jobs)
+    return array([delivery.entry_of(broker, job, bodies[job], shows) for job in jobs if job in bodies])
+
+
+def _getjob_in_parts(broker: Broker, client: Client, names: list[bytes], count: int, wish: Wish) -> slices.Slices:
     """A GETJOB of very many jobs; there were some when it began, so it never waits."""
     entries: list[bytes] = []
     size = 0
     while len(entries) < count and size < delivery.REPLY_BYTES_MAX:
         queues = [queue for name in names if (queue := broker.queues.get(name)) is not None]
         most = min(PART, count - len(entries))
-        part = delivery.collect(broker, queues, most, with_counters, delivery.REPLY_BYTES_MAX - size)
+        part = delivery.collect(broker, queues, most, wish, delivery.REPLY_BYTES_MAX - size)
         if not part:
-            break
+            if entries or not any(queue.is_stalled for queue in queues):
+                break
+            broker.stalled[client] = None
         entries += part
         size += sum(map(len, part))
         yield
@@ -280,13 +423,20 @@ def _delete(broker: Broker, job_id: bytes) -> int:
     job = broker.find(job_id)
     if job is None:
         return 0
+    if job.holders is broker.sets.mine:
+        events.ended(broker, job, events.DELETED)
+    elif job.state == QUEUED:
+        events.note(broker, job, events.DELETED_COPY)  # Another holder will queue it.
     replication.remove(broker, job)
     return 1
 
 
 def working(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """WORKING id → the job's RETRY in seconds, for which the next delivery is postponed from now."""
+    """WORKING id [seconds] → for how many seconds from now the next delivery is postponed: these, or RETRY."""
     job_id = argv[1]
+    if len(argv) > 3:
+        raise CommandError(SYNTAX)
+    lease_ms = read_lease(argv[2], WORKING_ERROR) if len(argv) == 3 else 0
     if not is_valid_id(job_id):
         raise CommandError(BAD_ID)
     job = broker.find(job_id)
@@ -294,42 +444,45 @@ def working(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
         raise CommandError("NOJOB Job not known in the context of this node.")
     if job.state == ACKED:
         raise CommandError("NOJOB Job already acknowledged.")
-    left_ms = job.expire_at_ms - broker.now_ms
-    age_ms = broker.wall_ms - job.ctime // 1_000_000
-    if age_ms > left_ms:
+    if job.is_half_over(broker.now_ms, broker.wall_ms):
         raise CommandError(
             "TOOLATE Half of job TTL already elapsed, you are no longer allowed to postpone the next delivery."
         )
-    if job.retry_ms and job.state != WAIT_REPL:
+    if not job.retry_ms:
+        return integer(0)
+    lease_ms = lease_ms or job.retry_ms
+    if job.state != WAIT_REPL:
         if job.state == QUEUED:
             lifecycle.dequeue(broker, job)
         if broker.deferred:
             broker.deferred.pop(job, None)
         job.work = None
+        if events.status_of(job) != events.RUNNING:
+            events.note(broker, job, events.WORKING)
         job.is_leased_here = True
-        job.requeue_at_ms = broker.now_ms + job.retry_ms
-        job.was_announced = False
-        lifecycle.arm(broker, job)
-        lifecycle.touch(broker, job)
+        lifecycle.extend(broker, job, lease_ms)
         requeue.tell_leased(broker, job)
-    return integer(job.retry_ms // 1000)
+    return integer(lease_ms // 1000)
 
 
 def nack(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """NACK [id ...] → how many went back to their queues; their nacks counters grow."""
-    return _count(broker, client, argv, _nack)
+    return _count(broker, client, argv, nack_one)
 
 
-def _nack(broker: Broker, job_id: bytes) -> int:
+def nack_one(broker: Broker, job_id: bytes) -> int:
+    """NACK of one id: 1 if it went back to its queue."""
     job = broker.find(job_id)
     if job is None or not requeue.is_queueable(job):
         return 0
     if job.nacks < COUNTER_MAX:
         job.nacks += 1
     if is_paused_in(broker, job):
+        events.note(broker, job, events.NACKED_INVISIBLE)
         pausing.defer(broker, job)
         lifecycle.touch(broker, job)
     else:
+        events.note(broker, job, events.NACKED)
         requeue.release(broker, job)
     broker.stats.jobs_nacked += 1
     return 1
@@ -357,8 +510,10 @@ def _enqueue(broker: Broker, job_id: bytes) -> int:
     if job.was_queued:
         if job.deliveries < COUNTER_MAX:
             job.deliveries += 1
+        events.note(broker, job, events.ENQUEUED)
         requeue.release(broker, job)
     else:
+        events.note(broker, job, events.ENQUEUED)
         lifecycle.enqueue(broker, job)
     return 1
 
@@ -372,6 +527,7 @@ def _dequeue(broker: Broker, job_id: bytes) -> int:
     job = broker.find(job_id)
     if job is None or job.state != QUEUED:
         return 0
+    events.note(broker, job, events.DEQUEUED)
     lifecycle.dequeue(broker, job)
     if job.retry_ms:
         job.requeue_at_ms = broker.now_ms + job.retry_ms + broker.jitter()
@@ -379,15 +535,27 @@ def _dequeue(broker: Broker, job_id: bytes) -> int:
     return 1
 
 
-def show(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+def show(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """SHOW id → all that is known of the job here, or nil."""
     if not is_valid_id(argv[1]):
         raise CommandError(BAD_ID)
     job = broker.find(argv[1])
-    return nil_bulk(client.protocol) if job is None else describe(broker, client, job)
+    if job is None:
+        return nil_bulk(client.protocol)
+    body = job.body
+    if type(body) is not bytes:
+        return slices.begin(broker, client, _show_from_disk(broker, client, job))
+    return describe(broker, client, job, body)
 
 
-def describe(broker: Broker, client: Client, job: Job) -> bytes:
+def _show_from_disk(broker: Broker, client: Client, job: Job) -> slices.Slices:
+    bodies = yield from spilling.borrowed(broker, client, (job,))
+    if broker.find(job.id) is not job:
+        return nil_bulk(client.protocol)
+    return describe(broker, client, job, bodies.get(job, b""))
+
+
+def describe(broker: Broker, client: Client, job: Job, body: bytes) -> bytes:
     """The reply of SHOW: fifteen pairs, then what this server adds (disque/info.md, section 6)."""
     nil = nil_bulk(client.protocol)
     is_dummy = job.is_dummy
@@ -421,9 +589,11 @@ def describe(broker: Broker, client: Client, job: Job) -> bytes:
         ("nodes-confirmed", bulk_array(confirmed)),
         ("next-requeue-within", nil if requeue_ms is None else integer(requeue_ms)),
         ("next-awake-within", integer(awake_ms)),
-        ("body", nil if is_dummy else bulk(job.body)),
+        ("body", nil if is_dummy else bulk(body)),
         ("attempt", integer(job.attempt)),
         ("leased", integer(int(job.is_leased_here and job.requeue_at_ms > now_ms))),
+        ("priority", integer(job.priority)),
+        ("meta", bulk_array(job.meta)),
     )
     return array([part for name, value in fields for part in (bulk(name), value)])
 

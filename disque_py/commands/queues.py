@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from itertools import islice
+from typing import Final
 
 from disque_py.commands.options import read_integer
-from disque_py.core import pausing, pulls
+from disque_py.core import pausing, pulls, slices, spilling
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.delivery import REPLY_BYTES_MAX
 from disque_py.core.errors import SYNTAX, CommandError
-from disque_py.core.queue import PAUSE_NAMES, PAUSED_IN, PAUSED_OUT
+from disque_py.core.job import Job
+from disque_py.core.queue import PAUSE_NAMES, PAUSED_IN, PAUSED_OUT, Queue
+from disque_py.core.spilled import size_of
 from disque_py.resp import EMPTY_ARRAY, array, bulk, bulk_array, integer, nil_array, simple
+
+# An entry of QPEEK besides queue name and body.
+ENTRY_BYTES: Final = 70
 
 _PAUSE_BITS = {b"none": 0, b"in": PAUSED_IN, b"out": PAUSED_OUT, b"all": PAUSED_IN | PAUSED_OUT}
 
@@ -22,22 +28,33 @@ def qlen(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     return integer(queue.length if queue is not None else 0)
 
 
-def qpeek(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+def qpeek(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """QPEEK queue count → up to |count| jobs without taking them; positive: oldest first, negative: newest first."""
     count = read_integer(argv[2])
     queue = broker.queues.get(argv[1])
     if queue is None or not count:
         return EMPTY_ARRAY
-    entries: list[bytes] = []
-    size = 0
     most = min(abs(count), queue.length)
+    jobs: list[Job] = []
+    size = 0
     for job in islice(queue.oldest() if count > 0 else queue.newest(most), most):
-        entry = b"*3\r\n%b%b\r\n$%d\r\n%b\r\n" % (queue.head_bytes, job.id, len(job.body), job.body)
-        entries.append(entry)
-        size += len(entry)
+        jobs.append(job)
+        size += ENTRY_BYTES + len(queue.name) + size_of(job.body)
         if size >= REPLY_BYTES_MAX:
             break
-    return array(entries)
+    return slices.begin(broker, client, _peeked(broker, client, queue, jobs))
+
+
+def _peeked(broker: Broker, client: Client, queue: Queue, jobs: list[Job]) -> slices.Slices:
+    """The jobs as entries; their bodies may have to come from disk."""
+    bodies = yield from spilling.borrowed(broker, client, jobs)
+    return array(
+        [
+            b"*3\r\n%b%b\r\n$%d\r\n%b\r\n" % (queue.head_bytes, job.id, len(bodies[job]), bodies[job])
+            for job in jobs
+            if job in bodies
+        ]
+    )
 
 
 def qstat(broker: Broker, client: Client, argv: list[bytes]) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from disque_py.commands.jobs import describe
 from disque_py.commands.options import read_cursor, read_integer
-from disque_py.core import scan, slices
+from disque_py.core import scan, slices, spilling
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import SYNTAX, CommandError
@@ -81,7 +81,11 @@ def _jobs_in_parts(
         if at:
             yield
         part = jobs[at : at + JOBS_PER_PART]
-        items += [describe(broker, client, job) if is_full else simple(job.id) for job in part]
+        if is_full:
+            bodies = yield from spilling.borrowed(broker, client, part)
+            items += [describe(broker, client, job, bodies[job]) for job in part if job in bodies]
+        else:
+            items += [simple(job.id) for job in part]
     return array([bulk(b"%d" % following), array(items)])
 
 

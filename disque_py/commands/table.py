@@ -14,6 +14,7 @@ from disque_py.commands import (
     connection,
     debugging,
     describing,
+    events,
     hello,
     info,
     jobs,
@@ -22,6 +23,7 @@ from disque_py.commands import (
     queues,
     scanning,
     server,
+    tokens,
 )
 from disque_py.core.row import Handler
 
@@ -45,8 +47,14 @@ def _c(
     return Command(name, handler, arity, tuple(flags.split()), group, since, syntax, summary)
 
 
-ADDJOB: Final = "queue body ms-timeout [REPLICATE count] [DELAY sec] [RETRY sec] [TTL sec] [MAXLEN count] [ASYNC]"
-GETJOB: Final = "[NOHANG] [TIMEOUT ms] [COUNT count] [WITHCOUNTERS] FROM queue [queue ...]"
+ADDJOB: Final = (
+    "queue body ms-timeout [REPLICATE count] [DELAY sec] [RETRY sec] [TTL sec] [MAXLEN count] [ASYNC]"
+    " [PRIORITY n] [META name value] [...] [KEY key]"
+)
+GETJOB: Final = (
+    "[NOHANG] [TIMEOUT ms] [COUNT count] [WITHCOUNTERS] [WITHMETA] [WITHLEASE] [LEASE sec] [TOKEN token]"
+    " FROM queue [queue ...]"
+)
 JSCAN: Final = "[cursor] [COUNT n] [BUSYLOOP] [QUEUE name] [STATE state ...] [REPLY id|all]"
 QSCAN: Final = "[cursor] [COUNT n] [BUSYLOOP] [MINLEN n] [MAXLEN n] [IMPORTRATE n]"
 IDS: Final = "[id ...]"
@@ -85,6 +93,10 @@ SEGFAULT
 ASSERT
 OOM"""
 DESCRIBE: Final = "\nCOUNT\nINFO name [name ...]\nDOCS [name ...]\nLIST\nGETKEYS command [argument ...]"
+EVENTS: Final = """INFO
+READ log-id seq [COUNT n] [MAXBYTES bytes] [BLOCK ms] [READER name]
+SEEK unix-ms
+TAIL"""
 HELLO: Final = "\nEXTENDED\n2|3 [AUTH username password] [SETNAME name]"
 LATENCY: Final = "LATEST\nHISTORY event\nGRAPH event\nDOCTOR\nRESET [event ...]"
 
@@ -121,12 +133,18 @@ COMMANDS: Final = (
     _c("enqueue", jobs.enqueue, -1, "write denyoom fast", "jobs", IDS, "Queue jobs now if they are not queued."),
     _c("nack", jobs.nack, -1, "write denyoom fast", "jobs", IDS, "Give jobs back: processing failed."),
     _c("dequeue", jobs.dequeue, -1, "write fast", "jobs", IDS, "Take jobs out of their queues on this node."),
-    _c("working", jobs.working, 2, "write fast", "jobs", "id", "Postpone the next delivery by the job's RETRY."),
+    _c("working", jobs.working, -2, "write fast", "jobs", "id [sec]", "Postpone the next delivery by the job's RETRY, or so long."),
     _c("pause", queues.pause, -3, "readonly fast", "queues", "queue in|out|all|none|state|bcast [...]", "Pause input or output of a queue."),
     # What today's clients send by habit.
     _c("echo", connection.echo, 2, "readonly fast", "connection", "message", "Reply with the given message."),
     _c("select", connection.select, 2, "readonly fast", "connection", "index", "Accept database 0, for clients that insist on choosing one."),
     _c("reset", connection.reset, 1, "readonly loading fast", "connection", "", "Bring the connection back to the state it had when it was opened."),
+    # Deliveries that can be had again.
+    _c("acktoken", tokens.acktoken, -2, "write fast", "jobs", "token [token ...]", "Acknowledge all jobs of deliveries."),
+    _c("nacktoken", tokens.nacktoken, -2, "write denyoom fast", "jobs", "token [token ...]", "Give all jobs of deliveries back."),
+    _c("extendtoken", tokens.extendtoken, 3, "write fast", "jobs", "token sec", "Make the leases of a delivery last so long from now."),
+    # What becomes of jobs, for those who follow it.
+    _c("events", events.events, -2, "readonly", "server", EVENTS, "Read the log of what became of jobs on this node."),
     # Of the journal that is not the original's.
     _c("journal", server.journal, -2, "readonly admin", "server", "BACKUP name", "Make a consistent copy of the journal while the node runs."),
 )

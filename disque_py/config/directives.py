@@ -33,6 +33,8 @@ MANAGED: Final = "managed"  # Written anew from the value in force.
 KEPT: Final = "kept"  # Left as they are.
 NEVER: Final = "never"  # Runtime only: not valid in files.
 
+# An image's arrays have to fit into a frame of the bus.
+META_PAIRS_MAX: Final = 1_000
 MB: Final = 1 << 20
 GB: Final = 1 << 30
 PORT: Final = Integer(0, 65_535)
@@ -264,6 +266,13 @@ _CLIENTS: Final = Section(
             is_live=True,
         ),
         Directive(
+            "job-meta-max-pairs",
+            Integer(0, META_PAIRS_MAX),
+            4,
+            "Pairs of metadata (META) that ADDJOB accepts per job; their names and values may have 65536 bytes in all.",
+            is_live=True,
+        ),
+        Directive(
             "client-query-buffer-limit",
             Memory(MB),
             GB,
@@ -290,6 +299,15 @@ _MEMORY: Final = Section(
             GB,
             "Memory for jobs; 0: no limit. Above 75% of it other nodes are asked to keep the copies, above 95% jobs"
             " that are safe to forget are evicted, at 100% ADDJOB is refused with -OOM.",
+            is_live=True,
+        ),
+        Directive(
+            "maxmemory-spill",
+            YES_NO,
+            False,
+            "Above 60% of maxmemory, bodies of jobs that are not near the head of a queue go to files in"
+            " <dir>/<appendfilename>.spill and come back when they are needed; a restart begins without them. What is"
+            " left in memory counts for maxmemory.",
             is_live=True,
         ),
         Directive(
@@ -450,6 +468,43 @@ _JOURNAL: Final = Section(
     ),
 )
 
+_EVENTS: Final = Section(
+    "Events",
+    (
+        Directive(
+            "events",
+            YES_NO,
+            True,
+            "Write every transition of a job that this node makes into a log that others can read (EVENTS): the directory"
+            " <appendfilename>.events inside dir. A node that can't write there starts and goes on without the log, says"
+            " so and tries again. No costs nothing; a later yes begins a new log.",
+            is_live=True,
+        ),
+        Directive(
+            "events-body",
+            YES_NO,
+            False,
+            "Put the body of a new job into its event.",
+            is_live=True,
+        ),
+        Directive(
+            "events-max-bytes",
+            Memory(),
+            1 * GB,
+            "The log may take so much space on disk, then its oldest events go; 0: no limit. A job takes about 250 bytes,"
+            " from its coming to its end.",
+            is_live=True,
+        ),
+        Directive(
+            "events-max-age",
+            Integer(0, 100 * 366 * 86_400),
+            7 * 86_400,
+            "Seconds after which events go; 0: never for their age.",
+            is_live=True,
+        ),
+    ),
+)
+
 _LEFTOVERS: Final = Section(
     "Accepted so that files written for Disque can be used",
     (
@@ -466,7 +521,7 @@ _LEFTOVERS: Final = Section(
     ),
 )
 
-SECTIONS: Final = (_NETWORK, _TLS, _PROCESS, _CLIENTS, _MEMORY, _CLUSTER, _OBSERVING, _JOURNAL, _LEFTOVERS)
+SECTIONS: Final = (_NETWORK, _TLS, _PROCESS, _CLIENTS, _MEMORY, _CLUSTER, _OBSERVING, _JOURNAL, _EVENTS, _LEFTOVERS)
 DIRECTIVES: Final = tuple(directive for section in SECTIONS for directive in section.directives)
 BY_NAME: Final = {directive.name: directive for directive in DIRECTIVES}
 

@@ -59,7 +59,12 @@ class Settings:
     daemonize: bool
     databases: int
     dir: str
+    events: bool
+    events_body: bool
+    events_max_age: int
+    events_max_bytes: int
     hz: int
+    job_meta_max_pairs: int
     latency_monitor_threshold: int
     logfile: str
     loglevel: str
@@ -67,6 +72,7 @@ class Settings:
     maxmemory: int
     maxmemory_policy: str
     maxmemory_samples: int
+    maxmemory_spill: bool
     no_appendfsync_on_rewrite: bool
     pidfile: str
     port: int

@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from cluster_bus.messages import DELJOB, GOTACK, SETACK
 from cluster_bus.node import FORGOTTEN, Node
-from disque_py.core import lifecycle, replication
+from disque_py.core import events, lifecycle, replication
 from disque_py.core.broker import ACK_ASKED_MS, SHARDS, Broker
 from disque_py.core.ids import is_retried_id, is_valid_id, ttl_minutes
 from disque_py.core.job import ACKED, WAIT_REPL, Collection, Job, Replication
@@ -45,11 +45,18 @@ ACKED_COUNT_MAX: Final = 500_000
 UNKNOWN_HOLDERS_MAX: Final = 64
 # Jobs looked at per part of a walk over all of them; one that is collected counts for ten.
 LOOKED_PER_PART: Final = 3_000
+# Third field of SETACK: the job's version, or this of a node that never held it and writes no event.
+UNTOLD: Final = 0
+# Third field of DELJOB without a set: the job is done, and nobody who held it has said so yet.
+IS_DONE: Final = 1
 _NOTHING: Final[Any] = object()  # Equal to no field of a message.
 
 
-def acknowledge(broker: Broker, job: Job) -> None:
-    """The job is done, says a client or a node: it will not be queued here again. Does nothing if known."""
+def acknowledge(broker: Broker, job: Job, *, is_news: bool = False) -> None:
+    """The job is done, says a client or a node: it will not be queued here again. Does nothing if known.
+
+    is_news   no node that held the job has heard of it before: the event is ours to write (events.py)
+    """
     if job.state == ACKED:
         return
     if job.state == WAIT_REPL:
@@ -57,15 +64,19 @@ def acknowledge(broker: Broker, job: Job) -> None:
         if isinstance(work, Replication) and work.is_external:
             # We hold no copy to look after; those who do have heard, or will hear, of the ack.
             lifecycle.achieve(broker, job)
+            events.added(broker, job, events.ADDED_INVISIBLE)
             replication.answer(broker, work.client, job, work.slot, b"+%b\r\n" % job.id)
         elif isinstance(work, Replication):
             # Somebody consumed a replica: the producer's job exists and was processed (quirks Q11).
             reply = b"+%b\r\n" % job.id
             lifecycle.achieve(broker, job)
+            events.added(broker, job, events.ADDED)
             broker.stats.jobs_added += 1
             replication.answer(broker, work.client, job, work.slot, reply)
     elif job.work is not None:
         replication.end_wait(broker, job, b"+%b\r\n" % job.id)
+    if is_news:
+        events.acked(broker, job)
     lifecycle.acknowledge(broker, job)
 
 
@@ -79,7 +90,7 @@ def ack_here(broker: Broker, job_id: bytes) -> int:
             elif broker.cluster.linked:
                 # Nothing is kept here, neither by a node that leaves, nor without room, nor for a job that is delivered
                 # once anyway; but whoever has its record need not keep it until its TTL.
-                broker.send(broker.cluster.linked, SETACK, (job_id, b""))
+                broker.send(broker.cluster.linked, SETACK, (job_id, b"", UNTOLD))
         return 0
     if job.state == ACKED:
         try_collect(broker, job)
@@ -87,9 +98,10 @@ def ack_here(broker: Broker, job_id: bytes) -> int:
     if job.holders is broker.sets.mine and job.state != WAIT_REPL and job.work is None:
         # Nobody else can have a copy: nothing to collect.
         broker.stats.jobs_acked += 1
+        events.acked(broker, job)
         lifecycle.forget(broker, job)
         return 1
-    acknowledge(broker, job)
+    acknowledge(broker, job, is_news=True)
     try_collect(broker, job)
     return 1
 
@@ -113,7 +125,8 @@ def try_collect(broker: Broker, job: Job) -> None:
         return
     asked = _linked(broker, missing)
     if asked:
-        broker.send(asked, SETACK, (job.id, broker.sets.pack(job.holders)))
+        holders = job.holders
+        broker.send(asked, SETACK, (job.id, broker.sets.pack(holders), job.version if holders else UNTOLD))
     attempts = work.attempts
     work.attempts = attempts + 1
     if attempts:
@@ -208,8 +221,10 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         was_acked = job.state == ACKED
         ours = job.holders
+        if len(item) > 2:
+            events.heard(job, item[2])
         if not was_acked:
-            acknowledge(broker, job)
+            acknowledge(broker, job, is_news=len(item) > 2 and item[2] == UNTOLD)
         elif not ours and not theirs:
             send(only, GOTACK, (job_id, b"", 0))  # Two dummy acks: neither is an owner (quirks Q10).
             continue
@@ -310,6 +325,11 @@ def on_deljob(broker: Broker, sender: Node, items: list[Any]) -> None:
             if job.state == WAIT_REPL:
                 replication.give_up(broker, job, replication.NOREPL_REMOVED)
             else:
+                flag = item[2] if len(item) > 2 else 0
+                if flag == IS_DONE:
+                    events.ended(broker, job, events.ACKED)
+                elif flag == replication.NEVER_WAS:
+                    lifecycle.never_was(broker, job)
                 replication.remove(broker, job)
             continue
         if packed != last:
@@ -337,7 +357,7 @@ def fast_ack(broker: Broker, job_id: bytes) -> int:
     if job is None:
         others = broker.cluster.linked
         if others:
-            broker.send(others, DELJOB, (job_id, None))
+            broker.send(others, DELJOB, (job_id, None, IS_DONE))
         return 0
     others = broker.sets.others(job.holders)
     if job.state == WAIT_REPL:
@@ -346,10 +366,11 @@ def fast_ack(broker: Broker, job_id: bytes) -> int:
     if others:
         broker.send(others, DELJOB, (job_id, None))
     elif not job.holders and broker.cluster.linked:
-        broker.send(broker.cluster.linked, DELJOB, (job_id, None))
+        broker.send(broker.cluster.linked, DELJOB, (job_id, None, IS_DONE))
     if others and job.retry_ms:
         broker.done.add(job_id, broker.now_ms)
     broker.stats.jobs_acked += job.state != ACKED
+    events.ended(broker, job, events.ACKED)
     replication.remove(broker, job)
     return 1
 

@@ -23,16 +23,21 @@ from disque_py.core.done import DoneTable
 from disque_py.core.groups import Groups
 from disque_py.core.ids import IdSource
 from disque_py.core.job import Job
+from disque_py.core.keys import Keys
 from disque_py.core.nodesets import NodeSets
 from disque_py.core.outbox import Outbox
 from disque_py.core.queue import QUEUE_BYTES, Queue
 from disque_py.core.schedule import Line, Schedule, Timetable
 from disque_py.core.spilled import NEVER, Spill
 from disque_py.core.stats import Stats
+from disque_py.core.tokens import Tokens
 
 if TYPE_CHECKING:
     from cluster_bus.membership import Membership
     from disque_py.core.client import Client
+    from disque_py.core.event_source import EventSource
+    from disque_py.core.events import Event
+    from disque_py.core.keying import Search
     from disque_py.core.leaving import Drain
     from disque_py.core.row import Row
     from disque_py.core.slices import Slices
@@ -119,7 +124,11 @@ class Broker:
         self.interest_due: dict[Queue, None] = {}
         # queue -> (node -> clients waiting there); a Queue of that name shares the inner dict.
         self.interest: dict[bytes, dict[Node, int]] = {}
+        # What we told other nodes of our clients: all of them, and, where it differs, those that take every job.
         self.told_interest: dict[bytes, int] = {}
+        self.told_plain: dict[bytes, int] = {}
+        # queue -> node -> clients waiting there that take every job, where these are not all.
+        self.plain_interest: dict[bytes, dict[Node, int]] = {}
         self.timeouts: Timetable[Client] = Timetable()
         self.eviction_shard = 0
         self.sweep_shard = 0
@@ -133,6 +142,18 @@ class Broker:
         self.pause_versions: dict[bytes, tuple[int, int, bytes]] = {}
         # Jobs given back while their queue's input was paused -> their requeue_at_ms then (pausing.py).
         self.deferred: dict[Job, int] = {}
+        # Deliveries that can be had again (tokens.py), and clients that wait for one, by token.
+        self.tokens = Tokens(self)
+        self.tokened = self.tokens.by_job
+        self.token_waits: dict[bytes, dict[Client, None]] = {}
+        # ADDJOB … KEY (keys.py, keying.py): keys used here; by the characters of a key what is asked about it; ids of
+        # jobs that somebody may wait to hear of, jobs refused elsewhere, and who wants to know of which job.
+        self.keys = Keys(self)
+        self.searches: dict[bytes, Search] = {}
+        self.key_events: dict[bytes, None] = {}
+        self.key_conflicts: list[Job] = []
+        self.outcome_waits: dict[bytes, dict[Node, None]] = {}
+        self.question_number = 0
         # Clients whose command is done a part per turn (slices.py).
         self.slices: dict[Client, Slices] = {}
         # Acked records are looked at anew, a part per tick, when a node comes back or is forgotten (acks.py).
@@ -146,7 +167,8 @@ class Broker:
         # Commands in force, by name in lower and upper case; set by inputs.install.
         self.commands: dict[bytes, Row] = {}
         # The journal (journaling.py): jobs changed this turn -> whether their holders did; the segment that bases go
-        # to, and the first that any may be in; bytes of bases in each segment that still count; what is refused since the disk is in trouble, and why.
+        # to, and the first that any may be in; bytes of bases in each segment that still count; what is refused since
+        # the disk is in trouble, and why.
         self.is_journaling = False
         self.touched: dict[Job, bool] = {}
         self.place = 0
@@ -154,8 +176,10 @@ class Broker:
         self.live_bytes: dict[int, int] = {}
         self.disk_level = 0
         self.disk_trouble = ""
-        # Bodies on disk (spilling.py): how many, whether memory is above the mark, clients whose long command waits
-        # for bodies.
+        # Transitions of this turn (events.py), None while nobody wants them; and what reads them.
+        self.events: list[Event] | None = None
+        self.event_source: EventSource | None = None
+        # Bodies on disk (spilling.py): how many, whether more may go there, clients whose long command waits for them.
         self.spill = Spill()
         self.spilled_count = 0
         self.is_spilling = False
@@ -255,7 +279,10 @@ class Broker:
             self.memory_limits = (limit // 100 * 75, limit // 100 * 95, limit)
         else:
             self.memory_limits = (1 << 62, 1 << 62, 1 << 62)
-        self.spill.above = limit // 100 * 60 if limit and self.spill.is_on else NEVER
+        self.is_spilling = bool(limit) and self.spill.is_on
+        self.spill.above = limit // 100 * 60 if self.is_spilling else NEVER
+        if not self.is_spilling:
+            self.spill.fresh, self.spill.older = [], []
 
     @property
     def memory_level(self) -> int:

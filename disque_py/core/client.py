@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from disque_py.core.wish import PLAIN
 from disque_py.ports import ClientPort
 
 if TYPE_CHECKING:
@@ -23,6 +24,12 @@ WAITS_FOR_COPIES: Final = 1  # ADDJOB
 WAITS_FOR_JOBS: Final = 2  # GETJOB
 WAITS_FOR_SLICES: Final = 3  # A long command, done a part per turn (slices.py).
 WAITS_FOR_ERRAND: Final = 4  # The process writes a file (errands.py).
+
+# What this turn's replies promise: nothing; something that was allowed although the disk is in trouble, and then need
+# not be recorded; something that has to be (promises.py).
+WROTE_NOTHING: Final = 0
+WROTE_IN_TROUBLE: Final = 1
+WROTE: Final = 2
 
 REPLY_ON: Final = 0
 REPLY_OFF: Final = 1
@@ -40,10 +47,10 @@ class Client:
     waiting                RUNNING or one of the above
     slots                  replies in the order of requests while ADDJOBs wait, else None
     queues                 the queues a blocked GETJOB waits on
-    with_counters          … and whether it wants the counters
+    wish                   … and what it asks of each job (wish.py)
     awake_at_ms            … and until when (0: for ever); its entry in broker.timeouts
     reply_mode, is_silenced  CLIENT REPLY; and what it meant for the command that is waited for
-    wrote                  this turn's replies promise something: they wait for the journal
+    wrote                  whether this turn's replies wait for the journal (WROTE…)
     held, held_bytes       replies that wait for it: (position, replies), oldest first (promises.py); None: none do
     is_monitor             gets a line for every command executed
     """
@@ -72,7 +79,7 @@ class Client:
         "slots",
         "waiting",
         "waiting_jobs",
-        "with_counters",
+        "wish",
         "wrote",
     )
 
@@ -97,9 +104,9 @@ class Client:
         self.slots: deque[list[bytes | None]] | None = None
         self.waiting_jobs: dict[Job, list[bytes | None]] = {}
         self.queues: tuple[Queue, ...] = ()
-        self.with_counters = False
+        self.wish = PLAIN
         self.awake_at_ms = 0
-        self.wrote = False
+        self.wrote = WROTE_NOTHING
         self.held: deque[tuple[int, list[bytes]]] | None = None
         self.held_bytes = 0
 

@@ -19,6 +19,8 @@ from disque_py.resp import error
 # What the process says when it is done: None, or why it failed.
 Failure = OSError | None
 Outcome = Callable[[Failure], bytes | None]
+# What the process calls then.
+Done = Callable[[Failure], None]
 
 
 class Errand:

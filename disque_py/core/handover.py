@@ -25,7 +25,7 @@ from cluster_bus.messages import (
     YOURJOBS,
 )
 from cluster_bus.node import Node
-from disque_py.core import lifecycle, replication
+from disque_py.core import events, lifecycle, replication
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.groups import choose
@@ -155,13 +155,12 @@ def _image(broker: Broker, job: Job, handover: Handover) -> tuple[Any, ...] | No
     """None for a job that is no longer ours to give: it was acknowledged, or queued again by its timer."""
     if job.work is not handover:
         return None
-    image = image_of(broker, job)
-    after_ms = max(0, handover.due_ms - broker.now_ms) if handover.due_ms else 0
+    image = image_of(broker, job, max(0, handover.due_ms - broker.now_ms) if handover.due_ms else 0)
     if job.retry_ms:
-        return (*image, after_ms) if after_ms else image
+        return image
     # Nobody but the taker will have it.
     receiver = broker.sets.of((handover.node,))
-    return (*image[:4], broker.sets.pack(receiver), after_ms)
+    return (*image[:4], broker.sets.pack(receiver), *image[5:])
 
 
 def _time_resend(broker: Broker, node: Node, state: Exchange, span_ms: int) -> None:
@@ -273,10 +272,13 @@ def remember_refusal(broker: Broker, node: Node, name: bytes) -> None:
 # -- at-most-once jobs of which we keep no copy -------------------------------------------------------
 
 
-def start_once(broker: Broker, client: Client, job: Job, timeout_ms: int) -> None:
+def start_once(
+    broker: Broker, client: Client, job: Job, timeout_ms: int, slot: list[bytes | None] | None = None
+) -> None:
     """An at-most-once job of which we keep no copy: hand it over, and answer when it was taken (quirks Q3, Q39)."""
-    slot = replication.wait_for_copies(client, job)
-    broker.blocked_count += 1
+    if slot is None:
+        slot = replication.wait_for_copies(client, job)
+        broker.blocked_count += 1
     lifecycle.register(broker, job)
     first = Handover(broker.me, 0, broker.now_ms + job.delay_ms if job.delay_ms else 0)
     first.client = client
@@ -291,6 +293,7 @@ def _hand_on(broker: Broker, job: Job, before: Handover, tried: tuple[Node, ...]
     if not targets:
         assert before.client is not None
         job.work = before
+        lifecycle.never_was(broker, job)
         end_wait(broker, job, replication.NOREPL_REFUSED)
         lifecycle.forget(broker, job)
         return
@@ -307,6 +310,8 @@ def _hand_on(broker: Broker, job: Job, before: Handover, tried: tuple[Node, ...]
 def answer_producer(broker: Broker, job: Job, handover: Handover) -> None:
     """The job is somebody else's now: its producer may go on."""
     broker.stats.jobs_added += 1
+    if broker.events is not None:
+        events.added(broker, job, events.ADDED_INVISIBLE if handover.due_ms > broker.now_ms else events.ADDED)
     end_wait(broker, job, b"+%b\r\n" % job.id)
     lifecycle.forget(broker, job)
 
@@ -373,4 +378,6 @@ def _given_up(broker: Broker, job: Job, handover: Handover) -> None:
     broker.stats.once_lost_in_handover += 1
     if handover.client is not None:
         end_wait(broker, job, replication.NOREPL_TIMEOUT)
+    else:
+        events.ended(broker, job, events.LOST, "nobody answered whether its hand-over was taken")
     lifecycle.forget(broker, job)

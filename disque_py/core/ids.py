@@ -15,6 +15,8 @@ from typing import Final
 ID_BYTES: Final = 40
 RANDOM_CHARS: Final = slice(11, 35)
 TTL_MINUTES_MAX: Final = 65535
+# Random characters of an id that says its key.
+OWN_CHARS: Final = 6
 
 # Ids are cut from one draw of random bytes: a call of the generator per job costs more than the rest of the id.
 IDS_PER_DRAW: Final = 128
@@ -56,6 +58,10 @@ class IdSource:
             prefix = self._prefix + drawn[:SHARED_CHARS]
             self._pool = list(_cut_heads(prefix + prefix.join(_cut_chars(drawn))))
         return self._pool.pop() + self._last_suffix
+
+    def keyed(self, chars: bytes, like: bytes) -> bytes:
+        """A new id with these of a key (keys.py), and TTL field and the like of another one of this node."""
+        return self._prefix + chars + b64encode(self._rng.randbytes(OWN_CHARS))[:OWN_CHARS] + like[35:]
 
 
 def ttl_suffix(ttl_ms: int, is_retried: bool) -> bytes:

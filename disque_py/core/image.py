@@ -4,6 +4,13 @@
 nine numbers in one step and a peer can't slip anything but numbers in; positions after the holders are ignored
 by those who don't know them. Times are spans: milliseconds of life left, and milliseconds until the first
 queueing.
+
+The header may be longer: VERSION, the job's version (events.py), follows where it is not 1.
+
+Later fields, by position; one that is not there is as good as its default:
+
+5   on the bus milliseconds until the taker of a hand-over queues the job, default 0; in the journal its state
+6   traits (traits.py), default None
 """
 
 from __future__ import annotations
@@ -13,44 +20,54 @@ from typing import TYPE_CHECKING, Any, Final
 
 from disque_py.core.ids import is_valid_id
 from disque_py.core.job import Job
-from disque_py.core.spilled import Body
+from disque_py.core.traits import unpack
 
 if TYPE_CHECKING:
     from disque_py.core.broker import Broker
 
 # ctime, ms of life left, retry ms, delay ms, replicate, nacks, additional deliveries, attempt
 HEADER: Final = struct.Struct("<QQQQHHHI")
+VERSION: Final = struct.Struct("<I")
+_VERSIONED_BYTES: Final = HEADER.size + VERSION.size
 _pack = HEADER.pack
 _unpack = HEADER.unpack_from
 
-Image = tuple[bytes, bytes, bytes, Body, bytes]
+Image = tuple[Any, ...]
+
+AFTER: Final = 5
+TRAITS: Final = 6
 
 COUNTER_MAX: Final = 65535
 ATTEMPT_MAX: Final = 2**32 - 1
 
 
-def image_of(broker: Broker, job: Job) -> Image:
+def image_of(broker: Broker, job: Job, after_ms: int = 0) -> Image:
     """The job as it leaves this node; only what is worth the same everywhere is in it.
 
+    after_ms   the taker of a hand-over queues it only then
     Its body must be in memory: a Spilled would be refused by the codec, and is the caller's mistake.
     """
     left_ms = job.expire_at_ms - broker.now_ms
-    return (
+    header = _pack(
+        job.ctime,
+        left_ms if left_ms > 0 else 0,
+        job.retry_ms,
+        job.delay_ms,
+        job.replicate,
+        job.nacks,
+        job.deliveries,
+        job.attempt,
+    )
+    image = (
         job.id,
-        _pack(
-            job.ctime,
-            left_ms if left_ms > 0 else 0,
-            job.retry_ms,
-            job.delay_ms,
-            job.replicate,
-            job.nacks,
-            job.deliveries,
-            job.attempt,
-        ),
+        header if job.version == 1 else header + VERSION.pack(job.version),
         job.queue,
         job.body,
         broker.sets.pack(job.holders),
     )
+    if job.traits is not None:
+        return (*image, after_ms, job.traits.pack())
+    return (*image, after_ms) if after_ms else image
 
 
 def job_of(broker: Broker, image: Any) -> Job:
@@ -59,7 +76,8 @@ def job_of(broker: Broker, image: Any) -> Job:
     The receiver counts the life left from now, so clocks need not agree (disque/cluster.md, section 3).
     """
     try:
-        job_id, header, queue, body, holders = image if len(image) == 5 else image[:5]
+        length = len(image)
+        job_id, header, queue, body, holders = image if length == 5 else image[:5]
         ctime, left_ms, retry_ms, delay_ms, replicate, nacks, deliveries, attempt = _unpack(header)
         if (left_ms | retry_ms | delay_ms | ctime) >> 63:
             raise ValueError("a span or a time that no producer can have asked for")
@@ -74,6 +92,10 @@ def job_of(broker: Broker, image: Any) -> Job:
                 job.nacks = nacks
                 job.deliveries = deliveries
                 job.attempt = attempt
+            if len(header) >= _VERSIONED_BYTES:
+                job.version = VERSION.unpack_from(header, HEADER.size)[0]
+            if length > TRAITS:
+                job.traits = unpack(image[TRAITS])
             return job
     except (TypeError, struct.error) as broken:
         raise ValueError(f"malformed job image: {broken}") from broken

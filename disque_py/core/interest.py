@@ -6,6 +6,10 @@ HINT; the hinted node pulls with NEEDJOBS. So a job on a queue that was silent f
 another node within two messages, and a silent cluster sends nothing. Source: semantics.md, section 9 (the
 original polls with growing gaps: quirks, section 3).
 
+Clients are of two kinds: those that take every job, and the *picky* ones of GETJOB with LEASE or TOKEN, which pass
+at-most-once jobs by (wish.py). INTEREST says how many there are of both together and, where that differs, how many
+take every job; a pull for picky clients alone says so.
+
 Going up is told in the turn it happens; going down a little later, because a consumer that comes back for the
 next job at once would otherwise cost two messages per job.
 """
@@ -37,15 +41,18 @@ GONE: Final = -1
 RESET: Final = -2  # First thing on a new link: what was told before is void.
 
 
-def value_of(broker: Broker, queue: Queue) -> int:
-    """What other nodes should know of our clients of this queue."""
+def value_of(broker: Broker, queue: Queue) -> tuple[int, int]:
+    """What other nodes should know of our clients of this queue: of all, and of those that take every job."""
     if queue.paused or broker.is_leaving or broker.memory_level >= 2:
-        return GONE  # What was handed to us would only be refused.
+        return GONE, GONE  # What was handed to us would only be refused.
+    plain = len(queue.waiting) - queue.picky
+    if not plain and not (queue.waited_ms and broker.now_ms - queue.waited_ms < LINGER_MS):
+        plain = GONE
     if queue.waiting:
-        return len(queue.waiting)
-    if queue.waited_ms and broker.now_ms - queue.waited_ms < LINGER_MS:
-        return 0
-    return GONE
+        return len(queue.waiting), plain
+    if queue.picky_ms and broker.now_ms - queue.picky_ms < LINGER_MS:
+        return 0, plain
+    return plain, plain
 
 
 def tell_changes(broker: Broker) -> None:
@@ -55,13 +62,14 @@ def tell_changes(broker: Broker) -> None:
     due = broker.interest_due
     broker.interest_due = {}
     for queue in due:
-        value = value_of(broker, queue)
+        value, plain = value_of(broker, queue)
         told = broker.told_interest.get(queue.name, GONE)
-        if value > told or (value < told and queue.paused):
-            _tell(broker, queue, value)
-            if value == 0 and not queue.interest_timer:
+        told_plain = broker.told_plain.get(queue.name, told)
+        if value > told or plain > told_plain or (value < told and queue.paused):
+            _tell(broker, queue, value, plain)
+            if (value == 0 or plain == 0) and not queue.interest_timer:
                 _recheck_in(broker, queue, LINGER_MS)
-        elif value < told and not queue.interest_timer:
+        elif (value < told or plain < told_plain) and not queue.interest_timer:
             _recheck_in(broker, queue, DECREASE_MS)
 
 
@@ -75,22 +83,31 @@ def _recheck(broker: Broker, queue: Queue) -> None:
     queue.interest_timer = False
     if queue.is_dropped:
         return
-    value = value_of(broker, queue)
+    value, plain = value_of(broker, queue)
     told = broker.told_interest.get(queue.name, GONE)
-    if value < told:
-        _tell(broker, queue, value)
-    if value == 0:
+    if value < told or plain < broker.told_plain.get(queue.name, told):
+        _tell(broker, queue, value, plain)
+    if value == 0 or plain == 0:
         _recheck_in(broker, queue, LINGER_MS)
 
 
-def _tell(broker: Broker, queue: Queue, value: int) -> None:
+def _tell(broker: Broker, queue: Queue, value: int, plain: int) -> None:
     if value == GONE:
         broker.told_interest.pop(queue.name, None)
     else:
         broker.told_interest[queue.name] = value
+    if plain == value:
+        broker.told_plain.pop(queue.name, None)
+    else:
+        broker.told_plain[queue.name] = plain
     linked = broker.cluster.linked
     if linked:
-        broker.send(linked, INTEREST, (queue.name, value))
+        broker.send(linked, INTEREST, _told(broker, queue.name, value))
+
+
+def _told(broker: Broker, name: bytes, value: int) -> tuple[bytes, int] | tuple[bytes, int, int]:
+    plain = broker.told_plain.get(name)
+    return (name, value) if plain is None else (name, value, plain)
 
 
 def on_link_up(broker: Broker, node: Node) -> None:
@@ -98,7 +115,7 @@ def on_link_up(broker: Broker, node: Node) -> None:
     only = broker.sets.only(node)
     broker.send(only, INTEREST, (b"", RESET))
     for name, value in broker.told_interest.items():
-        broker.send(only, INTEREST, (name, value))
+        broker.send(only, INTEREST, _told(broker, name, value))
     # A hint that was owed to it could not be sent while there was no link.
     for name in handover.exchange(node).interest:
         queue = broker.queues.get(name)
@@ -115,18 +132,38 @@ def forget_node(broker: Broker, node: Node) -> None:
             nodes.pop(node, None)
             if not nodes and name not in broker.queues:
                 del broker.interest[name]
+        if broker.plain_interest:
+            _note_plain(broker, name, node, None)
     state.interest.clear()
+
+
+def _note_plain(broker: Broker, name: bytes, node: Node, plain: int | None) -> None:
+    """So many of the node's clients take every job; None: all of them do, or there are none."""
+    nodes = broker.plain_interest.get(name)
+    if plain is not None:
+        if nodes is None:
+            nodes = broker.plain_interest[name] = {}
+        nodes[node] = plain
+    elif nodes is not None:
+        nodes.pop(node, None)
+        if not nodes:
+            del broker.plain_interest[name]
 
 
 def on_interest(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Clients of the sender wait for jobs of these queues, or do no longer."""
     state = handover.exchange(sender)
-    for name, value, *_ in items:
+    for name, value, *later in items:
         if type(name) is not bytes or type(value) is not int:
             raise ValueError("an interest that is not a name and a number")
         if value == RESET:
             forget_node(broker, sender)
             continue
+        plain = later[0] if later else None
+        if plain is not None and type(plain) is not int:
+            raise ValueError("an interest that is not a number")
+        if broker.plain_interest:
+            _note_plain(broker, name, sender, None)
         if value < 0:
             if state.interest.pop(name, None) is not None:
                 broker.interest[name].pop(sender, None)
@@ -142,6 +179,8 @@ def on_interest(broker: Broker, sender: Node, items: list[Any]) -> None:
         if nodes is None:
             nodes = broker.interest[name] = {} if queue is None else queue.interested
         nodes[sender] = value
+        if plain is not None:
+            _note_plain(broker, name, sender, plain)
         if queue is not None and queue.length:
             broker.hint_due[queue] = None
 
@@ -151,11 +190,13 @@ def send_hints(broker: Broker) -> None:
     due = broker.hint_due
     broker.hint_due = {}
     for queue in due:
-        if queue.hint_until_ms > broker.now_ms or not queue.length or queue.waiting or queue.paused & PAUSED_OUT:
+        if queue.hint_until_ms > broker.now_ms or not queue.length or queue.paused & PAUSED_OUT:
             continue
+        if queue.waiting and (queue.picky < len(queue.waiting) or queue.retried_length):
+            continue  # They are served here.
         if queue.is_stalled:
             continue  # The job that would leave next is being read back: then.
-        node, is_only = _next_node(queue, broker.now_ms)
+        node, is_only = _next_node(queue, broker.plain_interest.get(queue.name), broker.now_ms)
         if node is None:
             continue
         queue.hints[node] = queue.hints.get(node, 0) + 1
@@ -173,17 +214,21 @@ def send_hints(broker: Broker) -> None:
         broker.schedule.call_at(queue.hint_until_ms, partial(broker.owe_hint, queue))
 
 
-def _next_node(queue: Queue, now_ms: int) -> tuple[Node | None, bool]:
+def _next_node(queue: Queue, plain: dict[Node, int] | None, now_ms: int) -> tuple[Node | None, bool]:
     """Whom to hint at, and whether there is no other. Not who just left a hint unanswered, if there is another.
 
     A node whose clients waited a moment ago (they poll, or are busy with a job) gets one only if nobody waits now.
+    `plain` says where not all clients take every job.
     """
     best: Node | None = None
     candidates = 0
     best_rank = (False, True, 0.0)
     silent = queue.hint_sent_to if queue.hint_until_ms else None
     hints = queue.hints
-    for node, waiting in queue.interested.items():
+    interested = queue.interested
+    if plain and not queue.retried_length:
+        interested = {**interested, **plain}  # Nothing here is for picky clients.
+    for node, waiting in interested.items():
         if waiting < 0 or not node.is_linked or handover.exchange(node).refuses(queue.name, now_ms):
             continue
         candidates += 1
@@ -208,4 +253,4 @@ def on_hint(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue  # Who waited when we told so has been served since.
         broker.stats.pulls_sent += 1
         count = pulls.hinted_count(broker, queue)
-        broker.send(broker.sets.only(sender), NEEDJOBS, (name, count, pulls.ANSWERS_HINT))
+        broker.send(broker.sets.only(sender), NEEDJOBS, (name, count, pulls.ANSWERS_HINT | pulls.kinds(broker, queue)))

@@ -13,6 +13,8 @@ from disque_py.core.spilled import Body
 if TYPE_CHECKING:
     from cluster_bus.node import Node
     from disque_py.core.client import Client
+    from disque_py.core.keying import Create
+    from disque_py.core.traits import Traits
 
 # Where a job stands on this node; every change is made in lifecycle.py. Plain numbers: the hot path compares them.
 WAIT_REPL: Final = 0  # A client waits until enough nodes hold a copy.
@@ -26,6 +28,9 @@ STATE_NAMES: Final = ("wait-repl", "active", "queued", "acked", "gone")
 # What a job costs besides its body: object, id, entries in index, queue and schedule, as measured by
 # `make bench` (docs/performance.md). maxmemory is applied to the sum of these.
 JOB_BYTES: Final = 560
+
+# A creation time is milliseconds times this, plus a sequence that keeps jobs of one millisecond apart.
+CTIMES_PER_MS: Final = 1_000_000
 
 JobNodes = frozenset["Node"]
 
@@ -88,6 +93,25 @@ class Handover:
         self.tried: tuple[Node, ...] = ()
 
 
+class Wanted:
+    """Work on a job that is not entered yet: nodes are asked whether its key is used (keying.py).
+
+    client, slot   the ADDJOB that waits
+    deadline_ms    until when; 0: for ever
+    create         makes the job when nobody knows the key
+    is_over        it was answered, or its client is gone
+    """
+
+    __slots__ = ("client", "create", "deadline_ms", "is_over", "slot")
+
+    def __init__(self, client: Client, slot: list[bytes | None], deadline_ms: int, create: Create) -> None:
+        self.client = client
+        self.slot = slot
+        self.deadline_ms = deadline_ms
+        self.create = create
+        self.is_over = False
+
+
 class Job:
     """One job.
 
@@ -110,8 +134,11 @@ class Job:
     is_leased_here   delivered by us and the lease is running: we answer for it
     was_announced    the WILLQUEUE for the coming requeue has been sent
     imported_at_ms   when another node handed it to us; 0: it did not
+    version          how often it was changed, by any node; merged by maximum (events.py)
+    status, since_ms the state its users see, and when it entered that (wall clock), while events are written
     place            segment of the journal that holds its base; 0: none does (journaling.py)
-    work             Replication, Collection or Handover in progress
+    traits           priority, metadata and the like; None for the many that have none
+    work             Replication, Collection or Handover in progress; Wanted before it is a job at all
     """
 
     __slots__ = (
@@ -134,7 +161,11 @@ class Job:
         "replicate",
         "requeue_at_ms",
         "retry_ms",
+        "since_ms",
         "state",
+        "status",
+        "traits",
+        "version",
         "was_announced",
         "was_queued",
         "work",
@@ -174,10 +205,50 @@ class Job:
         self.was_announced = False
         self.imported_at_ms = 0
         self.place = 0
-        self.work: Replication | Collection | Handover | None = None
+        self.version = 1
+        self.status = 0
+        self.since_ms = 0
+        self.traits: Traits | None = None
+        self.work: Replication | Collection | Handover | Wanted | None = None
 
     def __repr__(self) -> str:
         return f"<Job {self.id[11:19].decode('ascii', 'replace')} {STATE_NAMES[self.state]} of {self.queue!r}>"
+
+    def again(self, job_id: bytes) -> Job:
+        """The same under another id, as if it came in a moment ago, of no work and no state."""
+        job = Job(
+            job_id,
+            self.queue,
+            b"",
+            self.ctime,
+            self.expire_at_ms,
+            self.retry_ms,
+            self.delay_ms,
+            self.replicate,
+            self.holders,
+        )
+        job.body = self.body
+        traits = self.traits
+        if traits is not None:
+            job.traits = traits.again()
+        return job
+
+    @property
+    def priority(self) -> int:
+        """A lower one is served first: as asked for, or the creation's Unix milliseconds (queues.md, section 1)."""
+        traits = self.traits
+        if traits is None or traits.priority is None:
+            return self.ctime // CTIMES_PER_MS
+        return traits.priority
+
+    @property
+    def meta(self) -> tuple[bytes, ...]:
+        """Name, value, name, value … as given with ADDJOB."""
+        return () if self.traits is None else self.traits.meta
+
+    def is_half_over(self, now_ms: int, wall_ms: int) -> bool:
+        """Half of its TTL is over: its delivery can't be postponed any more (disque/commands.md, section 2.6)."""
+        return wall_ms - self.ctime // CTIMES_PER_MS > self.expire_at_ms - now_ms
 
     @property
     def is_dummy(self) -> bool:

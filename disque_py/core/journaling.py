@@ -20,17 +20,19 @@ from functools import partial
 from typing import Any, Final
 
 from disque_py.core.broker import Broker
-from disque_py.core.image import HEADER
-from disque_py.core.job import ACKED, ACTIVE, QUEUED, Handover, Job
+from disque_py.core.image import HEADER, VERSION
+from disque_py.core.job import ACKED, ACTIVE, GONE, QUEUED, Handover, Job
 from disque_py.core.lifecycle import BASE_BYTES
 from disque_py.core.spilled import Spilled, size_of
 from persistence.records import GONE as GONE_RECORD
-from persistence.records import JOB, PAUSE, STATE
+from persistence.records import JOB, KEY, PAUSE, STATE, TOKEN
 
 # A base's state: flags, ms until it is to be queued (-1: no such moment).
 BASE_STATE: Final = struct.Struct("<Bq")
-# A STATE's: the same, attempt, nacks, additional deliveries. Version 1 of the format ended after the attempt.
-STATE_FIELDS: Final = struct.Struct("<BqIHH")
+# A STATE's: the same, attempt, nacks, additional deliveries, the job's version. Version 1 of the format ended after the
+# attempt, and before there were events nothing came behind the counters.
+STATE_FIELDS: Final = struct.Struct("<BqIHHI")
+STATE_FIELDS_V2: Final = struct.Struct("<BqIHH")
 STATE_FIELDS_V1: Final = struct.Struct("<BqI")
 
 IS_QUEUED: Final = 1  # In a queue of this node.
@@ -68,6 +70,14 @@ def collect(broker: Broker) -> list[list[Any]]:
     if outbox.pauses:
         runs.append([PAUSE, *(pause_of(broker, name) for name in outbox.pauses)])
         outbox.pauses = {}
+    if outbox.tokens:
+        tokens = broker.tokens.take_records()
+        if tokens:
+            runs.append([TOKEN, *tokens])
+    if outbox.keys:
+        keys = broker.keys.take_records()
+        if keys:
+            runs.append([KEY, *keys])
     return runs
 
 
@@ -121,7 +131,7 @@ def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
             states.append(
                 (
                     job.id,
-                    _pack_state(flags, due_ms, job.attempt, job.nacks, job.deliveries),
+                    _pack_state(flags, due_ms, job.attempt, job.nacks, job.deliveries, job.version),
                     (me if holders is mine else pack(holders)) if has_new_holders else None,
                 )
             )
@@ -138,25 +148,30 @@ def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
         queue = job.queue
         job.place = place
         added += BASE_BYTES + len(queue) + len(body)
-        bases.append(
-            (
-                job.id,
-                _pack_header(
-                    job.ctime,
-                    left_ms if left_ms > 0 else 0,
-                    job.retry_ms,
-                    job.delay_ms,
-                    job.replicate,
-                    job.nacks,
-                    job.deliveries,
-                    job.attempt,
-                ),
-                queue,
-                body,
-                me if holders is mine else pack(holders),
-                QUEUED_BASE if flags == IS_QUEUED | WAS_QUEUED and due_ms < 0 else _pack_base(flags, due_ms),
-            )
+        header = _pack_header(
+            job.ctime,
+            left_ms if left_ms > 0 else 0,
+            job.retry_ms,
+            job.delay_ms,
+            job.replicate,
+            job.nacks,
+            job.deliveries,
+            job.attempt,
         )
+        base = (
+            job.id,
+            header if job.version == 1 else header + VERSION.pack(job.version),
+            queue,
+            body,
+            me if holders is mine else pack(holders),
+            QUEUED_BASE if flags == IS_QUEUED | WAS_QUEUED and due_ms < 0 else _pack_base(flags, due_ms),
+        )
+        traits = job.traits
+        if traits is None:
+            bases.append(base)
+        else:
+            added += traits.packed_bytes
+            bases.append((*base, traits.pack()))
     broker.touched = {}
     if broker.spill.lent:
         broker.spill.lent = {}
@@ -186,7 +201,8 @@ def flags_of(job: Job) -> int:
 
 def base_bytes(job: Job) -> int:
     """About what the job's base takes in its segment, as long as it has its body."""
-    return BASE_BYTES + len(job.queue) + size_of(job.body)
+    size = BASE_BYTES + len(job.queue) + size_of(job.body)
+    return size if job.traits is None else size + job.traits.packed_bytes
 
 
 def pause_of(broker: Broker, name: bytes) -> tuple[bytes, int, int, bytes]:
@@ -226,6 +242,10 @@ def keep(broker: Broker, number: int, kind: int, item: Any, *, may_matter: bool)
             rebase(broker, job)  # It came back meanwhile: said after the GONE.
     elif kind == PAUSE:
         broker.outbox.pauses[item[0]] = None
+    elif kind == TOKEN:
+        broker.tokens.record_again(item[0])
+    elif kind == KEY:
+        broker.keys.record_again(item[0], number)
 
 
 def _gone_read(item: Any, broker: Broker, job: Job, body: bytes | None) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from cluster_bus.messages import HOLDERS, LEFT, LEFT_OK, REPLJOB, SETACK
 from cluster_bus.node import FORGOTTEN, ID_BYTES, Node
-from disque_py.core import acks, handover, lifecycle, pulls, spilling
+from disque_py.core import acks, events, handover, lifecycle, pulls, spilling
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.groups import choose
 from disque_py.core.image import image_of
@@ -158,7 +158,7 @@ def _look_at_copies(broker: Broker, drain: Drain, targets: list[Node]) -> None:
 def _move_copy(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> None:
     if job.work is not None or job in drain.moving:
         return
-    if type(job.body) is Spilled:
+    if type(job.body) is Spilled and (job.retry_ms or not job.is_delivered):
         _read_back(broker, drain, job)
         return
     if not job.retry_ms:
@@ -191,7 +191,7 @@ def _move_copy(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> N
 
 def _read_back(broker: Broker, drain: Drain, job: Job) -> None:
     """Its body is on disk: the job is looked at again when it is back, if it is still to go then."""
-    if len(broker.spill.reading) >= MOVING_MAX or (not job.retry_ms and job.is_delivered):
+    if len(broker.spill.readings) >= MOVING_MAX:
         return
 
     def back() -> None:
@@ -205,6 +205,7 @@ def _read_back(broker: Broker, drain: Drain, job: Job) -> None:
 def _move_once(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> None:
     if job.is_delivered:
         broker.stats.once_dropped_leaving += 1
+        events.ended(broker, job, events.DROPPED)
         lifecycle.forget(broker, job)
     else:
         _hand_on(broker, drain, job, targets)

@@ -13,10 +13,21 @@ from __future__ import annotations
 from typing import Final
 
 from disque_py.core.broker import Broker
+from disque_py.core.events import (
+    ADDED,
+    DELIVERED,
+    EXPIRED_EVENT,
+    PENDING,
+    RUNNING,
+    added,
+    event_of,
+    note,
+)
 from disque_py.core.image import ATTEMPT_MAX
 from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, QUEUED, WAIT_REPL, Collection, Job
 from disque_py.core.queue import DEAD_ENTRIES_MIN, Queue
 from disque_py.core.spilled import Spilled, released
+from disque_py.core.traits import Traits
 
 # WILLQUEUE goes out this long before a job is requeued, so that who has it can object (disque/cluster.md, section 2).
 WILLQUEUE_LEAD_MS: Final = 500
@@ -39,6 +50,8 @@ def register(broker: Broker, job: Job) -> None:
     broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63][job_id] = job
     broker.job_count += 1
     broker.used_memory += JOB_BYTES + len(job.body)
+    if job.traits is not None:
+        traits_in(broker, job, job.traits)
     if broker.is_spilling:
         broker.spill.fresh.append(job)
 
@@ -52,6 +65,8 @@ def register_queued(broker: Broker, job: Job, queue: Queue | None) -> None:
     broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63][job_id] = job
     broker.job_count += 1
     broker.used_memory += JOB_BYTES + len(job.body)
+    if job.traits is not None:
+        traits_in(broker, job, job.traits)
     if broker.is_spilling:
         broker.spill.fresh.append(job)
     if queue is None:
@@ -69,6 +84,15 @@ def register_queued(broker: Broker, job: Job, queue: Queue | None) -> None:
         broker.schedule.set(job, job.expire_at_ms)
     if broker.is_journaling:
         broker.touched[job] = False
+    events = broker.events
+    if events is not None:
+        if job.traits is not None or broker.settings.events_body:
+            added(broker, job, ADDED)
+        else:
+            # The same, written out.
+            events.append((ADDED, job_id, job.ctime, job.queue, len(job.body)))
+            job.status = PENDING
+            job.since_ms = broker.wall_ms
 
 
 def register_waiting(broker: Broker, job: Job) -> None:
@@ -77,6 +101,8 @@ def register_waiting(broker: Broker, job: Job) -> None:
     broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63][job_id] = job
     broker.job_count += 1
     broker.used_memory += JOB_BYTES + len(job.body)
+    if job.traits is not None:
+        traits_in(broker, job, job.traits)
     job.state = WAIT_REPL
     broker.waiting_repl[job] = None
 
@@ -90,12 +116,41 @@ def register_acked(broker: Broker, job: Job) -> None:
     touch(broker, job)
 
 
+def traits_in(broker: Broker, job: Job, traits: Traits) -> None:
+    """A job with traits is entered."""
+    broker.used_memory += traits.size
+    if traits.is_keyed:
+        broker.keys.enter(job)
+        broker.key_events[job.id] = None
+
+
+def traits_out(broker: Broker, job: Job, traits: Traits) -> None:
+    """A job with traits is forgotten."""
+    broker.used_memory -= traits.size
+    if job.place >= broker.first_place:
+        broker.live_bytes[job.place] -= traits.packed_bytes
+    if traits.is_keyed:
+        broker.keys.finish(job)
+        broker.key_events[job.id] = None
+
+
+def never_was(broker: Broker, job: Job) -> None:
+    """The job about to be forgotten came to nothing: its key is free."""
+    traits = job.traits
+    if traits is not None and traits.is_keyed:
+        traits.is_keyed = False
+        broker.keys.leave(job.id)
+        broker.key_events[job.id] = None
+
+
 def achieve(broker: Broker, job: Job) -> None:
     """Enough nodes hold a WAIT_REPL job: it is ACTIVE from now on."""
     del broker.waiting_repl[job]
     job.work = None
     job.state = ACTIVE
     job.requeue_at_ms = 0
+    if job.traits is not None and job.traits.is_keyed:
+        broker.key_events[job.id] = None
     if broker.is_spilling:
         broker.spill.fresh.append(job)
 
@@ -154,13 +209,14 @@ def fetch(broker: Broker, queue: Queue) -> Job | None:
     first that looking on would keep others waiting.
     """
     if broker.disk_level:
-        return _fetch_retried(broker, queue)
+        return fetch_retried(broker, queue)
     left = EXPIRED_PER_FETCH
     while (job := queue.pop()) is not None:
         job.state = ACTIVE
         if job.expire_at_ms > broker.now_ms:
             return _if_in_memory(broker, queue, job) if broker.spilled_count else job
         broker.stats.jobs_expired += 1
+        note(broker, job, EXPIRED_EVENT)
         forget(broker, job)
         left -= 1
         if not left:
@@ -169,23 +225,24 @@ def fetch(broker: Broker, queue: Queue) -> Job | None:
     return None
 
 
-def _fetch_retried(broker: Broker, queue: Queue) -> Job | None:
-    """The oldest job with RETRY: while the disk is in trouble no at-most-once job can leave (semantics.md, section 8)."""
-    passed: list[Job] = []
-    found: Job | None = None
-    while found is None and len(passed) < EXPIRED_PER_FETCH and (job := queue.pop()) is not None:
+def fetch_retried(broker: Broker, queue: Queue) -> Job | None:
+    """The first job with RETRY: for who passes the others by, and while these can't leave as the disk is in trouble.
+
+    Sources: semantics.md, sections 5 and 8.
+    """
+    left = EXPIRED_PER_FETCH
+    while (job := queue.pop_retried()) is not None:
         job.state = ACTIVE
-        if job.expire_at_ms <= broker.now_ms:
-            broker.stats.jobs_expired += 1
-            forget(broker, job)
-        elif job.retry_ms:
-            found = job
-        else:
-            passed.append(job)
-    for job in passed:
-        job.state = QUEUED
-        queue.push(job)
-    return found if found is None or not broker.spilled_count else _if_in_memory(broker, queue, found)
+        if job.expire_at_ms > broker.now_ms:
+            return _if_in_memory(broker, queue, job) if broker.spilled_count else job
+        broker.stats.jobs_expired += 1
+        note(broker, job, EXPIRED_EVENT)
+        forget(broker, job)
+        left -= 1
+        if not left:
+            broker.look_again(queue)
+            return None
+    return None
 
 
 def _if_in_memory(broker: Broker, queue: Queue, job: Job) -> Job | None:
@@ -195,11 +252,11 @@ def _if_in_memory(broker: Broker, queue: Queue, job: Job) -> Job | None:
         queue.push(job)
         if not queue.is_stalled:
             queue.is_stalled = True
-            broker.spill.heads[queue] = None
+            broker.spill.heads[queue] = job
         return None
     queue.ahead -= 1
     if queue.ahead < AHEAD_MIN < queue.length:
-        broker.spill.heads[queue] = None
+        broker.spill.heads.setdefault(queue)
     return job
 
 
@@ -219,7 +276,7 @@ def dequeue(broker: Broker, job: Job) -> None:
     job.state = ACTIVE
     queue = broker.queues.get(job.queue)
     if queue is not None:
-        _left(broker, queue)
+        _left(broker, queue, job)
     touch(broker, job)
 
 
@@ -227,6 +284,29 @@ def lease(broker: Broker, job: Job) -> None:
     """The job goes to a consumer of this node: its lease starts now (semantics.md, section 2; quirks Q9)."""
     if job.attempt < ATTEMPT_MAX:
         job.attempt += 1
+    job.version += 1
+    events = broker.events
+    if events is not None:
+        if job.traits is None:
+            # events.note, written out: every GETJOB comes by here. Nothing but a queued job is leased to a consumer.
+            events.append(
+                (
+                    DELIVERED,
+                    job.id,
+                    job.version,
+                    job.since_ms,
+                    job.attempt,
+                    job.nacks,
+                    job.deliveries,
+                    job.ctime,
+                    job.queue,
+                    len(job.body),
+                )
+            )
+        else:
+            events.append(event_of(job, DELIVERED))
+        job.status = RUNNING
+        job.since_ms = broker.wall_ms
     retry_ms = job.retry_ms
     if retry_ms:
         job.is_delivered = True
@@ -244,6 +324,14 @@ def lease(broker: Broker, job: Job) -> None:
         broker.touched.setdefault(job, False)
 
 
+def extend(broker: Broker, job: Job, lease_ms: int) -> None:
+    """A leased job's lease lasts so long from now (LEASE, EXTENDTOKEN, WORKING)."""
+    job.requeue_at_ms = broker.now_ms + lease_ms
+    job.was_announced = False
+    arm(broker, job)
+    touch(broker, job)
+
+
 def postpone(broker: Broker, job: Job, until_ms: int) -> None:
     """An ACTIVE job is not to be queued before `until_ms`."""
     job.requeue_at_ms = until_ms
@@ -257,7 +345,7 @@ def acknowledge(broker: Broker, job: Job) -> None:
     if job.state == QUEUED:
         queue = broker.queues.get(job.queue)
         if queue is not None:
-            _left(broker, queue)
+            _left(broker, queue, job)
     if job.retry_ms == 0 and job.is_delivered:
         broker.once_delivered_count -= 1
     # An ack is an id and a set: one dead holder must not keep the bodies of all that is done.
@@ -277,6 +365,8 @@ def acknowledge(broker: Broker, job: Job) -> None:
     broker.stats.jobs_acked += 1
     if broker.deferred:
         broker.deferred.pop(job, None)
+    if broker.tokened:
+        broker.tokens.drop(job)
     touch(broker, job)
 
 
@@ -286,7 +376,7 @@ def forget(broker: Broker, job: Job) -> None:
     if state == QUEUED:
         queue = broker.queues.get(job.queue)
         if queue is not None:
-            _left(broker, queue)
+            _left(broker, queue, job)
     elif state == ACKED:
         broker.acked_count -= 1
     elif state == WAIT_REPL:
@@ -299,6 +389,8 @@ def forget(broker: Broker, job: Job) -> None:
     body = job.body
     size = len(body)
     broker.used_memory -= JOB_BYTES + size
+    if job.traits is not None:
+        traits_out(broker, job, job.traits)
     if type(body) is Spilled:
         size = released(broker, body)
         job.body = b""
@@ -306,13 +398,15 @@ def forget(broker: Broker, job: Job) -> None:
         broker.schedule.cancel(job)
     if broker.deferred:
         broker.deferred.pop(job, None)
+    if broker.tokened:
+        broker.tokens.drop(job)
     job.state = GONE
     job.work = None
     if job.place >= broker.first_place:
         broker.outbox.gone.append((job_id, job.place))
         broker.live_bytes[job.place] -= BASE_BYTES + len(job.queue) + size
-    if job.is_listed:
-        job.body = b""  # Its queue may name the object for a while; the body need not wait for that.
+    if job.is_listed or broker.is_spilling:
+        job.body = b""  # Its queue, or a list, may name the object for a while; the body need not wait for that.
 
 
 def arm(broker: Broker, job: Job) -> None:
@@ -348,7 +442,7 @@ def acked_again(broker: Broker, job: Job) -> None:
     broker.acked_count += 1
 
 
-def _left(broker: Broker, queue: Queue) -> None:
-    queue.removed()
+def _left(broker: Broker, queue: Queue, job: Job) -> None:
+    queue.removed(job)
     if queue.dead > DEAD_ENTRIES_MIN and queue.needs_sweep and queue not in broker.sweeps:
         broker.sweeps[queue] = queue.sweep()

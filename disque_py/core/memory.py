@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from disque_py.core import lifecycle
+from disque_py.core import events, lifecycle
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import ACKED, Job
 
@@ -40,6 +40,7 @@ def make_room(broker: Broker) -> bool:
         looked += len(shards[at])
         for job in [job for job in shards[at].values() if may_evict(job)]:
             broker.stats.jobs_evicted += 1
+            events.ended(broker, job, events.DROPPED)
             if job.state == ACKED:
                 broker.done.add(job.id, broker.now_ms)  # A late copy is not delivered, as long as we remember.
             lifecycle.forget(broker, job)

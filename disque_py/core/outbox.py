@@ -12,6 +12,7 @@ from disque_py.core.client import Client
 
 if TYPE_CHECKING:
     from disque_py.core.job import Job
+    from disque_py.core.tokens import Token
 
 
 class Outbox:
@@ -20,15 +21,19 @@ class Outbox:
     gone      (id, place) of jobs with a base in the journal that were forgotten this turn
     pauses    queues whose pause changed
     moved     jobs whose base is to be written anew, although the journal has one
+    tokens    tokens with deliveries that the journal has to know (tokens.py)
+    keys      keys of jobs that are over (keys.py)
     is_void   all jobs and queues were reset: the journal begins anew before what else this turn brought
     """
 
-    __slots__ = ("clients", "gone", "is_void", "messages", "moved", "pauses", "send")
+    __slots__ = ("clients", "gone", "is_void", "keys", "messages", "moved", "pauses", "send", "tokens")
 
     def __init__(self, messages: Outgoing) -> None:
         self.gone: list[tuple[bytes, int]] = []
         self.pauses: dict[bytes, None] = {}
         self.moved: dict[Job, None] = {}
+        self.tokens: dict[Token, None] = {}
+        self.keys: dict[bytes, None] = {}
         self.is_void = False
         self.messages = messages
         self.send = messages.send

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from cluster_bus.node import Node
-from disque_py.core import lifecycle, requeue
+from disque_py.core import events, lifecycle, requeue
 from disque_py.core.broker import Broker
 from disque_py.core.job import Job
 from disque_py.core.queue import PAUSED_IN, PAUSED_OUT, Queue
@@ -53,6 +53,7 @@ def _input_resumed(broker: Broker, queue: Queue) -> None:
         if job.queue == queue.name:
             del broker.deferred[job]
             if job.requeue_at_ms == requeue_at_ms and requeue.is_queueable(job):
+                events.note(broker, job, events.QUEUED)
                 requeue.release(broker, job)
 
 

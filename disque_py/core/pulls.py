@@ -24,7 +24,9 @@ from disque_py.core.queue import PAUSED_OUT, Queue
 REST_MS: Final = 100
 NEEDJOBS_MIN: Final = 5
 NEEDJOBS_MAX: Final = 100
+# Flags of NEEDJOBS: it answers a hint; no at-most-once jobs are wanted.
 ANSWERS_HINT: Final = 1
+RETRIED_ONLY: Final = 2
 # One YOURJOBS carries at most this much, so that its receiver is not kept for long.
 BATCH_BYTES_MAX: Final = 256 * 1024
 RESPONDER_MS: Final = 5_000
@@ -46,33 +48,40 @@ IMPORTS_MIN: Final = 5
 def on_needjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
     """A node's clients wait: give it jobs of ours, at most half of the queue."""
     for name, count, flags, *_ in items:
-        if type(count) is not int:
+        if type(count) is not int or type(flags) is not int:
             raise ValueError("a count that is not a number")
         broker.stats.pulls_received += 1
         queue = broker.queues.get(name)
         if queue is None or not sender.is_linked:
             continue
-        answers_hint = flags == ANSWERS_HINT
+        answers_hint = bool(flags & ANSWERS_HINT)
         if answers_hint and queue.hint_sent_to is sender and queue.interested.get(sender, 0) > 0:
             queue.hint_until_ms = 0
         if not queue.length or queue.paused & PAUSED_OUT:
             continue
         if not answers_hint and import_rate(broker, queue) > 0:
             continue
+        is_picky = bool(flags & RETRIED_ONLY)
         count = max(1, min(count, NEEDJOBS_MAX))
-        give(broker, sender, queue, count if queue.length >= 2 * count else max(1, queue.length // 2))
+        length = queue.retried_length if is_picky else queue.length
+        if length:
+            give(broker, sender, queue, count if length >= 2 * count else max(1, length // 2), is_picky=is_picky)
         if not queue.is_stalled:
             broker.hint_due[queue] = None
 
 
-def give(broker: Broker, node: Node, queue: Queue, count: int) -> int:
-    """Hand over up to `count` of the oldest jobs of a queue; those that came in a moment ago stay. How many went."""
+def give(broker: Broker, node: Node, queue: Queue, count: int, *, is_picky: bool = False) -> int:
+    """Hand over up to `count` of the first jobs of a queue; those that came in a moment ago stay. How many went.
+
+    is_picky   at-most-once jobs stay, too
+    """
+    fetch = lifecycle.fetch_retried if is_picky else lifecycle.fetch
     jobs: list[Job] = []
     resting: list[Job] = []
     size = 0
     now_ms = broker.now_ms
     while len(jobs) < count and size < BATCH_BYTES_MAX:
-        job = lifecycle.fetch(broker, queue)
+        job = fetch(broker, queue)
         if job is None:
             break
         if job.imported_at_ms and now_ms - job.imported_at_ms < REST_MS:
@@ -131,6 +140,14 @@ def has_import_rate(broker: Broker, queue: Queue) -> bool:
     return queue.import_count + queue.import_previous >= IMPORTS_MIN and import_rate(broker, queue) > 0
 
 
+def kinds(broker: Broker, queue: Queue) -> int:
+    """The flag of a pull that says which jobs our clients take: those that wait, or wanted some a moment ago."""
+    waiting = queue.waiting
+    if waiting:
+        return RETRIED_ONLY if queue.picky == len(waiting) else 0
+    return RETRIED_ONLY if queue.picky_ms > queue.waited_ms else 0
+
+
 # -- asking -----------------------------------------------------------------------------------------
 
 
@@ -170,19 +187,19 @@ def ask_sources(broker: Broker, queue: Queue, *, is_urgent: bool) -> None:
     for node in queue.sources:
         if node.is_linked:
             broker.stats.pulls_sent += 1
-            broker.send(broker.sets.only(node), NEEDJOBS, (queue.name, count, 0))
+            broker.send(broker.sets.only(node), NEEDJOBS, (queue.name, count, kinds(broker, queue)))
 
 
 def ask_everybody(broker: Broker, queue: Queue) -> None:
     """The fallback: where clients wait, all linked nodes are asked every 30 s (semantics.md, section 9)."""
-    if broker.is_leaving or queue.paused or not (queue.waiting or queue.waited_ms == broker.now_ms):
+    if broker.is_leaving or queue.paused or not (queue.waiting or broker.now_ms in (queue.waited_ms, queue.picky_ms)):
         return
     if queue.broadcast_at_ms and broker.now_ms - queue.broadcast_at_ms < BROADCAST_MS - BROADCAST_SLACK_MS:
         return
     queue.broadcast_at_ms = broker.now_ms
     if broker.cluster.linked:
         broker.stats.pulls_sent += 1
-        broker.send(broker.cluster.linked, NEEDJOBS, (queue.name, 1, 0))
+        broker.send(broker.cluster.linked, NEEDJOBS, (queue.name, 1, kinds(broker, queue)))
 
 
 def ask_for_waiting(broker: Broker, count_max: int) -> None:

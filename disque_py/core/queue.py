@@ -1,9 +1,9 @@
 """Queue: the jobs of one name that are ready on this node, and who waits for them.
 
-Order is (ctime, id). Nearly all jobs arrive in order, so they lie in a *run*: a list that is
-consumed from one end, full chunks, a list that grows at the other. What arrives out of order
-(requeued, handed over, from a node with a slower clock) goes to a heap; the head is the smaller of both.
-Push and pop are O(1) for the run and O(log n) for the heap, and nothing ever rebuilds all of it.
+Order is (priority, creation time, id), kept by lanes (lane.py): one for jobs that are retried, one for those that are
+delivered at most once, so that who may not take these (GETJOB with LEASE or TOKEN) passes them by at no cost; for
+everybody else the queue is one, whose next job is the smaller of both heads. A lane's run is handled here, as nearly
+every job takes it.
 
 A job that leaves by another door than `pop` (acknowledged, expired, dequeued) leaves its entry behind:
 an entry counts only while its job is QUEUED. `is_listed` says that an entry exists, so a job that
@@ -12,13 +12,12 @@ comes back uses the old one, and `sweep` drops dead entries a chunk at a time.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
-from heapq import heappop, heappush, merge, nlargest
-from itertools import count
+from heapq import merge
 from typing import TYPE_CHECKING, Final
 
 from disque_py.core.job import QUEUED, Job
+from disque_py.core.lane import CHUNK, Lane, entry_key
 
 if TYPE_CHECKING:
     from cluster_bus.node import Node
@@ -28,44 +27,34 @@ PAUSED_IN: Final = 1
 PAUSED_OUT: Final = 2
 PAUSE_NAMES: Final = ("none", "in", "out", "all")
 
-CHUNK: Final = 4096
 # Dead entries are worth a sweep when they outnumber the living by this.
 DEAD_ENTRIES_MIN: Final = 1024
-# Entries of a heap moved per step of a sweep: about a millisecond.
-HEAP_STEP: Final = 1_000
+QUEUE_BYTES: Final = 1320  # The object, its containers and its name's entries, as measured.
 
-# Breaks ties in a heap before two jobs would be compared: an id may come back while its dead entry lies there.
-_serials = count()
-
-QUEUE_BYTES: Final = 1200  # The object, its containers and its name's entries, as measured.
-
-
-Entry = tuple[int, bytes, int, Job]
+# Most queues have no job of RETRY 0; this stands for their second lane and is never pushed to.
+NO_LANE: Final = Lane()
 
 
 class Queue:
     """One queue.
 
     name, head_bytes    its name; the start of a GETJOB entry, encoded once
-    length              jobs that are ready
+    retried, once       the lanes of jobs with RETRY and of those without
+    length              jobs that are ready; `once_length` of them are delivered at most once
     dead                entries that no longer count
-    waiting             clients blocked in GETJOB, in order of arrival
+    waiting             clients blocked in GETJOB, in order of arrival; `picky` of them pass at-most-once jobs by
     paused              PAUSED_IN, PAUSED_OUT
     created_ms, active_ms   monotonic; active = last enqueue or fetch
     jobs_in, jobs_out   counters of QSTAT
     sources             nodes that handed us jobs -> when last (QSTAT import-from)
     interested          node -> clients waiting there, as it told us
+    waited_ms, picky_ms   when a client last stopped waiting: one that takes all jobs, a picky one
+    polled_ms           when one last asked in vain and did not wait
     ahead, is_stalled   how many of the next jobs have their bodies in memory; whether the very next is waited for
                         (spilling.py)
     """
 
     __slots__ = (
-        "_chunks",
-        "_head",
-        "_heap",
-        "_last_ctime",
-        "_old_heap",
-        "_tail",
         "active_ms",
         "adhoc_at_ms",
         "adhoc_attempts",
@@ -90,8 +79,13 @@ class Queue:
         "jobs_out",
         "length",
         "name",
+        "once",
+        "once_length",
         "paused",
+        "picky",
+        "picky_ms",
         "polled_ms",
+        "retried",
         "serial",
         "sources",
         "waited_ms",
@@ -104,6 +98,7 @@ class Queue:
         self.length = 0
         self.dead = 0
         self.waiting: dict[Client, None] = {}
+        self.picky = 0
         self.paused = 0
         self.serial = 0
         self.is_dropped = False
@@ -113,13 +108,9 @@ class Queue:
         self.active_ms = now_ms
         self.jobs_in = 0
         self.jobs_out = 0
-        # The run: _head is reversed (its last element is the oldest job), then _chunks, then _tail.
-        self._head: list[Job] = []
-        self._chunks: deque[list[Job]] = deque()
-        self._tail: list[Job] = []
-        self._heap: list[Entry] = []
-        self._old_heap: list[Entry] = []  # What a sweep has not moved yet; a heap as well.
-        self._last_ctime = 0
+        self.retried = Lane()
+        self.once = NO_LANE
+        self.once_length = 0
         # Federation (pulls.py, interest.py).
         self.sources: dict[Node, int] = {}
         self.interested: dict[Node, int] = {}
@@ -129,6 +120,7 @@ class Queue:
         self.hint_repeats = 0
         self.interest_timer = False
         self.waited_ms = 0
+        self.picky_ms = 0
         self.polled_ms = 0
         self.import_count = 0
         self.import_previous = 0
@@ -144,69 +136,80 @@ class Queue:
     def push(self, job: Job) -> None:
         """Add a job whose state has just become QUEUED."""
         self.length += 1
+        if job.retry_ms:
+            lane = self.retried
+        else:
+            lane = self.once
+            if lane is NO_LANE:
+                lane = self.once = Lane()
+            self.once_length += 1
         if job.is_listed:
             self.dead -= 1
             return  # Its old entry counts again; the key never changes.
         job.is_listed = True
-        ctime = job.ctime
-        if ctime > self._last_ctime:
-            self._last_ctime = ctime
-            tail = self._tail
-            tail.append(job)
-            if len(tail) == CHUNK:
-                self._chunks.append(tail)
-                self._tail = []
-        else:
-            heappush(self._heap, (ctime, job.id, next(_serials), job))
+        traits = job.traits
+        if traits is None or traits.priority is None:
+            ctime = job.ctime
+            if ctime > lane.last_ctime:
+                lane.last_ctime = ctime
+                tail = lane.tail
+                tail.append(job)
+                if len(tail) == CHUNK:
+                    lane.chunks.append(tail)
+                    lane.tail = []
+                return
+        lane.push_aside(job)
 
     def pop(self) -> Job | None:
-        """Take the oldest ready job; its state is the caller's to change. None when empty."""
-        head = self._head
+        """Take the first ready job; its state is the caller's to change. None when empty."""
         while True:
+            lane = self.retried
+            once = self.once
+            if once is not NO_LANE:
+                has_others = lane.head or lane.has_heap or lane.tail or lane.chunks
+                lane = self._first_lane() if has_others else once
+            head = lane.head
             if not head:
-                head = self._next_chunk()
-                if not head and not self._heap and not self._old_heap:
+                head = lane.next_chunk()
+                if not head and not lane.has_heap:
                     return None
-            if self._heap or self._old_heap:
-                job = self._smallest()
-            else:
-                job = head.pop()
+            job = lane.smallest() if lane.has_heap else head.pop()
+            job.is_listed = False
+            if job.state == QUEUED:
+                self.length -= 1
+                if lane is once:
+                    self.once_length -= 1
+                return job
+            self.dead -= 1
+
+    def pop_retried(self) -> Job | None:
+        """Take the first ready job with RETRY, whatever is before it."""
+        lane = self.retried
+        while lane.head or lane.next_chunk() or lane.has_heap:
+            job = lane.smallest()
             job.is_listed = False
             if job.state == QUEUED:
                 self.length -= 1
                 return job
             self.dead -= 1
+        return None
 
-    def _smallest(self) -> Job:
-        """Take the smallest of run and heaps, at least one of which is not empty."""
-        heap = self._heap
-        if self._old_heap and (not heap or self._old_heap[0] < heap[0]):
-            heap = self._old_heap
-        if self._head:
-            first = self._head[-1]
-            if not heap or (first.ctime, first.id) < heap[0][:2]:
-                return self._head.pop()
-        return heappop(heap)[3]
+    def _first_lane(self) -> Lane:
+        """The lane whose first entry comes before the other's; there is one in `retried`."""
+        first, other = self.once.first_key(), self.retried.first_key()
+        return self.once if first is not None and (other is None or first < other) else self.retried
 
-    def _next_chunk(self) -> list[Job]:
-        """The oldest part of the run, reversed, as the new head; empty when only the heap is left."""
-        chunks = self._chunks
-        head: list[Job] = []
-        while chunks and not head:
-            head = chunks.popleft()
-        if not head:
-            head = self._tail
-            self._tail = []
-        if not head:
-            self._last_ctime = 0  # The run starts anew, with whatever key comes first.
-        head.reverse()
-        self._head = head
-        return head
+    @property
+    def retried_length(self) -> int:
+        """Ready jobs that may be delivered again: all that GETJOB with LEASE or TOKEN takes."""
+        return self.length - self.once_length
 
-    def removed(self) -> None:
+    def removed(self, job: Job) -> None:
         """A QUEUED job left without `pop`; its entry stays until it is popped or swept."""
         self.length -= 1
         self.dead += 1
+        if not job.retry_ms:
+            self.once_length -= 1
 
     @property
     def listed(self) -> int:
@@ -220,36 +223,13 @@ class Queue:
 
     def sweep(self) -> Iterator[None]:
         """Drop dead entries, a part per step; pushes and pops may happen between steps."""
-        old = self._heap
-        self._heap = []
-        self._old_heap = old
-        while old:
-            # The last element of a heap can be taken without disturbing the rest.
-            kept = [entry for entry in old[-HEAP_STEP:] if self._keeps(entry[3])]
-            del old[-HEAP_STEP:]
-            for entry in kept:
-                heappush(self._heap, entry)
-            yield
-        self._head = [job for job in self._head if self._keeps(job)]
-        yield
-        at = 0
-        while at < len(self._chunks):
-            # Pops may take chunks from the left meanwhile; what is skipped by that waits for the next sweep.
-            self._chunks[at] = [job for job in self._chunks[at] if self._keeps(job)]
-            at += 1
-            yield
-        self._tail = [job for job in self._tail if self._keeps(job)]
-        yield
+        yield from self.retried.sweep(self._keeps)
+        yield from self.once.sweep(self._keeps)
 
     def dismantle(self) -> Iterator[None]:
         """Give back the memory of a queue that is no more, a part per step."""
-        for part in (self._heap, self._old_heap, self._head, self._tail):
-            while part:
-                del part[-CHUNK:]
-                yield
-        while self._chunks:
-            self._chunks.pop()
-            yield
+        yield from self.retried.dismantle()
+        yield from self.once.dismantle()
 
     def _keeps(self, job: Job) -> bool:
         if job.state == QUEUED:
@@ -259,56 +239,19 @@ class Queue:
         return False
 
     def oldest(self) -> Iterator[Job]:
-        """Ready jobs, oldest first."""
-        run = self._in_run()
-        if not self._heap and not self._old_heap:
-            return (job for job in run if job.state == QUEUED)
-        keyed = ((job.ctime, job.id, -1, job) for job in run)
-        ordered = merge(keyed, _in_order(self._heap), _in_order(self._old_heap), key=_key)
-        return (job for _, _, _, job in ordered if job.state == QUEUED)
-
-    def ctime_at(self, position: int) -> int:
-        """Creation time of about the `position`-th entry of the run, which must be that long, from the head on."""
-        left = position
-        for part, is_reversed in ((self._head, True), *((chunk, False) for chunk in self._chunks), (self._tail, False)):
-            if left < len(part):
-                return part[-1 - left if is_reversed else left].ctime
-            left -= len(part)
-        return self._last_ctime
+        """Ready jobs, in the order in which they are served."""
+        if not self.once_length:
+            return self.retried.jobs()
+        return (entry[4] for entry in merge(self.retried.in_order(), self.once.in_order(), key=entry_key))
 
     def newest(self, count_max: int) -> Iterator[Job]:
-        """Up to `count_max` ready jobs, newest first."""
-        run = self._in_run_backwards()
-        if not self._heap and not self._old_heap:
-            return (job for job in run if job.state == QUEUED)
-        keyed = ((job.ctime, job.id, -1, job) for job in run)
-        heaped = [entry for entry in (*self._heap, *self._old_heap) if entry[3].state == QUEUED]
-        ordered = merge(keyed, nlargest(count_max, heaped, key=_key), reverse=True, key=_key)
-        return (job for _, _, _, job in ordered if job.state == QUEUED)
+        """Up to `count_max` ready jobs, last to first."""
+        ordered = self.retried.backwards(count_max)
+        if self.once_length:
+            ordered = merge(ordered, self.once.backwards(count_max), reverse=True, key=entry_key)
+        return (entry[4] for entry in ordered)
 
-    def _in_run(self) -> Iterator[Job]:
-        yield from reversed(self._head)
-        for chunk in self._chunks:
-            yield from chunk
-        yield from self._tail
-
-    def _in_run_backwards(self) -> Iterator[Job]:
-        yield from reversed(self._tail)
-        for chunk in reversed(self._chunks):
-            yield from reversed(chunk)
-        yield from self._head
-
-
-def _key(entry: Entry) -> tuple[int, bytes, int]:
-    return entry[:3]
-
-
-def _in_order(heap: list[Entry]) -> Iterator[Entry]:
-    """A heap's entries in order, at a cost that grows with how many are taken, not with the heap."""
-    front = [(_key(heap[0]), 0)] if heap else []
-    while front:
-        _, at = heappop(front)
-        yield heap[at]
-        for child in (2 * at + 1, 2 * at + 2):
-            if child < len(heap):
-                heappush(front, (_key(heap[child]), child))
+    def key_at(self, position: int) -> tuple[int, int] | None:
+        """(priority, creation time) of about the `position`-th job to be served; None if there are not so many."""
+        found = [lane.key_at(position) for lane in (self.retried, self.once)]
+        return min([key for key in found if key is not None], default=None)

@@ -23,6 +23,7 @@ from cluster_bus.messages import (
     HOLDERS,
     REFUSED,
     REFUSED_DISK,
+    REFUSED_KEY,
     REFUSED_LEAVING,
     REFUSED_MEMORY,
     REFUSED_PAUSED,
@@ -30,13 +31,14 @@ from cluster_bus.messages import (
     SETACK,
 )
 from cluster_bus.node import Node
-from disque_py.core import lifecycle
+from disque_py.core import events, lifecycle
 from disque_py.core.broker import Broker
-from disque_py.core.client import RUNNING, WAITS_FOR_COPIES, Client
+from disque_py.core.client import RUNNING, WAITS_FOR_COPIES, WROTE, Client
 from disque_py.core.groups import choose
 from disque_py.core.image import image_of, job_of
-from disque_py.core.job import ACKED, ACTIVE, JOB_BYTES, WAIT_REPL, Handover, Job, Replication
+from disque_py.core.job import ACKED, ACTIVE, JOB_BYTES, WAIT_REPL, Handover, Job, Replication, Wanted
 from disque_py.core.journaling import touch_holders
+from disque_py.core.keys import KEY_CHARS
 from disque_py.core.memory import make_room
 from disque_py.core.queue import PAUSED_IN
 
@@ -52,10 +54,23 @@ LEAVING_REPLY: Final = b"-LEAVING This node is leaving the cluster, please conne
 
 KNOWN: Final = 1  # Second field of GOTJOB: the copy was here before.
 NO_ANSWER: Final = 1  # Flag of REPLJOB: best effort, don't confirm.
+NEW_KEY: Final = 2  # … a new job with a key: to be refused if the key is used by another one (keying.py).
+NEVER_WAS: Final = 2  # Third field of DELJOB: the job came to nothing, its key is free.
 
 
-def start(broker: Broker, client: Client, job: Job, timeout_ms: int, *, is_external: bool) -> None:
-    """Register the job and make `client` wait for its copies; `timeout_ms` 0 waits for ever."""
+def start(
+    broker: Broker,
+    client: Client,
+    job: Job,
+    timeout_ms: int,
+    *,
+    is_external: bool,
+    slot: list[bytes | None] | None = None,
+) -> None:
+    """Register the job and make `client` wait for its copies; `timeout_ms` 0 waits for ever.
+
+    slot   where it waits already, if it does
+    """
     if is_external:
         targets = choose(broker, job.replicate)
         job.holders = broker.sets.of(targets)
@@ -63,19 +78,25 @@ def start(broker: Broker, client: Client, job: Job, timeout_ms: int, *, is_exter
     else:
         targets, job.holders = broker.groups.draw(broker, job.replicate - 1)
         confirmed = broker.sets.only(broker.me)
-    slot = wait_for_copies(client, job)
+    if slot is None:
+        slot = wait_for_copies(client, job)
+        broker.blocked_count += 1
     now_ms = broker.now_ms
     deadline_ms = now_ms + timeout_ms if timeout_ms else 0
     job.work = work = Replication(client, slot, confirmed, now_ms, deadline_ms, is_external)
     lifecycle.register_waiting(broker, job)
-    broker.blocked_count += 1
     if targets:
-        broker.send(targets, REPLJOB, (image_of(broker, job), 0))
+        broker.send(targets, REPLJOB, (image_of(broker, job), 0 if job.traits is None else _flags(job)))
     if 0 < timeout_ms < EXTEND_MS:
         _schedule(broker, job, work, EXTEND_MS)
     else:
         # Nearly all jobs have their copies long before: a place in this line costs less than a timer.
         broker.extensions.append((now_ms + EXTEND_MS, job))
+
+
+def _flags(job: Job) -> int:
+    """Of a new job's REPLJOB."""
+    return NEW_KEY if job.traits is not None and job.traits.is_keyed else 0
 
 
 def start_async(broker: Broker, job: Job) -> None:
@@ -115,7 +136,7 @@ def answer(broker: Broker, client: Client, job: Job, slot: list[bytes | None], r
             out.append(ready)
     if not client.waiting_jobs and client.waiting == WAITS_FOR_COPIES:
         client.waiting = RUNNING
-    client.wrote = True
+    client.wrote = WROTE  # Asked for before the disk was in trouble, if it is: the producer hears when it is recorded.
     broker.outbox.clients[client] = None
 
 
@@ -137,6 +158,11 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
         if job_id in shard or job_id in done or job_id in done_before:
             _on_known(broker, only, job, shard.get(job_id), wants_answer)
             continue
+        if job.traits is not None and item[1] == NEW_KEY:
+            job.traits.is_open = True
+            if broker.keys.named(job_id[KEY_CHARS]):
+                broker.send(only, REFUSED, (job_id, REFUSED_KEY))
+                continue
         if is_choosy or broker.used_memory > high_memory:
             reason = refusal(broker, job)
             if reason:
@@ -146,6 +172,8 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
         shard[job_id] = job
         broker.job_count += 1
         broker.used_memory += JOB_BYTES + len(job.body)
+        if job.traits is not None:
+            lifecycle.traits_in(broker, job, job.traits)
         if broker.is_spilling:
             broker.spill.fresh.append(job)
         job.was_queued = True
@@ -172,9 +200,12 @@ def _on_known(broker: Broker, only: tuple[Node, ...], job: Job, known: Job | Non
         broker.send(only, SETACK, (job.id, sets.pack(job.holders)))
         return
     known.holders = sets.union(known.holders, job.holders)
+    events.heard(known, job.version)
     touch_holders(broker, known)
     if known.state == ACKED:
         broker.send(only, SETACK, (job.id, sets.pack(known.holders)))
+    elif wants_answer and broker.disk_level:
+        broker.send(only, REFUSED, (job.id, REFUSED_DISK))  # Nobody may count on what is perhaps on no disk.
     elif wants_answer:
         # Said apart from "taken": to a node that leaves, only a new copy is worth something (leaving.py).
         broker.send(only, GOTJOB, (job.id, KNOWN))
@@ -235,6 +266,7 @@ def achieve(broker: Broker, job: Job, work: Replication) -> None:
     if work.is_external:
         first = broker.rng.choice(sorted(work.confirmed, key=_node_id))
         broker.send(broker.sets.only(first), ENQUEUE, (job.id, job.delay_ms))
+        events.added(broker, job, events.ADDED_INVISIBLE)
         broker.stats.jobs_added += 1
         answer(broker, work.client, job, work.slot, reply)
         lifecycle.forget(broker, job)
@@ -253,20 +285,25 @@ def queue_or_delay(broker: Broker, job: Job) -> None:
         job.requeue_at_ms = broker.now_ms + job.delay_ms
         job.was_announced = True  # The first queueing is nobody else's business.
         lifecycle.arm(broker, job)
+        events.added(broker, job, events.ADDED_INVISIBLE)
     else:
+        events.added(broker, job, events.ADDED)
         lifecycle.enqueue(broker, job)
 
 
 def on_refused(broker: Broker, sender: Node, items: list[Any]) -> None:
     """A node takes no copy: ask another at once."""
-    for job_id, *_ in items:
+    for job_id, reason, *_ in items:
         broker.stats.refusals_received += 1
         job = broker.find(job_id)
         if job is None or job.state != WAIT_REPL or not isinstance(job.work, Replication):
             if job is not None and broker.drain is not None:
                 broker.drain.refused(job, sender)
             continue
-        _extend(broker, job)
+        if reason == REFUSED_KEY:
+            broker.key_conflicts.append(job)
+        else:
+            _extend(broker, job)
 
 
 def on_holders(broker: Broker, sender: Node, items: list[Any]) -> None:
@@ -301,6 +338,7 @@ def on_enqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
             lifecycle.arm(broker, job)
             lifecycle.touch(broker, job)
         else:
+            events.note(broker, job, events.QUEUED)
             lifecycle.enqueue(broker, job)
 
 
@@ -329,6 +367,9 @@ def drop_client(broker: Broker, client: Client, reply: bytes | None) -> None:
             continue
         if isinstance(job.work, Handover):
             job.work.client = None  # It may be taken already; without its producer it is a job like any other.
+        elif isinstance(job.work, Wanted):
+            job.work.is_over = True
+            broker.key_events[job.id] = None
         if reply is None:
             client.waiting_jobs.pop(job, None)
             broker.blocked_count -= 1
@@ -362,7 +403,9 @@ def give_up(broker: Broker, job: Job, reply: bytes | None) -> None:
     work = job.work
     others = broker.sets.others(job.holders)
     if others:
-        broker.send(others, DELJOB, (job.id, None))
+        broker.send(others, DELJOB, (job.id, None, NEVER_WAS) if _flags(job) else (job.id, None))
+    if job.traits is not None:
+        lifecycle.never_was(broker, job)
     if isinstance(work, Replication):
         if reply is None:
             work.client.waiting_jobs.pop(job, None)
@@ -378,7 +421,7 @@ def on_link_up(broker: Broker, node: Node) -> None:
     for job in broker.waiting_repl:
         work = job.work
         if isinstance(work, Replication) and node in job.holders and node not in work.confirmed:
-            broker.send(only, REPLJOB, (image_of(broker, job), 0))
+            broker.send(only, REPLJOB, (image_of(broker, job), _flags(job)))
 
 
 def _schedule(broker: Broker, job: Job, work: Replication, span_ms: int) -> None:
@@ -399,7 +442,7 @@ def _extend(broker: Broker, job: Job) -> bool:
     if more:
         have = sets.others(sets.of(work.confirmed))
         job.holders = sets.union(job.holders, sets.of(more))
-        broker.send(more, REPLJOB, (image_of(broker, job), 0))
+        broker.send(more, REPLJOB, (image_of(broker, job), _flags(job)))
         if have:
             broker.send(have, HOLDERS, (job.id, sets.pack(job.holders)))
         return True
@@ -408,7 +451,7 @@ def _extend(broker: Broker, job: Job) -> bool:
     # A node that refused may have room again by now; it is asked like the silent ones.
     again = sets.of(node for node in sets.others(job.holders) if node.is_linked and node not in work.confirmed)
     if again:
-        broker.send(sets.others(again), REPLJOB, (image_of(broker, job), 0))
+        broker.send(sets.others(again), REPLJOB, (image_of(broker, job), _flags(job)))
     work.asked_again_ms = broker.now_ms
     return False
 

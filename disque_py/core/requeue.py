@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from cluster_bus.messages import LEASED, QUEUED, QUEUED_RELEASED, QUEUED_WAITING, SETACK, WILLQUEUE
 from cluster_bus.node import Node
-from disque_py.core import lifecycle
+from disque_py.core import events, lifecycle
 from disque_py.core.broker import Broker
 from disque_py.core.image import ATTEMPT_MAX, COUNTER_MAX
 from disque_py.core.job import ACKED, ACTIVE, WAIT_REPL, Job
@@ -38,7 +38,7 @@ def tell_leased(broker: Broker, job: Job) -> None:
     """Tell the other holders that the job is with a consumer of ours, and how long."""
     others = broker.sets.others(job.holders)
     if others:
-        broker.send(others, LEASED, (job.id, job.requeue_at_ms - broker.now_ms, job.attempt))
+        broker.send(others, LEASED, (job.id, job.requeue_at_ms - broker.now_ms, job.attempt, job.version))
 
 
 def requeue(broker: Broker, job: Job) -> None:
@@ -46,6 +46,7 @@ def requeue(broker: Broker, job: Job) -> None:
     again = job.was_queued
     if again and job.deliveries < COUNTER_MAX:
         job.deliveries += 1
+    events.note(broker, job, events.REQUEUED if again else events.QUEUED)
     lifecycle.enqueue(broker, job)
     if again:
         broker.stats.jobs_requeued += 1
@@ -62,7 +63,7 @@ def tell_queued(broker: Broker, job: Job, flags: int) -> None:
     """QUEUED to all other holders."""
     others = broker.sets.others(job.holders)
     if others:
-        broker.send(others, QUEUED, (job.id, flags, job.attempt, job.nacks, job.deliveries))
+        broker.send(others, QUEUED, (job.id, flags, job.attempt, job.nacks, job.deliveries, job.version))
 
 
 def tell_willqueue(broker: Broker, job: Job) -> None:
@@ -90,7 +91,8 @@ def send_announcements(broker: Broker) -> None:
     for others, jobs in batches.items():
         for job in jobs[:left]:
             if job.state == IS_QUEUED:
-                broker.send(others, QUEUED, (job.id, QUEUED_WAITING, job.attempt, job.nacks, job.deliveries))
+                item = (job.id, QUEUED_WAITING, job.attempt, job.nacks, job.deliveries, job.version)
+                broker.send(others, QUEUED, item)
         if len(jobs) > left:
             broker.announcements[others] = jobs[left:]
         left = max(0, left - len(jobs))
@@ -120,6 +122,10 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
         if state == ACKED:
             broker.send(sets.only(sender), SETACK, (job_id, sets.pack(job.holders)))
             continue
+        if len(item) > 3:
+            events.heard(job, item[3])
+        if broker.events is not None:
+            events.learn(broker, job, events.RUNNING)
         if attempt > job.attempt:
             job.attempt = min(attempt, ATTEMPT_MAX)
         job.was_queued = True
@@ -142,7 +148,7 @@ def on_queued(broker: Broker, sender: Node, items: list[Any]) -> None:
     """The job waits in the sender's queue: ours need not, and our timer starts again."""
     sets = broker.sets
     now_ms = broker.now_ms
-    for job_id, flags, attempt, nacks, deliveries, *_ in items:
+    for job_id, flags, attempt, nacks, deliveries, *later in items:
         if type(attempt) is not int or type(nacks) is not int or type(deliveries) is not int:
             raise ValueError("a counter that is not a number")
         job = broker.find(job_id)
@@ -155,6 +161,8 @@ def on_queued(broker: Broker, sender: Node, items: list[Any]) -> None:
         if job.state == ACKED:
             broker.send(sets.only(sender), SETACK, (job_id, sets.pack(job.holders)))
             continue
+        if later:
+            events.heard(job, later[0])
         # What only moves the timer is not recorded: an announcement a second of each waiting job would be.
         if _merge(job, attempt, nacks, deliveries) or job.is_leased_here or not job.was_queued:
             lifecycle.touch(broker, job)
@@ -166,14 +174,16 @@ def on_queued(broker: Broker, sender: Node, items: list[Any]) -> None:
         elif job.is_leased_here and job.requeue_at_ms > now_ms:
             # It was queued there by somebody who had not heard of our delivery.
             left_ms = job.requeue_at_ms - now_ms
-            broker.send(sets.only(sender), LEASED, (job_id, left_ms, job.attempt))
+            broker.send(sets.only(sender), LEASED, (job_id, left_ms, job.attempt, job.version))
             continue
         if job.state == IS_QUEUED:
             if not wins(sender, broker.me, job_id):
-                broker.send(sets.only(sender), QUEUED, (job_id, QUEUED_WAITING, job.attempt, job.nacks, job.deliveries))
+                told = (job_id, QUEUED_WAITING, job.attempt, job.nacks, job.deliveries, job.version)
+                broker.send(sets.only(sender), QUEUED, told)
                 continue
             lifecycle.dequeue(broker, job)
             job.requeue_at_ms = 0
+        events.learn(broker, job, events.PENDING)
         job.is_leased_here = False
         until_ms = now_ms + job.retry_ms + broker.jitter()
         if until_ms > job.requeue_at_ms:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from cluster_bus.messages import INTEREST
-from disque_py.core import delivery, handover, interest, replication, spilling
+from disque_py.core import delivery, handover, interest, keying, replication, spilling
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import Job
 
@@ -36,8 +36,10 @@ def flush(broker: Broker) -> int:
         broker.outbox.gone.clear()
         broker.outbox.pauses.clear()
         broker.outbox.moved.clear()
+        broker.outbox.keys.clear()
         broker.touched.clear()
         broker.live_bytes.clear()
+    keying.forget_all(broker)
     _drop_jobs(broker)
     _drop_queues(broker)
     spilling.forget_all(broker)
@@ -62,6 +64,7 @@ def _drop_jobs(broker: Broker) -> None:
     broker.heard.clear()
     broker.announcements.clear()
     broker.deferred.clear()
+    broker.tokens.clear()
     broker.recollect = None
     if broker.drain is not None:
         broker.drain.moving.clear()
@@ -96,5 +99,6 @@ def _drop_queues(broker: Broker) -> None:
         if linked:
             broker.send(linked, INTEREST, (name, interest.GONE))
     broker.told_interest.clear()
+    broker.told_plain.clear()
     for name in [name for name, nodes in broker.interest.items() if not nodes]:
         del broker.interest[name]

@@ -23,10 +23,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from cluster_bus.node import ID_BYTES
-from disque_py.core import lifecycle, pausing, requeue
+from disque_py.core import events, lifecycle, pausing, requeue
 from disque_py.core.broker import Broker
-from disque_py.core.image import HEADER
-from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, Job
+from disque_py.core.image import HEADER, VERSION
+from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, QUEUED, Job
 from disque_py.core.journaling import (
     BASE_STATE,
     IS_ACKED,
@@ -37,6 +37,7 @@ from disque_py.core.journaling import (
     QUEUED_BASE,
     STATE_FIELDS,
     STATE_FIELDS_V1,
+    STATE_FIELDS_V2,
     WAS_QUEUED,
     base_bytes,
 )
@@ -44,10 +45,11 @@ from disque_py.core.lifecycle import BASE_BYTES
 from disque_py.core.nodesets import NodeSet
 from disque_py.core.queue import PAUSED_IN, PAUSED_OUT
 from disque_py.core.spilled import Spilled, released
-from persistence.records import DROPPED, IS_ALWAYS, JOB, PAUSE, STATE, FormatError
+from disque_py.core.traits import unpack as unpack_traits
+from persistence.records import DROPPED, IS_ALWAYS, JOB, KEY, PAUSE, STATE, TOKEN, FormatError
 from persistence.records import GONE as GONE_RECORD
 
-_unpack_header = HEADER.unpack
+_unpack_header = HEADER.unpack_from
 _unpack_base = BASE_STATE.unpack
 
 # Links come up within this; then the other holders can be asked.
@@ -75,6 +77,10 @@ class Restoring:
         self.dropped: set[int] = set()
         self.pauses: dict[bytes, tuple[int, int, bytes]] = {}
         self._pause_places: dict[bytes, int] = {}
+        # token -> (segment, [(id, attempt) …])
+        self._tokens: dict[bytes, tuple[int, list[tuple[bytes, int]]]] = {}
+        # id of a job that is over and whose key is used -> (when its TTL is over, segment)
+        self._keys: dict[bytes, tuple[int, int]] = {}
         self.expired = self.queued = self.waiting = self.lost = 0
         self._broker = broker
         self._serial = 0
@@ -111,6 +117,12 @@ class Restoring:
                         self._pause_places[name] = number
                 elif kind == DROPPED:
                     self.dropped.update(items)
+                elif kind == TOKEN:
+                    self._take_tokens(number, items)
+                elif kind == KEY:
+                    now_ms = self._broker.now_ms
+                    for job_id, left_ms, *_ in items:
+                        self._keys[job_id] = (now_ms + left_ms - elapsed_ms, number)
         except (ValueError, TypeError, IndexError, struct.error) as broken:
             raise FormatError(f"a record that is none: {broken}") from broken
         return count
@@ -126,7 +138,7 @@ class Restoring:
         serial = self._serial
         used = size = count = 0
         broker.live_bytes.setdefault(number, 0)
-        for job_id, header, name, body, packed, state, *_ in items:
+        for job_id, header, name, body, packed, state, *later in items:
             ctime, left_ms, retry_ms, delay_ms, replicate, nacks, deliveries, attempt = _unpack_header(header)
             queue = names.get(name)
             if queue is None:
@@ -145,6 +157,8 @@ class Restoring:
                 replicate,
                 holders,
             )
+            if len(header) > HEADER.size:
+                job.version = VERSION.unpack_from(header, HEADER.size)[0]
             if attempt or nacks or deliveries:
                 job.attempt = attempt
                 job.nacks = nacks
@@ -156,6 +170,12 @@ class Restoring:
                 self._forget(known)
             shard[job_id] = job
             job.place = number
+            traits = unpack_traits(later[0]) if later else None
+            if traits is not None:
+                job.traits = traits
+                size += traits.packed_bytes
+                lifecycle.traits_in(broker, job, traits)
+                traits.is_open = traits.is_keyed  # Asked for again: its outcome may not have been heard.
             used += len(body)
             size += len(queue) + len(body)
             count += 1
@@ -182,7 +202,9 @@ class Restoring:
             if job is None:
                 continue  # Its base was copied further on, with all that is said here.
             if len(packed) >= STATE_FIELDS.size:
-                flags, due_ms, job.attempt, job.nacks, job.deliveries = STATE_FIELDS.unpack_from(packed)
+                flags, due_ms, job.attempt, job.nacks, job.deliveries, job.version = STATE_FIELDS.unpack_from(packed)
+            elif len(packed) >= STATE_FIELDS_V2.size:
+                flags, due_ms, job.attempt, job.nacks, job.deliveries = STATE_FIELDS_V2.unpack_from(packed)
             else:
                 flags, due_ms, job.attempt = STATE_FIELDS_V1.unpack_from(packed)
             if holders is not None:
@@ -222,6 +244,28 @@ class Restoring:
                     self.stale.add(job.place)  # It ended with another base, which is no longer there.
                 self._forget(job)
 
+    def _take_tokens(self, number: int, items: list[Any]) -> None:
+        for name, goes_on, ids, *_ in items:
+            pairs = [(job_id, attempt) for job_id, attempt, *_ in ids]
+            known = self._tokens.get(name)
+            if goes_on and known is not None:
+                known[1].extend(pairs)
+            else:
+                self._tokens[name] = (number, pairs)
+
+    def _restore_tokens(self) -> None:
+        """After the jobs are in place; what is not leased any more is no token's."""
+        for name, (number, ids) in self._tokens.items():
+            if number not in self.dropped:
+                self._broker.tokens.restored(name, ids, number)
+        self._tokens = {}
+
+    def _restore_keys(self) -> None:
+        for job_id, (expire_at_ms, number) in self._keys.items():
+            if number not in self.dropped:
+                self._broker.keys.restored(job_id, expire_at_ms, number)
+        self._keys = {}
+
     def end_reading(self) -> None:
         """Everything was read: what is in segments that were dropped, and couldn't be removed, is over.
 
@@ -244,6 +288,9 @@ class Restoring:
         broker.used_memory -= JOB_BYTES
         self._drop_body(job)
         broker.live_bytes[job.place] -= base_bytes(job)
+        if job.traits is not None:
+            broker.used_memory -= job.traits.size
+            broker.keys.leave(job.id)
         job.state = GONE
 
     def _drop_body(self, job: Job) -> None:
@@ -278,6 +325,7 @@ class Restoring:
         broker = self._broker
         self.end_reading()
         self._restore_pauses()
+        self._restore_keys()
         jobs = self.jobs
         spread_ms = min(len(jobs) // ASKED_PER_MS, ASK_SPREAD_MS_MAX)
         was_always = is_whole and not self._uncertain
@@ -304,6 +352,7 @@ class Restoring:
                     job.imported_at_ms = 0
                     self._place_once(job, is_sure and not is_restored)
             yield
+        self._restore_tokens()
         self.jobs = []
 
     def _place(self, job: Job, ask_at_ms: int, is_certain: bool, is_restored: bool, wants_queues: bool) -> None:
@@ -345,10 +394,12 @@ class Restoring:
                 # The hand-over is over with the process that made it (semantics.md, section 4).
                 job.is_leased_here = False
                 broker.stats.once_lost_in_handover += 1
+                events.ended(broker, job, events.LOST, "the node ended before its hand-over was answered")
                 broker.touched[job] = False
         elif not is_sure:
             self.lost += 1
             broker.stats.once_lost_in_restart += 1
+            events.ended(broker, job, events.LOST, "perhaps delivered before the restart")
             job.is_delivered = True
             broker.once_delivered_count += 1
             job.requeue_at_ms = 0
@@ -364,6 +415,7 @@ class Restoring:
         lifecycle.arm(broker, job)
 
     def _expire(self, job: Job) -> None:
+        events.ended(self._broker, job, events.EXPIRED_EVENT)
         if job.state == ACKED:
             lifecycle.acked_again(self._broker, job)
         elif job.is_delivered and not job.retry_ms:
@@ -377,3 +429,19 @@ class Restoring:
             if version_ms:
                 broker.pause_versions[name] = (state, version_ms, version_node)
             pausing.set_pause(broker, name, state)
+
+
+def give_up_once(broker: Broker) -> None:
+    """At-most-once jobs that the journal knows as undelivered are not delivered any more: that couldn't be recorded."""
+    for shard in broker.shards:
+        for job in shard.values():
+            if job.retry_ms or job.is_delivered or job.place < broker.first_place or job.state not in (ACTIVE, QUEUED):
+                continue
+            if job.state == QUEUED:
+                lifecycle.dequeue(broker, job)
+            events.ended(broker, job, events.LOST, "its delivery could not be recorded")
+            job.is_delivered = True
+            job.requeue_at_ms = 0
+            broker.once_delivered_count += 1
+            broker.stats.once_lost_in_restart += 1
+            lifecycle.arm(broker, job)

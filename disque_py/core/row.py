@@ -72,8 +72,8 @@ def _disk_level(name: str, flags: tuple[str, ...]) -> int:
 
     PING says, as the original's does, that this node takes no writes.
     """
-    if name in ("ackjob", "fastack"):
+    if name in ("ackjob", "acktoken", "fastack"):
         return NO_ACKS
-    if name in ("getjob", "nack", "working"):
+    if name in ("extendtoken", "getjob", "nack", "nacktoken", "working"):
         return NO_WRITES
     return NO_ADDS if "write" in flags or name == "ping" else 0

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from disque_py.core.broker import Broker
-from disque_py.core.client import RUNNING, WAITS_FOR_SLICES, Client
+from disque_py.core.client import RUNNING, WAITS_FOR_SLICES, WROTE, Client
 from disque_py.core.errors import CommandError
 from disque_py.resp import error
 
@@ -51,5 +51,5 @@ def _answer(broker: Broker, client: Client, reply: bytes | None) -> None:
         client.waiting = RUNNING
     if reply is not None and not client.is_silenced:
         client.reply(reply)
-    client.wrote = True
+    client.wrote = WROTE  # It may have begun before the disk was in trouble.
     broker.outbox.clients[client] = None

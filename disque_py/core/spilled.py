@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 # A mark that memory never comes to.
 NEVER: Final = 1 << 62
 
+# A smaller body is not worth a place on disk: what is won is little, and what it costs is the same.
+BODY_BYTES_MIN: Final = 256
+# What is kept in memory, and read ahead, at the head of a queue.
+NEAR_JOBS: Final = 512
+NEAR_BYTES: Final = 2 << 20
+
 # What the number takes beyond the header that every bytes object has, too.
 SPILLED_BYTES: Final = 16
 
@@ -79,7 +85,8 @@ class Spill:
     """What a broker knows of its bodies on disk; `spilling.py` has the rules, the driver's SpillDesk does the work.
 
     The core leaves word here: `readings` are bodies it wants, `released` places it needs no more, `heads` queues whose
-    next jobs are to be in memory, `is_void` that everything was forgotten at once.
+    next jobs are to be in memory, with the one for which the queue is stalled, `is_void` that everything was forgotten
+    at once.
 
     is_on            bodies may leave memory: `maxmemory-spill yes`, and there is a place for them
     above            used_memory from which they do
@@ -87,16 +94,23 @@ class Spill:
     writing_bytes    … and how much that is
     reading          jobs whose bodies are asked for, or on their way back
     lent             bodies read for the journal of this turn (journaling.py)
-    fresh            jobs that came while memory was above the mark, in order
+    fresh            jobs that came since bodies may leave, in order: the last of them …
+    older            … and those before, in chunks; `tidied` is the chunk that was last looked at
     shard, greed, round_bytes, rest_until_ms   the walk that finds the others (spilling.seek)
+    body_bytes_min, near_jobs, near_bytes   limits of spilling.py; tests make them smaller
     bytes_on_disk    bodies that are out
+    files, file_bytes   the files they are in, and how long those are
     written, read, lost   bodies so far; lost: they could not be read back
+    written_bytes    … and bytes
     trouble          why nothing can be written at the moment; empty if it can
     """
 
     __slots__ = (
         "above",
+        "body_bytes_min",
         "bytes_on_disk",
+        "file_bytes",
+        "files",
         "fresh",
         "greed",
         "heads",
@@ -104,6 +118,9 @@ class Spill:
         "is_void",
         "lent",
         "lost",
+        "near_bytes",
+        "near_jobs",
+        "older",
         "read",
         "reading",
         "readings",
@@ -111,10 +128,12 @@ class Spill:
         "rest_until_ms",
         "round_bytes",
         "shard",
+        "tidied",
         "trouble",
         "writing",
         "writing_bytes",
         "written",
+        "written_bytes",
     )
 
     def __init__(self) -> None:
@@ -122,19 +141,27 @@ class Spill:
         self.above = NEVER
         self.readings: list[tuple[Job, Reader]] = []
         self.released: list[Spilled] = []
-        self.heads: dict[Queue, None] = {}
+        self.heads: dict[Queue, Job | None] = {}
         self.is_void = False
         self.writing: dict[Job, None] = {}
         self.writing_bytes = 0
         self.reading: dict[Job, None] = {}
         self.lent: dict[Job, bytes] = {}
         self.fresh: list[Job] = []
+        self.older: list[list[Job]] = []
+        self.tidied = 0
+        self.body_bytes_min = BODY_BYTES_MIN
+        self.near_jobs = NEAR_JOBS
+        self.near_bytes = NEAR_BYTES
         self.shard = 0
         self.greed = 0
         self.round_bytes = 0
         self.rest_until_ms = 0
         self.bytes_on_disk = 0
+        self.files = 0
+        self.file_bytes = 0
         self.written = 0
+        self.written_bytes = 0
         self.read = 0
         self.lost = 0
         self.trouble = ""

@@ -21,46 +21,35 @@ from collections.abc import Callable, Generator, Iterable
 from itertools import islice
 from typing import Final
 
-from disque_py.core import replication
+from disque_py.core import events, replication
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.client import Client
 from disque_py.core.job import ACTIVE, GONE, JOB_BYTES, QUEUED, Job
 from disque_py.core.queue import Queue
 from disque_py.core.spilled import SPILLED_BYTES, Spilled, released
 
-# A smaller body is not worth a place on disk: what is won is little, and what it costs is the same.
-BODY_BYTES_MIN: Final = 256
-# What is kept in memory, and read ahead, at the head of a queue …
-NEAR_JOBS: Final = 512
-NEAR_BYTES: Final = 2 << 20
-# … and when memory is nearly full.
-NEAR_JOBS_SCARCE: Final = 16
-NEAR_BYTES_SCARCE: Final = 64 << 10
+# Of what is read ahead at the head of a queue so much remains when memory is nearly full.
+SCARCE: Final = 32
 # A queue that was used this lately keeps its head when others don't.
 USED_MS: Final = 10_000
 # The walk that found nothing pauses for as long as the jobs it has seen would need at this rate.
 RESTED_JOBS_PER_MS: Final = 100
 REST_MS_MIN: Final = 1_000
-# Jobs remembered as new; more means that the disk is far behind, and the walk will find them.
-FRESH_MAX: Final = 100_000
+# Jobs looked at per choice, at most: about a millisecond. Most of them may be over, or not worth it.
+LOOKS_MAX: Final = 2_000
+# Jobs that came lately are noted in chunks of so many; chunks are cleared of jobs that are over when there are many.
+CHUNK: Final = 4_096
 # Fewer bytes of bodies than this are not worth looking for.
 BODIES_MIN: Final = 1 << 20
+BODIES_SHARE: Final = 64
+
+# (queue, position) -> what stands there: asked for once per choice.
+Near = dict[tuple[Queue, int], tuple[int, int] | None]
 
 # How much of a queue's head stays: all of it; that of queues in use; nothing.
 KEEP_HEADS: Final = 0
 KEEP_USED: Final = 1
 KEEP_NOTHING: Final = 2
-
-
-def look(broker: Broker) -> None:
-    """Whether memory is above the mark: then new jobs are remembered as candidates."""
-    spill = broker.spill
-    if broker.used_memory > spill.above:
-        broker.is_spilling = True
-    elif broker.is_spilling and broker.used_memory < spill.above // 10 * 9:
-        broker.is_spilling = False
-        spill.fresh = []
-        spill.greed = KEEP_HEADS
 
 
 def excess(broker: Broker) -> int:
@@ -76,7 +65,7 @@ def is_behind(broker: Broker) -> bool:
         and spill.is_on
         and not spill.trouble
         and (bool(spill.writing) or broker.now_ms >= spill.rest_until_ms)
-        and bodies_in_memory(broker) + spill.writing_bytes >= BODIES_MIN
+        and bodies_in_memory(broker) + spill.writing_bytes >= worth_seeking(broker)
     )
 
 
@@ -84,41 +73,63 @@ def is_behind(broker: Broker) -> bool:
 
 
 def take_fresh(broker: Broker, bytes_max: int) -> list[Job]:
-    """Of the jobs that came lately the newest, about `bytes_max` of bodies, oldest first."""
+    """The newest of the jobs that are noted, about `bytes_max` of bodies, oldest first.
+
+    The newest are the farthest from being wanted, and what was allocated last is what the process can give back to the
+    system: a heap shrinks from its end.
+    """
     spill = broker.spill
     fresh = spill.fresh
-    if len(fresh) > FRESH_MAX:
-        del fresh[: -FRESH_MAX // 2]
     size = 0
-    at = len(fresh)
     found: list[Job] = []
-    while at and size < bytes_max:
-        at -= 1
-        job = fresh[at]
-        if may_go(broker, job, KEEP_HEADS):
+    near: Near = {}
+    looks = LOOKS_MAX
+    while size < bytes_max and looks and (fresh or spill.older):
+        looks -= 1
+        if not fresh:
+            fresh = spill.fresh = spill.older.pop()
+        job = fresh.pop()
+        if may_go(broker, job, KEEP_HEADS, near):
             found.append(job)
             size += len(job.body)
-    del fresh[at:]
     found.reverse()
     return found
 
 
-def seek(broker: Broker, bytes_max: int, looks: int) -> list[Job]:
+def tidy_fresh(broker: Broker) -> None:
+    """Keep the list of new jobs in chunks, and drop from one of them who is over, if there are many of those."""
+    spill = broker.spill
+    if len(spill.fresh) >= CHUNK:
+        spill.older.append(spill.fresh)
+        spill.fresh = []
+    older = spill.older
+    if len(older) * CHUNK > broker.job_count + broker.job_count // 4 + CHUNK:
+        at = spill.tidied = (spill.tidied + 1) % len(older)
+        older[at] = [job for job in older[at] if type(job.body) is bytes and job.body and job.state != GONE]
+        if not older[at]:
+            del older[at]
+        elif at and len(older[at]) + len(older[at - 1]) <= CHUNK:
+            older[at - 1] += older.pop(at)
+
+
+def seek(broker: Broker, bytes_max: int) -> list[Job]:
     """The walk over all jobs for those that are worth it; it goes around with less and less regard.
 
     A round that finds nothing is followed by one that spares less, and at last by a rest.
     """
     spill = broker.spill
-    if broker.now_ms < spill.rest_until_ms or bodies_in_memory(broker) < BODIES_MIN:
+    if broker.now_ms < spill.rest_until_ms or bodies_in_memory(broker) < worth_seeking(broker):
         return []
     found: list[Job] = []
+    near: Near = {}
     size = 0
+    looks = LOOKS_MAX
     while looks > 0 and size < bytes_max:
         shard = broker.shards[spill.shard]
         looks -= 1 + len(shard)
         greed = spill.greed
         for job in shard.values():
-            if may_go(broker, job, greed):
+            if may_go(broker, job, greed, near):
                 found.append(job)
                 size += len(job.body)
         spill.shard += 1
@@ -151,15 +162,20 @@ def bodies_in_memory(broker: Broker) -> int:
     return broker.used_memory - jobs - broker.spill.writing_bytes
 
 
-def may_go(broker: Broker, job: Job, greed: int) -> bool:
+def worth_seeking(broker: Broker) -> int:
+    """How many bytes of bodies there must be in memory for a walk to be worth it."""
+    return min(BODIES_MIN, broker.settings.maxmemory // BODIES_SHARE)
+
+
+def may_go(broker: Broker, job: Job, greed: int, near: Near) -> bool:
     """Whether the job's body may and should leave memory."""
     body = job.body
-    if type(body) is not bytes or len(body) < BODY_BYTES_MIN or job.work is not None:
+    if type(body) is not bytes or len(body) < broker.spill.body_bytes_min or job.work is not None:
         return False
     state = job.state
     if state == QUEUED:
         queue = broker.queues.get(job.queue)
-        if queue is not None and greed < KEEP_NOTHING and is_near(broker, queue, job, len(body), greed):
+        if queue is not None and greed < KEEP_NOTHING and is_near(broker, queue, job, greed, near):
             return False
     elif state != ACTIVE:
         return False
@@ -168,14 +184,16 @@ def may_go(broker: Broker, job: Job, greed: int) -> bool:
     return job not in broker.spill.writing
 
 
-def is_near(broker: Broker, queue: Queue, job: Job, size: int, greed: int) -> bool:
-    """Whether a job is so near the head of its queue that it will be wanted soon."""
+def is_near(broker: Broker, queue: Queue, job: Job, greed: int, near: Near) -> bool:
+    """Whether a job is so near the head of its queue that it will be wanted soon. `near` remembers where that is."""
     if greed == KEEP_USED and not queue.waiting and broker.now_ms - queue.active_ms > USED_MS:
         return False
-    near = NEAR_BYTES // size
-    if near > NEAR_JOBS:
-        near = NEAR_JOBS
-    return queue.length <= near or job.ctime <= queue.ctime_at(near)
+    position = min(broker.spill.near_bytes // len(job.body), broker.spill.near_jobs)
+    if queue.length <= position:
+        return True
+    place = (queue, position)
+    limit = near[place] if place in near else near.setdefault(place, queue.key_at(position))
+    return limit is None or (job.priority, job.ctime) <= limit
 
 
 def gone(broker: Broker, job: Job, body: bytes, place: Spilled) -> bool:
@@ -190,6 +208,7 @@ def gone(broker: Broker, job: Job, body: bytes, place: Spilled) -> bool:
     broker.spilled_count += 1
     spill.bytes_on_disk += size
     spill.written += 1
+    spill.written_bytes += size
     return True
 
 
@@ -200,27 +219,30 @@ def read_ahead(broker: Broker) -> None:
     """Ask for what is next in the queues from which jobs are fetched."""
     spill = broker.spill
     heads, spill.heads = spill.heads, {}
-    is_scarce = broker.memory_level >= 2
-    jobs_max = NEAR_JOBS_SCARCE if is_scarce else NEAR_JOBS
-    bytes_max = NEAR_BYTES_SCARCE if is_scarce else NEAR_BYTES
-    for queue in heads:
-        size = count = 0
-        is_first_out = False
-        for job in islice(queue.oldest(), jobs_max):
-            body = job.body
-            if type(body) is Spilled:
-                if not count:
-                    is_first_out = True
-                recall(broker, job)
-                size += body.size
+    share = SCARCE if broker.memory_level >= 2 else 1
+    jobs_max = max(1, spill.near_jobs // share)
+    bytes_max = spill.near_bytes // share
+    for queue, missing in heads.items():
+        if missing is not None:
+            if type(missing.body) is Spilled:
+                recall(broker, missing)
             else:
-                size += len(body)
-            count += 1
-            if size >= bytes_max:
-                break
+                go_on(broker, queue)
+        count = 0
+        # Who passes at-most-once jobs by has another head.
+        for order in (queue.retried.jobs(), queue.oldest()) if queue.once_length else (queue.oldest(),):
+            size = count = 0
+            for job in islice(order, jobs_max):
+                body = job.body
+                if type(body) is Spilled:
+                    recall(broker, job)
+                    size += body.size
+                else:
+                    size += len(body)
+                count += 1
+                if size >= bytes_max:
+                    break
         queue.ahead = count
-        if queue.is_stalled and not is_first_out:
-            go_on(broker, queue)
 
 
 def recall(broker: Broker, job: Job) -> None:
@@ -295,6 +317,7 @@ def lost(broker: Broker, job: Job, reason: str) -> None:
     spill.lost += 1
     where = "its other holders will queue it" if job.retry_ms and job.holders is not broker.sets.mine else "it is lost"
     broker.host.log("warning", f"The body of job {job.id.decode('ascii', 'replace')} can't be read: {reason}; {where}")
+    events.ended(broker, job, events.LOST, "its body can't be read")
     replication.remove(broker, job)
 
 
@@ -305,7 +328,7 @@ def forget_all(broker: Broker) -> None:
     spill.is_void = True
     broker.spilled_count = spill.bytes_on_disk = spill.writing_bytes = 0
     spill.writing, spill.reading, spill.lent, spill.heads = {}, {}, {}, {}
-    spill.released, spill.fresh, spill.readings = [], [], []
+    spill.released, spill.fresh, spill.older, spill.readings = [], [], [], []
     for job, reader in readings:
         reader(broker, job, None)
     broker.stalled.clear()

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from cluster_bus.messages import REFUSED_BUSY, REFUSED_DONE, SETACK, TOOK
 from cluster_bus.node import Node
-from disque_py.core import lifecycle, replication
+from disque_py.core import events, lifecycle, replication
 from disque_py.core.broker import Broker
 from disque_py.core.handover import TAKEN, Exchange, answer_producer, exchange, taken
-from disque_py.core.image import job_of
+from disque_py.core.image import AFTER, job_of
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Handover, Job
 from disque_py.core.journaling import touch_holders
 from disque_py.core.pulls import NEEDJOBS_MAX, imported
@@ -43,7 +43,7 @@ def _take(broker: Broker, sender: Node, image: Any) -> int:
     if image is None:
         return REFUSED_DONE
     job = job_of(broker, image)
-    after_ms = image[5] if len(image) > 5 else 0
+    after_ms = image[AFTER] if len(image) > AFTER else 0
     if type(after_ms) is not int or after_ms >> 63:
         raise ValueError("a delay that is not a number")
     known = broker.find(job.id)
@@ -95,6 +95,7 @@ def _known_again(broker: Broker, sender: Node, known: Job, job: Job) -> int | No
     if known.state == WAIT_REPL:
         return REFUSED_BUSY  # Its producer still waits for us; queueing it would answer nobody (quirks Q7).
     known.holders = sets.union(known.holders, job.holders)
+    events.heard(known, job.version)
     touch_holders(broker, known)
     if known.state == ACKED:
         broker.send(sets.only(sender), SETACK, (known.id, sets.pack(known.holders)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from disque_py.core import acks, delivery, handover, leaving, pulls, replication, requeue, slices
+from disque_py.core import acks, delivery, events, handover, leaving, pulls, replication, requeue, slices
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, Handover, Job, Replication
 from disque_py.core.lifecycle import announce_span_ms, arm
@@ -39,7 +39,8 @@ def tick(broker: Broker) -> bool:
     if broker.extensions:
         replication.extend_due(broker)
     jobs = 0
-    for job in broker.schedule.due(JOBS_PER_TICK):
+    # While the journal is loaded nothing that happens to a job would be recorded; it happens right afterwards.
+    for job in broker.schedule.due(JOBS_PER_TICK) if not broker.is_loading else ():
         visit(broker, job)
         jobs += 1
     acks_looked = acks.look_again(broker, JOBS_PER_TICK)
@@ -65,7 +66,7 @@ def next_ms(broker: Broker) -> int:
     at_ms = broker.housekept_ms + HOUSEKEEPING_MS
     if broker.extensions and broker.extensions[0][0] < at_ms:
         at_ms = broker.extensions[0][0]
-    for due_ms in (broker.schedule.next_ms(), broker.timeouts.next_ms()):
+    for due_ms in (None if broker.is_loading else broker.schedule.next_ms(), broker.timeouts.next_ms()):
         if due_ms is not None and due_ms < at_ms:
             at_ms = due_ms
     return at_ms
@@ -76,6 +77,7 @@ def visit(broker: Broker, job: Job) -> None:
     now_ms = broker.now_ms
     if job.expire_at_ms <= now_ms:
         broker.stats.jobs_expired += job.state != ACKED
+        events.ended(broker, job, events.EXPIRED_EVENT)
         replication.remove(broker, job)
         return
     due_ms = job.requeue_at_ms
@@ -121,6 +123,7 @@ def _keep_house(broker: Broker) -> None:
         for name in broker.told_interest:
             broker.interest_due[broker.queue(name)] = None
     broker.cluster.memory_level = level
+    broker.tokens.look()
     pulls.ask_for_waiting(broker, ASKING_PER_TICK)
     if broker.is_leaving:
         leaving.step(broker)

@@ -151,8 +151,14 @@ class ClientConnection(asyncio.Protocol):
         self._resume_soon()
 
     def eof_received(self) -> bool:
-        """Half-closed: what was asked is still answered when it can be at once; then we close."""
-        return False
+        """Half-closed: what was asked is answered, if at once or when the journal has it; then we close."""
+        client, transport = self.client, self._transport
+        if client is None or transport is None or client.waiting or self._shell.driver.promises is None:
+            return False
+        if transport.get_extra_info("sslcontext") is not None:
+            return False  # TLS knows no half-closed connection.
+        self.close(after_replies=True)
+        return True
 
     # -- running -----------------------------------------------------------------------------------
 
@@ -306,8 +312,8 @@ class ClientConnection(asyncio.Protocol):
             if self._is_stuffed or len(data) > PAUSE_BYTES:
                 self._enforce_output_limit(client)
         if client.close_asked:
-            # Not while replies of earlier requests are still being waited for.
-            if not client.slots:
+            # Not while replies of earlier requests are still being waited for, or wait for the journal.
+            if not client.slots and not client.held:
                 transport.close()
         elif (self._at < len(self._requests) or self._unread) and not self._is_stuffed and not self._is_held():
             # An ADDJOB may follow others that still wait; once some are answered there is room for more of them.

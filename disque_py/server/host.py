@@ -26,10 +26,12 @@ if TYPE_CHECKING:
 
     from cluster_bus.bus import Bus
     from disque_py.remembering import Remembering
+    from disque_py.server.event_place import EventPlace
     from disque_py.server.listeners import Listeners
     from disque_py.server.nodes_keeper import NodesKeeper
     from disque_py.server.scribe import Scribe
     from disque_py.server.settings_file import Configuration
+    from disque_py.server.spill_place import SpillPlace
     from disque_py.server.watchdog import Watchdog
 
 NO_RESTART: Final = -1
@@ -54,6 +56,8 @@ class ProcessHost:
     listeners: Listeners
     watchdog: Watchdog
     remembering: Remembering
+    spill: SpillPlace
+    events: EventPlace
     begin_turn: Callable[[], None]
     backups_directory = ""
 
@@ -128,6 +132,16 @@ class ProcessHost:
                 raise DirectiveError(f"ERR Unable to turn on AOF: {error.strerror or error}") from None
         elif name == "appendfsync":
             self.remembering.set_policy()
+            self.events.keeper.set_limits()
+        elif name == "events":
+            self.events.keeper.switch()
+        elif name in ("events-max-bytes", "events-max-age"):
+            self.events.keeper.set_limits()
+        elif name == "maxmemory-spill":
+            try:
+                self.spill.switch()
+            except OSError as error:
+                raise DirectiveError(f"ERR Can't open {self.spill.directory}: {error.strerror or error}") from None
 
     def has_config_file(self) -> bool:
         """Not with standard input, the command line alone, or nothing."""

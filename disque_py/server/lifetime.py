@@ -38,6 +38,7 @@ from disque_py.server.clock import SystemClock
 from disque_py.server.cluster_side import ClusterSide
 from disque_py.server.collector import tune_collector
 from disque_py.server.connection import ClientConnection
+from disque_py.server.event_place import EventPlace
 from disque_py.server.host import NO_RESTART, Ending, ProcessHost
 from disque_py.server.listeners import Listeners, backlog_limit
 from disque_py.server.log import log, log_mistake
@@ -46,11 +47,13 @@ from disque_py.server.renames import check_renames
 from disque_py.server.scribe import Scribe
 from disque_py.server.settings_file import Configuration
 from disque_py.server.shell import Shell
+from disque_py.server.spill_place import SpillPlace
 from disque_py.server.start_error import StartError
 from disque_py.server.systemd import Notifier
 from disque_py.server.watchdog import Watchdog
 from persistence.file_disk import FileDisk
 from persistence.files import Files
+from persistence.placing import has_journal
 
 # How long clients may take to fetch their last replies, and ADDJOBs to get their copies, when the node ends.
 END_SECONDS: Final = 2.0
@@ -88,6 +91,8 @@ class Lifetime:
         self._end: asyncio.Future[Ending]
         self._interrupts = 0
         self._remembering: Remembering
+        self._spill: SpillPlace
+        self._events: EventPlace
         self._disk: FileDisk | None = None
         self._files: Files | None = None
 
@@ -108,6 +113,7 @@ class Lifetime:
                 await self._start(side)
             except StartError:
                 await self._bus.close()
+                self._events.abandon()
                 raise
         except StartError:
             self._listeners.close()
@@ -132,18 +138,24 @@ class Lifetime:
             self._keeper.save_now()
         except OSError as error:
             raise StartError(f"can't write the nodes file {self._keeper.path}: {error.strerror or error}") from None
+        # From the first message on: a copy that is confirmed before the journal is open would be in no journal.
+        self._broker.is_loading = settings.appendonly or settings.aof_enqueue_jobs_once
         await self._open_bus()
         self._host.bus = self._bus
         self._host.listeners = self._listeners
         self._host.watchdog = Watchdog(self._shell.loop, log)
+        await self._events.open()
         await self._listeners.serve(lambda: ClientConnection(self._shell))
         self._warn()
-        self._broker.is_loading = settings.appendonly or settings.aof_enqueue_jobs_once
         side.meet_seeds()
         self._shell.start()
         Chores(self._shell, self._notifier).start()
         tune_collector()
+        self._open_spill()
         await self._load()
+        if self._end.done():
+            return  # Nobody was served: it was told to stop while it read.
+        self._events.keeper.started("memory lost" if self._remembering.last_load is None else "journal loaded")
         tune_collector()
         for name in self._listeners.names:
             log("notice", f"Server initialized, ready to accept connections on {name}")
@@ -175,12 +187,23 @@ class Lifetime:
             if self._host.has_config_file():
                 self._host.rewrite_config(_log_failure)
 
+    def _open_spill(self) -> None:
+        """Where bodies go when memory is short; StartError. What a crash left is removed even if they stay here."""
+        settings = self._settings
+        if not settings.maxmemory_spill and not self._spill.is_there:
+            return
+        try:
+            self._spill.open()
+        except OSError as error:
+            if settings.maxmemory_spill:
+                raise StartError(f"can't open {self._spill.directory}: {error.strerror or error}") from None
+
     def _refuse_foreign_journal(self) -> None:
         """The original's file, and none of ours: starting empty would look like losing everything."""
         settings = self._settings
         wanted = settings.appendonly or settings.aof_enqueue_jobs_once
         path = os.path.abspath(settings.appendfilename)
-        if wanted and os.path.isfile(path) and not os.path.isdir(journal_directory(settings)):
+        if wanted and os.path.isfile(path) and not has_journal(journal_directory(settings)):
             raise StartError(
                 f"{path} is a journal of Disque's and there is none of disque-py's yet: import it with"
                 f" `disque-check-journal import {path} {journal_directory(settings)}`, or move it away to start empty"
@@ -245,6 +268,8 @@ class Lifetime:
         self._remembering = self._host.remembering = Remembering(
             shell.driver, self._open_disk, self._close_disk, lambda line: log("notice", line)
         )
+        self._spill = self._host.spill = SpillPlace(settings, shell)
+        self._events = self._host.events = EventPlace(settings, shell)
         shell.driver.begin()
         membership.load(lines)
         return side
@@ -321,6 +346,10 @@ class Lifetime:
             connection.close(after_replies=False)
         if ending.is_graceful:
             await self._close_journal()
+            await self._events.close()
+        else:
+            self._events.abandon()
+        self._spill.close()
         await asyncio.sleep(0)  # What the last turn wrote to links and clients leaves.
         await self._bus.close()
         self._scribe.close()

@@ -1,9 +1,10 @@
 """Calm: the weather clears, and what must become true does, in time.
 
-All that is down comes up, all cuts heal, limits and pauses are lifted; producers go home. Then, in this order: the mesh is
-whole; clients that wait for something are answered; whoever leaves is empty; every job that was promised is delivered,
-and every one that is acknowledged vanishes from all nodes; at last nobody says anything but heartbeats, and jobs that wait
-with nobody to take them cost one announcement per pair of nodes and second. Each has a limit in virtual time.
+All that is down comes up, all cuts heal, limits and pauses are lifted; producers go home. Then, in this order: the
+mesh is whole; clients that wait for something are answered; whoever leaves is empty; every job that was promised is
+delivered, and every one that is acknowledged vanishes from all nodes; at last nobody says anything but heartbeats,
+and jobs that wait with nobody to take them cost one announcement per pair of nodes and second. Each has a limit in
+virtual time.
 """
 
 from __future__ import annotations
@@ -91,6 +92,7 @@ class Calm:
         """All of it; RuleBrokenError."""
         self._lift()
         self._mesh()
+        self._lift_limits()
         self._answer()
         self._empty_leavers()
         self._drain()
@@ -113,7 +115,11 @@ class Calm:
                 machine.start()
             elif machine.is_up and machine.is_stopped:
                 machine.go_on()
-        for machine in world.running():
+
+    def _lift_limits(self) -> None:
+        """What a node that reads its journal would not hear."""
+        simulation, weather = self.simulation, self.simulation.weather
+        for machine in self.world.running():
             weather.tell_gone(machine)
             weather.ask(machine, "CONFIG", "SET", "maxmemory", 0)
             for number in range(simulation.plan.queues):

@@ -37,14 +37,17 @@ def jobs_of(broker: Broker) -> Iterator[Job]:
 
 
 class Asleep:
-    """What a machine knew when its process died, and has on its disk as far as its journal's policy says."""
+    """What a machine knew when its process died, and has on its disk as far as its journal's policy says.
+
+    ids   of jobs -> when they were recorded, or read by this process
+    """
 
     __slots__ = ("at_ms", "ids", "may_lose")
 
     def __init__(self, at_ms: int, may_lose: bool) -> None:
         self.at_ms = at_ms
         self.may_lose = may_lose
-        self.ids: dict[bytes, None] = {}
+        self.ids: dict[bytes, int] = {}
 
 
 class Losses:
@@ -72,7 +75,12 @@ class Losses:
             self.flushing(machine)
         elif keeper.is_loaded:
             asleep = self.asleep[machine] = Asleep(machine.world.now_ms, keeper.may_lose(power=power))
-            asleep.ids = {job.id: None for job in jobs_of(machine.broker) if job.state != ACKED}
+            recorded = keeper.recorded
+            asleep.ids = {
+                job.id: recorded[job.id][1]
+                for job in jobs_of(machine.broker)
+                if job.state != ACKED and job.id in recorded  # What came in this turn was promised to nobody.
+            }
         elif power and machine in self.asleep:
             self.asleep[machine].may_lose |= keeper.may_lose(power=True)
 
@@ -81,18 +89,18 @@ class Losses:
         asleep = self.asleep.pop(machine, None)
         if asleep is None:
             return
-        for job_id in asleep.ids:
-            job = machine.broker.find(job_id)
-            if job is not None and job.state != ACKED:
+        for job_id, recorded_ms in asleep.ids.items():
+            if not asleep.may_lose or machine.broker.find(job_id) is not None:
                 continue
             promise = self._ledger.by_id.get(job_id)
-            if job is None and asleep.may_lose:
-                self._lose(job_id, promise, is_once=promise is None or not promise.retry_ms)
-                age_ms = asleep.at_ms - (promise.answered_ms if promise is not None else asleep.at_ms)
-                if machine.keeper is not None and age_ms > machine.keeper.lost_ms_max and not promise_is_done(promise):
-                    raise RuleBrokenError(
-                        "everysec loses seconds", f"{promise} was answered {age_ms} ms before {machine.name} lost it", job_id
-                    )
+            self._lose(job_id, promise, is_once=promise is None or not promise.retry_ms)
+            age_ms = asleep.at_ms - recorded_ms
+            if machine.keeper is not None and age_ms > machine.keeper.lost_ms_max and not promise_is_done(promise):
+                raise RuleBrokenError(
+                    "everysec loses seconds",
+                    f"{promise} was recorded {age_ms} ms before {machine.name} lost it",
+                    job_id,
+                )
 
     def flushing(self, machine: Machine) -> None:
         """A node is about to forget all it has."""
@@ -125,7 +133,7 @@ class Losses:
 def unseen_jobs(machine: Machine) -> Iterator[bytes]:
     """Ids of jobs in replies that wait for the journal."""
     for connection in machine.clients:
-        if connection.client.held or connection.client.out:
+        if connection.client.held or connection.client.out or connection.client in machine.broker.slices:
             for reply in connection.unseen():
                 for entry in reply if isinstance(reply, list) else ():
                     if isinstance(entry, list) and len(entry) >= JOB_FIELDS:
@@ -176,7 +184,9 @@ def look(world: World, ledger: Ledger, losses: Losses) -> None:
             if is_here:
                 continue
             if promise.copies and losses.of(promise) < promise.copies:
-                raise RuleBrokenError("no job is lost", f"{promise}, {losses.of(promise)} lost: it is nowhere", promise.id)
+                raise RuleBrokenError(
+                    "no job is lost", f"{promise}, {losses.of(promise)} lost: it is nowhere", promise.id
+                )
             ledger.close(promise)
         elif promise.id not in once:
             if promise.delivered or promise.id in losses.explained:
@@ -281,7 +291,9 @@ def _same(machine: Machine, what: str, said: object, counted: object, *, unorder
     if unordered and isinstance(said, list) and isinstance(counted, list):
         said, counted = sorted(map(id_of, said)), sorted(map(id_of, counted))
     if said != counted:
-        raise RuleBrokenError("books are right", f"{what} on {machine.name}: {said} said, {counted} counted", machine.name)
+        raise RuleBrokenError(
+            "books are right", f"{what} on {machine.name}: {said} said, {counted} counted", machine.name
+        )
 
 
 def id_of(job: Job) -> bytes:

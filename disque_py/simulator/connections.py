@@ -7,6 +7,7 @@ the client without an answer for what has.
 
 from __future__ import annotations
 
+from inspect import getgeneratorlocals
 from typing import TYPE_CHECKING, Any, Final
 
 import hiredis
@@ -78,11 +79,16 @@ class Connection:
             self._arrive(requests)
 
     def unseen(self) -> list[Any]:
-        """Replies that the node has for the client and must not send yet, or had no time to."""
+        """Replies that the node has for the client and must not send yet, or had no time to, or has in part."""
         reader = hiredis.Reader(notEnoughData=_NOTHING)
         for _, replies in self.client.held or ():
             reader.feed(b"".join(replies))
         reader.feed(b"".join(self.client.out))
+        parts = self.broker.slices.get(self.client)
+        if parts is not None:
+            # A GETJOB done in parts (commands/jobs.py): what it has fetched so far.
+            entries = getgeneratorlocals(parts).get("entries", [])
+            reader.feed(b"*%d\r\n%b" % (len(entries), b"".join(entries)))
         found = []
         while (reply := reader.gets()) is not _NOTHING:
             found.append(reply)

@@ -3,7 +3,8 @@
 The folder outlives the process; each run has a SimDisk and a Remembering of its own, which is the server's. A process
 that dies leaves what it had written, a power cut what was synced, perhaps with a torn tail (folder.py).
 
-To see that nothing is promised before its record, the keeper notes for every id where in the journal its base is; to see that a restart would find what memory knows, `replay` reads a copy of the folder.
+To see that nothing is promised before its record, the keeper notes for every id where in the journal its base is; to
+see that a restart would find what memory knows, `replay` reads a copy of the folder.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from disque_py.core import journaling
 from disque_py.core.broker import Broker
 from disque_py.core.job import WAIT_REPL, Job
 from disque_py.core.restoring import Restoring
+from disque_py.core.spilled import Spilled
 from disque_py.remembering import Remembering
 from disque_py.simulator.disk import SimDisk
 from disque_py.simulator.folder import SimFolder
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 SEGMENT_BYTES: Final = 40_000
 # semantics.md, section 8, and a disk's and a turn's time besides.
 LOST_MS_MAX: Final = 2_300
+RESERVE_BYTES: Final = 64 << 10
 CAPACITY_BYTES: Final = 64 << 20
 
 
@@ -42,7 +45,7 @@ class Keeper:
     folder       what is on the disk
     disk         the disk of this run
     remembering  the server's journal of this run
-    recorded     id -> position behind its base, of this run
+    recorded     id -> (position behind its base, when that was recorded); of an earlier run: (0, when it was read)
     noted        ids of which this run has recorded anything
     is_loaded    this run has read its journal
     had_trouble  its disk was slow, full or failing: promises of everysec and no are weaker then
@@ -54,7 +57,7 @@ class Keeper:
         self.folder = SimFolder(rng, CAPACITY_BYTES)
         self.disk: SimDisk
         self.remembering: Remembering
-        self.recorded: dict[bytes, int] = {}
+        self.recorded: dict[bytes, tuple[int, int]] = {}
         self.noted: dict[bytes, None] = {}
         self.is_loaded = False
         self.had_trouble = False
@@ -84,7 +87,12 @@ class Keeper:
         self.noted = {}
         self.is_loaded = False
         self.remembering = Remembering(
-            machine.driver, self._open, self._closed, self._notice, segment_bytes=SEGMENT_BYTES
+            machine.driver,
+            self._open,
+            self._closed,
+            self._notice,
+            segment_bytes=SEGMENT_BYTES,
+            reserve_bytes=RESERVE_BYTES,
         )
         machine.broker.is_loading = True
         self.remembering.start(self._ready, self._failed)
@@ -102,6 +110,8 @@ class Keeper:
 
     def _ready(self) -> None:
         self.is_loaded = True
+        now_ms = self.machine.world.now_ms
+        self.recorded = {job_id: (0, now_ms) for shard in self.machine.broker.shards for job_id in shard}
         self._watch()
         self.machine.world.on_loaded(self.machine)
 
@@ -128,7 +138,7 @@ class Keeper:
         journal = self.remembering.journal
         if journal is None:
             return
-        recorded, noted = self.recorded, self.noted
+        world, recorded, noted = self.machine.world, self.recorded, self.noted
         append = journal.append
 
         def watched(runs: list[list[Any]]) -> int:
@@ -136,7 +146,7 @@ class Keeper:
             for run in runs:
                 if run[0] == JOB:
                     for item in run[1:]:
-                        recorded.setdefault(item[0], position)
+                        recorded.setdefault(item[0], (position, world.now_ms))
                         noted[item[0]] = None
                 elif run[0] == STATE:
                     for item in run[1:]:
@@ -150,8 +160,8 @@ class Keeper:
         journal = self.remembering.journal
         if journal is None or not self.is_loaded:
             return
-        position = self.recorded.get(job_id)
-        if position is None:
+        position, _ = self.recorded.get(job_id, (-1, 0))
+        if position < 0:
             job = self.machine.broker.find(job_id)
             if job is not None and not job.place:
                 raise RuleBrokenError(
@@ -199,9 +209,15 @@ class Keeper:
                 # What was queued waits for its time after a restart, and another one would make the same of it.
                 flags &= ~journaling.IS_QUEUED
                 known_flags &= ~journaling.IS_QUEUED
+            if type(known.body) is not bytes:
+                job.body = known.body  # It is on disk, and only there.
             said, kept = _state(machine.broker, job, flags), _state(machine.broker, known, known_flags)
+            if type(job.body) is Spilled and job.body.size == len(known.body):
+                said["body"] = kept["body"]  # It is on another disk; who gets the job compares it.
             if said != kept:
-                told = ", ".join(f"{name} {kept[name]!r} and {said[name]!r}" for name in said if said[name] != kept[name])
+                told = ", ".join(
+                    f"{name} {kept[name]!r} and {said[name]!r}" for name in said if said[name] != kept[name]
+                )
                 raise RuleBrokenError(
                     "memory equals a replay", f"{known!r} of {machine.name}: memory and journal have {told}", job_id
                 )
@@ -209,9 +225,10 @@ class Keeper:
 
 def replay(folder: SimFolder, machine: Machine) -> dict[bytes, tuple[Job, int]]:
     """What a copy of the folder says: jobs by id, with their recorded flags."""
-    copied = folder.copy(Random(0))
+    chance = machine.world.stream("replay")
+    copied = folder.copy(chance)
     broker = Broker(
-        machine.membership, machine.broker.outbox.messages, machine.broker.settings, Random(0), machine.broker.host
+        machine.membership, machine.broker.outbox.messages, machine.broker.settings, chance, machine.broker.host
     )
     broker.now_ms, broker.wall_ms = machine.broker.now_ms, machine.broker.wall_ms
     broker.sets = machine.broker.sets
@@ -232,7 +249,7 @@ def replay(folder: SimFolder, machine: Machine) -> dict[bytes, tuple[Job, int]]:
 
 
 def _state(broker: Broker, job: Job, flags: int) -> dict[str, Any]:
-    """What a restart has to know of a job; the lease's and the retry's moments are compared by the tests of restoring."""
+    """What a restart has to know of a job; the moments of leases and retries are for the tests of restoring."""
     if job.retry_ms:
         flags &= ~journaling.IS_GIVEN
     else:

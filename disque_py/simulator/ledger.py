@@ -9,9 +9,12 @@ A body begins with the job's number, and the number is all the ledger needs to c
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from disque_py.core.ids import is_retried_id, is_valid_id
+
+if TYPE_CHECKING:
+    from disque_py.simulator.machine import Machine
 
 # Time on its way, in queues of frames and in turns, is not part of a TTL that every node counts from receipt.
 TTL_SLACK_MS: Final = 2_000
@@ -38,15 +41,19 @@ class Promise:
     ack_answered_ms      when the first was answered
     clean_ms             when a look found nobody who has it alive; 0: somebody has
     is_over              everybody who had it has learnt of the ack: it must not come again
+    asked                the node that was asked
     is_deleted           by DELJOB or FASTACK, which promise nothing to other nodes
     """
 
     __slots__ = (
-        "ack_answered_ms", "acked_ms", "added_ms", "answered_ms", "body_bytes", "clean_ms", "copies", "delivered", "id",
+        "ack_answered_ms", "acked_ms", "added_ms", "answered_ms",
+        "asked", "body_bytes", "clean_ms", "copies", "delivered", "id",
         "is_deleted", "is_over", "losses", "number", "queue", "retry_ms", "ttl_ms",
     )  # fmt: skip
 
-    def __init__(self, number: int, queue: bytes, body_bytes: int, retry_ms: int, ttl_ms: int, copies: int, now_ms: int):
+    def __init__(
+        self, number: int, queue: bytes, body_bytes: int, retry_ms: int, ttl_ms: int, copies: int, now_ms: int
+    ):
         self.number = number
         self.queue = queue
         self.body_bytes = body_bytes
@@ -63,6 +70,7 @@ class Promise:
         self.clean_ms = 0
         self.is_over = False
         self.is_deleted = False
+        self.asked: Machine | None = None
 
     def __str__(self) -> str:
         kind = "at-most-once job" if not self.retry_ms else "job"

@@ -24,6 +24,7 @@ from disque_py.simulator.connections import Connection
 from disque_py.simulator.host import SimHost
 from disque_py.simulator.keeper import Keeper
 from disque_py.simulator.network import Pipe
+from disque_py.simulator.spill import give_desk
 
 if TYPE_CHECKING:
     from disque_py.simulator.world import World
@@ -36,7 +37,7 @@ PPM: Final = 1_000_000
 SAVE_MS_MAX: Final = 6
 
 
-class Crash(Exception):
+class DeathError(Exception):
     """A process dies here and now; the world's loop lets it."""
 
     def __init__(self, machine: Machine) -> None:
@@ -71,12 +72,13 @@ class Machine:
         offset_ms: int = 0,
         drift_ppm: int = 0,
         version: int = OLD,
+        node_id: bytes = b"",
     ) -> None:
         self.world = world
         self.name = name
         self.label = name.encode()
         self.rng = world.stream(f"machine {name}")
-        self.node_id = name.encode() + self.rng.randbytes(ID_BYTES - 1)
+        self.node_id = node_id or name.encode() + self.rng.randbytes(ID_BYTES - 1)
         self.settings = dict(settings)
         self.offset_ms = offset_ms
         self.drift_ppm = drift_ppm
@@ -134,6 +136,8 @@ class Machine:
         self.open()
         if self.nodes_file:
             self.membership.load(parse(self.nodes_file))
+        if values.maxmemory_spill:
+            give_desk(self)
         if self.keeper is not None:
             self.keeper.load()
         self.driver.tick()
@@ -261,6 +265,10 @@ class Machine:
     def _on_timer(self, at_ms: int, run: int) -> None:
         if at_ms != self._timer_ms or run != self.runs or not self.is_up or self.is_stopped:
             return  # Another was set since; or the process is gone, or will look at its clock when it goes on.
+        if self.world.is_prompt and not self.world.is_first_timer():
+            self._timer_ms = at_ms + 1
+            self.world.later(1, self._on_timer, at_ms + 1, run)
+            return
         self._timer_ms = 0
         self.ticks += 1
         self.driver.tick()
@@ -270,7 +278,7 @@ class Machine:
         """It has done something to the outside: perhaps the last thing it did."""
         self.fuse -= 1
         if not self.fuse:
-            raise Crash(self)
+            raise DeathError(self)
 
     # -- Clock -------------------------------------------------------------------------------------
 

@@ -1,14 +1,14 @@
 """The network between the nodes of a world: connections, and what weather does to them.
 
-A connection leads one way: what a node says goes on the one it dialed. Frames arrive in order, each after a delay of its
-own. The model follows cluster_bus/bus.py: a second connection of a node replaces its first, a stranger's job messages
-close theirs, a forgotten node is hung up on in both directions.
+A connection leads one way: what a node says goes on the one it dialed. Frames arrive in order, each after a delay of
+its own. The model follows cluster_bus/bus.py: a second connection of a node replaces its first, a stranger's job
+messages close theirs, a forgotten node is hung up on in both directions.
 
-A *cut* breaks connections at once, both ends see it, and no new one comes about. A *silent* cut swallows what is sent:
-TCP keeps it until the cut heals, or somebody gives the connection up. A process that dies closes its connections; a
-machine without power does not, and answers nobody. When a connection is given up, what is on its way is lost or arrives;
-and when the next one is made, the last frames of the old one may come once more (a proxy that repeats what was not
-confirmed). A *lossy* network drops single frames, which TCP never does: harder than life.
+A *cut* breaks connections at once, both ends see it, and no new one comes about. A *silent* cut swallows what is
+sent: TCP keeps it until the cut heals, or somebody gives the connection up. A process that dies closes its
+connections; a machine without power does not, and answers nobody. When a connection is given up, what is on its way
+is lost or arrives; and when the next one is made, the last frames of the old one may come once more (a proxy that
+repeats what was not confirmed). A *lossy* network drops single frames, which TCP never does: harder than life.
 """
 
 from __future__ import annotations
@@ -80,6 +80,7 @@ class Network:
     filter         loses single messages; what it takes is gone
     tap            sees the job messages that are read: sender, receiver, runs
     frames, bytes  sent so far
+    flying         frames on their way
     """
 
     def __init__(self, world: World, rng: Random, delay_ms: tuple[int, int]) -> None:
@@ -92,6 +93,7 @@ class Network:
         self.tap: Callable[[str, str, list[list[Any]]], None] | None = None
         self.frames = 0
         self.bytes = 0
+        self.flying = 0
         self.pipes: dict[Pipe, None] = {}
         # Directions that are cut -> how many faults do it.
         self.cuts: dict[tuple[str, str], int] = {}
@@ -199,9 +201,11 @@ class Network:
             at_ms = pipe.last_ms
         pipe.last_ms = at_ms
         pipe.frames.append((world.now_ms, frame))
+        self.flying += 1
         world.at(at_ms, self._land, pipe)
 
     def _land(self, pipe: Pipe) -> None:
+        self.flying -= 1
         target = pipe.target
         if not pipe.is_open:
             return
@@ -220,6 +224,9 @@ class Network:
             pipe.landed -= 1
             for runs in pipe.decoder.feed(pipe.frames.popleft()[1]):
                 self._deal(pipe, target, runs)
+            if pipe.landed and self.world.is_prompt:
+                target.close()
+                target.open()
         target.close()
 
     def _deal(self, pipe: Pipe, target: Machine, runs: list[list[Any]]) -> None:

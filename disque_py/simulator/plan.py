@@ -1,14 +1,16 @@
 """Plan: all that a seed decides before anything happens: who is there, what the weather does, and when.
 
-A plan is data. Clients and faults are listed one by one, each with chance of its own, so that a failing plan can be made
-smaller (shrink.py) without changing what is left of it; `Keep` says in a line what was kept. Which node a fault strikes
-is decided when it does, from the numbers in it, because who is up then is not known before.
+A plan is data. Clients and faults are listed one by one, each with chance of its own, so that a failing plan can be
+made smaller (shrink.py) without changing what is left of it; `Keep` says in a line what was kept. Which node a fault
+strikes is decided when it does, from the numbers in it, because who is up then is not known before.
 
-Half of the plans have one kind of weather only, so that figures per kind mean something; the others have several at once.
+Half of the plans have one kind of weather only, so that figures per kind mean something; the others have several at
+once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
@@ -42,7 +44,12 @@ NAMES: Final = "abcdefghijklmnopqrstuvwxyz"
 NODES_MAX: Final = 9
 MS_PER_FAULT: Final = (250, 600, 1_500, 4_000)
 FAULT_SPANS_MS: Final = (50, 300, 1_000, 2_500, 5_000, 9_000)
-CLIENT_KINDS: Final = ("producer", "consumer", "inspector")
+LOADS: Final = (0.15, 0.4, 0.4, 1.0, 3.0)
+# Long plans are calmer: what they are for is time.
+LONG_MS: Final = 30_000
+LONG_SHARE: Final = 0.4
+# Of the clusters with little memory so many let bodies go to disk.
+SPILLING_SHARE: Final = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +117,7 @@ class Plan:
     """See the module. Spans are in milliseconds.
 
     weather           kinds, of WEATHER; empty is "fair"
+    is_spilling       maxmemory-spill
     load              clients act so many times as often as the calmest
     drifts_ppm, offsets_ms, versions   per node: its clocks, the highest bus version it speaks
     journals          per node: the appendfsync of its journal, "" for none
@@ -128,6 +136,7 @@ class Plan:
     queues: int = 2
     node_timeout_ms: int = 2_000
     maxmemory: int = 0
+    is_spilling: bool = False
     drifts_ppm: tuple[int, ...] = ()
     offsets_ms: tuple[int, ...] = ()
     versions: tuple[int, ...] = ()
@@ -148,14 +157,14 @@ class Plan:
         )
 
 
-def draw(seed: int, duration_ms: int, *, weather: str = "") -> Plan:
+def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[str], Random] = Random) -> Plan:
     """The plan of a seed; `weather` instead of what the seed would choose."""
-    rng = Random(f"{seed} plan")
+    rng = chance(f"{seed} plan")
     nodes = rng.choice((1, 2, 2, 3, 3, 3, 4, 4, 5, 5, 6, 7, NODES_MAX))
-    kinds = (weather,) if weather else _weather(rng, nodes)
+    kinds = (weather,) if weather else _weather(rng)
     if weather:
         nodes = max(nodes, 3)
-    clients = [ClientPlan(number, kind) for number, kind in enumerate(_clients(rng, nodes))]
+    clients = [ClientPlan(number, kind) for number, kind in enumerate(_clients(rng))]
     delay_ms = rng.choice(((1, 1), (1, 2), (1, 5), (2, 20), (10, 40), (1, 100)))
     return Plan(
         seed=seed,
@@ -164,13 +173,14 @@ def draw(seed: int, duration_ms: int, *, weather: str = "") -> Plan:
         weather=kinds,
         clients=tuple(clients),
         faults=tuple(_faults(rng, kinds, duration_ms)),
-        load=rng.choice((0.3, 1.0, 1.0, 3.0, 6.0)),
+        load=rng.choice(LOADS) * (LONG_SHARE if duration_ms > LONG_MS else 1.0),
         delay_ms=delay_ms,
         is_prompt=rng.random() < 0.2,
         is_rough=rng.random() < 0.5,
         queues=rng.choice((1, 2, 2, 4, 12)),
         node_timeout_ms=rng.choice((1_000, 2_000, 2_000, 5_000)),
         maxmemory=rng.choice((12_000, 25_000, 60_000, 200_000)) if "memory" in kinds else 0,
+        is_spilling="memory" in kinds and chance(f"{seed} spill").random() < SPILLING_SHARE,
         drifts_ppm=tuple(rng.choice((0, 0, 50, -50, 500, -500, 5_000, -5_000)) for _ in NAMES),
         offsets_ms=tuple(rng.randrange(1 << rng.choice((0, 20, 40))) for _ in NAMES),
         versions=tuple(rng.choice((1, 2)) if "upgrade" in kinds else 1 for _ in NAMES),
@@ -178,7 +188,7 @@ def draw(seed: int, duration_ms: int, *, weather: str = "") -> Plan:
     )
 
 
-def _weather(rng: Random, nodes: int) -> tuple[str, ...]:
+def _weather(rng: Random) -> tuple[str, ...]:
     kinds = [kind for kind in WEATHER if kind != "fair"]
     if rng.random() < 0.5:
         return (rng.choice(kinds),)
@@ -197,7 +207,7 @@ def _journals(rng: Random, kinds: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(rng.choice(("", "always", "everysec")) for _ in NAMES)
 
 
-def _clients(rng: Random, nodes: int) -> list[str]:
+def _clients(rng: Random) -> list[str]:
     producers, consumers = rng.choice((1, 1, 2, 3, 5)), rng.choice((1, 1, 2, 3, 6))
     kinds = ["producer"] * producers + ["consumer"] * consumers
     if rng.random() < 0.5:
@@ -211,7 +221,7 @@ def _faults(rng: Random, kinds: tuple[str, ...], duration_ms: int) -> list[Fault
         return []
     gap_ms = rng.choice(MS_PER_FAULT)
     longest = rng.randrange(2, len(FAULT_SPANS_MS) + 1)
-    faults = []
+    faults: list[Fault] = []
     at_ms = 0
     while True:
         at_ms += int(rng.expovariate(1 / gap_ms)) + 1

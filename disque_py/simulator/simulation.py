@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 JOIN_MS: Final = 30_000
 TRANSCRIPT_LINES: Final = 60
+DETAIL_MAX: Final = 600
 SETTLE_MS: Final = 4_000
 IDS: Final = Ids()
 
@@ -43,6 +44,7 @@ class Result:
     digest: str
     failure: Failure | None
     figures: dict[str, int]
+    transcript: list[str] = field(default_factory=list)
 
 
 class SimulatedWorld(World):
@@ -84,6 +86,7 @@ class Simulation:
             trace=self.trace,
             cluster_node_timeout=plan.node_timeout_ms,
             maxmemory=plan.maxmemory,
+            maxmemory_spill=plan.is_spilling,
         )
         self.world.simulation = self
         self.weather = Weather(self.world, plan, self.ledger, self.losses)
@@ -161,13 +164,15 @@ def simulate(plan: Plan, *, is_read: bool = False) -> Result:
         simulation = Simulation(plan, trace)
         simulation.play()
     except RuleBrokenError as broken:
-        failure = Failure(broken.rule, broken.detail, _moment(simulation), _transcript(trace, broken.words))
+        failure = Failure(
+            broken.rule, broken.detail[:DETAIL_MAX], _moment(simulation), _transcript(trace, broken.words)
+        )
     except StuckError as stuck:
         failure = Failure("the cluster forms", str(stuck), _moment(simulation), _transcript(trace, []))
     except Exception as error:  # Whatever the server's code raises is a failure of that code.
         failure = Failure(type(error).__name__, _where(error), _moment(simulation), _transcript(trace, []))
     figures = simulation.figures() if simulation is not None else {}
-    return Result(plan, trace.digest(), failure, figures)
+    return Result(plan, trace.digest(), failure, figures, _transcript(trace, []))
 
 
 def _moment(simulation: Simulation | None) -> int:

@@ -11,10 +11,21 @@ from cluster_bus import messages as m
 from cluster_bus.codec import Decoder
 from cluster_bus.node import ID_BYTES
 from disque_py.core.job import STATE_NAMES, Job
+from disque_py.core.pulls import ANSWERS_HINT, RETRIED_ONLY
 from disque_py.core.queue import PAUSE_NAMES
+from disque_py.core.replication import NEVER_WAS, NEW_KEY, NO_ANSWER
 
-REASONS = {0: "taken", 1: "paused", 2: "memory", 3: "leaving", 4: "done", 5: "busy"}
+REASONS = {0: "taken"} | {
+    value: name.removeprefix("REFUSED_").lower() for name, value in vars(m).items() if name.startswith("REFUSED_")
+}
 QUEUED_FLAGS = {0: "", m.QUEUED_RELEASED: " released", m.QUEUED_WAITING: " waiting"}
+REPLJOB_FLAGS = {0: "", NO_ANSWER: " unanswered", NEW_KEY: " keyed"}
+NEEDJOBS_FLAGS = {
+    0: "",
+    ANSWERS_HINT: " hinted",
+    RETRIED_ONLY: " retried only",
+    ANSWERS_HINT | RETRIED_ONLY: " hinted, retried only",
+}
 INTEREST = {-1: "gone", -2: "all void"}
 JOB_ID_BYTES = 40
 TEXT_MAX = 200
@@ -92,7 +103,7 @@ def tell_message(names: Ids, kind: int, item: Any) -> str:
     match kind:
         case m.REPLJOB:
             image, flags = item
-            return f"{names.of(image[0])} {nodes(image[4])}{' unanswered' if flags else ''}"
+            return f"{names.of(image[0])} {nodes(image[4])}{REPLJOB_FLAGS[flags]}"
         case m.GOTJOB:
             return names.of(item) if isinstance(item, bytes) else f"{names.of(item[0])} known"
         case m.REFUSED:
@@ -102,7 +113,8 @@ def tell_message(names: Ids, kind: int, item: Any) -> str:
         case m.GOTACK:
             return f"{names.of(item[0])} {nodes(item[1])}{'' if item[2] else ' not named'}"
         case m.DELJOB:
-            return f"{names.of(item[0])} {'at once' if item[1] is None else nodes(item[1])}"
+            never = " never was" if len(item) > 2 and item[2] == NEVER_WAS else ""
+            return f"{names.of(item[0])} {'at once' if item[1] is None else nodes(item[1])}{never}"
         case m.ENQUEUE:
             return names.of(item[0]) + (f" in {seconds(item[1])}" if item[1] else "")
         case m.WILLQUEUE:
@@ -112,7 +124,7 @@ def tell_message(names: Ids, kind: int, item: Any) -> str:
         case m.LEASED:
             return f"{names.of(item[0])} {seconds(item[1])}{_counters(item[2], 0, 0)}"
         case m.NEEDJOBS:
-            return f"{item[0].decode()} {item[1]}{' hinted' if item[2] else ''}"
+            return f"{item[0].decode()} {item[1]}{NEEDJOBS_FLAGS[item[2]]}"
         case m.YOURJOBS:
             jobs = [names.of(image[0]) if image is not None else "-" for image in item[2]]
             return f"#{item[0]} {' '.join(jobs)}{f' settled {item[1]}' if item[1] else ''}"
@@ -121,7 +133,8 @@ def tell_message(names: Ids, kind: int, item: Any) -> str:
         case m.SETTLED:
             return f"#{item}"
         case m.INTEREST:
-            return f"{item[0].decode()} {INTEREST.get(item[1], item[1])}".lstrip()
+            plain = f", {INTEREST.get(item[2], item[2])} for RETRY 0" if len(item) > 2 else ""
+            return f"{item[0].decode()} {INTEREST.get(item[1], item[1])}{plain}".lstrip()
         case m.HINT:
             return f"{item[0].decode()} {item[1]}"
         case m.PAUSE:
@@ -131,6 +144,12 @@ def tell_message(names: Ids, kind: int, item: Any) -> str:
             return f"{names.of(item[0])} {new} {letter(item[1])} {nodes(item[3])}"
         case m.LEFT_OK:
             return f"{names.of(item[0])} {'held' if item[1] else 'not held'}"
+        case m.ISKEY:
+            return f"?{item[0]}"
+        case m.KEYIS:
+            return f"?{item[0]} {names.of(item[2]) if item[2] else 'not known'}"
+        case m.OUTCOME | m.OUTCOME_IS:
+            return names.of(item[0])
     return repr(item)
 
 

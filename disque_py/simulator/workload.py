@@ -1,8 +1,9 @@
 """Workload: clients of every kind. Each acts on its own chance and writes what it was told into the ledger.
 
-A *producer* adds jobs in bunches, on any node, whatever became of the bunch before. A *consumer* fetches and works; most
-of what it got it acknowledges, some of it late, twice, on another node, or never; it also gives jobs back, asks for more
-time, deletes. An *inspector* asks everything that changes nothing. A broken connection is made anew, elsewhere.
+A *producer* adds jobs in bunches, on any node, whatever became of the bunch before. A *consumer* fetches and works;
+most of what it got it acknowledges, some of it late, twice, on another node, or never; it also gives jobs back, asks
+for more time, deletes. An *inspector* asks everything that changes nothing. A broken connection is made anew,
+elsewhere.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Line(Connection):
         then(reply, about)
 
     def on_unseen(self, reply: Any) -> None:
-        """Jobs are delivered, as far as the node knows; other replies promise nothing to somebody who never read them."""
+        """Jobs are delivered, as far as the node knows; other replies promise nothing to who never read them."""
         then, about = self._waiting.popleft()
         if isinstance(reply, list):
             then(reply, about)
@@ -172,16 +173,16 @@ class Producer(Actor):
             copies = 0
         elif 0.18 < dice < 0.22:
             options += ["MAXLEN", rng.choice((5, 500))]
-        promise = self.ledger.add(
-            queue, rng.choice(BODIES), retry_s * 1000, ttl_s * 1000, copies, self.world.now_ms
-        )
+        promise = self.ledger.add(queue, rng.choice(BODIES), retry_s * 1000, ttl_s * 1000, copies, self.world.now_ms)
+        promise.asked = machine
         return words("ADDJOB", queue, promise.body(), timeout_ms, *options), self._answered, promise
 
     def _answered(self, reply: Any, promise: Promise) -> None:
         if isinstance(reply, bytes):
             self.ledger.answered(promise, reply, self.world.now_ms)
-            if self.line is not None and self.line.machine.keeper is not None:
-                self.line.machine.keeper.check_promise(reply, "answer to ADDJOB")
+            keeper = promise.asked.keeper if promise.asked is not None else None
+            if keeper is not None:
+                keeper.check_promise(reply, "answer to ADDJOB")
 
 
 class Consumer(Actor):
@@ -214,9 +215,8 @@ class Consumer(Actor):
     def _got(self, reply: Any, line: Line) -> None:
         if not isinstance(reply, list):
             return
-        promises = []
-        for entry in reply:
-            promises.append(self.ledger.deliver(entry[0], entry[1], entry[2], self.world.now_ms))
+        deliver, now_ms = self.ledger.deliver, self.world.now_ms
+        promises = [deliver(entry[0], entry[1], entry[2], now_ms) for entry in reply]
         self.world.later(1 + int(self.rng.expovariate(1 / 15)), self._work, promises, line.machine)
 
     def _work(self, promises: list[Promise], machine: Machine) -> None:

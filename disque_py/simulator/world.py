@@ -4,8 +4,9 @@ Events are tuples (moment, serial, call, arguments) in a heap; whatever happens 
 what a node believes it to be is its machine's business (machine.py). The world itself has no opinion about what should
 happen: plans (plan.py) and stories (tests/scenarios) use the same one.
 
-A world may be *prompt*: then a turn of a node ends with the input that began it, else when all that happens in the same
-millisecond has been taken in, as a loop would do that finds several sockets ready.
+A world may be *prompt*: then a turn of a node ends with the input that began it, and no two timers come at once, so
+that what happens can be told line by line. Else a turn ends when all that happens in the same millisecond has been
+taken in, as with a loop that finds several sockets ready.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cluster_bus.outgoing import Outgoing, Run
 from disque_py.simulator.codecs import OLD
 from disque_py.simulator.connections import Connection
-from disque_py.simulator.machine import Crash, Machine
+from disque_py.simulator.machine import DeathError, Machine
 from disque_py.simulator.network import Network
 from disque_py.simulator.trace import Trace
 
@@ -70,6 +71,7 @@ class World:
         self._serial = 0
         self._clients = 0
         self._since_look = 0
+        self._timer_ms = 0
         self.network = Network(self, self.stream("network"), delay_ms)
         self.machines: dict[str, Machine] = {}
         self.connections: dict[Connection, None] = {}
@@ -105,6 +107,13 @@ class World:
         self._serial += 1
         heappush(self._heap, (at_ms, self._serial, call, args))
 
+    def is_first_timer(self) -> bool:
+        """Whether no other timer came in this millisecond: in a prompt world they come one by one."""
+        if self._timer_ms == self.now_ms:
+            return False
+        self._timer_ms = self.now_ms
+        return True
+
     def run(self, span_ms: int) -> None:
         """Let time pass."""
         self.run_to(self.now_ms + span_ms)
@@ -118,7 +127,7 @@ class World:
             count += 1
             try:
                 call(*args)
-            except Crash as crash:
+            except DeathError as crash:
                 crash.machine.die()
             if count == EVENTS_PER_LOOK:
                 self.events += count
@@ -138,11 +147,18 @@ class World:
     # -- nodes -------------------------------------------------------------------------------------
 
     def add(
-        self, name: str, *, offset_ms: int = 0, drift_ppm: int = 0, version: int = OLD, journal: str = ""
+        self,
+        name: str,
+        *,
+        offset_ms: int = 0,
+        drift_ppm: int = 0,
+        version: int = OLD,
+        journal: str = "",
+        node_id: bytes = b"",
     ) -> Machine:
-        """A further node, which nobody knows yet. `journal`: the appendfsync of its journal, "" for none."""
+        """A further node, which nobody knows yet; see Machine. `journal`: its appendfsync, "" for none."""
         machine = self.machines[name] = Machine(
-            self, name, self.settings, offset_ms=offset_ms, drift_ppm=drift_ppm, version=version
+            self, name, self.settings, offset_ms=offset_ms, drift_ppm=drift_ppm, version=version, node_id=node_id
         )
         if journal:
             machine.keep_journal(journal)

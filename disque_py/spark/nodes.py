@@ -15,10 +15,11 @@ from typing import Final
 from disque_py.client import Address, AuthError, DisqueConnectionError, NotConnectedError, ReplyError
 from disque_py.client.options import ClientOptions
 from disque_py.client.protocol import Reply, Word, encode, word
+from disque_py.client.results import hello
 from disque_py.client.socket_connection import SocketConnection, dial
 from disque_py.spark.options import ClusterOptions
 
-REST_S: Final = 10.0  # How long a node that could not be reached is not tried again.
+REST_S: Final = 5.0  # How long a node that could not be reached is not tried again.
 
 
 class ClusterError(RuntimeError):
@@ -34,112 +35,95 @@ class NodePlace:
 
 
 class Nodes:
-    """The cluster as one process sees it; connections are kept and used by one thread at a time.
+    """The cluster as one process sees it; connections are kept, and used by one thread at a time.
 
-    unreachable   ids, and why, from the last time somebody tried
+    places   what HELLO said last, by id
     """
 
     def __init__(self, options: ClusterOptions) -> None:
+        self.places: dict[str, NodePlace] = {}
         self._options = options
         self._client: ClientOptions | None = None
         self._connections: dict[Address, SocketConnection] = {}
         self._resting: dict[Address, tuple[float, str]] = {}
-        self.places: dict[str, NodePlace] = {}
-        self.unreachable: dict[str, str] = {}
 
     def discover(self) -> dict[str, NodePlace]:
         """All nodes of the cluster, by id, asked of the first that answers. Raises ClusterError when none does."""
+        # Nodes that were found come too: a list of bootstrap servers may be years old.
         known = [place.address for place in self.places.values()]
         reasons = []
-        # Known nodes first: a list of bootstrap servers may be years old.
-        for address in dict.fromkeys([*known, *self._options.nodes]):
+        for address in dict.fromkeys([*self._options.nodes, *known]):
             try:
-                connection = self._connect(address, patient=address in self._options.nodes)
-                hello = connection.hello if connection.is_fresh else None
-                if hello is None:
-                    hello = connection.greet()
-                    connection.hello = hello
-                connection.is_fresh = False
-            except NotConnectedError as error:
-                reasons.append(str(error))
-                continue
+                answer = hello(self.ask(address, b"HELLO"))
             except DisqueConnectionError as error:
-                self._drop(address)
                 reasons.append(str(error))
                 continue
-            places = {node.id: NodePlace(node.id, Address(host=node.host, port=node.port)) for node in hello.nodes}
-            # A node may not know how others reach it; the address that worked does.
-            places[hello.id] = NodePlace(hello.id, address)
-            self.places = places
-            return places
+            found = {node.id: NodePlace(node.id, Address(host=node.host, port=node.port)) for node in answer.nodes}
+            # A node may not know how others reach it; the address that worked is better.
+            found[answer.id] = NodePlace(answer.id, address)
+            self.places = found
+            return found
+        self._resting.clear()
         raise ClusterError(
             f"{self._options.format}: no node of bootstrapServers can be reached ({'; '.join(reasons)}); "
             "check the option and whether the nodes run"
         )
 
-    def ask(self, place: NodePlace, *words: Word) -> Reply:
+    def ask(self, address: Address, *words: Word) -> Reply:
         """One command to one node → its reply.
 
         Raises NotConnectedError when the node can't be reached, ConnectionLostError when it broke off
-        twice, ReplyError when it refuses the command.
+        twice, ReplyError when it refuses the command, ClusterError when it refuses the password.
+        Only for commands that may be sent twice.
         """
         payload = encode([word(value) for value in words])
-        for attempt in (1, 2):
-            connection = self._connect(place.address)
-            try:
-                reply = connection.wire.ask(payload, self._options.timeout_s)
-            except DisqueConnectionError:
-                # What was kept since the last batch may have been closed meanwhile.
-                self._drop(place.address)
-                if attempt == 2:
-                    raise
-                continue
-            if isinstance(reply, ReplyError):
-                raise reply
-            return reply
-        raise AssertionError
+        was_kept = address in self._connections
+        connection = self.connect(address)
+        try:
+            reply = connection.ask(payload, self._options.timeout_s)
+        except DisqueConnectionError:
+            self.drop(address)
+            if not was_kept:
+                raise
+            # What was kept since the last batch may have been closed meanwhile: once more, on a new one.
+            return self.ask(address, *words)
+        if isinstance(reply, ReplyError):
+            raise reply
+        return reply
 
     def connect(self, address: Address) -> SocketConnection:
         """The connection to this address. Raises NotConnectedError, ClusterError for a wrong password."""
-        return self._connect(address, patient=True).wire
-
-    def drop(self, address: Address) -> None:
-        """Forget a connection that broke."""
-        self._drop(address)
-
-    def close(self) -> None:
-        """Hang up everywhere."""
-        for address in list(self._connections):
-            self._drop(address)
-
-    def _connect(self, address: Address, *, patient: bool = False) -> _Kept:
         kept = self._connections.get(address)
         if kept is not None:
-            if not kept.wire.is_stale():
+            if not kept.is_stale():
                 return kept
-            self._drop(address)
-        resting = self._resting.get(address)
-        if resting is not None and not patient and time.monotonic() < resting[0]:
-            raise NotConnectedError(resting[1])
+            self.drop(address)
+        until, reason = self._resting.get(address, (0.0, ""))
+        if time.monotonic() < until:
+            raise NotConnectedError(reason)
         if self._client is None:
             self._client = self._options.client_options()
         try:
-            kept = _Kept(dial(address, self._client, self._client.tls_context()))
-        except NotConnectedError as error:
-            self._resting[address] = (time.monotonic() + REST_S, str(error))
-            raise
+            connection = dial(address, self._client, self._client.tls_context())
         except AuthError as error:
             raise ClusterError(
                 f"{self._options.format}: node {address} refuses us ({error}); set the option disque.password"
             ) from None
-        except ReplyError as error:
-            self._resting[address] = (time.monotonic() + REST_S, f"{address}: {error}")
-            raise NotConnectedError(f"{address}: {error}") from None
+        except (NotConnectedError, ReplyError) as error:
+            reason = str(error) if isinstance(error, NotConnectedError) else f"{address}: {error}"
+            self._resting[address] = (time.monotonic() + REST_S, reason)
+            raise NotConnectedError(reason) from None
         self._resting.pop(address, None)
-        self._connections[address] = kept
-        return kept
+        self._connections[address] = connection
+        return connection
 
-    def _drop(self, address: Address) -> None:
-        kept = self._connections.pop(address, None)
-        if kept is not None:
-            kept.wire.close()
+    def drop(self, address: Address) -> None:
+        """Forget a connection that broke; the next command opens another."""
+        connection = self._connections.pop(address, None)
+        if connection is not None:
+            connection.close()
+
+    def close(self) -> None:
+        """Hang up everywhere."""
+        for address in list(self._connections):
+            self.drop(address)

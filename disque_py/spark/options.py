@@ -8,7 +8,7 @@ nothing, in silence. Everything is read before a connection is opened or a row i
 
 from __future__ import annotations
 
-import ssl
+import ssl as tls
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -92,7 +92,7 @@ class Options:
         return value
 
     def flag(self, name: str, *, default: bool) -> bool:
-        """true or false. Raises OptionError."""
+        """Either true or false. Raises OptionError."""
         if not self.has(name):
             return default
         value = self.text(name).strip().lower()
@@ -113,9 +113,7 @@ class Options:
 
     def with_prefix(self, prefix: str) -> dict[str, str]:
         """Options that begin with it, the prefix cut off."""
-        return {
-            name[len(prefix) :]: value for name, value in self._values.items() if name.startswith(prefix.lower())
-        }
+        return {name[len(prefix) :]: value for name, value in self._values.items() if name.startswith(prefix.lower())}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +149,9 @@ class ClusterOptions:
             tls=self._tls_context() if self.ssl else False,
         )
 
-    def _tls_context(self) -> ssl.SSLContext:
+    def _tls_context(self) -> tls.SSLContext:
         try:
-            context = ssl.create_default_context(cafile=self.ssl_ca or None)
+            context = tls.create_default_context(cafile=self.ssl_ca or None)
             if self.ssl_cert:
                 context.load_cert_chain(self.ssl_cert, self.ssl_key or None)
         except OSError as error:
@@ -163,7 +161,7 @@ class ClusterOptions:
             ) from None
         if not self.ssl_verify:
             context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
+            context.verify_mode = tls.CERT_NONE
         return context
 
 

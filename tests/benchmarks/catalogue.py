@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from core import CORE
+from events import EVENTS
 from figures import Benchmark
 from filling import FILLING
 from idle import IDLE
 from latency import LATENCY
 from memory import MEMORY
 from one_node import ONE_NODE
+from spill import SPILL
 from three_nodes import THREE_NODES
 
-BENCHMARKS: tuple[Benchmark, ...] = (CORE, LATENCY, IDLE, MEMORY, ONE_NODE, THREE_NODES, FILLING)
+BENCHMARKS: tuple[Benchmark, ...] = (CORE, EVENTS, LATENCY, IDLE, MEMORY, ONE_NODE, THREE_NODES, FILLING, SPILL)

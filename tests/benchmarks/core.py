@@ -27,12 +27,13 @@ from cluster_bus.node import Node
 from disque_py import inputs
 from disque_py.core.client import Client
 from disque_py.requests import RequestParser
+from disque_py.simulator.machine import Machine
+from disque_py.simulator.network import Network
 from figures import Benchmark, Column, Row
 from load import packed
 from machine import calibration_ns
 from plan import Plan
-from wire import Network
-from world import Member, World
+from world import World
 
 BATCH = 100
 COUNT = (60_000, 6_000)  # full, quick
@@ -47,11 +48,11 @@ class Post(Network):
     """Keeps frames until they are delivered by hand, so that each node's work can be timed alone."""
 
     def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self.frames: list[tuple[Member, Member, bytes]] = []
+        super().__init__(world, world.stream("post"), (1, 1))
+        self.posted: list[tuple[Machine, Machine, bytes]] = []
 
-    def send(self, dialer: Member, node: Node, frame: bytes) -> None:
-        self.frames.append((dialer, self.world.members[node.host], frame))
+    def send(self, dialer: Machine, node: Node, frame: bytes) -> None:
+        self.posted.append((dialer, self.world.machines[node.host], frame))
 
 
 class Quiet:
@@ -115,8 +116,8 @@ class Bench:
     def _deliver(self) -> tuple[int, int]:
         """Deliver frames until there are none; the time of the other nodes and of the one asked."""
         others_ns = back_ns = 0
-        while self.post.frames:
-            frames, self.post.frames = self.post.frames, []
+        while self.post.posted:
+            frames, self.post.posted = self.post.posted, []
             for member in self.world.members.values():
                 mine = [(sender, frame) for sender, target, frame in frames if target is member]
                 if mine:
@@ -127,7 +128,7 @@ class Bench:
                         others_ns += took_ns
         return others_ns, back_ns
 
-    def _receive(self, member: Member, frames: list[tuple[Member, bytes]]) -> None:
+    def _receive(self, member: Machine, frames: list[tuple[Machine, bytes]]) -> None:
         """What came within one turn."""
         member.driver.begin()
         for sender, frame in frames:

@@ -35,7 +35,7 @@ def run(plan: Plan) -> Iterator[Row]:
     """Fill in parts, rest, fetch a part, remove all."""
     count = plan.count(*COUNT)
     with started(plan) as (node,), started(plan) as (control,), tempfile.TemporaryDirectory() as name:
-        meter = _Meter(node, control, Path(name))
+        meter = Meter(node, control, Path(name))
         add = packed("ADDJOB", QUEUE, "x" * 100, 0, "REPLICATE", 1)
         filled = 0
         for part in range(1, PARTS + 1):
@@ -69,7 +69,7 @@ def _flush(node: Node) -> int:
     return 0
 
 
-class _Meter:
+class Meter:
     """Pings both nodes while something is done to the first."""
 
     def __init__(self, node: Node, control: Node, folder: Path) -> None:

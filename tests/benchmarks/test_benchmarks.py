@@ -56,5 +56,5 @@ def test_time_that_is_over_is_told(tmp_path):
 def test_a_benchmark_that_does_not_exist_is_refused(tmp_path):
     """With the names of those that do."""
     with start(tmp_path, "corr") as process:
-        assert "there are core, latency" in process.communicate(timeout=60)[0]
+        assert "there are core, events, latency" in process.communicate(timeout=60)[0]
     assert process.returncode == 2

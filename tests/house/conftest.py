@@ -20,9 +20,12 @@ OUTSIDE = (
     "disque_py/cli/",
     "disque_py/client/",
     "disque_py/server/",
+    "disque_py/spark/",
+    "disque_py/simulator/main.py",
     "persistence/descriptors.py",
     "persistence/file_disk.py",
     "persistence/files.py",
+    "persistence/placing.py",
 )
 
 

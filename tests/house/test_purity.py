@@ -67,11 +67,15 @@ def test_no_walk_over_a_set_decides_anything(modules):
 
 
 def test_only_the_lifecycle_changes_the_state_of_a_job(modules):
-    """One file alone writes `job.state`, so a job's life can be read in one place."""
+    """
+    One file alone writes `job.state`, so a job's life can be read in one place. Restoring makes jobs
+    out of records before anybody is served; what tools call a job (persistence) is another thing.
+    """
     found = [
         f"{module.name}:{node.lineno}"
         for module in pure(modules)
-        if module.name != "disque_py/core/lifecycle.py"
+        if module.name not in ("disque_py/core/lifecycle.py", "disque_py/core/restoring.py")
+        if not module.name.startswith("persistence/")
         for node in ast.walk(module.tree)
         if isinstance(node, ast.Attribute) and node.attr == "state" and isinstance(node.ctx, ast.Store)
         if not (isinstance(node.value, ast.Name) and node.value.id == "self")

@@ -41,6 +41,8 @@ BODY = "x" * 100
 DRAIN_SECONDS = 60.0
 NODE_OPTIONS = ("--appendonly", "yes", "--cluster-node-timeout", 1000, "--auto-aof-rewrite-min-size", "256kb")
 
+Work = Callable[[threading.Event], None]
+
 
 class Ledger:
     """What producers and consumers know of each other, over all rounds; sets grow under the interpreter's lock.
@@ -68,9 +70,7 @@ class Ledger:
         return sorted(id for id in self.once if self.got[id] > 1)
 
 
-def producer(
-    server: Server, ledger: Ledger, *options: str | int, once: bool = False
-) -> Callable[[threading.Event], None]:
+def producer(server: Server, ledger: Ledger, *options: str | int, once: bool = False) -> Work:
     """Adds jobs, PIPELINE at a time; a dead node is tried again."""
     words = ("ADDJOB", ONCE_QUEUE if once else QUEUE, BODY, 5000, "RETRY", 0 if once else RETRY_S, "TTL", TTL_S)
 
@@ -95,7 +95,7 @@ def producer(
     return produce
 
 
-def consumer(server: Server, ledger: Ledger, ack_share: float) -> Callable[[threading.Event], None]:
+def consumer(server: Server, ledger: Ledger, ack_share: float) -> Work:
     """Takes jobs of both queues and acknowledges this share of them; what it keeps comes back after RETRY."""
 
     def consume(over: threading.Event) -> None:
@@ -122,7 +122,7 @@ def consumer(server: Server, ledger: Ledger, ack_share: float) -> Callable[[thre
 
 
 @contextmanager
-def running(functions: Sequence[Callable[[threading.Event], None]]):
+def running(functions: Sequence[Work]):
     """Functions in threads, each called with an event that ends them; what they raise is raised at the end."""
     over = threading.Event()
     with ThreadPoolExecutor(len(functions)) as pool:
@@ -135,10 +135,10 @@ def running(functions: Sequence[Callable[[threading.Event], None]]):
         future.result()
 
 
-def load(servers: Sequence[Server], ledger: Ledger, ack_share: float) -> list[Callable[[threading.Event], None]]:
+def load(servers: Sequence[Server], ledger: Ledger, ack_share: float) -> list[Work]:
     """One of each for every node: copies on all, on two, on one; at most once; a consumer."""
     count = len(servers)
-    functions: list[Callable[[threading.Event], None]] = []
+    functions: list[Work] = []
     for number, server in enumerate(servers):
         functions.append(producer(server, ledger, "REPLICATE", 1 + number % count))
         functions.append(consumer(server, ledger, ack_share))
@@ -192,11 +192,12 @@ def main() -> int:
         for number in range(options.rounds):
             count = options.victims or 1 + number % options.nodes
             victims = random.sample(cluster.servers, count)
-            before = len(ledger.added), len(ledger.acked), time.monotonic()
+            before = len(ledger.added), len(ledger.acked), time.monotonic(), len(ledger.again)
             play_round(cluster, ledger, victims)
             print(
                 f"round {number + 1}: {count} killed, {len(ledger.added) - before[0]:,} jobs added,"
-                f" {len(ledger.acked) - before[1]:,} acknowledged, nothing lost, {time.monotonic() - before[2]:.1f} s",
+                f" {len(ledger.acked) - before[1]:,} acknowledged, nothing lost,"
+                f" {len(ledger.again) - before[3]} came again after their ack, {time.monotonic() - before[2]:.1f} s",
                 flush=True,
             )
         unseen = sum(not ledger.got[id] for id in ledger.once)

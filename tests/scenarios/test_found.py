@@ -1,4 +1,7 @@
-"""What random days (weather.py) and transcripts have shown: each as the shortest story that shows it again."""
+"""What random days and transcripts have shown: each as the shortest story that shows it again.
+
+Days are seeds of the simulator's predecessor; what the simulator found is in tests/simulation.
+"""
 
 from __future__ import annotations
 

@@ -40,9 +40,9 @@ from cluster_bus.node import Node
 from cluster_bus.outgoing import Run
 from disque_py.core import lifecycle
 from disque_py.core.job import ACTIVE, QUEUED, Job
-from telling import Names, state_of, tell_message, tell_reply
-from wire import turn
-from world import Member, Talker, World
+from disque_py.simulator.machine import Machine
+from disque_py.simulator.telling import Names, state_of, tell_message, tell_reply
+from world import Talker, World
 
 SPAN = re.compile(r"([+-]?[0-9.]+)(ms|s|m|h|d)")
 UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -51,7 +51,7 @@ UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 class NoChance(Random):
     """A generator that never surprises: the first of everything, the middle of every span, bytes that count up."""
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: str = "") -> None:
         super().__init__(seed)
         self._bytes = Random(seed)
 
@@ -86,44 +86,44 @@ class Stage(World):
         since_ms = self.now_ms - self.block_ms
         self.lines.append(f"{since_ms / 1000:7.3f}  {text}" if since_ms >= 0 else text)
 
-    def _buffer(self, member: Member) -> tuple[list[str], list[str]]:
-        return self._turn.setdefault(member.name, ([], []))
+    def _buffer(self, machine: Machine) -> tuple[list[str], list[str]]:
+        return self._turn.setdefault(machine.name, ([], []))
 
-    def on_runs(self, member: Member, runs: list[Run]) -> None:
+    def on_runs(self, machine: Machine, runs: list[Run]) -> None:
         for nodes, kind, items in runs:
             to = [node.host for node in nodes if node.is_linked]
             if kind >= FIRST_JOB_KIND and to:
                 told = ", ".join(tell_message(self.names, kind, item) for item in items)
-                self._buffer(member)[1].append(f"{member.name} → {' '.join(to)}  {NAMES[kind]} {told}")
+                self._buffer(machine)[1].append(f"{machine.name} → {' '.join(to)}  {NAMES[kind]} {told}")
 
-    def on_reply(self, talker: Talker, reply: Any) -> None:
+    def on_answer(self, talker: Talker, reply: Any) -> None:
         if only := talker.wanted.get("only"):
             reply = ", ".join(line for line in reply.decode().split("\r\n") if only in line).encode()
-        self._buffer(talker.member)[0].append(f"{talker.name} ← {tell_reply(self.names, reply)}")
+        self._buffer(talker.machine)[0].append(f"{talker.name} ← {tell_reply(self.names, reply)}")
 
     def on_lost(self, sender: str, receiver: str, kind: int, item: Any) -> None:
         self.say(f"{sender} → {receiver}  {NAMES[kind]} {tell_message(self.names, kind, item)}  lost")
 
-    def on_turn(self, member: Member) -> None:
-        before = self._known.get(member.name, {})
+    def on_turn(self, machine: Machine) -> None:
+        before = self._known.get(machine.name, {})
         # Most turns are ticks of nodes that hold nothing.
-        shards = member.broker.shards if member.broker.job_count else ()
+        shards = machine.broker.shards if machine.broker.job_count else ()
         jobs = [job for shard in shards if shard for job in shard.values()]
         jobs.sort(key=lambda job: (job.ctime, job.id))
         now = {job.id: state_of(job) for job in jobs}
         for job_id, (state, holders) in now.items():
             name, known = self.names.of(job_id), before.get(job_id)
             if known is None:
-                self.say(f"{member.name}  {name} + {state} {holders}")
+                self.say(f"{machine.name}  {name} + {state} {holders}")
             elif known[0] != state:
-                self.say(f"{member.name}  {name} {known[0]} → {state}{'' if known[1] == holders else ' ' + holders}")
+                self.say(f"{machine.name}  {name} {known[0]} → {state}{'' if known[1] == holders else ' ' + holders}")
             elif known[1] != holders:
-                self.say(f"{member.name}  {name} {holders}")
+                self.say(f"{machine.name}  {name} {holders}")
         for job_id in before:
             if job_id not in now:
-                self.say(f"{member.name}  {self.names.of(job_id)} gone")
-        self._known[member.name] = now
-        replies, messages = self._turn.pop(member.name, ([], []))
+                self.say(f"{machine.name}  {self.names.of(job_id)} gone")
+        self._known[machine.name] = now
+        replies, messages = self._turn.pop(machine.name, ([], []))
         for line in replies + messages:
             self.say(line)
 
@@ -194,7 +194,7 @@ class Play:
         if re.fullmatch(r"j[0-9]+", word):
             return self.stage.names.id_of(word)
         if re.fullmatch(r"<[a-z]>", word):
-            return self.stage.members[word[1]].node_id.hex()
+            return self.stage.machines[word[1]].node_id.hex()
         if match := re.fullmatch(r"(.)\*([0-9]+)", word):
             return match[1] * int(match[2])
         return "" if word == '""' else word
@@ -219,21 +219,22 @@ class Play:
                     knows[who] = clause[at + 1 :]
         retry_ms = span_ms(options.get("retry", "300s"))
         for node in on:
-            member = self.stage.members[node]
-            with turn(member):
-                job = self.put(member, name, options.get("queue", "q"), retry_ms, knows[node])
-                if node in (queued, leased):
-                    queue = lifecycle.enqueue(member.broker, job)
-                    if node == leased:
-                        lifecycle.fetch(member.broker, queue)
-                        lifecycle.lease(member.broker, job)
+            machine = self.stage.machines[node]
+            machine.open()
+            job = self.put(machine, name, options.get("queue", "q"), retry_ms, knows[node])
+            if node in (queued, leased):
+                queue = lifecycle.enqueue(machine.broker, job)
+                if node == leased:
+                    lifecycle.fetch(machine.broker, queue)
+                    lifecycle.lease(machine.broker, job)
+            machine.close()
         self.stage.lines = []
 
-    def put(self, member: Member, name: str, queue: str, retry_ms: int, holders: list[str]) -> Job:
+    def put(self, machine: Machine, name: str, queue: str, retry_ms: int, holders: list[str]) -> Job:
         """A copy, as REPLJOB would have brought it."""
-        broker = member.broker
+        broker = machine.broker
         job_id = self.stage.names.id_of(name, is_retried=retry_ms > 0)
-        nodes = [self.node(member, holder) for holder in holders]
+        nodes = [self.node(machine, holder) for holder in holders]
         day_ms = UNITS_MS["d"]
         job = Job(job_id, queue.encode(), name.encode(), broker.next_ctime(), broker.now_ms + day_ms, retry_ms, 0,
                   len(holders), broker.sets.of(nodes))  # fmt: skip
@@ -243,17 +244,14 @@ class Play:
         lifecycle.arm(broker, job)
         return job
 
-    def node(self, member: Member, name: str) -> Node:
-        """How a member calls another."""
-        return member.membership.intern(self.stage.members[name].node_id)
+    def node(self, machine: Machine, name: str) -> Node:
+        """How a machine calls another."""
+        return machine.membership.intern(self.stage.machines[name].node_id)
 
     # -- time, weather, looking ------------------------------------------------------------------------
 
     def do_deliver(self, _: str) -> None:
-        stage = self.stage
-        end_ms = stage.now_ms + 10_000
-        while stage.network.flying and stage.step(end_ms):
-            pass
+        self.stage.until(lambda: not self.stage.network.flying)
 
     def do_wait(self, words: str) -> None:
         self.stage.run(span_ms(words))
@@ -279,7 +277,7 @@ class Play:
         self.stage.resume(words.split()[1])
 
     def do_join(self, words: str) -> None:
-        first = next(iter(self.stage.members))
+        first = next(iter(self.stage.machines))
         self.stage.add(words)
         self.stage.meet(words, first)
 
@@ -298,13 +296,13 @@ class Play:
 
     def do_clock(self, words: str) -> None:
         name, span = words.split()
-        self.stage.members[name].wall_offset_ms += span_ms(span)
+        self.stage.machines[name].wall_offset_ms += span_ms(span)
 
     def do_states(self, _: str) -> None:
         stage = self.stage
-        for name, member in stage.members.items():
+        for name, machine in stage.machines.items():
             for job_id, (state, holders) in stage._known.get(name, {}).items():
-                job = member.broker.find(job_id)
+                job = machine.broker.find(job_id)
                 assert job is not None
                 lease = " leased" if job.is_leased_here and job.state == ACTIVE else ""
                 more = " listed" if job.state == QUEUED and not job.is_listed else ""

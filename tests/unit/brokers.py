@@ -115,6 +115,14 @@ class NotedHost:
         self._note("rewrite_journal")
         return not self.is_rewriting
 
+    def backup_journal(self, name: str, done: Callable[[tuple[str, int, int] | OSError], None]) -> None:
+        try:
+            self._note("backup_journal", name)
+        except OSError as failure:
+            done(failure)
+        else:
+            done((f"/data/{name}", 2, 3000))
+
     def reload_journal(self, done: Callable[[OSError | None], None]) -> None:
         self._write("reload_journal", done)
 

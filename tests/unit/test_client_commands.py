@@ -29,6 +29,14 @@ def line(request):
         (commands.get_jobs("q", count=3, timeout_ms=9, withcounters=True),
          "GETJOB TIMEOUT 9 COUNT 3 WITHCOUNTERS FROM q"),
         (commands.get_jobs("q", nohang=True), "GETJOB NOHANG FROM q"),
+        (commands.add_job("q", "b", priority=-7, meta={"a": "b", "c": b"d"}, key="k"),
+         "ADDJOB q b 5000 PRIORITY -7 META a b META c d KEY k"),
+        (commands.get_jobs("q", nohang=True, withmeta=True, withlease=True, lease=9, token="t"),
+         "GETJOB NOHANG WITHMETA WITHLEASE LEASE 9 TOKEN t FROM q"),
+        (commands.ack_token("t", b"u"), "ACKTOKEN t u"),
+        (commands.nack_token("t"), "NACKTOKEN t"),
+        (commands.extend_token("t", 60), "EXTENDTOKEN t 60"),
+        (commands.working("i", 90), "WORKING i 90"),
         (commands.ack("i", b"j"), "ACKJOB i j"),
         (commands.fast_ack("i"), "FASTACK i"),
         (commands.nack("i"), "NACK i"),
@@ -114,3 +122,16 @@ def test_answers_are_read():
     assert commands.qscan_page().read([b"0", [b"q"]]) == (0, ["q"])
     assert commands.jscan_info_page().read([b"5", [[b"id", b"i", b"state", b"active"]]])[1][0].id == "i"
     assert commands.execute("X").read([1, None]) == [1, None]
+
+
+def test_an_addjob_with_a_key_may_be_sent_again():
+    """The second one is answered with the id of the first."""
+    assert commands.add_job("q", "b").repeat is Repeat.ASK
+    assert commands.add_job("q", "b", key="k").repeat is Repeat.SAFE
+
+
+def test_a_token_belongs_to_the_node_that_answered():
+    again = commands.get_jobs("q", token="t", node=A)
+    assert (again.node, again.is_pinned) == (A, True)
+    assert (commands.ack_token("t", node=A).node, commands.ack_token("t", node=A).is_pinned) == (A, True)
+    assert not commands.get_jobs("q", token="t").is_pinned

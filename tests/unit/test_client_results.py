@@ -18,8 +18,15 @@ def test_a_job_is_queue_id_and_body():
 
 def test_counters_are_read_by_name_and_what_follows_is_kept():
     """GETJOB entries may grow (semantics.md, section 12)."""
-    (job,) = results.jobs([[b"q", b"D-1", b"", b"nacks", 1, b"additional-deliveries", 2, b"meta", [b"k", b"v"]]])
-    assert (job.nacks, job.additional_deliveries, job.more) == (1, 2, {"meta": ["k", "v"]})
+    (job,) = results.jobs([[b"q", b"D-1", b"", b"nacks", 1, b"additional-deliveries", 2, b"news", [b"k", b"v"]]])
+    assert (job.nacks, job.additional_deliveries, job.more) == (1, 2, {"news": ["k", "v"]})
+
+
+def test_pairs_and_lease_are_read_if_they_were_asked_for():
+    (plain,) = results.jobs([[b"q", b"D-1", b""]])
+    (job,) = results.jobs([[b"q", b"D-1", b"", b"meta", [b"k", b"v"], b"lease-ms", 2000, b"attempt", 3]])
+    assert (plain.meta, plain.lease_ms, plain.attempt) == (None, None, None)
+    assert (job.meta, job.lease_ms, job.attempt, job.more) == ({"k": "v"}, 2000, 3, {})
 
 
 @pytest.mark.parametrize("reply", [None, []])

@@ -12,6 +12,7 @@ def test_kinds_about_jobs_are_these_numbers():
         "REPLJOB": 32, "GOTJOB": 33, "REFUSED": 34, "HOLDERS": 35, "ENQUEUE": 36, "QUEUED": 37, "WILLQUEUE": 38,
         "LEASED": 39, "SETACK": 40, "GOTACK": 41, "DELJOB": 42, "NEEDJOBS": 43, "YOURJOBS": 44, "TOOK": 45,
         "SETTLED": 46, "INTEREST": 47, "HINT": 48, "PAUSE": 49, "LEFT": 50, "LEFT_OK": 51, "OUTCOME": 52,
+        "ISKEY": 53, "KEYIS": 54, "OUTCOME_IS": 55,
     }  # fmt: skip
 
 
@@ -23,4 +24,4 @@ def test_membership_keeps_the_numbers_below():
 
 def test_reasons_of_refusals_differ():
     reasons = [value for name, value in vars(messages).items() if name.startswith("REFUSED_")]
-    assert sorted(reasons) == [1, 2, 3, 4, 5, 6]
+    assert sorted(reasons) == [1, 2, 3, 4, 5, 6, 7]

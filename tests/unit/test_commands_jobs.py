@@ -14,6 +14,7 @@ from disque_py.core.job import ACKED, ACTIVE, QUEUED
 SHOW_NAMES = (
     "id", "queue", "state", "repl", "ttl", "ctime", "delay", "retry", "nacks", "additional-deliveries",
     "nodes-delivered", "nodes-confirmed", "next-requeue-within", "next-awake-within", "body", "attempt", "leased",
+    "priority", "meta",
 )  # fmt: skip
 
 
@@ -334,7 +335,7 @@ def test_working_answers_retry_and_begins_the_lease_anew():
     pass_time(broker, 20_000)
     assert ask_parsed(broker, client, "WORKING", job.id) == 30
     assert job.requeue_at_ms == broker.now_ms + 30_000
-    assert sent_of(broker, LEASED) == [((node,), (job.id, 30_000, 1))]
+    assert sent_of(broker, LEASED) == [((node,), (job.id, 30_000, 1, 2))]
 
 
 def test_working_takes_a_queued_job_out_of_its_queue():
@@ -383,7 +384,7 @@ def test_show_has_the_original_fields_in_their_order_and_ours_behind():
         "id": job.id, "queue": b"q", "state": b"active", "repl": 1, "ttl": 99, "ctime": job.ctime, "delay": 5,
         "retry": 10, "nacks": 0, "additional-deliveries": 0, "nodes-delivered": [broker.me.name],
         "nodes-confirmed": [], "next-requeue-within": 3500, "next-awake-within": 3500, "body": b"body", "attempt": 0,
-        "leased": 0,
+        "leased": 0, "priority": broker.wall_ms - 1500, "meta": [],
     }  # fmt: skip
 
 

@@ -58,3 +58,34 @@ def test_shutdown_knows_no_other_word():
     for words in (("NOSAVE",), ("REWRITE-AOF", "x")):
         assert ask(broker, client, "SHUTDOWN", *words) == b"-ERR syntax error\r\n"
     assert host_of(broker).calls == []
+
+
+def test_journal_backup_says_where_it_is_and_how_large():
+    broker = make_broker()
+    reply = ask_parsed(broker, make_client(broker), "JOURNAL", "backup", "nightly-1")
+    assert reply == [b"path", b"/data/nightly-1", b"files", 2, b"bytes", 3000]
+    assert host_of(broker).calls[0] == ("backup_journal", "nightly-1")
+
+
+def test_journal_backup_that_fails_says_why():
+    broker = make_broker()
+    host_of(broker).failures["backup_journal"] = OSError("there is no journal")
+    assert (
+        ask(broker, make_client(broker), "JOURNAL", "BACKUP", "x")
+        == b"-ERR No backup was made: there is no journal\r\n"
+    )
+
+
+def test_the_name_of_a_backup_is_no_path():
+    broker = make_broker()
+    client = make_client(broker)
+    for name in ("../x", "", ".hidden", "a b", "-x", "x" * 101):
+        assert b"letters, digits" in ask(broker, client, "JOURNAL", "BACKUP", name)
+    assert host_of(broker).calls == []
+
+
+def test_journal_knows_no_other_word():
+    broker = make_broker()
+    client = make_client(broker)
+    for words in (("BACKUP",), ("BACKUP", "a", "b"), ("RESTORE", "a")):
+        assert b"Unknown JOURNAL subcommand" in ask(broker, client, "JOURNAL", *words)

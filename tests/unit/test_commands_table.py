@@ -17,8 +17,9 @@ deljob -1 write fast|show 2 readonly fast|loadjob 2 write|bgrewriteaof 1 readonl
 qpeek 3 readonly|qstat 2 readonly fast|qscan -1 readonly|jscan -1 readonly|enqueue -1 write denyoom fast
 nack -1 write denyoom fast|dequeue -1 write fast|working 2 write fast|pause -3 readonly fast
 """
-# Since Redis clients log in with a user name, and HELLO agrees on a protocol, these two take more words.
-WIDENED = {"auth": -2, "hello": -1}
+# Since Redis clients log in with a user name, HELLO agrees on a protocol, and a worker may say for how long it works,
+# these take more words.
+WIDENED = {"auth": -2, "hello": -1, "working": -2}
 
 
 def original_rows():

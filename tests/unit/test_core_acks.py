@@ -36,7 +36,7 @@ def test_a_job_that_nobody_else_has_is_gone_at_once():
 def test_the_holders_are_told_with_their_set():
     broker, b, c = make_cluster()
     job = hold_queued(broker, b, c)
-    assert ack(broker, job) == (1, [((b, c), SETACK, (job.id, pack(broker.me, b, c)))])
+    assert ack(broker, job) == (1, [((b, c), SETACK, (job.id, pack(broker.me, b, c), 2))])
     assert (job.state, broker.queues[b"q"].length) == (ACKED, 0)
 
 
@@ -44,7 +44,7 @@ def test_a_second_ack_counts_nothing_but_asks_again():
     broker, b, _ = make_cluster()
     job = hold(broker, b)
     ack(broker, job)
-    assert ack(broker, job) == (0, [((b,), SETACK, (job.id, pack(broker.me, b)))])
+    assert ack(broker, job) == (0, [((b,), SETACK, (job.id, pack(broker.me, b), 2))])
 
 
 def test_when_all_have_confirmed_it_is_over_everywhere():
@@ -68,7 +68,7 @@ def test_equal_sizes_prove_nothing():
     ack(broker, job)
     say(broker, b, GOTACK, (job.id, pack(b, c), 1))
     assert job.holders == {broker.me, b, c}
-    assert sent_of(broker, SETACK) == [((c,), (job.id, pack(broker.me, b, c)))]
+    assert sent_of(broker, SETACK) == [((c,), (job.id, pack(broker.me, b, c), 2))]
     assert broker.find(job.id) is job
     say(broker, c, GOTACK, (job.id, pack(broker.me, b, c), 1))
     assert broker.find(job.id) is None
@@ -105,7 +105,7 @@ def test_who_has_no_link_is_not_asked_but_waited_for():
     broker, b, c = make_cluster()
     c.is_linked = False
     job = hold(broker, b, c)
-    assert ack(broker, job)[1] == [((b,), SETACK, (job.id, pack(broker.me, b, c)))]
+    assert ack(broker, job)[1] == [((b,), SETACK, (job.id, pack(broker.me, b, c), 2))]
     say(broker, b, GOTACK, (job.id, pack(broker.me, b, c), 1))
     assert broker.find(job.id) is job
 
@@ -172,7 +172,7 @@ def test_the_receiver_looks_after_the_ack_if_the_collector_does_not_end_it():
     advance(broker, 700)
     assert sent(broker) == []
     advance(broker, 600)
-    assert sent_of(broker, SETACK) == [((b,), (job.id, pack(broker.me, b)))]
+    assert sent_of(broker, SETACK) == [((b,), (job.id, pack(broker.me, b), 1))]
 
 
 def test_setack_lacking_a_holder_we_know_makes_us_collect_too():
@@ -184,7 +184,7 @@ def test_setack_lacking_a_holder_we_know_makes_us_collect_too():
     job = hold(broker, b, c)
     say(broker, b, SETACK, (job.id, pack(broker.me, b)))
     everybody = pack(broker.me, b, c)
-    assert sent(broker) == [((b,), GOTACK, (job.id, everybody, 1)), ((b, c), SETACK, (job.id, everybody))]
+    assert sent(broker) == [((b,), GOTACK, (job.id, everybody, 1)), ((b, c), SETACK, (job.id, everybody, 1))]
 
 
 def test_setack_with_a_holder_we_did_not_know_is_merged():
@@ -246,7 +246,7 @@ def test_without_room_an_ack_of_an_unknown_job_is_passed_on_and_not_kept(monkeyp
     broker, *_ = make_cluster()
     job_id = make_id(1)
     assert acks.ack_here(broker, job_id) == 0
-    assert sent(broker) == [(broker.cluster.linked, SETACK, (job_id, b""))]
+    assert sent(broker) == [(broker.cluster.linked, SETACK, (job_id, b"", 0))]
     assert broker.job_count == 0
 
 
@@ -288,7 +288,7 @@ def test_an_ack_ends_a_lease():
 def test_an_ack_of_an_unknown_job_is_passed_to_everybody_with_the_empty_set():
     broker, b, c = make_cluster()
     assert acks.ack_here(broker, make_id()) == 0
-    assert sent(broker) == [((b, c), SETACK, (make_id(), b""))]
+    assert sent(broker) == [((b, c), SETACK, (make_id(), b"", 0))]
     assert broker.find(make_id()).is_dummy
 
 
@@ -310,7 +310,7 @@ def test_a_leaving_node_passes_an_ack_of_an_unknown_job_on_and_keeps_nothing():
     broker, b, c = make_cluster()
     broker.cluster.set_leaving(True)
     assert acks.ack_here(broker, make_id()) == 0
-    assert sent(broker) == [((b, c), SETACK, (make_id(), b""))]
+    assert sent(broker) == [((b, c), SETACK, (make_id(), b"", 0))]
     assert broker.job_count == 0
 
 
@@ -323,7 +323,7 @@ def test_a_dummy_ack_learns_the_holders_and_collects_then():
     say(broker, c, GOTACK, (make_id(), pack(b, c), 0))
     job = broker.find(make_id())
     assert job.holders == {b, c}
-    assert sent(broker) == [((b, c), SETACK, (make_id(), pack(b, c)))]
+    assert sent(broker) == [((b, c), SETACK, (make_id(), pack(b, c), 1))]
     for node in (b, c):
         say(broker, node, GOTACK, (make_id(), pack(b, c), 1))
     assert sent(broker) == [((b, c), DELJOB, (make_id(), pack(b, c)))]
@@ -396,7 +396,7 @@ def test_who_knows_more_members_collects_on_instead_of_deleting():
     say(broker, b, DELJOB, (job.id, pack(broker.me, b)))
     assert job.state == ACKED
     assert acks.confirmed_by(job) == {b}
-    assert sent(broker) == [((c,), SETACK, (job.id, pack(broker.me, b, c)))]
+    assert sent(broker) == [((c,), SETACK, (job.id, pack(broker.me, b, c), 1))]
 
 
 def test_a_late_copy_of_a_finished_job_is_answered_with_the_ack():
@@ -425,7 +425,7 @@ def test_a_fast_ack_tells_the_holders_and_forgets():
     assert sent(broker) == [((b,), DELJOB, (job.id, None))]
     assert (broker.job_count, broker.queues[b"q"].length) == (0, 0)
     assert acks.fast_ack(broker, job.id) == 0
-    assert sent(broker) == [((b, c), DELJOB, (job.id, None))]
+    assert sent(broker) == [((b, c), DELJOB, (job.id, None, 1))]
 
 
 def test_a_fast_ack_from_elsewhere_deletes_whatever_the_state():

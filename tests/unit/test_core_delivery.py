@@ -67,7 +67,7 @@ def test_a_delivery_starts_the_lease_and_tells_the_holders():
     job = hold_queued(broker, node, retry_s=30)
     get(broker, make_client(broker), "FROM", "q")
     assert (job.state, job.is_leased_here, job.attempt) == (ACTIVE, True, 1)
-    assert sent_of(broker, LEASED) == [((node,), (job.id, 30_000, 1))]
+    assert sent_of(broker, LEASED) == [((node,), (job.id, 30_000, 1, 2))]
     queue = broker.queues[b"q"]
     assert (queue.jobs_out, broker.stats.jobs_delivered) == (1, 1)
 

@@ -60,7 +60,7 @@ def test_an_image_survives_the_bus():
 
 def test_later_fields_are_ignored_by_those_who_do_not_know_them():
     broker = make_broker()
-    assert job_of(broker, (*image(broker), 17, "news")).body == b"body"
+    assert job_of(broker, (*image(broker), 17, None, 1, "news")).body == b"body"
 
 
 def test_a_longer_header_is_read_as_far_as_it_is_known():

@@ -237,6 +237,7 @@ def test_a_forgotten_job_is_gone_for_the_journal_if_that_knew_it():
     assert broker.outbox.gone == []
     job = hold(broker)
     job.place = 3
+    broker.first_place = 1
     broker.live_bytes[3] = lifecycle.BASE_BYTES + len(job.queue) + len(job.body)
     lifecycle.forget(broker, job)
     assert (broker.outbox.gone, broker.live_bytes) == ([(job.id, 3)], {3: 0})

@@ -1,4 +1,4 @@
-"""core/queue.py: oldest first, whatever leaves by which door."""
+"""core/queue.py: by priority, then oldest first, whatever leaves by which door."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from brokers import make_broker
 from copies import make_job
+from disque_py.core import lane as lane_module
 from disque_py.core import queue as queue_module
 from disque_py.core.job import ACTIVE, GONE, QUEUED, Job
 from disque_py.core.queue import Queue
+from disque_py.core.traits import Traits
 
 
 def make_jobs(count, *, ctimes=None):
@@ -34,7 +36,7 @@ def push(queue, job):
 def remove(queue, job, state=ACTIVE):
     """Out by another door than pop."""
     job.state = state
-    queue.removed()
+    queue.removed(job)
 
 
 def drain(queue):
@@ -225,9 +227,10 @@ class Model:
         self.made = 0
         self.clock = 0
         self.sweep = None
+        self.prioritized = self.rng.choice((0, 0.1, 1))
 
     def ordered(self):
-        return sorted(self.ready, key=lambda job: (job.ctime, job.id))
+        return sorted(self.ready, key=lambda job: (job.priority, job.ctime, job.id))
 
     def push_new(self):
         self.clock += self.rng.choice((0, 1, 1, 3))
@@ -235,6 +238,9 @@ class Model:
         job = make_jobs(1, ctimes=[ctime])[0]
         job.id = b"D-%037d-" % self.made
         self.made += 1
+        job.retry_ms = self.rng.choice((0, 30_000, 30_000))
+        if self.rng.random() < self.prioritized:
+            job.traits = Traits(self.rng.choice((None, -1, 0, self.rng.randrange(9))), ())
         push(self.queue, job)
         self.ready.append(job)
 
@@ -247,6 +253,15 @@ class Model:
     def pop(self):
         expected = self.ordered()
         job = self.queue.pop()
+        assert job is (expected[0] if expected else None)
+        if job is not None:
+            job.state = ACTIVE
+            self.ready.remove(job)
+            self.resting.append(job)
+
+    def pop_retried(self):
+        expected = [job for job in self.ordered() if job.retry_ms]
+        job = self.queue.pop_retried()
         assert job is (expected[0] if expected else None)
         if job is not None:
             job.state = ACTIVE
@@ -272,9 +287,10 @@ class Model:
         assert list(self.queue.oldest()) == expected
         assert list(self.queue.newest(len(expected))) == expected[::-1]
         assert self.queue.length == len(expected)
+        assert self.queue.retried_length == sum(job.retry_ms > 0 for job in expected)
 
 
-DEEDS = ("push_new", "push_new", "push_new", "push_again", "pop", "pop", "take_out", "sweep_on")
+DEEDS = ("push_new", "push_new", "push_new", "push_again", "pop", "pop", "pop_retried", "take_out", "sweep_on")
 
 
 @settings(max_examples=60, deadline=None)
@@ -283,7 +299,7 @@ def test_a_queue_is_a_sorted_list_whatever_happens(seed, chunk, heap_step):
     """Pushes in any order, pops, removals, returns and the steps of sweeps, against a list that is sorted each time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(queue_module, "CHUNK", chunk)
-        patch.setattr(queue_module, "HEAP_STEP", heap_step)
+        patch.setattr(lane_module, "HEAP_STEP", heap_step)
         model = Model(seed)
         for step in range(250):
             getattr(model, model.rng.choice(DEEDS))()

@@ -40,7 +40,7 @@ def test_before_a_copy_is_queued_the_others_are_asked():
     assert job.state == ACTIVE
     advance(broker, 500)
     assert queue_of(broker) == [job.id]
-    assert sent(broker) == [((b, c), QUEUED, (job.id, 0, 0, 0, 1))]
+    assert sent(broker) == [((b, c), QUEUED, (job.id, 0, 0, 0, 1, 2))]
     assert broker.stats.jobs_requeued == 1
 
 
@@ -100,7 +100,7 @@ def test_a_delivery_is_told_to_the_other_holders():
     broker, b, c = make_cluster()
     job = hold_queued(broker, b, c, retry_s=30)
     ask(broker, make_client(broker), "GETJOB", "FROM", "q")
-    assert sent_of(broker, LEASED) == [((b, c), (job.id, 30_000, 1))]
+    assert sent_of(broker, LEASED) == [((b, c), (job.id, 30_000, 1, 2))]
 
 
 def test_a_holder_queues_no_earlier_than_the_lease_ends():
@@ -174,7 +174,7 @@ def test_of_two_queues_the_winner_keeps_the_job():
     winning = hold_queued(broker, b, number=id_where(broker, b, wins=False))
     say(broker, b, QUEUED, (losing.id, 0, 0, 0, 1), (winning.id, 0, 0, 0, 1))
     assert queue_of(broker) == [winning.id]
-    assert sent(broker) == [((b,), QUEUED, (winning.id, QUEUED_WAITING, 0, 0, 1))]
+    assert sent(broker) == [((b,), QUEUED, (winning.id, QUEUED_WAITING, 0, 0, 1, 1))]
     assert losing.state == ACTIVE
 
 
@@ -195,7 +195,7 @@ def test_a_running_lease_is_told_to_who_queued_the_job_without_knowing():
     pass_time(broker, 10_000)
     sent(broker)
     say(broker, b, QUEUED, (job.id, 0, 0, 0, 1))
-    assert sent(broker) == [((b,), LEASED, (job.id, 20_000, 1))]
+    assert sent(broker) == [((b,), LEASED, (job.id, 20_000, 1, 2))]
     assert job.is_leased_here
 
 
@@ -226,7 +226,7 @@ def test_who_has_the_job_queued_objects_to_all():
     broker, b, c = make_cluster()
     job = hold_queued(broker, b, c)
     say(broker, b, WILLQUEUE, (job.id, 0))
-    assert sent(broker) == [((b, c), QUEUED, (job.id, QUEUED_WAITING, 0, 0, 0))]
+    assert sent(broker) == [((b, c), QUEUED, (job.id, QUEUED_WAITING, 0, 0, 0, 1))]
 
 
 def test_who_delivered_it_objects_with_what_is_left():
@@ -235,7 +235,7 @@ def test_who_delivered_it_objects_with_what_is_left():
     job = deliver(broker)
     pass_time(broker, 12_000)
     say(broker, b, WILLQUEUE, (job.id, 0))
-    assert sent(broker) == [((b, c), LEASED, (job.id, 18_000, 1))]
+    assert sent(broker) == [((b, c), LEASED, (job.id, 18_000, 1, 2))]
 
 
 def test_whose_lease_is_over_does_not_object():

@@ -113,6 +113,30 @@ def test_a_link_keeps_what_is_removed(files: Files, tmp_path: Path):
     assert (tmp_path / "backup" / "a").read_bytes() == b"kept"
 
 
+def test_a_copy_is_made_of_links_and_small_files_and_can_be_discarded(files: Files, tmp_path: Path):
+    """Two levels of directories are made; what `discard` leaves is the upper one."""
+    directory = str(tmp_path / "backups" / "one")
+    assert files.stored(directory) == []
+    files.create("a", b"kept")
+    files.link("a", directory)
+    files.store(directory, "note", b"old and long")
+    files.store(directory, "note", b"new")
+    assert files.stored(directory) == ["a", "note"]
+    assert (tmp_path / "backups" / "one" / "note").read_bytes() == b"new"
+    files.discard(directory)
+    files.discard(directory)
+    assert os.listdir(tmp_path / "backups") == []
+    assert contents(files) == {"a": b"kept"}
+
+
+def test_who_only_looks_makes_no_copies(files: Files, tmp_path: Path):
+    files.create("a", b"x")
+    reader = Files(files.directory, readonly=True)
+    for operation in (("link", "a", "/x/y"), ("store", "/x/y", "a", b""), ("discard", "/x/y")):
+        assert outcome(reader, operation)[1] == errno.EROFS
+    reader.close()
+
+
 def test_a_file_that_is_truncated_is_cut(files: Files):
     files.create("a", b"whole torn")
     files.truncate("a", 6)

@@ -12,20 +12,23 @@ from disque_py import ports
 from disque_py.server.clock import SystemClock
 from disque_py.server.connection import ClientConnection
 from disque_py.server.host import ProcessHost
+from disque_py.simulator.connections import Connection
+from disque_py.simulator.host import SimHost
+from disque_py.simulator.machine import Machine
 from loopback import NoWire
-from world import Member, Talker
 
 PAIRS = (
     (ports.Clock, SystemClock),
-    (ports.Clock, Member),
+    (ports.Clock, Machine),
     (ports.Wire, Bus),
-    (ports.Wire, Member),
+    (ports.Wire, Machine),
     (ports.Wire, NoWire),
     (ports.ClientPort, ClientConnection),
     (ports.ClientPort, NotedPort),
-    (ports.ClientPort, Talker),
+    (ports.ClientPort, Connection),
     (ports.Host, ProcessHost),
     (ports.Host, NotedHost),
+    (ports.Host, SimHost),
 )
 
 

@@ -78,6 +78,21 @@ def test_a_command_may_end_it(settings):
     assert live(settings, visit) == Ending(0)
 
 
+def test_a_node_with_a_journal_takes_no_job_before_it_was_read(settings):
+    """Other nodes may be faster than the disk: what they send from the first moment on is for later."""
+    settings.appendonly = True
+    seen = []
+
+    class Watched(Lifetime):
+        async def _open_bus(self):
+            seen.append(self._broker.is_loading)
+            await super()._open_bus()
+            self.stop(Ending())
+
+    assert asyncio.run(Watched(Configuration(settings), may_restart=True).run()) == Ending(0)
+    assert seen == [True]
+
+
 def test_its_id_is_on_disk_before_anybody_sees_it_and_stays(settings, tmp_path):
     seen = []
 

@@ -324,3 +324,26 @@ def test_wherever_the_process_dies_files_it_did_not_touch_are_whole(operations, 
     folder.cut_power()
     assert folder.read("untouched", 0, 2000) == b"x" * 1000
     assert folder.used_bytes == sum(map(len, contents(folder).values()))
+
+
+# Copies.
+
+
+def test_copies_take_room_until_they_are_discarded():
+    folder = folder_with(a=b"12345")
+    folder.link("a", "copies")
+    folder.store("copies", "note", b"123")
+    assert folder.stored("copies") == ["a", "note"]
+    folder.remove("a")
+    assert folder.used_bytes == 8
+    folder.discard("copies")
+    folder.discard("copies")
+    assert folder.stored("copies") == []
+    assert folder.used_bytes == 0
+
+
+def test_no_room_for_a_copy_is_an_error():
+    folder = SimFolder(Random(1), capacity_bytes=2)
+    with pytest.raises(OSError, match="No space"):
+        folder.store("copies", "note", b"123")
+    assert folder.stored("copies") == []

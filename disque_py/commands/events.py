@@ -1,0 +1,137 @@
+"""EVENTS INFO, READ, SEEK, TAIL: the node's log of events, for those who follow what becomes of jobs.
+
+Readers work through a log by its id and the numbers of its events; docs/events.md describes both, and the lines.
+Source: pipeline.md, section 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from disque_py.commands.options import INT64_MAX, read_integer, read_timeout, value_of
+from disque_py.commands.subcommands import Form, form_of, text_of
+from disque_py.core import errands
+from disque_py.core.broker import Broker
+from disque_py.core.client import Client
+from disque_py.core.errors import SYNTAX, CommandError
+from disque_py.core.event_source import EventSource
+from disque_py.resp import OK, array, bulk, integer
+
+COUNT_DEFAULT: Final = 10_000
+BYTES_DEFAULT: Final = 1 << 20
+BYTES_MAX: Final = 64 << 20
+NAME_BYTES_MAX: Final = 64
+NO_WAIT: Final = -1
+# Seconds are milliseconds here to who confuses them; a moment beyond the year 5000 is a mistake.
+MS_MAX: Final = 100_000_000_000_000
+
+NO_LOG: Final = "NOLOG none"
+
+Reply = bytes | CommandError
+
+
+def events(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """EVENTS INFO | READ | SEEK | TAIL."""
+    form = form_of(FORMS, argv)
+    if form is None:
+        raise CommandError(f"ERR Unknown EVENTS subcommand or wrong number of arguments for '{text_of(argv[1])}'")
+    return form.handler(broker, client, argv)
+
+
+def _source(broker: Broker) -> EventSource:
+    if broker.event_source is None:
+        raise CommandError(NO_LOG)
+    return broker.event_source
+
+
+def _info(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """INFO → log id, first event, first event that can't be read yet, bytes; as pairs of name and value."""
+    log_id, first_seq, durable_seq, size = _source(broker).position()
+    pairs = (
+        ("log-id", bulk(log_id)),
+        ("first-seq", integer(first_seq)),
+        ("next-seq", integer(durable_seq)),
+        ("bytes", integer(size)),
+    )
+    return array([part for name, value in pairs for part in (bulk(name), value)])
+
+
+def _read(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """READ log-id seq [COUNT n] [MAXBYTES b] [BLOCK ms] [READER name] → whole lines; none if there are none (yet)."""
+    seq = _number(argv[3], "seq", 1)
+    count, bytes_max, block_ms, name = COUNT_DEFAULT, BYTES_DEFAULT, NO_WAIT, ""
+    for at in range(4, len(argv), 2):
+        option = argv[at].lower()
+        word = value_of(argv, at)
+        if option == b"count":
+            count = _number(word, "COUNT", 1)
+        elif option == b"maxbytes":
+            bytes_max = min(_number(word, "MAXBYTES", 1), BYTES_MAX)
+        elif option == b"block":
+            block_ms = read_timeout(word)
+        elif option == b"reader":
+            name = _name(word)
+        else:
+            raise CommandError(SYNTAX)
+    source = _source(broker)
+    log_id = text_of(argv[2])
+    return _ask(broker, client, lambda done: source.read(log_id, seq, count, bytes_max, block_ms, name, done))
+
+
+def _seek(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """SEEK unix-ms → the first event that is not older, or the number of the next one."""
+    wall_ms = _number(argv[2], "SEEK", 0, MS_MAX)
+    source = _source(broker)
+    return _ask(broker, client, lambda done: source.seek(wall_ms, done))
+
+
+def _tail(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """TAIL → OK, then lines as they become readable, for as long as the client takes them in time."""
+    _source(broker).tail(client)
+    client.is_monitor = True  # Of the class of clients that nobody can slow down.
+    return OK
+
+
+def _ask(broker: Broker, client: Client, ask: Callable[[Callable[[Reply], None]], None]) -> bytes | None:
+    """The reply, now or when it comes; nobody but this client waits for it."""
+    replies: list[Reply] = []
+
+    def start(done: errands.Done) -> None:
+        def over(reply: Reply) -> None:
+            replies.append(reply)
+            done(None)
+
+        ask(over)
+
+    def outcome(_: OSError | None) -> bytes:
+        reply = replies[0]
+        if isinstance(reply, CommandError):
+            raise reply
+        return reply
+
+    return errands.begin(broker, client, start, outcome)
+
+
+def _number(word: bytes, what: str, low: int, high: int = INT64_MAX) -> int:
+    text = f"ERR {what} must be a number from {low} to {high}"
+    value = read_integer(word, text)
+    if not low <= value <= high:
+        raise CommandError(text)
+    return value
+
+
+def _name(word: bytes) -> str:
+    if not 0 < len(word) <= NAME_BYTES_MAX or not all(char in NAME_CHARS for char in word):
+        raise CommandError(f"ERR READER must be 1 to {NAME_BYTES_MAX} letters, digits, '.', '-', '_' or '/'")
+    return word.decode("ascii")
+
+
+NAME_CHARS: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_/")
+
+FORMS: Final = {
+    b"info": Form(_info, 2, 2),
+    b"read": Form(_read, 4, 12),
+    b"seek": Form(_seek, 3, 3),
+    b"tail": Form(_tail, 2, 2),
+}

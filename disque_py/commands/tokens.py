@@ -1,0 +1,70 @@
+"""ACKTOKEN, NACKTOKEN, EXTENDTOKEN: what ACKJOB, NACK and WORKING do, to all jobs of a delivery.
+
+A token is known on the node that answered the GETJOB, as long as one of its leases runs (core/tokens.py); an unknown
+one counts 0. Spec: queues.md, section 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from disque_py.commands.jobs import LEASE_ERROR, PART, nack_one, read_lease
+from disque_py.core import acks, lifecycle, requeue, slices
+from disque_py.core.broker import Broker
+from disque_py.core.client import Client
+from disque_py.core.job import Job
+from disque_py.resp import integer
+
+Deed = Callable[[Broker, Job], int]
+
+EXTEND_ERROR: Final = LEASE_ERROR.replace("LEASE", "EXTENDTOKEN")
+
+
+def acktoken(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """ACKTOKEN token [token ...] → how many jobs were acknowledged."""
+    return slices.begin(broker, client, _to_all(broker, argv[1:], _ack))
+
+
+def nacktoken(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """NACKTOKEN token [token ...] → how many jobs went back to their queues."""
+    return slices.begin(broker, client, _to_all(broker, argv[1:], _nack))
+
+
+def extendtoken(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """EXTENDTOKEN token seconds → how many leases last so long from now."""
+    lease_ms = read_lease(argv[2], EXTEND_ERROR)
+
+    def extend(broker: Broker, job: Job) -> int:
+        if job.is_half_over(broker.now_ms, broker.wall_ms):
+            return 0  # As WORKING refuses it (disque/commands.md, section 2.6).
+        lifecycle.extend(broker, job, lease_ms)
+        requeue.tell_leased(broker, job)
+        return 1
+
+    return slices.begin(broker, client, _to_all(broker, argv[1:2], extend))
+
+
+def _to_all(broker: Broker, names: list[bytes], deed: Deed) -> slices.Slices:
+    """Do it to every job that is leased under one of the tokens, PART at a time."""
+    total = 0
+    for name in names:
+        jobs = broker.tokens.held(name)
+        for at in range(0, len(jobs), PART):
+            part = jobs[at : at + PART]
+            if at:
+                # Others had a turn meanwhile: what left the token then is no longer its business.
+                yield
+                held = dict.fromkeys(broker.tokens.held(name))
+                part = [job for job in part if job in held]
+            total += sum([deed(broker, job) for job in part])
+    return integer(total)
+
+
+def _ack(broker: Broker, job: Job) -> int:
+    return acks.ack_here(broker, job.id)
+
+
+def _nack(broker: Broker, job: Job) -> int:
+    broker.tokens.drop(job)
+    return nack_one(broker, job.id)

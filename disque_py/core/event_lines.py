@@ -1,0 +1,179 @@
+"""Event lines: events as the lines of JSON that the outside reads.
+
+A line has the same fields in the same order for every event of a job (docs/events.md). What is not known is null; a
+version of the schema stands in `v`. Text is ASCII: bytes of names and metadata that are not UTF-8 become U+FFFD.
+
+This is the costliest step of an event's life, and a reader that keeps up has every event go through it. So what many
+lines share (names of states, counters, a queue's name) is made once and looked up.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from json import dumps
+from typing import Any, Final
+
+from disque_py.core.events import ACKED, ADDED, CODES, DELIVERED, PENDING, STATUS_NAMES, UNKNOWN, VERSION_FIRST
+
+SCHEMA_VERSION: Final = 1
+
+# What ids are made of. One with anything else came from another node; it gets the slow way, which escapes.
+_ID_CHARS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=-"
+
+MS_OF_CTIME: Final = 1_000_000
+# Pieces of lines that are kept; when there are more they are made anew.
+PIECES_MAX: Final = 10_000
+
+_REST: Final = f'"error":null,"worker":null,"meta":{{}},"body_size":%s,"v":{SCHEMA_VERSION}}}\n'
+_QUOTED_STATES: Final = tuple("null" if name is None else f'"{name}"' for name in STATUS_NAMES)
+_PENDING: Final = _QUOTED_STATES[PENDING]
+_ACKED_TO: Final = f'"event":"acked","from_state":%s,"to_state":{_QUOTED_STATES[CODES[ACKED][1]]},"since":'
+_RUNNING: Final = _QUOTED_STATES[CODES[DELIVERED][1]]
+_DELIVERED: Final = f'"event":"delivered","from_state":{_PENDING},"to_state":{_RUNNING},"since":'
+_ADDED: Final = (
+    f',"version":1,"event":"added","from_state":null,"to_state":{_PENDING},"since":null'
+    ',"attempt":0,"nacks":0,"deliveries":0,"priority":'
+)
+
+
+class Lines:
+    """Makes lines of a block's events. It keeps pieces of text, and forgets them when they get many."""
+
+    def __init__(self) -> None:
+        self._queues: dict[bytes, str] = {}
+        self._counters: dict[tuple[int, int, int], str] = {}
+        self._rests: dict[int, str] = {}
+
+    def of(self, first_seq: int, ts_ms: int, events: list[Any]) -> list[str]:
+        """A line per event, each with its newline; a ValueError or IndexError if one is none."""
+        queues, counters, rests = self._queues, self._counters, self._rests
+        if len(queues) + len(counters) + len(rests) > PIECES_MAX:
+            queues.clear()
+            counters.clear()
+            rests.clear()
+        seq = first_seq
+        if b"".join([event[1] for event in events if len(event) > 2]).translate(None, _ID_CHARS):
+            return [_rare_line(seq, ts_ms, event) for seq, event in enumerate(events, first_seq)]
+        head = f',"ts":{ts_ms},"job_id":"'
+        lines: list[str] = []
+        for event in events:
+            code = event[0]
+            if code == ADDED:
+                _, job_id, ctime, name, size = event
+                queue = queues.get(name) or self._queue(name)
+                rest = rests.get(size) or self._rest(size)
+                lines.append(
+                    f'{{"seq":{seq}{head}{job_id.decode("ascii")}","ctime":{ctime}{queue}{_ADDED}'
+                    f"{ctime // MS_OF_CTIME},{rest}"
+                )
+            elif len(event) == 10:
+                _, job_id, version, entered, attempt, nacks, deliveries, ctime, name, size = event
+                queue = queues.get(name) or self._queue(name)
+                rest = rests.get(size) or self._rest(size)
+                counts = counters.get((attempt, nacks, deliveries)) or self._counts(attempt, nacks, deliveries)
+                lines.append(
+                    f'{{"seq":{seq}{head}{job_id.decode("ascii")}","ctime":{ctime}{queue},"version":{version},'
+                    f"{_DELIVERED}{entered or 'null'}{counts}{ctime // MS_OF_CTIME},{rest}"
+                )
+            elif len(event) == 11:
+                _, job_id, version, left, entered, attempt, nacks, deliveries, ctime, name, size = event
+                queue = queues.get(name) or self._queue(name)
+                rest = rests.get(size) or self._rest(size)
+                counts = counters.get((attempt, nacks, deliveries)) or self._counts(attempt, nacks, deliveries)
+                lines.append(
+                    f'{{"seq":{seq}{head}{job_id.decode("ascii")}","ctime":{ctime}{queue},"version":{version},'
+                    f"{_change(code, left)}{entered or 'null'}{counts}{ctime // MS_OF_CTIME},{rest}"
+                )
+            else:
+                lines.append(_rare_line(seq, ts_ms, event))
+            seq += 1
+        return lines
+
+    def _queue(self, name: bytes) -> str:
+        text = self._queues[name] = f',"queue":{dumps(name.decode("utf-8", "replace"))}'
+        return text
+
+    def _rest(self, size: int) -> str:
+        text = self._rests[size] = _REST % size
+        return text
+
+    def _counts(self, attempt: int, nacks: int, deliveries: int) -> str:
+        text = self._counters[(attempt, nacks, deliveries)] = (
+            f',"attempt":{attempt},"nacks":{nacks},"deliveries":{deliveries},"priority":'
+        )
+        return text
+
+
+def _change(code: int, left: int) -> str:
+    if code == ACKED:
+        return _ACKED_TO % _QUOTED_STATES[left]
+    name, entered = CODES.get(code, ("unknown", 0))
+    return f'"event":"{name}","from_state":{_QUOTED_STATES[left]},"to_state":{_QUOTED_STATES[entered]},"since":'
+
+
+def _rare_line(seq: int, ts_ms: int, event: Any) -> str:
+    """An event with something that hardly any has, or one of the node."""
+    code = event[0]
+    rare: dict[str, Any] = event[-1] if isinstance(event[-1], dict) else {}
+    name, entered = CODES.get(code, ("unknown", 0))
+    fields: dict[str, Any] = {
+        "seq": seq,
+        "ts": ts_ms,
+        "job_id": None,
+        "ctime": None,
+        "queue": None,
+        "version": None,
+        "event": name,
+        "from_state": None,
+        "to_state": STATUS_NAMES[entered],
+        "since": None,
+        "attempt": None,
+        "nacks": None,
+        "deliveries": None,
+        "priority": None,
+        "error": None,
+        "worker": None,
+        "meta": {},
+        "body_size": None,
+        "v": SCHEMA_VERSION,
+    }
+    if len(event) > 2:
+        _, job_id, version, left, since_ms, attempt, nacks, deliveries, ctime, queue, size, *_ = _in_full(event)
+        fields |= {
+            "job_id": job_id.decode("ascii", "replace"),
+            "ctime": ctime,
+            "queue": queue.decode("utf-8", "replace"),
+            "version": version,
+            "from_state": STATUS_NAMES[left],
+            "since": since_ms or None,
+            "attempt": attempt,
+            "nacks": nacks,
+            "deliveries": deliveries,
+            "priority": ctime // MS_OF_CTIME,
+            "body_size": size,
+        }
+    for key, value in rare.items():
+        if key == "body":
+            fields |= _body(value)
+        elif key == "meta":
+            words = [word.decode("utf-8", "replace") for word in value]
+            fields[key] = dict(zip(words[::2], words[1::2], strict=True))
+        else:
+            fields[key] = value
+    return dumps(fields, separators=(",", ":")) + "\n"
+
+
+def _in_full(event: Any) -> Any:
+    """One of the short forms with all its fields."""
+    if len(event) == 5:
+        code, job_id, ctime, queue, size = event
+        return code, job_id, VERSION_FIRST, UNKNOWN, 0, 0, 0, 0, ctime, queue, size
+    return (*event[:3], PENDING, *event[3:]) if len(event) == 10 else event
+
+
+def _body(body: bytes) -> dict[str, str]:
+    """As text where it is text, else in Base64."""
+    try:
+        return {"body": body.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"body_base64": b64encode(body).decode("ascii")}

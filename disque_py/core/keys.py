@@ -1,0 +1,168 @@
+"""Keys: which ADDJOB … KEY were here, and as which job.
+
+The id of a job with a key says which: 18 of its 24 characters come from queue and key, so nodes look a key up by
+those and nobody stores the key itself. A key is *used* from the moment its job is entered until the job's TTL is over,
+however early the job itself is: who held the job remembers its id until then, and so does the journal. Only a job that
+never came to be (its copies could not be made) frees its key. One key may name several jobs, when nodes could not
+ask each other; they are never merged, and the first that was known here is the one named.
+
+Who asks whom is keying.py. Source: queues.md, section 2.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from functools import partial
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+
+from disque_py.core.job import Job
+
+if TYPE_CHECKING:
+    from disque_py.core.broker import Broker
+
+KEY_CHARS: Final = slice(11, 29)
+KEY_LENGTH: Final = 18
+
+# What a key costs whose job is over: its id and its entries, as measured; and about what a record of it takes.
+USED_BYTES: Final = 420
+RECORD_BYTES: Final = 52
+# Keys whose TTL is over are forgotten so much later at most …
+SPAN_SHIFT: Final = 14
+# … and so many at a time.
+FORGOTTEN_PER_PART: Final = 2_000
+PART_EVERY_MS: Final = 10
+
+
+def key_chars(queue: bytes, key: bytes) -> bytes:
+    """The characters of a job's id that its key decides (queues.md, section 2)."""
+    return b64encode(sha256(len(queue).to_bytes(4, "big") + queue + key).digest())[:KEY_LENGTH]
+
+
+class Keys:
+    """All keys that are used here.
+
+    jobs   characters -> ids of jobs, the first that was known first
+    over   id of a job that is no longer here -> (when its TTL is over, segment of the journal that says so; 0: none)
+    """
+
+    __slots__ = ("_broker", "_spans", "jobs", "over")
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._spans: dict[int, list[bytes]] = {}
+        self.jobs: dict[bytes, tuple[bytes, ...]] = {}
+        self.over: dict[bytes, tuple[int, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    def named(self, chars: bytes) -> bytes:
+        """Id of the job that has this key; empty if nobody used it, as far as this node knows."""
+        for job_id in self.jobs.get(chars, ()):
+            known = self.over.get(job_id)
+            if known is None or known[0] > self._broker.now_ms:
+                return job_id
+        return b""
+
+    def enter(self, job: Job) -> None:
+        """A job with a key is entered."""
+        job_id = job.id
+        if job_id in self.over:
+            self._forget_over(job_id)
+        chars = job_id[KEY_CHARS]
+        known = self.jobs.get(chars, ())
+        if job_id not in known:
+            self.jobs[chars] = (*known, job_id)
+
+    def leave(self, job_id: bytes) -> None:
+        """The job never came to be, or its TTL is over: it uses the key no longer."""
+        chars = job_id[KEY_CHARS]
+        left = tuple(known for known in self.jobs.get(chars, ()) if known != job_id)
+        if left:
+            self.jobs[chars] = left
+        else:
+            self.jobs.pop(chars, None)
+
+    def finish(self, job: Job) -> None:
+        """The job is no longer here; its key stays used until its TTL is over."""
+        broker = self._broker
+        if job.expire_at_ms <= broker.now_ms:
+            self.leave(job.id)
+            return
+        self._remember(job.id, job.expire_at_ms, 0)
+        if broker.is_journaling:
+            broker.outbox.keys[job.id] = None
+
+    def restored(self, job_id: bytes, expire_at_ms: int, place: int) -> None:
+        """A key as the journal has it, of a job that is over."""
+        broker = self._broker
+        if expire_at_ms <= broker.now_ms or job_id in self.over or broker.find(job_id) is not None:
+            return
+        chars = job_id[KEY_CHARS]
+        self.jobs[chars] = (*self.jobs.get(chars, ()), job_id)
+        self._remember(job_id, expire_at_ms, place)
+        broker.live_bytes[place] = broker.live_bytes.get(place, 0) + RECORD_BYTES
+
+    def record_again(self, job_id: bytes, number: int) -> None:
+        """The record in this segment is to go: write it anew. 0: the journal is new."""
+        known = self.over.get(job_id)
+        if known is not None and (not number or known[1] == number):
+            self._unplace(known[1])
+            self.over[job_id] = (known[0], 0)
+            self._broker.outbox.keys[job_id] = None
+
+    def take_records(self) -> list[tuple[bytes, int]]:
+        """What the journal has to know: (id, ms left)."""
+        broker = self._broker
+        ids, broker.outbox.keys = broker.outbox.keys, {}
+        records = []
+        for job_id in ids:
+            known = self.over.get(job_id)
+            if known is not None and known[0] > broker.now_ms:
+                self._unplace(known[1])
+                self.over[job_id] = (known[0], broker.place)
+                broker.live_bytes[broker.place] = broker.live_bytes.get(broker.place, 0) + RECORD_BYTES
+                records.append((job_id, known[0] - broker.now_ms))
+        return records
+
+    def clear(self) -> None:
+        """All jobs are gone, and so is what was said of them (reset.py)."""
+        self.jobs.clear()
+        self.over.clear()
+        self._broker.outbox.keys.clear()
+
+    def _remember(self, job_id: bytes, expire_at_ms: int, place: int) -> None:
+        self.over[job_id] = (expire_at_ms, place)
+        self._broker.used_memory += USED_BYTES
+        number = expire_at_ms >> SPAN_SHIFT
+        span = self._spans.get(number)
+        if span is None:
+            span = self._spans[number] = []
+            self._broker.schedule.call_at(number + 1 << SPAN_SHIFT, partial(self._end_span, number))
+        span.append(job_id)
+
+    def _end_span(self, number: int) -> None:
+        """Keys whose TTL is over are forgotten, a part at a time."""
+        broker = self._broker
+        span = self._spans[number]
+        for job_id in span[-FORGOTTEN_PER_PART:]:
+            known = self.over.get(job_id)
+            if known is not None and known[0] <= broker.now_ms:
+                self._forget_over(job_id)
+                self.leave(job_id)
+        del span[-FORGOTTEN_PER_PART:]
+        if span:
+            broker.schedule.call_at(broker.now_ms + PART_EVERY_MS, partial(self._end_span, number))
+        else:
+            del self._spans[number]
+
+    def _forget_over(self, job_id: bytes) -> None:
+        self._unplace(self.over.pop(job_id)[1])
+        self._broker.used_memory -= USED_BYTES
+
+    def _unplace(self, place: int) -> None:
+        """A record of a key counts no more."""
+        broker = self._broker
+        if place >= broker.first_place and place in broker.live_bytes:
+            broker.live_bytes[place] -= RECORD_BYTES

@@ -1,0 +1,67 @@
+"""Gate: journal and event log, seen as one by whatever must not go ahead of either.
+
+Promises wait for a position (promises.py). A node with both logs has two of them per turn, which move on at different
+speeds. The gate numbers the turns instead, remembers where both logs stood at the end of each, and says which turns are
+safe in both. Without events there is no gate, and promises ask the journal itself.
+
+Either log may come and go while the node runs: what waits for one that is gone waits no longer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from persistence.event_log import EventLog
+from persistence.journal import Journal
+
+
+class Gate:
+    """See the module. Numbers go on from `position`, where a journal stood before: older ones are the journal's."""
+
+    __slots__ = ("_noted", "_old_end", "_ready", "_turns", "events", "journal", "position")
+
+    def __init__(self, journal: Journal | None, position: int = 0) -> None:
+        self.journal = journal
+        self.events: EventLog | None = None
+        self.position = position
+        self._old_end = position
+        self._ready = 0 if journal is not None else position
+        self._noted = (0, 0)
+        # (turn, position of the journal, position of the event log), oldest first
+        self._turns: deque[tuple[int, int, int]] = deque()
+
+    def note(self) -> None:
+        """The end of a turn: both logs have been told all there was."""
+        journal, events = self.journal, self.events
+        noted = (journal.position if journal is not None else 0, events.position if events is not None else 0)
+        if noted != self._noted:
+            self._noted = noted
+            self.position += 1
+            self._turns.append((self.position, *noted))
+
+    def ready_position(self) -> int:
+        """All turns up to here are safe."""
+        journal, events = self.journal, self.events
+        journal_ready = journal.ready_position() if journal is not None else 1 << 62
+        if self._ready < self._old_end:
+            self._ready = min(journal_ready, self._old_end)
+            if self._ready < self._old_end:
+                return self._ready
+        turns = self._turns
+        if turns:
+            events_ready = events.ready_position() if events is not None else 1 << 62
+            while turns and turns[0][1] <= journal_ready and turns[0][2] <= events_ready:
+                self._ready = turns.popleft()[0]
+        return self._ready
+
+    def must_wait(self) -> bool:
+        """Whether new replies wait; with a journal in trouble those that are still given don't."""
+        return self.journal is None or self.journal.must_wait()
+
+    def let_journal_go(self) -> None:
+        """There is no journal any more: nothing waits for it."""
+        self.journal = None
+        self._ready = max(self._ready, self._old_end)
+        self._old_end = 0
+        self._turns = deque((turn, 0, events) for turn, _, events in self._turns)
+        self._noted = (0, self._noted[1])

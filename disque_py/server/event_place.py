@@ -1,0 +1,84 @@
+"""Where events go: a directory beside the journal's, the threads that work on it, and who makes lines of many events.
+
+The directory has one owner, like the journal's (persistence/files.py). Unlike the journal it is never a reason not to
+start: with a directory that can't be had, or a disk that doesn't answer within START_SECONDS, the node serves without
+a log, and event_keeper.py goes on trying.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Final
+
+from disque_py.event_keeper import EventKeeper
+from disque_py.server.line_process import LineProcess
+from disque_py.server.log import log
+from persistence.file_disk import FileDisk
+from persistence.files import Files
+
+if TYPE_CHECKING:
+    from disque_py.config.settings import Settings
+    from disque_py.server.shell import Shell
+    from persistence.disk import Disk
+
+# A disk that has not answered until then is not waited for.
+START_SECONDS: Final = 3.0
+CLOSE_SECONDS: Final = 2.0
+LANES_SECONDS: Final = 1.0
+
+
+class EventPlace:
+    """One node's directory of events; `keeper` is what writes there and reads from it."""
+
+    def __init__(self, settings: Settings, shell: Shell) -> None:
+        self.directory = os.path.abspath(settings.appendfilename + ".events")
+        self._shell = shell
+        self._files: Files | None = None
+        self._disk: FileDisk | None = None
+        self._lines = LineProcess(shell.loop, log)
+        self.keeper = EventKeeper(
+            shell.driver,
+            self._open_disk,
+            self._close_disk,
+            lambda: os.path.isdir(self.directory),
+            lambda line: log("warning", line),
+            self._lines,
+        )
+
+    async def open(self) -> None:
+        """Open the log if there is to be one, or see to it that an old one is not continued."""
+        opened = self._shell.loop.create_future()
+        self._shell.driver.begin()
+        self.keeper.start(lambda: None if opened.done() else opened.set_result(None))
+        try:
+            await asyncio.wait_for(opened, START_SECONDS)
+        except TimeoutError:
+            log("warning", f"The disk with {self.directory} doesn't answer; the node starts without waiting for it")
+
+    async def close(self) -> None:
+        """The node ends: all on disk, if the disk takes it."""
+        closed = self._shell.loop.create_future()
+        self.keeper.close(lambda: None if closed.done() else closed.set_result(None))
+        try:
+            await asyncio.wait_for(closed, CLOSE_SECONDS)
+        except TimeoutError:
+            log("warning", "the log of events could not be closed: its last events may be missing")
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of everything as it is."""
+        self._lines.close()
+        self._close_disk()
+
+    def _open_disk(self) -> Disk:
+        self._files = Files(self.directory)
+        self._disk = FileDisk(self._files, self._shell.loop.call_soon_threadsafe)
+        return self._disk
+
+    def _close_disk(self) -> None:
+        disk, files = self._disk, self._files
+        self._disk = self._files = None
+        if disk is not None and files is not None:
+            disk.close(LANES_SECONDS)
+            files.close()

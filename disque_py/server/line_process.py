@@ -1,0 +1,166 @@
+"""LineProcess: lines of events, made by a process of their own.
+
+Making lines is the one part of an event's life that costs more than writing it, and a thread for it would take the
+interpreter away from the broker for milliseconds at a time. So a child does it, on another core. It is started when
+somebody first reads many events, and ended when nobody has for IDLE_SECONDS, or with the node: it stops at the end of
+its input.
+
+What goes to it and comes back are frames: four bytes of length, then msgpack. One at a time; a child that dies or
+speaks nonsense is given up, whoever waited is told to do it themselves, and it is tried again after a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import sys
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+import msgpack  # type: ignore[import-untyped]  # It ships no types.
+
+from disque_py.core.event_lines import Lines
+from disque_py.event_desk import text_of
+
+Blocks = list[tuple[int, int, bytes]]
+Done = Callable[[tuple[bytes, bytes] | None], None]
+
+LENGTH: Final = struct.Struct("<I")
+IDLE_SECONDS: Final = 60.0
+# After a child that died.
+RETRY_SECONDS: Final = 30.0
+PROGRAM: Final = "from disque_py.server.line_process import main; main()"
+
+
+class LineProcess(asyncio.SubprocessProtocol):
+    """A LineMaker (ports.py) on a child process."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, log: Callable[[str, str], None]) -> None:
+        self._loop = loop
+        self._log = log
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._starting: asyncio.Task[None] | None = None
+        self._waiting: deque[tuple[Blocks, Done]] = deque()
+        self._asked: deque[Done] = deque()
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._not_before_s = 0.0
+        self._used_s = 0.0
+        self._idle: asyncio.TimerHandle | None = None
+        self._is_closed = False
+
+    # -- LineMaker ---------------------------------------------------------------------------------
+
+    def make(self, blocks: Blocks, done: Done) -> None:
+        """See ports.LineMaker."""
+        now_s = self._loop.time()
+        self._used_s = now_s
+        if self._transport is not None:
+            self._ask(blocks, done)
+        elif self._is_closed or now_s < self._not_before_s:
+            done(None)
+        else:
+            self._waiting.append((blocks, done))
+            if self._starting is None:
+                self._starting = self._loop.create_task(self._start())
+
+    def close(self) -> None:
+        """The node ends."""
+        self._is_closed = True
+        if self._starting is not None:
+            self._starting.cancel()
+        self._end()
+
+    # -- the child ---------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        try:
+            await self._loop.subprocess_exec(
+                lambda: self, sys.executable, "-c", PROGRAM, stdin=-1, stdout=-1, stderr=None, close_fds=True
+            )
+        except OSError as error:
+            self._give_up(f"can't be started: {error.strerror or error}")
+        finally:
+            self._starting = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The child is there."""
+        self._transport = cast(asyncio.SubprocessTransport, transport)
+        self._parts, self._size = [], 0
+        waiting, self._waiting = self._waiting, deque()
+        for blocks, done in waiting:
+            self._ask(blocks, done)
+        self._watch()
+
+    def _watch(self) -> None:
+        idle_s = self._loop.time() - self._used_s
+        if idle_s >= IDLE_SECONDS and not self._asked:
+            self._end()
+        else:
+            self._idle = self._loop.call_later(max(1.0, IDLE_SECONDS - idle_s), self._watch)
+
+    def _ask(self, blocks: Blocks, done: Done) -> None:
+        assert self._transport is not None
+        pipe = self._transport.get_pipe_transport(0)
+        packed: bytes = msgpack.packb(blocks)
+        self._asked.append(done)
+        cast(asyncio.WriteTransport, pipe).write(LENGTH.pack(len(packed)) + packed)
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """Part of an answer, or the end of one and the beginning of the next."""
+        self._parts.append(data)
+        self._size += len(data)
+        while self._size >= LENGTH.size:
+            if len(self._parts[0]) < LENGTH.size:
+                self._parts = [b"".join(self._parts)]
+            needed = LENGTH.size + LENGTH.unpack_from(self._parts[0])[0]
+            if self._size < needed:
+                return
+            whole = b"".join(self._parts)
+            self._parts = [whole[needed:]] if len(whole) > needed else []
+            self._size = len(whole) - needed
+            text, ends = msgpack.unpackb(memoryview(whole)[LENGTH.size : needed])
+            if self._asked:
+                self._asked.popleft()((text, ends))
+
+    def process_exited(self) -> None:
+        """It was ended, or died."""
+        if self._transport is not None:
+            self._give_up(f"ended with status {self._transport.get_returncode()}")
+
+    def _give_up(self, why: str) -> None:
+        self._not_before_s = self._loop.time() + RETRY_SECONDS
+        if not self._is_closed:
+            self._log(
+                "warning", f"The process that makes lines of events {why}; the node makes them itself for a while"
+            )
+        self._end()
+
+    def _end(self) -> None:
+        """Close its input, which ends it; who waits does it themselves."""
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.close()
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        asked, self._asked = self._asked, deque()
+        waiting, self._waiting = self._waiting, deque()
+        for done in asked:
+            done(None)
+        for _, done in waiting:
+            done(None)
+
+
+def main() -> None:
+    """The child: frames in, frames out, until the input ends."""
+    source, sink = sys.stdin.buffer, sys.stdout.buffer
+    lines = Lines()
+    while len(head := source.read(LENGTH.size)) == LENGTH.size:
+        blocks: Any = msgpack.unpackb(source.read(LENGTH.unpack(head)[0]))
+        text, ends = text_of(lines, blocks)
+        packed: bytes = msgpack.packb((text, ends.tobytes()))
+        sink.write(LENGTH.pack(len(packed)))
+        sink.write(packed)
+        sink.flush()

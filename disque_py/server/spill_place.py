@@ -1,0 +1,121 @@
+"""Where bodies go when memory is short: a directory beside the journal's, and the threads that work on it.
+
+The directory is made, and the threads are started, when `maxmemory-spill` is switched on for the first time; they stay
+until the node ends, for what is on disk has to be read back even if nothing more goes there (spill_desk.py). The
+directory has one owner, like the journal's (persistence/files.py).
+
+A body that leaves memory leaves a hole in the heap, and the C library keeps such holes for itself unless they are at
+the heap's end. So it is asked to give them back to the system, in a thread, whenever there is much to be given: often
+enough that it never has to do much at a time, for meanwhile nobody else can allocate.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import TYPE_CHECKING, Final
+
+from disque_py.server.log import log
+from disque_py.server.process import rss_bytes
+from disque_py.spill_desk import SpillDesk
+from persistence.disk import SYNCING, Folder
+from persistence.file_disk import FileDisk
+from persistence.files import Files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from disque_py.config.settings import Settings
+    from disque_py.server.shell import Shell
+
+# Removing the files may take a moment; what is left, the next start removes.
+CLOSE_SECONDS: Final = 2.0
+# How often it is looked whether memory is worth giving back, and what must have left for that since the last time.
+TRIM_SECONDS: Final = 0.1
+TRIM_BYTES: Final = 16 << 20
+# It is when the process is larger than what it accounts for by this share and this much.
+WASTE_SHARE: Final = 1.1
+WASTE_BYTES: Final = 64 << 20
+
+
+class SpillPlace:
+    """One node's spill directory; nothing happens before `open` or `switch`."""
+
+    def __init__(self, settings: Settings, shell: Shell) -> None:
+        self.directory = os.path.abspath(settings.appendfilename + ".spill")
+        self._settings = settings
+        self._shell = shell
+        self._files: Files | None = None
+        self._disk: FileDisk | None = None
+        self._trim = _trim()
+        self._trimmed = 0
+        self._is_trimming = False
+
+    @property
+    def is_there(self) -> bool:
+        """A process that had it on left the directory."""
+        return os.path.isdir(self.directory)
+
+    def open(self) -> None:
+        """Take the directory, empty it, and let bodies go there if that is wanted; OSError."""
+        files = Files(self.directory)
+        driver = self._shell.driver
+        self._files = files
+        self._disk = FileDisk(files, self._shell.loop.call_soon_threadsafe)
+        desk = SpillDesk(driver.broker, self._disk, driver.begin, driver.wake, lambda line: log("notice", line))
+        driver.spill = desk
+        desk.open()
+        if self._trim is not None:
+            self._shell.loop.call_later(TRIM_SECONDS, self._look)
+
+    def _look(self) -> None:
+        """Give memory back, if there is enough of it."""
+        disk = self._disk
+        if disk is None:
+            return
+        broker = self._shell.driver.broker
+        left = broker.spill.written_bytes
+        if (
+            not self._is_trimming
+            and left - self._trimmed >= TRIM_BYTES
+            and rss_bytes() > broker.used_memory * WASTE_SHARE + WASTE_BYTES
+        ):
+            self._is_trimming = True
+            self._trimmed = left
+            disk.start(SYNCING, self._give_back, self._given)
+        self._shell.loop.call_later(TRIM_SECONDS, self._look)
+
+    def _give_back(self, _: Folder) -> None:
+        if self._trim is not None:
+            self._trim(0)
+
+    def _given(self, _: OSError | None) -> None:
+        self._is_trimming = False
+
+    def switch(self) -> None:
+        """CONFIG SET maxmemory-spill; OSError."""
+        desk = self._shell.driver.spill
+        if desk is not None:
+            desk.switch()
+        elif self._settings.maxmemory_spill:
+            self.open()
+
+    def close(self) -> None:
+        """The node ends: the files go, as far as that is quick."""
+        desk = self._shell.driver.spill
+        if desk is not None and self._disk is not None and self._files is not None:
+            desk.close()
+            self._disk.close(CLOSE_SECONDS)
+            self._files.close()
+            self._disk = self._files = None
+
+
+def _trim() -> Callable[[int], object] | None:
+    """The malloc_trim of glibc; None with another C library."""
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):
+        return None
+    trim.argtypes = [ctypes.c_size_t]
+    found: Callable[[int], object] = trim
+    return found

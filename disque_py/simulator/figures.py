@@ -1,0 +1,80 @@
+"""Figures: what many runs say together about the quality of the cluster, so that a change that makes it worse is seen.
+
+The figures of runs are sums (simulation.py). Per kind of weather they are added up from plans that had this kind only.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# The share of acknowledged jobs that came again after an answered ACKJOB which must not be reached, by kind of weather:
+# what the original showed (quirks Q43), in per mille.
+AFTER_ACK_PER_MILLE_MAX: Final = {
+    "kills": 3,
+    "leaving": 10,
+    "pauses": 21,
+    "ring": 26,
+    "one-way": 35,
+    "halves": 41,
+    "shifting": 55,
+    "alone": 74,
+}
+# Fewer acknowledged jobs say nothing about shares.
+ACKED_MIN: Final = 2_000
+MIXED: Final = "several at once"
+FAIR: Final = "fair"
+
+COLUMNS: Final = (
+    "weather", "seeds", "jobs", "acked", "again after ack", "limit", "delivered twice", "messages per job",
+    "bytes per job", "mesh ms", "drain ms",
+)  # fmt: skip
+
+
+class Figures:
+    """Sums of many runs: all together, and by kind of weather."""
+
+    def __init__(self) -> None:
+        self.total: dict[str, int] = {}
+        self.by_weather: dict[str, dict[str, int]] = {}
+
+    def add(self, weather: tuple[str, ...], figures: dict[str, int]) -> None:
+        """Those of one run."""
+        kind = MIXED if len(weather) > 1 else weather[0] if weather else FAIR
+        for sums in (self.total, self.by_weather.setdefault(kind, {})):
+            for name, value in figures.items():
+                sums[name] = sums.get(name, 0) + value
+
+    def excesses(self) -> list[str]:
+        """Kinds of weather in which too many jobs came again after their ACKJOB was answered."""
+        found = []
+        for kind, limit in AFTER_ACK_PER_MILLE_MAX.items():
+            sums = self.by_weather.get(kind)
+            if sums and sums["acked"] >= ACKED_MIN and sums["after_ack"] * 1000 >= limit * sums["acked"]:
+                share = sums["after_ack"] / sums["acked"]
+                found.append(f"{kind}: {share:.2%} of acknowledged jobs came again, {limit / 1000:.1%} is the limit")
+        return found
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """A line per kind of weather, in COLUMNS."""
+        return [self._row(kind, sums) for kind, sums in sorted(self.by_weather.items())]
+
+    def _row(self, kind: str, sums: dict[str, int]) -> tuple[str, ...]:
+        jobs, acked, seeds = max(1, sums["jobs"]), max(1, sums["acked"]), max(1, sums["seeds"])
+        limit = AFTER_ACK_PER_MILLE_MAX.get(kind)
+        return (
+            kind,
+            str(sums["seeds"]),
+            str(sums["jobs"]),
+            str(sums["acked"]),
+            f"{sums['after_ack'] / acked:.2%}",
+            "" if limit is None else f"{limit / 1000:.1%}",
+            f"{sums['duplicates'] / jobs:.2%}",
+            f"{sums['messages'] / jobs:.1f}",
+            f"{sums['bytes'] / jobs:.0f}",
+            str(sums["mesh_ms"] // seeds),
+            str(sums["drain_ms"] // seeds),
+        )
+
+    def events(self) -> int:
+        """Commands, messages and timers."""
+        return sum(self.total.get(name, 0) for name in ("commands", "messages", "timers"))

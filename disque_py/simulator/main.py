@@ -1,0 +1,253 @@
+"""bin/disque-sim: play seeds, show how it goes, and say what broke.
+
+The one room of the simulator that knows the outside: processes, the clock, the terminal. docs/simulator.md is its page.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Final
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from disque_py.simulator.figures import COLUMNS, Figures
+from disque_py.simulator.plan import WEATHER, Keep, draw
+from disque_py.simulator.shrink import RUNS_MAX, shrink
+from disque_py.simulator.simulation import Failure, Result, simulate
+
+SECONDS: Final = 10
+SEEDS: Final = 50
+# Seeds given to the processes ahead of what they have done.
+AHEAD: Final = 2
+FAILURES_SHRUNK_MAX: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to play."""
+
+    seed: int
+    seconds: float
+    weather: str
+    keep: str
+
+    def play(self) -> Result:
+        """Do it."""
+        plan = draw(self.seed, round(self.seconds * 1000), weather=self.weather)
+        return simulate(plan.kept(Keep.read(self.keep)) if self.keep else plan)
+
+    def command(self, keep: str) -> str:
+        """What plays it again."""
+        words = [f"bin/disque-sim --seeds {self.seed} --seconds {self.seconds:g}"]
+        words += [f"--weather {self.weather}"] if self.weather else []
+        words += [f'--keep "{keep}"'] if keep else []
+        return " ".join(words)
+
+
+def play(order: Order) -> Result:
+    """In a process of the pool."""
+    return order.play()
+
+
+class Report:
+    """What is shown: a bar while it goes, failures as they come, figures at the end."""
+
+    def __init__(self, *, is_hashing: bool, total: int | None) -> None:
+        self.console = Console(stderr=is_hashing, highlight=False)
+        self.figures = Figures()
+        self.failed = 0
+        self._is_hashing = is_hashing
+        self._started_s = time.monotonic()
+        self._bar = Progress(
+            TextColumn("seeds"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]} events/s"),
+            TextColumn("{task.fields[failed]}", style="red"),
+            TimeElapsedColumn(),
+            console=self.console,
+            disable=not self.console.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=total, rate="-", failed="")
+
+    def __enter__(self) -> Report:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def add(self, order: Order, result: Result) -> None:
+        """A seed is done."""
+        self.figures.add(result.plan.weather, result.figures)
+        if self._is_hashing:
+            click.echo(f"{order.seed} {result.digest}")
+        if result.failure is not None:
+            self.failed += 1
+            self.console.print(f"seed {order.seed}: {told(result.failure)}", markup=False, style="red")
+        rate = self.figures.events() / max(0.001, time.monotonic() - self._started_s)
+        failed = f"{self.failed} failed" if self.failed else ""
+        self._bar.update(self._task, advance=1, rate=f"{rate:,.0f}", failed=failed)
+
+    def show_failure(self, order: Order, result: Result) -> None:
+        """A failure, shrunk: what is left of the plan, what happened last, and how to see it again."""
+        failure = result.failure
+        assert failure is not None
+        plan = result.plan
+        journals = " ".join(dict.fromkeys(name or "none" for name in plan.journals[: plan.nodes]))
+        lines = [
+            "",
+            f"seed {order.seed}: {told(failure)}",
+            f"  {plan.nodes} nodes, weather {' '.join(plan.weather) or 'fair'}, journals {journals},"
+            f" {len(plan.clients)} clients, {len(plan.faults)} faults, at {failure.at_ms} ms",
+            *failure.transcript,
+            f"again: {order.command(str(plan.keep))}",
+        ]
+        for line in lines:
+            self.console.print(line, markup=False, soft_wrap=True)
+
+    def show_summary(self) -> None:
+        """Figures of all."""
+        total, console = self.figures.total, self.console
+        seconds = time.monotonic() - self._started_s
+        table = Table(box=None, pad_edge=False)
+        for name in COLUMNS:
+            table.add_column(name, justify="left" if name == "weather" else "right")
+        for row in self.figures.rows():
+            table.add_row(*row)
+        console.print(table)
+        console.print(
+            f"{total.get('seeds', 0)} seeds, {self.failed} failed; {total.get('virtual_ms', 0) / 1000:,.0f} virtual"
+            f" seconds in {seconds:,.0f} real ones; {self.figures.events():,} commands, messages and timers,"
+            f" {self.figures.events() / max(seconds, 0.001):,.0f} per second; {total.get('faults', 0):,} faults,"
+            f" {total.get('deaths', 0):,} deaths, {total.get('jobs', 0):,} jobs",
+            soft_wrap=True,
+        )
+        for line in self.figures.excesses():
+            console.print(line, style="red")
+
+
+def told(failure: Failure) -> str:
+    """A failure in a line."""
+    return f"{failure.rule}: {failure.detail}"
+
+
+def run(orders: Iterator[Order], jobs: int, report: Report, until_s: float) -> list[tuple[Order, Result]]:
+    """Play them all, or until it is time; those that failed."""
+    failed: list[tuple[Order, Result]] = []
+
+    def done(order: Order, result: Result) -> None:
+        report.add(order, result)
+        if result.failure is not None:
+            failed.append((order, result))
+
+    if jobs == 1:
+        for order in orders:
+            done(order, order.play())
+            if time.monotonic() >= until_s:
+                break
+        return failed
+    with ProcessPoolExecutor(jobs) as pool:
+        pending: dict[Future[Result], Order] = {}
+        results: dict[int, tuple[Order, Result]] = {}
+        first = next_shown = None
+        for order in orders:
+            if time.monotonic() >= until_s:
+                break
+            if first is None:
+                first = next_shown = order.seed
+            pending[pool.submit(play, order)] = order
+            while len(pending) >= jobs * AHEAD:
+                next_shown = _collect(pending, results, next_shown or 0, done)
+        while pending:
+            next_shown = _collect(pending, results, next_shown or 0, done)
+    return failed
+
+
+def _collect(
+    pending: dict[Future[Result], Order],
+    results: dict[int, tuple[Order, Result]],
+    next_shown: int,
+    done: object,
+) -> int:
+    """Wait for one to end; show what is there in the order of seeds."""
+    ended, _ = wait(pending, return_when=FIRST_COMPLETED)
+    for future in ended:
+        order = pending.pop(future)
+        results[order.seed] = (order, future.result())
+    while next_shown in results:
+        assert callable(done)
+        done(*results.pop(next_shown))
+        next_shown += 1
+    return next_shown
+
+
+def seeds_of(text: str) -> range:
+    """`7`, or `7..20`, which includes both."""
+    first, dots, last = text.partition("..")
+    try:
+        return range(int(first), int(last if dots else first) + 1)
+    except ValueError:
+        raise click.BadParameter(f"'{text}' is neither a number nor FIRST..LAST", param_hint="--seeds") from None
+
+
+@click.command()
+@click.option("--seeds", metavar="FIRST..LAST", help="Which seeds to play; one number for one of them.")
+@click.option("--minutes", type=float, help="Play seeds for so long, from --seeds or from a random one on.")
+@click.option("--seconds", type=float, default=SECONDS, show_default=True, help="Virtual seconds of weather per seed.")
+@click.option("--jobs", type=int, default=1, show_default=True, help="Processes to play them in.")
+@click.option("--weather", type=click.Choice(list(WEATHER)), help="This kind of weather only.")
+@click.option("--keep", default="", help="What to keep of a seed's plan, as a shrunk failure shows it.")
+@click.option("--trace-hash", is_flag=True, help="Print a line `seed hash` for each seed.")
+@click.option("--transcript", is_flag=True, help="Print the end of what happened even if nothing broke.")
+@click.option("--shrink/--no-shrink", "shrinks", default=True, help="Whether to make failing plans smaller.")
+def main(
+    seeds: str | None,
+    minutes: float | None,
+    seconds: float,
+    jobs: int,
+    weather: str | None,
+    keep: str,
+    trace_hash: bool,
+    transcript: bool,
+    shrinks: bool,
+) -> None:
+    """Play clusters of the real broker in bad weather, on a virtual clock, network and disk.
+
+    Everything is decided by seeds. Without --seeds and --minutes, seeds 1 to 50 are played. The exit status is 1 if
+    any rule broke; then the failing plan is made smaller and shown with what happened last.
+    """
+    chosen = seeds_of(seeds) if seeds else range(1, SEEDS + 1)
+    until_s = float("inf")
+    if minutes is not None:
+        start = chosen.start if seeds else int.from_bytes(os.urandom(4), "big")
+        chosen = range(start, sys.maxsize)
+        until_s = time.monotonic() + minutes * 60
+    try:
+        Keep.read(keep)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--keep") from None
+    orders = (Order(seed, seconds, weather or "", keep) for seed in chosen)
+    with Report(is_hashing=trace_hash, total=None if minutes is not None else len(chosen)) as report:
+        failed = run(orders, jobs, report, until_s)
+    for order, result in failed[:FAILURES_SHRUNK_MAX]:
+        again = shrink(result, RUNS_MAX if shrinks else 0)
+        report.show_failure(order, again if again.failure is not None else result)
+    if transcript and not failed:
+        plan = draw(chosen.start, round(seconds * 1000), weather=weather or "").kept(Keep.read(keep))
+        for line in simulate(plan, is_read=True).transcript:
+            report.console.print(line, markup=False, soft_wrap=True)
+    report.show_summary()
+    sys.exit(1 if failed or report.figures.excesses() else 0)
+
+
+if __name__ == "__main__":
+    main()

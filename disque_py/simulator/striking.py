@@ -1,0 +1,94 @@
+"""What every fault needs: whom it may strike, and an operator to say it to.
+
+A fault is a `do_` method of one of the rooms beside this file: it chooses whom it strikes from the fault's numbers and
+from who is up, does it, and says what it was and what has to be called when its time is over. What can't be done now
+(the only node is not killed twice) is left out: None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from disque_py.simulator.connections import Connection, words
+from disque_py.simulator.machine import PORT
+
+if TYPE_CHECKING:
+    from disque_py.simulator.checkers import Losses
+    from disque_py.simulator.ledger import Ledger
+    from disque_py.simulator.machine import Machine
+    from disque_py.simulator.plan import Plan
+    from disque_py.simulator.world import World
+
+LOOK_AGAIN_MS: Final = 20
+
+End = Callable[[], None]
+# What was done, for people, and what ends it.
+Struck = tuple[str, End] | None
+
+
+class Operator(Connection):
+    """A connection for one command, whose reply nobody needs."""
+
+    __slots__ = ()
+
+    def on_reply(self, reply: Any) -> None:
+        """Enough."""
+        self.world.later(0, self._leave)
+
+    def _leave(self) -> None:
+        if self.is_open:
+            self.hang_up()
+
+
+class Striking:
+    """What the rooms of faults share.
+
+    gone   nodes that left for good, and ids that nodes had before they were reset
+    """
+
+    def __init__(self, world: World, plan: Plan, ledger: Ledger, losses: Losses) -> None:
+        self.world = world
+        self.plan = plan
+        self.ledger = ledger
+        self.losses = losses
+        self.gone: dict[str, bytes] = {}
+        self.is_over = False
+
+    def up(self) -> list[Machine]:
+        """Nodes whose process lives."""
+        return self.world.running()
+
+    def awake(self) -> list[Machine]:
+        """… and is not stopped."""
+        return [machine for machine in self.world.running() if not machine.is_stopped]
+
+    def ask(self, machine: Machine, *command: str | bytes | int) -> None:
+        """An operator's command; it is run at once, unless the node is stopped."""
+        if machine.is_up:
+            connection = self.world.connect(machine, Operator(self.world))
+            connection.send([words(*command)])
+
+    def ask_all(self, *command: str | bytes | int) -> None:
+        """The same on all nodes that are up."""
+        for machine in self.up():
+            self.ask(machine, *command)
+
+    def meet(self, machine: Machine, other: str) -> None:
+        """CLUSTER MEET, as soon as the node has read its journal."""
+        if machine.is_up and machine.broker.is_loading:
+            self.world.later(LOOK_AGAIN_MS, self.meet, machine, other)
+        else:
+            self.ask(machine, "CLUSTER", "MEET", other, PORT)
+
+    def tell_gone(self, machine: Machine) -> None:
+        """A node that comes back must be told who was forgotten meanwhile, when it has read its journal."""
+        if machine.is_up and machine.broker.is_loading:
+            self.world.later(LOOK_AGAIN_MS, self.tell_gone, machine)
+            return
+        for node_id in self.gone.values():
+            self.ask(machine, "CLUSTER", "FORGET", node_id.hex())
+
+
+def nothing() -> None:
+    """There is nothing to end."""

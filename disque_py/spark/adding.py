@@ -1,0 +1,166 @@
+"""Sending a task's rows as ADDJOBs: pipelined, repeated elsewhere when a node fails, every answer counted.
+
+At least once: rows whose answers were not seen when a connection broke are sent again, to the next
+node; so are all rows of a task that Spark repeats. A row with a key makes one job whatever happens.
+A row that the broker refuses is never dropped in silence: it fails the task, or is counted by the
+code of its refusal and skipped, or is handed back with its reason (`route`).
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+
+from disque_py.client import Address, DisqueConnectionError, LeavingError, LoadingError, ReplyError
+from disque_py.client.protocol import Reply
+from disque_py.spark.job_columns import AddWords, Commands, encode
+from disque_py.spark.nodes import ClusterError, Nodes
+from disque_py.spark.options import ClusterOptions
+
+FAIL, SKIP, ROUTE = "fail", "skip", "route"
+# How long a task looks for a node that takes its rows.
+PATIENCE_S: Final = 30.0
+PAUSE_S: Final = 0.2
+
+
+class RefusedError(RuntimeError):
+    """The broker refused rows, and onError says that this fails the task."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of a task's rows.
+
+    refused   rows by the code of the refusal
+    routed    refused rows with `code` and `reason`, when they are wanted
+    """
+
+    rows: int = 0
+    added: int = 0
+    bytes: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    routed: list[pa.RecordBatch] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+class Adder:
+    """One task's way to the cluster.
+
+    on_error     FAIL, SKIP or ROUTE
+    key_prefix   of the keys that are made (job_columns.encode)
+    """
+
+    def __init__(self, cluster: ClusterOptions, words: AddWords, on_error: str, key_prefix: str = "") -> None:
+        self.tally = Tally()
+        self._nodes = Nodes(cluster)
+        self._words = words
+        self._on_error = on_error
+        self._key_prefix = key_prefix
+        self._format = cluster.format
+        self._address: Address | None = None
+        self._silence_s = cluster.timeout_s + int(words.timeout) / 1000 if int(words.timeout) else None
+
+    def add_all(self, batches: Iterable[pa.RecordBatch]) -> Tally:
+        """All rows of a task. Raises RefusedError, ClusterError, SchemaError."""
+        began = time.monotonic()
+        try:
+            for batch in batches:
+                for commands in encode(batch, self._words, self._key_prefix, self.tally.rows):
+                    self._add(commands)
+        finally:
+            self._nodes.close()
+        self.tally.seconds = time.monotonic() - began
+        return self.tally
+
+    def _add(self, commands: Commands) -> None:
+        """One encoded batch: again and again, until every row has its answer."""
+        waiting: list[int] | None = None  # Rows still without an answer; None: all.
+        refusals: list[tuple[int, ReplyError]] = []
+        deadline = time.monotonic() + PATIENCE_S
+        while waiting is None or waiting:
+            replies: list[Reply] = []
+            trouble: Exception | None = None
+            try:
+                address = self._pick()
+                connection = self._nodes.connect(address)
+                chunks = commands.chunks(0) if waiting is None else _some(commands, waiting)
+                connection.exchange(chunks, self._silence_s, replies)
+            except DisqueConnectionError as error:
+                trouble = error
+            rows: Iterable[int] = range(len(commands)) if waiting is None else waiting
+            again, refused = _sorted_out(list(rows), replies)
+            refusals += refused
+            if trouble is not None or again:
+                self._change(trouble)
+            if len(replies) > len(again):
+                deadline = time.monotonic() + PATIENCE_S  # Somebody takes rows.
+            waiting = again
+            if waiting and time.monotonic() > deadline:
+                why = trouble or "every node is leaving or loading"
+                raise ClusterError(
+                    f"{self._format}: {len(waiting)} rows found no node that takes them within {PATIENCE_S:.0f} s "
+                    f"({why}); the task may be repeated"
+                )
+            if waiting and not replies:
+                time.sleep(PAUSE_S)
+        self._count(commands, refusals)
+
+    def _count(self, commands: Commands, refusals: list[tuple[int, ReplyError]]) -> None:
+        tally = self.tally
+        tally.rows += len(commands)
+        tally.added += len(commands) - len(refusals)
+        tally.bytes += commands.offsets[-1] - commands.offsets[0]
+        if not refusals:
+            return
+        tally.refused.update(error.code for _, error in refusals)
+        if self._on_error == FAIL:
+            row, error = min(refusals, key=lambda item: item[0])
+            queue = self._words.queue or commands.rows.column("queue")[row].as_py()
+            raise RefusedError(
+                f"{self._format}: node {self._address} refused {len(refusals)} of {len(commands)} rows, the first for "
+                f"queue {queue!r} with: {error.text}; onError=skip or onError=route goes on without them"
+            )
+        if self._on_error == ROUTE:
+            rows = commands.rows.take(pa.array([row for row, _ in refusals]))
+            errors = [error for _, error in refusals]
+            rows = rows.append_column("code", pa.array([error.code for error in errors], pa.string()))
+            tally.routed.append(rows.append_column("reason", pa.array([error.text for error in errors], pa.string())))
+
+    def _pick(self) -> Address:
+        """The node that rows go to: any at first, so that tasks spread; the same as long as it works."""
+        if self._address is None:
+            try:
+                places = self._nodes.discover()
+            except ClusterError as error:
+                raise DisqueConnectionError(str(error)) from None
+            self._address = random.choice(list(places.values())).address
+        return self._address
+
+    def _change(self, trouble: Exception | None) -> None:
+        if self._address is not None and trouble is not None:
+            self._nodes.drop(self._address)
+        self._address = None
+
+
+def _some(commands: Commands, rows: list[int]) -> Iterator[tuple[bytes, int]]:
+    for row in rows:
+        yield bytes(commands.data[commands.offsets[row] : commands.offsets[row + 1]]), 1
+
+
+def _sorted_out(rows: list[int], replies: list[Reply]) -> tuple[list[int], list[tuple[int, ReplyError]]]:
+    """Rows to send again, in order, and those that were refused."""
+    again = []
+    refused = []
+    for row, answer in zip(rows, replies, strict=False):
+        if isinstance(answer, ReplyError):
+            if isinstance(answer, LeavingError | LoadingError):
+                again.append(row)
+            else:
+                refused.append((row, answer))
+    return again + rows[len(replies) :], refused

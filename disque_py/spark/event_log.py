@@ -1,0 +1,79 @@
+"""A node's event log, asked over RESP: EVENTS INFO, READ, SEEK (docs/protocol.md).
+
+A log has an id and gap-free sequence numbers; what is below `first` was trimmed, what is at or
+above `next` can't be read yet (it is not durable). Lines come as one bulk string of whole NDJSON
+lines, and stay bytes here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from disque_py.client import Address, ReplyError
+from disque_py.client.protocol import text
+from disque_py.spark.nodes import ClusterError, Nodes
+
+
+class DataLossError(RuntimeError):
+    """Events that should be read are gone; the text names node, log and positions."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """What EVENTS INFO says: sequence numbers from `first` up to, without, `next` can be read; `bytes` on disk."""
+
+    log: str
+    first: int
+    next: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What one EVENTS READ gave: whole lines; `trimmed_to` is the first readable number when the wanted one is gone.
+
+    is_log_known   False: the node has no log of this id (any more)
+    """
+
+    lines: bytes
+    trimmed_to: int | None = None
+    is_log_known: bool = True
+
+
+def log_state(nodes: Nodes, address: Address) -> LogState:
+    """EVENTS INFO. Raises DisqueConnectionError; ClusterError when the node keeps no events."""
+    try:
+        reply = nodes.ask(address, b"EVENTS", b"INFO")
+    except ReplyError as error:
+        raise ClusterError(
+            f"node {address} has no event log ({error}); set `events yes` in its configuration"
+        ) from None
+    if len(reply) == 4 and isinstance(reply[1], int):
+        return LogState(text(reply[0]), reply[1], reply[2], int(reply[3]))
+    pairs = {text(name): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
+    log = pairs["log-id"]
+    if not log:
+        raise ClusterError(f"node {address} has no event log; set `events yes` in its configuration")
+    return LogState(text(log), int(pairs["first-seq"]), int(pairs["next-seq"]), int(pairs["bytes"]))
+
+
+def read_slice(
+    nodes: Nodes, address: Address, log: str, seq: int, count: int, max_bytes: int, reader: str = ""
+) -> Slice:
+    """EVENTS READ of at most `count` lines from `seq` on. Raises DisqueConnectionError, ReplyError."""
+    words: list[bytes | str | int] = ["EVENTS", "READ", log, seq, "COUNT", count, "MAXBYTES", max_bytes]
+    if reader:
+        words += ("READER", reader)
+    try:
+        return Slice(bytes(nodes.ask(address, *words) or b""))
+    except ReplyError as error:
+        if error.code == "TRIMMED":
+            return Slice(b"", trimmed_to=int(error.text.split()[1]))
+        if error.code == "NOLOG":
+            return Slice(b"", is_log_known=False)
+        raise
+
+
+def seek(nodes: Nodes, address: Address, ms: int) -> int:
+    """EVENTS SEEK: the first number at or after a moment in Unix milliseconds. Raises as `read_slice`."""
+    return int(nodes.ask(address, b"EVENTS", b"SEEK", ms))

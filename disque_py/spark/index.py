@@ -1,0 +1,144 @@
+"""`format("disque-index")`: the classes that Spark asks for to write both indexes and to read them.
+
+Thin: index_writing.py and index_commit.py write, index_reading.py reads. Spark makes a new writer for
+every batch and, on the driver, another one for its commit; between them only messages travel.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from disque_py.spark.delta_store import Store
+from disque_py.spark.index_commit import IndexCommit
+from disque_py.spark.index_reading import TABLES, IndexFile, files_of, read_rows, schema_of
+from disque_py.spark.index_schema import check_columns, open_tables
+from disque_py.spark.index_writing import IndexTask, Written
+from disque_py.spark.options import OptionError, Options
+from disque_py.spark.progress_file import note_batch
+from disque_py.spark.upkeep import Retention, maintain, retention_of
+
+FORMAT: Final = "disque-index"
+OPTIONS: Final = ("gaps", "table", "since", "until", "compactEvery", "currentRetention", "historyRetention")
+
+
+def store_of(options: Options) -> Store:
+    """The path and its storage settings. Raises OptionError."""
+    path = options.required("path", "/data/disque-index")
+    return Store(path, options.with_prefix("storage."))
+
+
+def _options(given: dict[str, str]) -> Options:
+    storage = [name for name in given if name.lower().startswith("storage.")]
+    return Options(FORMAT, given, (*OPTIONS, "path", *storage))
+
+
+class IndexMessage(WriterCommitMessage):
+    """What a task has written."""
+
+    def __init__(self, written: Written) -> None:
+        super().__init__()
+        self.written = written
+
+
+class IndexWriter(DataSourceStreamArrowWriter):
+    """Both indexes, exactly once."""
+
+    def __init__(self, store: Store, columns: pa.Schema, retention: Retention, *, may_gap: bool) -> None:
+        self._store = store
+        self._columns = columns
+        self._retention = retention
+        self._may_gap = may_gap
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """On an executor: files."""
+        return IndexMessage(IndexTask(self._store).write_all(iterator))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 — Spark's name
+        """On the driver: the transaction."""
+        parts = [message.written for message in messages if isinstance(message, IndexMessage)]
+        done = IndexCommit(self._store, self._columns, may_gap=self._may_gap).commit(parts)
+        upkeep_ms = maintain(self._store, self._retention, batchId)
+        note_batch(self._store, batchId, asdict(done) | {"upkeep_ms": upkeep_ms})
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 — Spark's name
+        """On the driver: the files of a batch that failed go."""
+        parts = [message.written for message in messages if isinstance(message, IndexMessage)]
+        IndexCommit(self._store, self._columns, may_gap=True).abort(parts)
+        print(f"{FORMAT}: batch {batchId} failed, {len(parts)} tasks' files were removed", file=sys.stderr)
+
+
+class IndexPartition(InputPartition):
+    """A file."""
+
+    def __init__(self, file: IndexFile) -> None:
+        super().__init__(file)
+        self.file = file
+
+
+class IndexReader(DataSourceReader):
+    """A table as it is when the query is planned."""
+
+    def __init__(self, store: Store, table: str, schema: pa.Schema, since: str, until: str) -> None:
+        self._store = store
+        self._table = table
+        self._schema = schema
+        self._since = since
+        self._until = until
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One per file."""
+        found = files_of(self._store, self._table, self._since, self._until)
+        return [IndexPartition(file) for file in found] or [InputPartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """On an executor."""
+        if isinstance(partition, IndexPartition):
+            yield from read_rows(self._store, self._table, partition.file, self._schema)
+
+
+class IndexSource(DataSource):
+    """The indexes under a path."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The word in format(…)."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """Of the table that option `table` names, history by default."""
+        options = _options(self.options)
+        return from_arrow_schema(schema_of(store_of(options), options.choice("table", TABLES[0], TABLES)))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For spark.read."""
+        options = _options(self.options)
+        table = options.choice("table", TABLES[0], TABLES)
+        arrow = to_arrow_schema(schema, timezone="UTC")
+        return IndexReader(store_of(options), table, arrow, options.text("since"), options.text("until"))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802 — Spark's name
+        """For df.writeStream; tables are made or widened here, before a row is written."""
+        options = _options(self.options)
+        if overwrite:
+            raise OptionError(f"{FORMAT}: the index is only added to; use outputMode append")
+        store = store_of(options)
+        # A literal column can't be null now; in rows from before it was there it is.
+        columns = pa.schema([field.with_nullable(True) for field in to_arrow_schema(schema, timezone="UTC")])
+        check_columns(columns)
+        open_tables(store, columns)
+        may_gap = options.choice("gaps", "fail", ("fail", "allow")) == "allow"
+        return IndexWriter(store, columns, retention_of(options), may_gap=may_gap)

@@ -1,0 +1,156 @@
+"""The driver's part of the index: one batch into both tables, exactly once.
+
+In this order: widen the schema; merge the newest events into `current`, which may be repeated
+without harm; then one transaction on `history` with all new files and the new marks. That one is
+the commit point: a crash before it repeats the batch, whose rows are not dropped then; after it,
+they are. Files that a crash left behind belong to no table; `upkeep` removes them.
+
+One query writes to a path at a time. A second one would be noticed by the marks it moved.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction
+
+from disque_py.spark.delta_store import Store, TableError, delete_files, read_file
+from disque_py.spark.index_newest import BETTER_SQL, NEWER_SQL, better_updates, newer_updates, newest, sort_by_job
+from disque_py.spark.index_schema import DAY, HISTORY, KEYS, STAGING, STICKY, open_tables
+from disque_py.spark.index_writing import Seen, Written, mark_name
+
+COMMIT_TRIES: Final = 5
+# Set in `current` once a row without queue, priority or meta was merged: from then on merges look at each.
+WEAK_MARK: Final = "index/incomplete"
+
+
+class GapError(RuntimeError):
+    """Events are missing between what the index has and what came; the text names log and numbers."""
+
+
+@dataclass(slots=True)
+class Committed:
+    """What a batch did; spans in milliseconds, `newest_ms` the moment of its newest event (0: none)."""
+
+    rows: int
+    dropped: int
+    jobs: int
+    newest_ms: int
+    merge_ms: int
+    commit_ms: int
+
+
+class IndexCommit:
+    """Commits batches of one query.
+
+    columns     of the rows, for tables that have to be made or widened
+    may_gap     rows may be missing (a filter in the query, or losses that were accepted)
+    """
+
+    def __init__(self, store: Store, columns: pa.Schema, *, may_gap: bool) -> None:
+        self._store = store
+        self._columns = columns
+        self._may_gap = may_gap
+
+    def commit(self, parts: Iterable[Written]) -> Committed:
+        """All tasks' files. Raises GapError, TableError, before anything of this batch can be seen."""
+        parts = list(parts)
+        seen: dict[tuple[str, str], Seen] = {}
+        for part in parts:
+            for log, found in part.seen.items():
+                seen[log] = seen[log].join(found) if log in seen else found
+        history, current = open_tables(self._store, self._columns)
+        marks = self._new_marks(history, seen)
+        began = time.monotonic()
+        jobs = self._merge(current, parts)
+        merged = time.monotonic()
+        files = [file for part in parts for file in part.history]
+        if files or marks:
+            history.create_write_transaction(
+                [file.add_action() for file in files],
+                mode="append",
+                schema=history.schema(),
+                partition_by=[DAY],
+                commit_properties=CommitProperties(
+                    max_commit_retries=COMMIT_TRIES,
+                    app_transactions=[Transaction(mark_name(*log), mark) for log, mark in sorted(marks.items())],
+                ),
+            )
+        delete_files(self._store.under(STAGING), [file.path for part in parts for file in part.staged])
+        return Committed(
+            rows=sum(part.rows for part in parts),
+            dropped=sum(part.dropped for part in parts),
+            jobs=jobs,
+            newest_ms=max((part.newest_ms for part in parts), default=0),
+            merge_ms=round((merged - began) * 1000),
+            commit_ms=round((time.monotonic() - merged) * 1000),
+        )
+
+    def abort(self, parts: Iterable[Written]) -> None:
+        """A batch failed: its files go."""
+        for part in parts:
+            delete_files(self._store.under(HISTORY), [file.path for file in part.history])
+            delete_files(self._store.under(STAGING), [file.path for file in part.staged])
+
+    def _new_marks(self, history: DeltaTable, seen: dict[tuple[str, str], Seen]) -> dict[tuple[str, str], int]:
+        marks = {}
+        for (node, log), found in seen.items():
+            mark = history.transaction_version(mark_name(node, log))
+            if mark is not None and found.last <= mark:
+                continue
+            marks[node, log] = found.last
+            if self._may_gap:
+                continue
+            if mark is not None and found.first > mark + 1:
+                raise GapError(
+                    f"disque-index: {self._store.path} has the events of node {node}, log {log} up to {mark}, the next "
+                    f"that came is {found.first}; read from there (startingOffsets), or set gaps=allow"
+                )
+            if found.count < found.last - found.first + 1:
+                raise GapError(
+                    f"disque-index: of node {node}, log {log}, {found.count} events came between {found.first} and "
+                    f"{found.last}; if the query leaves some out on purpose, set gaps=allow"
+                )
+        return marks
+
+    def _merge(self, current: DeltaTable, parts: list[Written]) -> int:
+        """The newest events into `current` → jobs."""
+        staging = self._store.under(STAGING)
+        try:
+            staged = [read_file(staging, file.path) for part in parts for file in part.staged]
+        except FileNotFoundError as error:
+            raise TableError(
+                f"disque-index: {staging.path} lacks a file that an executor wrote ({error}); the option path must "
+                "name storage that the driver and all executors reach"
+            ) from None
+        if not staged:
+            return 0
+        rows = (
+            staged[0] if len(staged) == 1 else newest(sort_by_job(pa.concat_tables(staged, promote_options="default")))
+        )
+        # Whole rows replace one another, unless a row that lacks something was ever merged.
+        was_weak = current.transaction_version(WEAK_MARK) is not None
+        is_weak = any(rows[name].null_count for name in STICKY) or any(
+            rows[name].null_count < len(rows) for name in KEYS
+        )
+        merge = current.merge(
+            rows,
+            predicate="s.job_id = t.job_id",
+            source_alias="s",
+            target_alias="t",
+            commit_properties=CommitProperties(
+                max_commit_retries=COMMIT_TRIES,
+                app_transactions=[Transaction(WEAK_MARK, 1)] if is_weak and not was_weak else None,
+            ),
+        )
+        if is_weak or was_weak:
+            merge = merge.when_matched_update(newer_updates(rows.column_names), NEWER_SQL)
+            merge = merge.when_matched_update(better_updates(), BETTER_SQL)
+        else:
+            merge = merge.when_matched_update({f"`{name}`": f"s.`{name}`" for name in rows.column_names}, NEWER_SQL)
+        merge.when_not_matched_insert({f"`{name}`": f"s.`{name}`" for name in rows.column_names}).execute()
+        return len(rows)

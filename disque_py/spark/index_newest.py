@@ -1,0 +1,149 @@
+"""Many events → the newest of each job, as rows of `current`; and the merge of such rows into the table.
+
+The order is (final, version, node, seq): what is final wins, then the higher version; two nodes
+that issued the same version, each on its side of a cut, are told apart by id. Taking the newest is
+commutative, associative and idempotent, so batches may come in any order, twice, in parts.
+Needs pyarrow; knows no files.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from disque_py.spark.event_schema import FINAL_RANKS
+from disque_py.spark.index_schema import FINAL, STICKY
+
+ORDER: Final = (FINAL, "version", "node", "seq")
+# Digits of the largest 64 bit number: keys are compared as text.
+DIGITS: Final = 19
+
+
+def with_final(events: pa.Table) -> pa.Table:
+    """Events with the rank of what they lead to."""
+    ranks = pa.scalar(0, pa.int32())
+    for state, rank in FINAL_RANKS.items():
+        ranks = pc.if_else(pc.equal(pc.fill_null(events["to_state"], ""), state), pa.scalar(rank, pa.int32()), ranks)
+    return events.append_column(FINAL, ranks)
+
+
+def sort_by_job(events: pa.Table) -> pa.Table:
+    """By job, then in the documented order; needs the column of `with_final`."""
+    keys = [(name, "ascending") for name in ("job_id", *ORDER)]
+    return events.take(pc.sort_indices(events, sort_keys=keys))
+
+
+def newest(rows: pa.Table) -> pa.Table:
+    """One row per job of rows sorted by `sort_by_job`: events, or rows that this function gave (with key columns)."""
+    jobs = rows["job_id"].combine_chunks()
+    if len(jobs) == 0:
+        last = pa.array([], pa.bool_())
+    else:
+        last = pa.concat_arrays([_whole(pc.not_equal(jobs[1:], jobs[:-1])), pa.array([True])])
+    winners = rows.filter(last)
+    for name in STICKY:
+        winners = _fill(winners, rows, name)
+    return winners
+
+
+def _whole(array: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+
+
+def _fill(winners: pa.Table, rows: pa.Table, name: str) -> pa.Table:
+    """Where the newest event has no value, the value of the newest one that has."""
+    key = f"{name}_key"
+    if key not in rows.column_names:
+        rows = rows.append_column(key, pa.nulls(len(rows), pa.string()))
+        winners = winners.append_column(key, pa.nulls(len(winners), pa.string()))
+    if name not in rows.column_names:
+        return winners
+    # A row that took its value from another event may know an older one than a row before it.
+    if not winners[name].null_count and winners[key].null_count == len(winners):
+        return winners
+    weak = winners.filter(pc.or_(winners[name].is_null(), winners[key].is_valid()))
+    known = rows.filter(pc.and_(rows[name].is_valid(), pc.is_in(rows["job_id"], weak["job_id"].combine_chunks())))
+    if not len(known):
+        return winners
+    known = known.set_column(known.column_names.index(key), key, pc.coalesce(known[key], order_key(known)))
+    known = known.select(["job_id", name, key]).take(
+        pc.sort_indices(known, sort_keys=[("job_id", "ascending"), (key, "ascending")])
+    )
+    jobs = _whole(known["job_id"])
+    known = known.filter(pa.concat_arrays([_whole(pc.not_equal(jobs[1:], jobs[:-1])), pa.array([True])]))
+    at = pc.index_in(winners["job_id"], _whole(known["job_id"]))
+    use = pc.and_(at.is_valid(), pc.or_(winners[name].is_null(), winners[key].is_valid()))
+    values = pc.if_else(use, known[name].take(_whole(at)), winners[name])
+    found = known[key].take(_whole(at))
+    # A value of the newest event itself needs no key.
+    own = pc.equal(found, order_key(winners))
+    keys = pc.if_else(pc.and_(use, pc.invert(pc.fill_null(own, False))), found, pc.if_else(use, None, winners[key]))
+    winners = winners.set_column(winners.column_names.index(name), name, values)
+    return winners.set_column(winners.column_names.index(key), key, keys.cast(pa.string()))
+
+
+def order_key(rows: pa.Table) -> pa.ChunkedArray:
+    """The documented order as text that compares the same way."""
+    return pc.binary_join_element_wise(
+        rows[FINAL].cast(pa.string()),
+        pc.utf8_lpad(rows["version"].cast(pa.string()), DIGITS, "0"),
+        rows["node"],
+        pc.utf8_lpad(rows["seq"].cast(pa.string()), DIGITS, "0"),
+        "/",
+    )
+
+
+def _key_sql(side: str) -> str:
+    """`order_key` in the words of the merge."""
+    return (
+        f"concat(cast({side}.final as varchar), '/', lpad(cast({side}.version as varchar), {DIGITS}, '0'), '/', "
+        f"{side}.node, '/', lpad(cast({side}.seq as varchar), {DIGITS}, '0'))"
+    )
+
+
+NEWER_SQL: Final = (
+    "(s.final > t.final OR (s.final = t.final AND (s.version > t.version OR (s.version = t.version AND "
+    "(s.node > t.node OR (s.node = t.node AND s.seq > t.seq))))))"
+)
+
+
+def newer_updates(columns: list[str]) -> dict[str, str]:
+    """What the merge does to a row when the source is newer: column → expression."""
+    updates = {f"`{name}`": f"s.`{name}`" for name in columns if name != "job_id"}
+    for name in STICKY:
+        key = f"{name}_key"
+        taken = (
+            f"(s.{name} IS NOT NULL AND (s.{key} IS NULL OR t.{name} IS NULL OR "
+            f"s.{key} > coalesce(t.{key}, {_key_sql('t')})))"
+        )
+        updates[f"`{name}`"] = f"CASE WHEN {taken} THEN s.{name} ELSE t.{name} END"
+        updates[f"`{key}`"] = (
+            f"CASE WHEN {taken} THEN s.{key} WHEN t.{name} IS NULL THEN NULL "
+            f"ELSE coalesce(t.{key}, {_key_sql('t')}) END"
+        )
+    return updates
+
+
+def _better_sql(name: str) -> str:
+    """Whether an older source knows something of a column that the target does not, or knows from longer ago."""
+    key = f"{name}_key"
+    return (
+        f"(s.{name} IS NOT NULL AND (t.{name} IS NULL OR "
+        f"(t.{key} IS NOT NULL AND coalesce(s.{key}, {_key_sql('s')}) > t.{key})))"
+    )
+
+
+BETTER_SQL: Final = " OR ".join(_better_sql(name) for name in STICKY)
+
+
+def better_updates() -> dict[str, str]:
+    """What the merge does when the source is older and only fills in."""
+    updates = {}
+    for name in STICKY:
+        key = f"{name}_key"
+        better = _better_sql(name)
+        updates[f"`{name}`"] = f"CASE WHEN {better} THEN s.{name} ELSE t.{name} END"
+        updates[f"`{key}`"] = f"CASE WHEN {better} THEN coalesce(s.{key}, {_key_sql('s')}) ELSE t.{key} END"
+    return updates

@@ -1,0 +1,150 @@
+"""The two indexes as tables: `history`, every event once, and `current`, the newest event of each job.
+
+Both are Delta tables under one path. `history` is the events as they came (event_schema.py), by
+day. `current` has a row per job: its newest event by the documented order (final, version, node,
+seq). An event may lack queue, priority or meta; then the row keeps what an older event said, and
+`<column>_key` says which one, so that it does not matter in which order events arrive. These
+columns are null nearly always: the value is the newest event's own.
+
+Columns are only ever added, here by a newer version or by a DataFrame that has more of them. The
+format number stands in the tables' description; a table with a higher one was written by a newer
+version and is left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import pyarrow as pa
+from deltalake import DeltaTable, Schema
+
+from disque_py.spark.delta_store import Store, TableError
+from disque_py.spark.event_schema import ARROW_SCHEMA
+
+FORMAT: Final = 1
+HISTORY: Final = "history"
+CURRENT: Final = "current"
+STAGING: Final = "_staging"
+
+STICKY: Final = ("queue", "priority", "meta")
+# What a row of `current` says of itself besides its newest event.
+FINAL: Final = "final"
+KEYS: Final = tuple(f"{name}_key" for name in STICKY)
+DAY: Final = "day"
+
+# A DataFrame must have these, or its rows can't be put in order.
+NEEDED: Final = ("node", "log", "seq", "ts", "job_id", "version", "to_state")
+
+DESCRIPTION: Final = "disque-py index, format {}"
+CONFIGURATION: Final = {"delta.checkpointInterval": "20", "delta.logRetentionDuration": "interval 7 days"}
+
+
+class IndexSchemaError(ValueError):
+    """Columns don't fit the index; the text names the column and what to do."""
+
+
+def history_schema(columns: pa.Schema = ARROW_SCHEMA) -> pa.Schema:
+    """Of `history`, for rows with these columns."""
+    return columns.append(pa.field(DAY, pa.date32()))
+
+
+def current_schema(columns: pa.Schema = ARROW_SCHEMA) -> pa.Schema:
+    """Of `current`."""
+    fields = [*columns, pa.field(FINAL, pa.int32()), *(pa.field(name, pa.string()) for name in KEYS)]
+    return pa.schema(fields)
+
+
+def check_columns(columns: pa.Schema) -> None:
+    """Whether rows with these columns can be indexed. Raises IndexSchemaError."""
+    for name in NEEDED:
+        if name not in columns.names:
+            raise IndexSchemaError(
+                f"disque-index: the column {name} is missing; write what disque-events gives, with further columns if "
+                "you like"
+            )
+    for reserved in (DAY, FINAL, *KEYS):
+        if reserved in columns.names:
+            raise IndexSchemaError(f"disque-index: the column {reserved} is the index's own; give yours another name")
+    for field in columns:
+        if field.name in ARROW_SCHEMA.names and field.type != ARROW_SCHEMA.field(field.name).type:
+            raise IndexSchemaError(
+                f"disque-index: column {field.name} is {field.type}, it must be {ARROW_SCHEMA.field(field.name).type}; "
+                "cast it"
+            )
+
+
+def open_tables(store: Store, columns: pa.Schema) -> tuple[DeltaTable, DeltaTable]:
+    """Both tables, made or widened so that rows with these columns fit → (history, current).
+
+    Raises TableError for tables of a newer version, IndexSchemaError for a column of another type.
+    """
+    check_columns(columns)
+    history = _open(store.under(HISTORY), history_schema(columns), [DAY])
+    current = _open(store.under(CURRENT), current_schema(columns), None)
+    return history, current
+
+
+def open_existing(store: Store, name: str) -> DeltaTable:
+    """One table of an index that is there. Raises TableError, also for one of a newer version."""
+    if not store.under(name).exists():
+        raise TableError(
+            f"{store.path} has no table {name}; run the index pipeline first, or check the path for a slip"
+        )
+    table = store.under(name).table()
+    check_format(store, table)
+    return table
+
+
+def check_format(store: Store, table: DeltaTable) -> None:
+    """Raises TableError when a newer version wrote it."""
+    found = re.fullmatch(DESCRIPTION.format(r"(\d+)"), table.metadata().description or "")
+    if found and int(found[1]) > FORMAT:
+        raise TableError(
+            f"{store.path} has format {found[1]}, written by a newer version; this one knows {FORMAT}: update disque-py"
+        )
+
+
+def _open(store: Store, wanted: pa.Schema, partition: list[str] | None) -> DeltaTable:
+    if not store.exists():
+        DeltaTable.create(
+            store.path,
+            wanted,
+            mode="ignore",
+            partition_by=partition,
+            description=DESCRIPTION.format(FORMAT),
+            configuration=CONFIGURATION,
+            storage_options=store.options or None,
+        )
+    table = store.table()
+    check_format(store, table)
+    have = arrow_schema(table)
+    new = []
+    for field in wanted:
+        if field.name not in have.names:
+            new.append(field)
+        elif have.field(field.name).type != field.type:
+            raise IndexSchemaError(
+                f"disque-index: column {field.name} is {field.type}, in {store.path} it is "
+                f"{have.field(field.name).type}; cast it or give it another name"
+            )
+    if new:
+        table.alter.add_columns(Schema.from_arrow(pa.schema(new)).fields)
+        table.update_incremental()
+    return table
+
+
+def arrow_schema(table: DeltaTable) -> pa.Schema:
+    """A table's columns as the types that files and events have."""
+    return pa.schema([pa.field(field.name, _plain(field.type)) for field in pa.schema(table.schema().to_arrow())])
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """delta-rs names other types of the same things: views, large strings, field names and nullability of maps."""
+    if pa.types.is_map(kind):
+        return pa.map_(_plain(kind.key_type), _plain(kind.item_type))
+    if kind in (pa.string_view(), pa.large_string()):
+        return pa.string()
+    if kind in (pa.binary_view(), pa.large_binary()):
+        return pa.binary()
+    return kind

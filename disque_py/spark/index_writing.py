@@ -1,0 +1,147 @@
+"""The executors' part of the index: a task's events as files that no table knows yet.
+
+Events that the table has already are dropped by position: `history` carries, per node and log, the
+highest sequence number that was ever committed (a `txn` action), in the same commit as the rows. So
+a batch that Spark repeats, or a whole log that is read again after the checkpoint was lost, adds
+nothing. The rest is sorted by job and written twice: all of it for `history`, the newest event of
+each job for the merge into `current`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from disque_py.spark.delta_store import NewFile, Store, write_file
+from disque_py.spark.index_newest import newest, sort_by_job, with_final
+from disque_py.spark.index_schema import FINAL, HISTORY, STAGING
+
+# Rows that a task holds in memory before it writes files.
+FLUSH_ROWS: Final = 400_000
+
+
+@dataclass(slots=True)
+class Seen:
+    """What came of one log in a task or a batch, what was dropped included: first and last number, and how many."""
+
+    first: int
+    last: int
+    count: int
+
+    def join(self, other: Seen) -> Seen:
+        """Both together."""
+        return Seen(min(self.first, other.first), max(self.last, other.last), self.count + other.count)
+
+
+@dataclass(slots=True)
+class Written:
+    """What a task tells the commit.
+
+    seen      (node, log) → what came
+    history   new files of the table
+    staged    files of newest events, under STAGING
+    newest_ms   the moment of the newest event, Unix ms
+    """
+
+    seen: dict[tuple[str, str], Seen] = field(default_factory=dict)
+    history: list[NewFile] = field(default_factory=list)
+    staged: list[NewFile] = field(default_factory=list)
+    rows: int = 0
+    dropped: int = 0
+    newest_ms: int = 0
+
+
+def mark_name(node: str, log: str) -> str:
+    """The name of the `txn` action that keeps a log's highest committed number."""
+    return f"events/{node}/{log}"
+
+
+class IndexTask:
+    """One task's rows, in parts of FLUSH_ROWS."""
+
+    def __init__(self, store: Store) -> None:
+        self.written = Written()
+        self._store = store
+        self._table = store.under(HISTORY).table() if store.under(HISTORY).exists() else None
+        self._marks: dict[tuple[str, str], int] = {}
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = 0
+
+    def write_all(self, batches: Iterable[pa.RecordBatch]) -> Written:
+        """All rows of the task; none is fine."""
+        for batch in batches:
+            self._waiting.append(batch)
+            self._waiting_rows += len(batch)
+            if self._waiting_rows >= FLUSH_ROWS:
+                self._flush()
+        if self._waiting_rows:
+            self._flush()
+        return self.written
+
+    def _flush(self) -> None:
+        events = pa.Table.from_batches(self._waiting)
+        self._waiting, self._waiting_rows = [], 0
+        count = len(events)
+        events = self._unseen(events)
+        self.written.rows += len(events)
+        newest_ts = pc.max(events["ts"]).cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64()).as_py()
+        self.written.newest_ms = max(self.written.newest_ms, newest_ts or 0)
+        self.written.dropped += count - len(events)
+        if not len(events):
+            return
+        events = sort_by_job(with_final(events))
+        # Events of a node (it was started, it was emptied) belong to no job.
+        of_jobs = events.filter(events["job_id"].is_valid()) if events["job_id"].null_count else events
+        if len(of_jobs):
+            self.written.staged.append(write_file(self._store.under(STAGING), newest(of_jobs)))
+        rows = events.drop_columns([FINAL])
+        days = pc.strftime(rows["ts"], "%Y-%m-%d")
+        for day in sorted(pc.unique(days).to_pylist()):
+            part = rows.filter(pc.equal(days, day))
+            self.written.history.append(write_file(self._store.under(HISTORY), part, {"day": day}))
+
+    def _unseen(self, events: pa.Table) -> pa.Table:
+        """Without what is committed, and without repetitions."""
+        logs = events.group_by(["node", "log"]).aggregate([("seq", "min"), ("seq", "max"), ("seq", "count")])
+        keep = None
+        may_repeat = False
+        for row in logs.to_pylist():
+            log = (row["node"], row["log"])
+            seen = Seen(row["seq_min"], row["seq_max"], row["seq_count"])
+            self.written.seen[log] = self.written.seen[log].join(seen) if log in self.written.seen else seen
+            may_repeat = may_repeat or seen.count > seen.last - seen.first + 1
+            mark = self._mark(*log)
+            if mark >= seen.first:
+                is_old = pc.and_(
+                    pc.and_(pc.equal(events["node"], log[0]), pc.equal(events["log"], log[1])),
+                    pc.less_equal(events["seq"], mark),
+                )
+                keep = pc.invert(is_old) if keep is None else pc.and_(keep, pc.invert(is_old))
+        if keep is not None:
+            events = events.filter(keep)
+        return _distinct(events) if may_repeat or _has_gaps(events) else events
+
+    def _mark(self, node: str, log: str) -> int:
+        """The highest number of this log that the table has; -1 for none."""
+        mark = self._marks.get((node, log))
+        if mark is None:
+            found = None if self._table is None else self._table.transaction_version(mark_name(node, log))
+            mark = self._marks[node, log] = -1 if found is None else found
+        return mark
+
+
+def _has_gaps(events: pa.Table) -> bool:
+    """Whether a log's numbers are not all there: then as many may be there twice."""
+    logs = events.group_by(["node", "log"]).aggregate([("seq", "min"), ("seq", "max"), ("seq", "count")])
+    return any(row["seq_max"] - row["seq_min"] + 1 != row["seq_count"] for row in logs.to_pylist())
+
+
+def _distinct(events: pa.Table) -> pa.Table:
+    """Each (node, log, seq) once."""
+    numbered = events.append_column("_row", pa.array(range(len(events)), pa.int64()))
+    rows = numbered.group_by(["node", "log", "seq"]).aggregate([("_row", "min")])["_row_min"]
+    return events if len(rows) == len(events) else events.take(rows)

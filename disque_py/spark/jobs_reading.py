@@ -1,0 +1,274 @@
+"""Consuming queues: the driver's batches and acks, and the executors' fetching.
+
+At least once. A batch is acknowledged when Spark has committed it; Spark says so only when the next one is
+made, so while jobs are unacknowledged and the queue is empty an empty batch is asked for, whose
+only purpose is that commit. Until then a thread beside the driver extends the leases of what was
+planned, so that a long batch is not delivered again meanwhile.
+
+What can't be fetched or acknowledged because its node is gone comes back after its RETRY, from a
+node that holds a copy: nothing is lost, and nothing has to be remembered.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+import warnings
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from disque_py.client import Address, DisqueConnectionError, DisqueError, ReplyError
+from disque_py.client.protocol import text
+from disque_py.spark.event_schema import TEXT_MAP
+from disque_py.spark.job_tokens import Offset, Share, first_offset, next_offset, shares_of, token, tokens
+from disque_py.spark.nodes import ClusterError, Nodes
+from disque_py.spark.options import CONNECTION_OPTIONS, ClusterOptions, OptionError, Options, cluster_options
+
+FORMAT: Final = "disque"
+OPTIONS: Final = (
+    *CONNECTION_OPTIONS,
+    "subscribe",
+    "maxJobsPerTrigger",
+    "minPartitions",
+    "leaseMs",
+    "where",
+)
+JOBS_MAX: Final = 100_000
+LEASE_MS: Final = 120_000
+# Tokens in one ACKTOKEN.
+ACK_TOKENS: Final = 500
+
+SPARK_SCHEMA: Final = (
+    "queue string, id string, body binary, nacks bigint, additional_deliveries bigint, meta map<string,string>, "
+    "node string"
+)
+ARROW_SCHEMA: Final = pa.schema(
+    [
+        ("queue", pa.string()),
+        ("id", pa.string()),
+        ("body", pa.binary()),
+        ("nacks", pa.int64()),
+        ("additional_deliveries", pa.int64()),
+        ("meta", TEXT_MAP),
+        ("node", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JobOptions:
+    """What a query wants of which queues; `where` are words for GETJOB."""
+
+    cluster: ClusterOptions
+    queues: tuple[str, ...]
+    jobs_max: int
+    piece_count_min: int
+    lease_ms: int
+    where: tuple[str, ...]
+
+
+def job_options(given: Any) -> JobOptions:
+    """The options, checked. Raises OptionError."""
+    options = Options(FORMAT, given, OPTIONS)
+    options.required("subscribe", "mail,news")
+    where: list[str] = []
+    for pair in options.names("where"):
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise OptionError(f"{FORMAT}: option where is a comma list of key=value, not {pair!r}")
+        where += ("WHERE", key.strip(), value.strip())
+    return JobOptions(
+        cluster=cluster_options(options),
+        queues=options.names("subscribe"),
+        jobs_max=options.integer("maxJobsPerTrigger", JOBS_MAX, 1),
+        piece_count_min=options.integer("minPartitions", 4, 1),
+        lease_ms=options.integer("leaseMs", LEASE_MS, 1_000),
+        where=tuple(where),
+    )
+
+
+class JobPlanner:
+    """Plans batches and acknowledges them; one per query, in the process that Spark keeps for its reader."""
+
+    def __init__(self, options: JobOptions) -> None:
+        self.options = options
+        self._nodes = Nodes(options.cluster)
+        self._first: Offset | None = None
+        self._target: int | None = None
+        self._planned = 0
+        # Batches that were planned and not acknowledged, oldest first; shared with the thread that extends leases.
+        self._open: dict[int, Offset] = {}
+        self._acked = -1
+        self._lock = threading.Lock()
+        self._keeper: threading.Thread | None = None
+        self._ended = threading.Event()
+
+    def initial(self) -> Offset:
+        """Where a new query begins. Raises ClusterError before anything is fetched."""
+        if self._first is None:
+            self._nodes.discover()
+            self._first = first_offset(uuid.uuid4().hex)
+        return self._first
+
+    def freeze(self) -> None:
+        """From now on, no more jobs than wait now (AvailableNow)."""
+        self._target = sum(self._waiting().values())
+
+    def latest(self, start: Offset) -> Offset:
+        """The next batch; an empty one when only acks are due; `start` when there is nothing to do."""
+        wanted = self.options.jobs_max
+        if self._target is not None:
+            wanted = min(wanted, self._target - self._planned)
+        waiting = self._waiting() if wanted > 0 else {}
+        if sum(waiting.values()):
+            end = next_offset(start, waiting, wanted)
+            self._planned += sum(count * jobs for _, count, jobs in end["shares"])
+        elif start["shares"] and start["n"] > self._acked:
+            # Spark commits `start` only when it makes another batch.
+            end = next_offset(start, {}, 0)
+        else:
+            return start
+        self._keep(start)
+        self._keep(end)
+        return end
+
+    def shares(self, end: Offset) -> list[tuple[Share, Address | None]]:
+        """A batch as tasks, and where their nodes are; None for one that is away."""
+        self._keep(end)
+        if not end["shares"]:
+            return []
+        places = self._nodes.discover()
+        found: list[tuple[Share, Address | None]] = []
+        for share in shares_of(end, self.options.piece_count_min):
+            place = places.get(share.node)
+            found.append((share, None if place is None else place.address))
+        return found
+
+    def commit(self, end: Offset) -> None:
+        """Acknowledge a batch, and older ones that could not be acknowledged then."""
+        with self._lock:
+            self._open.setdefault(end["n"], end)
+            due = [offset for number, offset in self._open.items() if number <= end["n"]]
+        places = self._nodes.discover()
+        for offset in due:
+            for node, words in tokens(offset).items():
+                place = places.get(node)
+                try:
+                    if place is None:
+                        raise ClusterError(f"node {node} is no longer known to the cluster")
+                    for at in range(0, len(words), ACK_TOKENS):
+                        self._nodes.ask(place.address, b"ACKTOKEN", *words[at : at + ACK_TOKENS])
+                except (DisqueError, ClusterError) as error:
+                    warnings.warn(
+                        f"{FORMAT}: jobs of batch {offset['n']} from node {node} could not be acknowledged ({error}); "
+                        "they will be delivered again",
+                        stacklevel=2,
+                    )
+            with self._lock:
+                self._open.pop(offset["n"], None)
+        self._acked = max(self._acked, end["n"])
+
+    def stop(self) -> None:
+        """End the thread and hang up."""
+        self._ended.set()
+        if self._keeper is not None:
+            self._keeper.join()
+        self._nodes.close()
+
+    def _waiting(self) -> dict[str, int]:
+        """Jobs in the queues, by node; nodes that don't answer are left out. Raises ClusterError, ReplyError."""
+        counts = {}
+        for node, place in sorted(self._nodes.discover().items()):
+            with suppress(DisqueConnectionError):
+                counts[node] = sum(int(self._nodes.ask(place.address, b"QLEN", queue)) for queue in self.options.queues)
+        return counts
+
+    def _keep(self, offset: Offset) -> None:
+        """See to it that a batch's leases are extended until it is acknowledged."""
+        if not offset["shares"] or offset["n"] <= self._acked:
+            return
+        with self._lock:
+            self._open[offset["n"]] = offset
+        if self._keeper is None:
+            self._keeper = threading.Thread(target=self._extend_leases, name="disque leases", daemon=True)
+            self._keeper.start()
+
+    def _extend_leases(self) -> None:
+        """The thread: connections of its own, tokens that nobody knows (yet, or any more) do no harm."""
+        nodes = Nodes(self.options.cluster)
+        pause_s = self.options.lease_ms / 3000
+        lease_s = -(-self.options.lease_ms // 1000)
+        while not self._ended.wait(pause_s):
+            with self._lock:
+                batches = list(self._open.values())
+            with suppress(ClusterError, DisqueError):
+                places = nodes.discover()
+                for node, words in (item for batch in batches for item in tokens(batch).items()):
+                    with suppress(DisqueError):
+                        for one in words if node in places else ():
+                            nodes.ask(places[node].address, b"EXTENDTOKEN", one, lease_s)
+        nodes.close()
+
+
+def fetch(options: JobOptions, offset: Offset, share: Share, address: Address | None) -> Iterator[pa.RecordBatch]:
+    """A task's jobs. Raises ClusterError when the node refuses the command.
+
+    A node that can't be reached gives no rows: its jobs are then not acknowledged either, and come
+    back after their RETRY.
+    """
+    nodes = Nodes(options.cluster)
+    reason = "it is no longer known to the cluster"
+    try:
+        for number in range(share.first, share.first + share.tokens):
+            if address is None:
+                break
+            words: tuple[str | bytes | int, ...] = (
+                "GETJOB", "NOHANG", "COUNT", share.jobs, "WITHCOUNTERS", "WITHMETA",
+                "TOKEN", token(offset, share.node, number), *options.where, "FROM", *options.queues,
+            )  # fmt: skip
+            entries = nodes.ask(address, *words)
+            if not entries:
+                return
+            yield _batch(entries, share.node)
+        if address is not None:
+            return
+    except ReplyError as error:
+        raise ClusterError(f"{FORMAT}: node {share.node} refuses to hand out jobs: {error.text}") from None
+    except DisqueConnectionError as error:
+        reason = str(error)
+    finally:
+        nodes.close()
+    warnings.warn(
+        f"{FORMAT}: jobs of batch {offset['n']} can't be fetched from node {share.node} ({reason}); they come again "
+        "after their RETRY",
+        stacklevel=2,
+    )
+
+
+def _batch(entries: list[Any], node: str) -> pa.RecordBatch:
+    first = entries[0]
+    # Name-value pairs behind queue, id and body come in the same order for all jobs of a reply.
+    places = {bytes(name): at for at, name in zip(range(4, len(first), 2), first[3::2], strict=False)}
+
+    def column(name: bytes) -> list[Any]:
+        at = places.get(name)
+        return [None] * len(entries) if at is None else [entry[at] for entry in entries]
+
+    metas = [
+        None if flat is None else list(zip(map(text, flat[::2]), map(text, flat[1::2]), strict=True))
+        for flat in column(b"meta")
+    ]
+    arrays = [
+        pa.array([text(entry[0]) for entry in entries], pa.string()),
+        pa.array([text(entry[1]) for entry in entries], pa.string()),
+        pa.array([entry[2] for entry in entries], pa.binary()),
+        pa.array(column(b"nacks"), pa.int64()),
+        pa.array(column(b"additional-deliveries"), pa.int64()),
+        pa.array(metas, TEXT_MAP),
+        pa.repeat(pa.scalar(node, pa.string()), len(entries)),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)

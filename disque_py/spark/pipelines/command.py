@@ -1,0 +1,168 @@
+"""`disque-pipeline <name> …`: the pipelines from a shell, or under spark-submit.
+
+    disque-pipeline index --nodes 10.0.0.1:7711 --path /data/index
+    disque-pipeline latency --path /data/index --by carrier
+    spark-submit "$(disque-pipeline where)" index --nodes … --path s3://bucket/index
+
+Wrong words are answered with one sentence and status 2, troubles with one sentence and status 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+ISSUE_WORDS: Final = ("OptionError", "ClusterError", "TableError", "DataLossError", "GapError", "SchemaError")
+
+
+def parser() -> argparse.ArgumentParser:
+    """What the command understands."""
+    top = argparse.ArgumentParser("disque-pipeline", description="Spark pipelines on the events of a Disque cluster.")
+    names = top.add_subparsers(dest="name", required=True, metavar="name")
+    index = names.add_parser("index", help="events of all nodes into the tables history and current")
+    recency = names.add_parser("recency", help="the most recent members of each key, from jobs with op in their meta")
+    for stream in (index, recency):
+        stream.add_argument("--nodes", required=True, help="host:port of some nodes, with commas")
+        stream.add_argument("--path", required=True, help="folder or URI of the tables")
+        stream.add_argument("--trigger", default="2 seconds", help="time between batches (2 seconds)")
+        stream.add_argument("--once", action="store_true", help="everything there is now, then end")
+        stream.add_argument("--checkpoint", default="", help="by default a folder below --path")
+        stream.add_argument("--metrics-port", type=int, help="serve Prometheus text on 127.0.0.1")
+        stream.add_argument("--metrics-file", default="", help="write Prometheus text into a file")
+        stream.add_argument("--quiet", action="store_true", help="no line per batch")
+    index.add_argument("--source", action="append", default=[], metavar="NAME=VALUE", help="option of disque-events")
+    index.add_argument("--sink", action="append", default=[], metavar="NAME=VALUE", help="option of disque-index")
+    recency.add_argument("--limit", type=int, default=100, help="members per key (100)")
+    recency.add_argument("--key", default="key", help="the key of meta that names the key")
+    recency.add_argument("--member", default="member", help="the key of meta that names the member")
+    for name, text in (
+        ("depth", "how many jobs were in which state over time"),
+        ("latency", "how long jobs stayed in a state, by queue and hour"),
+        ("errors", "what failed, by queue, reason and worker"),
+    ):
+        batch = names.add_parser(name, help=text)
+        batch.add_argument("--path", required=True, help="folder or URI of an index")
+        batch.add_argument("--by", action="append", default=[], metavar="KEY", help="also by a key of the jobs' meta")
+        batch.add_argument("--since", default="", metavar="DAY", help="events from this day on, YYYY-MM-DD")
+        batch.add_argument("--until", default="", metavar="DAY", help="events up to this day, included")
+        if name == "depth":
+            batch.add_argument("--bucket", type=int, default=60, metavar="SECONDS", help="length of a span (60)")
+    upkeep = names.add_parser("upkeep", help="compact an index and drop what is too old, while no query writes")
+    upkeep.add_argument("--path", required=True, help="folder or URI of an index")
+    upkeep.add_argument("--current-retention", default="", metavar="SPAN", help="ended jobs leave current, e.g. 7 days")
+    upkeep.add_argument("--history-retention", default="", metavar="SPAN", help="days leave history, e.g. 90 days")
+    names.add_parser("where", help="print the file to give to spark-submit")
+    names.add_parser("declarative", help="print the folder of the project for spark-pipelines run")
+    return top
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a pipeline → exit status."""
+    words = parser().parse_args(argv)
+    here = os.path.dirname(os.path.abspath(__file__))
+    if words.name == "where":
+        print(os.path.join(here, "__main__.py"))
+        return 0
+    if words.name == "declarative":
+        print(os.path.join(os.path.dirname(here), "declarative"))
+        return 0
+    try:
+        return _upkeep(words) if words.name == "upkeep" else _run(words)
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        sentence = sentence_of(error)
+        if sentence is None:
+            raise
+        print(f"disque-pipeline: {sentence}", file=sys.stderr)
+        return 1
+
+
+def sentence_of(error: BaseException) -> str | None:
+    """What to say about a trouble that has a sentence of its own, wherever Spark has wrapped it; None for others."""
+    if type(error).__name__ in (*ISSUE_WORDS, "NoJavaError", "ImportError", "ModuleNotFoundError"):
+        return str(error)
+    for line in str(error).splitlines():
+        name, colon, text = line.strip().partition(": ")
+        if colon and name.rpartition(".")[2] in ISSUE_WORDS and name.startswith("disque_py."):
+            return text
+    return None
+
+
+def _upkeep(words: argparse.Namespace) -> int:
+    import time
+
+    from disque_py.spark.delta_store import Store
+    from disque_py.spark.options import Options
+    from disque_py.spark.upkeep import retention_of, tidy
+
+    given = {"currentRetention": words.current_retention, "historyRetention": words.history_retention}
+    options = Options("upkeep", {name: value for name, value in given.items() if value}, given)
+    done = tidy(Store(words.path), retention_of(options), time.time())
+    print(", ".join(f"{name.replace('_', ' ')} {count}" for name, count in done.items()))
+    return 0
+
+
+def _run(words: argparse.Namespace) -> int:
+    from disque_py.spark.pipelines.session import open_session
+
+    sources = _pairs(words, "source"), _pairs(words, "sink")
+    spark = open_session(words.name)
+    try:
+        if words.name in ("index", "recency"):
+            return _stream(spark, words, *sources)
+        rows = _batch(spark, words)
+        print(f"{words.name}: {len(rows)} rows in {words.path.rstrip('/')}/{words.name}")
+        return 0
+    finally:
+        spark.stop()
+
+
+def _pairs(words: argparse.Namespace, name: str) -> dict[str, str]:
+    from disque_py.spark.options import OptionError
+
+    found = {}
+    for pair in getattr(words, name, ()):
+        option, equals, value = pair.partition("=")
+        if not equals:
+            raise OptionError(f"--{name} takes NAME=VALUE, not {pair!r}")
+        found[option] = value
+    return found
+
+
+def _stream(spark: Any, words: argparse.Namespace, source: dict[str, str], sink: dict[str, str]) -> int:
+    from disque_py.spark.pipelines import index, recency
+    from disque_py.spark.progress import ProgressListener
+
+    listener = ProgressListener(
+        words.path, metrics_file=words.metrics_file, metrics_port=words.metrics_port, quiet=words.quiet
+    )
+    spark.streams.addListener(listener)
+    trigger = None if words.once else words.trigger
+    if words.name == "index":
+        query = index.run(
+            spark, words.nodes, words.path, trigger=trigger, checkpoint=words.checkpoint, source=source, sink=sink
+        )
+    else:
+        query = recency.run(
+            spark, words.nodes, words.path, limit=words.limit, key=words.key, member=words.member,
+            trigger=trigger, checkpoint=words.checkpoint,
+        )  # fmt: skip
+    try:
+        query.awaitTermination()
+    finally:
+        query.stop()
+        listener.close()
+    return 0
+
+
+def _batch(spark: Any, words: argparse.Namespace) -> Any:
+    from disque_py.spark.pipelines import depth, errors, latency
+
+    if words.name == "depth":
+        return depth.run(spark, words.path, by=words.by, bucket_s=words.bucket, since=words.since, until=words.until)
+    run = latency.run if words.name == "latency" else errors.run
+    return run(spark, words.path, by=words.by, since=words.since, until=words.until)

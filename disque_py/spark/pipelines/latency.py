@@ -1,0 +1,32 @@
+"""Time in each state: how long jobs stayed where they were before they went on.
+
+An event says since when its job was in the state that it left; where it doesn't, the job's
+previous event does. Writes the table `latency`: hour, queue, state, the keys asked for, jobs, mean_ms,
+p50_ms, p95_ms, p99_ms, max_ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from disque_py.spark.pipelines.history import columns_of, open_history, save
+
+SQL: Final = """
+    WITH spans AS (
+        SELECT date_trunc('HOUR', ts) AS hour, queue_name AS queue, from_state AS state{select},
+               greatest(0, unix_millis(ts) - unix_millis(coalesce(since, last_ts))) AS ms
+        FROM {events} WHERE from_state <> '' AND coalesce(since, last_ts) IS NOT NULL
+    )
+    SELECT hour, queue, state{names}, count(*) AS jobs, avg(ms) AS mean_ms,
+           percentile(ms, 0.5) AS p50_ms, percentile(ms, 0.95) AS p95_ms, percentile(ms, 0.99) AS p99_ms,
+           max(ms) AS max_ms
+    FROM spans GROUP BY ALL ORDER BY hour, queue, state
+"""
+
+
+def run(spark: Any, path: str, *, by: Sequence[str] = (), since: str = "", until: str = "") -> Any:
+    """Compute and save the table → its rows as Arrow. `by` are keys of metadata, `since` and `until` days."""
+    select, names = columns_of(by)
+    sql = SQL.format(events=open_history(spark, path, since, until), select=select, names=names)
+    return save(spark.sql(sql), path, "latency")

@@ -1,0 +1,246 @@
+"""The recency pipeline: per key the N most recent members, from adds, removes and uploads in any order.
+
+    key      who looks (a user)             member   what is looked at (a contact, a group)
+    add      member belongs to key          remove   it no longer does
+    upload   something happened to member: it moves up for every key that it belongs to
+
+Three Delta tables under the path. `links` (key, member, the newest add or remove) and `uploads` (member,
+newest time) are the source: merges that keep the newest, so order and repetition don't matter (at
+equal times a remove wins). `recency` has a row per key: its capped list (recent_list.py), updated
+for the keys that a batch touches, and filled from the source when a removal leaves too few.
+`latest` reads a key's list in milliseconds: rows lie in buckets by a hash of the key.
+
+A batch is merged into the source first, then the lists are brought up to date from it: a crash in
+between repeats the batch, and repeats do no harm.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from typing import Any, Final
+
+import duckdb
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from disque_py.spark.delta_store import Store
+from disque_py.spark.pipelines.recent_list import RecentList, changed, filled
+
+LIMIT: Final = 100
+BUCKETS: Final = 16
+ADD, REMOVE, UPLOAD = "add", "remove", "upload"
+
+LINKS: Final = pa.schema(
+    [("key", pa.string()), ("member", pa.string()), ("at_ms", pa.int64()), ("removed", pa.bool_())]
+)
+UPLOADS: Final = pa.schema([("member", pa.string()), ("at_ms", pa.int64())])
+RECENCY: Final = pa.schema(
+    [
+        ("bucket", pa.int32()),
+        ("key", pa.string()),
+        ("members", pa.list_(pa.string())),
+        ("at_ms", pa.list_(pa.int64())),
+        ("is_cut", pa.bool_()),
+    ]
+)
+
+
+def run(
+    spark: Any,
+    nodes: str,
+    path: str,
+    *,
+    limit: int = LIMIT,
+    key: str = "key",
+    member: str = "member",
+    trigger: str | None = "5 seconds",
+    checkpoint: str = "",
+) -> Any:
+    """Start the query on the events of a cluster and return it: jobs carry `op`, and key and member, in their meta.
+
+    A job's moment is its `at` (Unix ms) in meta, or else its creation time, so all events of one job
+    say the same. `run_on` takes any stream.
+    """
+    events = spark.readStream.format("disque-events").option("bootstrapServers", nodes)
+    rows = events.option("startingOffsets", "earliest").load().where("meta['op'] IS NOT NULL")
+    stream = rows.selectExpr(
+        "meta['op'] AS op",
+        f"meta['{key}'] AS key",
+        f"meta['{member}'] AS member",
+        "coalesce(CAST(meta['at'] AS bigint), ctime DIV 1000000) AS at_ms",
+    )
+    return run_on(stream, path, limit=limit, trigger=trigger, checkpoint=checkpoint)
+
+
+def run_on(stream: Any, path: str, *, limit: int = LIMIT, trigger: str | None = None, checkpoint: str = "") -> Any:
+    """Start the query on a streaming DataFrame with the columns op, key (null for uploads), member, at_ms."""
+    writer = stream.writeStream.queryName("recency").foreachBatch(
+        # Reduced by Spark first: of what comes many times, the driver sees the newest.
+        lambda frame, _: apply(path, newest_of(frame).toArrow(), limit)
+    )
+    writer = writer.option("checkpointLocation", checkpoint or f"{path.rstrip('/')}/_checkpoint_recency")
+    writer = writer.trigger(availableNow=True) if trigger is None else writer.trigger(processingTime=trigger)
+    return writer.start()
+
+
+def newest_of(frame: Any) -> Any:
+    """The newest change per link, and the newest upload per member, of a batch."""
+    return (
+        frame.where("member IS NOT NULL AND at_ms IS NOT NULL")
+        .selectExpr("CASE WHEN op = 'upload' THEN NULL ELSE key END AS key", "member", "at_ms", "op")
+        .where("op = 'upload' OR (op IN ('add', 'remove') AND key IS NOT NULL)")
+        .groupBy("key", "member")
+        .agg(*_newest_columns())
+    )
+
+
+def _newest_columns() -> tuple[Any, Any]:
+    from pyspark.sql import functions as f
+
+    # 'remove' is greater than 'add': at equal times it wins.
+    return f.max("at_ms").alias("at_ms"), f.expr("max_by(op, struct(at_ms, op))").alias("op")
+
+
+def apply(path: str, changes: pa.Table, limit: int) -> None:
+    """One batch of `newest_of` into the tables."""
+    if not len(changes):
+        return
+    store = Store(path)
+    links, uploads, recency = (_table(store, name) for name in ("links", "uploads", "recency"))
+    is_upload = pa.compute.equal(changes["op"], UPLOAD)
+    new_links = changes.filter(pa.compute.invert(is_upload))
+    new_links = pa.table(
+        [new_links["key"], new_links["member"], new_links["at_ms"], pa.compute.equal(new_links["op"], REMOVE)],
+        schema=LINKS,
+    )
+    new_uploads = changes.filter(is_upload).select(["member", "at_ms"]).cast(UPLOADS)
+    if len(new_links):
+        # At the same moment a remove wins over an add, wherever it comes.
+        _merge(
+            links, new_links, "key member", "s.at_ms > t.at_ms OR (s.at_ms = t.at_ms AND s.removed AND NOT t.removed)"
+        )
+    if len(new_uploads):
+        _merge(uploads, new_uploads, "member", "s.at_ms > t.at_ms")
+    _update_lists(links, uploads, recency, new_links, new_uploads, limit)
+
+
+def _update_lists(
+    links: DeltaTable, uploads: DeltaTable, recency: DeltaTable, new_links: pa.Table, new_uploads: pa.Table, limit: int
+) -> None:
+    with duckdb.connect() as db:
+        _view(db, "links", links, LINKS)
+        _view(db, "uploads", uploads, UPLOADS)
+        _view(db, "recency", recency, RECENCY)
+        db.register("new_links", new_links)
+        db.register("new_uploads", new_uploads)
+        # What is touched, as the source now has it.
+        db.execute(
+            """
+            CREATE TEMP TABLE touched AS
+            SELECT l.key, l.member,
+                   CASE WHEN l.removed THEN NULL ELSE greatest(l.at_ms, coalesce(u.at_ms, 0)) END AS at_ms
+            FROM links l LEFT JOIN uploads u USING (member)
+            WHERE (l.key, l.member) IN (SELECT (key, member) FROM new_links)
+               OR l.member IN (SELECT member FROM new_uploads)
+            """
+        )
+        changes: dict[str, dict[str, int | None]] = {}
+        for key, member, at_ms in db.execute("SELECT key, member, at_ms FROM touched").fetchall():
+            changes.setdefault(key, {})[member] = at_ms
+        lists = {
+            key: RecentList(list(zip(at_ms, members, strict=True)), is_cut)
+            for key, members, at_ms, is_cut in db.execute(
+                "SELECT key, members, at_ms, is_cut FROM recency WHERE key IN (SELECT key FROM touched)"
+            ).fetchall()
+        }
+        results: dict[str, RecentList] = {}
+        short = []
+        for key, moved in changes.items():
+            result = changed(lists[key], moved, limit) if key in lists else None
+            if result is None:
+                short.append(key)
+            else:
+                results[key] = result
+        for key, members in _all_members(db, short).items():
+            results[key] = filled(members, limit)
+    _merge(recency, _rows(results), "bucket key", "true")
+
+
+def _all_members(db: Any, keys: list[str]) -> dict[str, list[tuple[int, str]]]:
+    """Everything the source has of these keys."""
+    found: dict[str, list[tuple[int, str]]] = {key: [] for key in keys}
+    if keys:
+        db.register("wanted", pa.table({"key": keys}))
+        rows = db.execute(
+            """
+            SELECT l.key, l.member, greatest(l.at_ms, coalesce(u.at_ms, 0))
+            FROM links l LEFT JOIN uploads u USING (member) WHERE NOT l.removed AND l.key IN (SELECT key FROM wanted)
+            """
+        ).fetchall()
+        for key, member, at_ms in rows:
+            found[key].append((at_ms, member))
+    return found
+
+
+def _rows(results: dict[str, RecentList]) -> pa.Table:
+    keys = sorted(results)
+    return pa.table(
+        [
+            [bucket_of(key) for key in keys],
+            keys,
+            [[member for _, member in results[key].members] for key in keys],
+            [[at_ms for at_ms, _ in results[key].members] for key in keys],
+            [results[key].is_cut for key in keys],
+        ],
+        schema=RECENCY,
+    )
+
+
+def bucket_of(key: str) -> int:
+    """Where a key's row lies."""
+    return zlib.crc32(key.encode()) % BUCKETS
+
+
+def latest(path: str, key: str, count: int) -> list[tuple[str, int]]:
+    """The `count` most recent members of a key and their times in Unix ms, newest first; needs no Spark."""
+    store = Store(path).under("recency")
+    if not store.exists():
+        return []
+    table = store.table()
+    files = table.file_uris([("bucket", "=", str(bucket_of(key)))])
+    if not files:
+        return []
+    with duckdb.connect() as db:
+        row = db.execute("SELECT members, at_ms FROM read_parquet($1) WHERE key = $2", [files, key]).fetchone()
+    return [] if row is None else list(zip(row[0][:count], row[1][:count], strict=True))
+
+
+def _table(store: Store, name: str) -> DeltaTable:
+    schema = {"links": LINKS, "uploads": UPLOADS, "recency": RECENCY}[name]
+    below = store.under(name)
+    if not below.exists():
+        partition = ["bucket"] if name == "recency" else None
+        DeltaTable.create(
+            below.path, schema, mode="ignore", partition_by=partition, storage_options=below.options or None
+        )
+    return below.table()
+
+
+def _merge(table: DeltaTable, rows: pa.Table, keys: str, newer: str) -> None:
+    on = " AND ".join(f"s.{name} = t.{name}" for name in keys.split())
+    merge = table.merge(rows, predicate=on, source_alias="s", target_alias="t")
+    merge.when_matched_update_all(newer).when_not_matched_insert_all().execute()
+    table.update_incremental()
+
+
+def _view(db: Any, name: str, table: DeltaTable, schema: pa.Schema) -> None:
+    files = table.file_uris()
+    if files:
+        db.execute(f"CREATE TEMP VIEW {name} AS SELECT * FROM read_parquet({_list(files)}, hive_partitioning = true)")
+    else:
+        db.register(name, schema.empty_table())
+
+
+def _list(words: Iterable[str]) -> str:
+    return "[" + ", ".join("'" + word.replace("'", "''") + "'" for word in words) + "]"

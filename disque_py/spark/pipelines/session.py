@@ -1,0 +1,46 @@
+"""A SparkSession for a pipeline: the one there is (spark-submit, notebooks), or a small local one.
+
+What is set for a local session keeps it quiet, in UTC and on this machine; whatever the caller's
+Spark configuration says wins, since it is read from the environment and from spark-defaults.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, Final
+
+from disque_py.spark import ensure_java, register
+
+LOCAL: Final = {
+    "spark.master": "local[*]",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.session.timeZone": "UTC",
+    # Short programs: compiling for the long run costs more than it brings.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+}
+
+
+def open_session(name: str, **more: str) -> Any:
+    """A session in which the data sources are registered. Raises NoJavaError, ImportError."""
+    # Workers must find this package: by default Spark starts whatever python3 the path has.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    is_submitted = "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
+    if not is_submitted:
+        ensure_java()
+    from pyspark.sql import SparkSession
+
+    builder: Any = SparkSession.builder.appName(f"disque {name}")
+    if not is_submitted and "SPARK_REMOTE" not in os.environ:
+        for key, value in (LOCAL | more).items():
+            builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    if not is_submitted and "SPARK_REMOTE" not in os.environ:
+        spark.sparkContext.setLogLevel("ERROR")
+    register(spark)
+    return spark

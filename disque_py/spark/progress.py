@@ -1,0 +1,110 @@
+"""A listener for Spark's streaming queries: one line per batch, and Prometheus text in a file or over HTTP.
+
+    spark.streams.addListener(ProgressListener(path="/data/index", metrics_port=9464))
+
+The text is made in progress_text.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from disque_py.spark.delta_store import Store
+from disque_py.spark.progress_file import last_note
+from disque_py.spark.progress_text import figures_of, line_of, prometheus_of
+
+
+class ProgressListener(StreamingQueryListener):
+    """Tells what queries do.
+
+    path           of the index, for what its sink notes; empty: none
+    metrics_file   replaced after every batch (for node_exporter's textfile collector)
+    metrics_port   served at /metrics on 127.0.0.1; 0 takes a free port, None serves nothing
+    quiet          no lines
+    """
+
+    def __init__(
+        self, path: str = "", *, metrics_file: str = "", metrics_port: int | None = None, quiet: bool = False
+    ) -> None:
+        self._store = Store(path) if path else None
+        self._file = Path(metrics_file) if metrics_file else None
+        self._quiet = quiet
+        self._totals: dict[str, tuple[int, int]] = {}
+        self._figures: dict[str, dict[str, float]] = {}
+        self._server: ThreadingHTTPServer | None = None
+        if metrics_port is not None:
+            self._server = self._serve(metrics_port)
+
+    @property
+    def port(self) -> int:
+        """Where metrics are served; 0 for nowhere."""
+        return 0 if self._server is None else int(self._server.server_address[1])
+
+    def text(self) -> str:
+        """All figures as Prometheus text."""
+        return prometheus_of(self._figures)
+
+    def hear(self, progress: dict[str, Any]) -> None:
+        """One batch, as Spark reports it."""
+        name = progress.get("name") or str(progress.get("id", ""))[:8]
+        note = last_note(self._store) if self._store is not None else {}
+        now_ms = time.time_ns() // 1_000_000
+        rows, batches = self._totals.get(name, (0, 0))
+        rows, batches = self._totals[name] = rows + int(progress.get("numInputRows", 0)), batches + 1
+        self._figures[name] = figures_of(progress, note, rows, batches, now_ms)
+        if not self._quiet:
+            print(line_of(name, progress, note, now_ms), file=sys.stderr, flush=True)
+        if self._file is not None:
+            fresh = self._file.with_name(f"{self._file.name}.{os.getpid()}")
+            fresh.write_text(self.text())
+            fresh.replace(self._file)
+
+    def close(self) -> None:
+        """Serve no more."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 — Spark's name
+        """Nothing to tell yet."""
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802 — Spark's name
+        """A batch is over."""
+        self.hear(json.loads(event.progress.json))
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802 — Spark's name
+        """Nothing new: nothing to tell."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 — Spark's name
+        """The query's own caller hears of it."""
+
+    def _serve(self, port: int) -> ThreadingHTTPServer:
+        listener = self
+
+        class Handler(BaseHTTPRequestHandler):
+            """GET /metrics."""
+
+            def do_GET(self) -> None:
+                """Answer."""
+                body = listener.text().encode()
+                self.send_response(200 if self.path.startswith("/metrics") else 404)
+                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                """Silent: lines are for batches."""
+
+        server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        threading.Thread(target=server.serve_forever, name="disque metrics", daemon=True).start()
+        return server

@@ -1,0 +1,108 @@
+"""What a streaming query did, as one line for people and as Prometheus text. Pure.
+
+`progress` is Spark's own report of a batch (StreamingQueryProgress as a dict), `note` what the index
+sink left beside its tables (progress_file.py). Lag is counted in events: how many the logs had
+that were not in the batch when it ended.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+HELP = {
+    "disque_pipeline_rows_total": ("counter", "Rows that the query has read since it was started."),
+    "disque_pipeline_batches_total": ("counter", "Batches since the query was started."),
+    "disque_pipeline_batch": ("gauge", "Number of the last batch."),
+    "disque_pipeline_batch_ms": ("gauge", "Milliseconds that the last batch took."),
+    "disque_pipeline_lag_events": ("gauge", "Events in the logs that the last batch did not reach."),
+    "disque_pipeline_lag_seconds": ("gauge", "Age of the newest event that was indexed, 0 when nothing waits."),
+    "disque_pipeline_merge_ms": ("gauge", "Milliseconds of the last merge into the table of newest events."),
+    "disque_pipeline_jobs": ("gauge", "Jobs that the last batch has changed."),
+}
+
+
+def lag_events(progress: Mapping[str, Any]) -> int | None:
+    """Events between the end of the batch and the ends of the logs; None when a source does not say."""
+    lag = None
+    for source in progress.get("sources", ()):
+        end, latest = _nodes(source.get("endOffset")), _nodes(source.get("latestOffset"))
+        if end is None or latest is None:
+            continue
+        lag = lag or 0
+        for node, place in latest.items():
+            reached = end.get(node, {})
+            behind = reached.get("next", 0) if reached.get("log") == place.get("log") else 0
+            lag += max(0, place.get("next", 0) - behind)
+    return lag
+
+
+def _nodes(offset: Any) -> dict[str, Any] | None:
+    if isinstance(offset, str):
+        try:
+            offset = json.loads(offset)
+        except ValueError:
+            return None
+    nodes = offset.get("nodes") if isinstance(offset, Mapping) else None
+    return nodes if isinstance(nodes, dict) else None
+
+
+def lag_seconds(progress: Mapping[str, Any], note: Mapping[str, Any], now_ms: int) -> float | None:
+    """How old the newest indexed event is while others wait; 0 when none waits, None when nobody can tell."""
+    waiting = lag_events(progress)
+    if waiting is None or "newest_ms" not in note:
+        return None
+    return max(0, now_ms - int(note["newest_ms"])) / 1000 if waiting else 0.0
+
+
+def line_of(name: str, progress: Mapping[str, Any], note: Mapping[str, Any], now_ms: int) -> str:
+    """A batch as one line."""
+    took_ms = int(progress.get("durationMs", {}).get("triggerExecution", 0))
+    rows = int(progress.get("numInputRows", 0))
+    words = [f"{name}: batch {progress.get('batchId')}", f"{rows} rows in {took_ms} ms"]
+    if took_ms:
+        words.append(f"{rows * 1000 // took_ms}/s")
+    lag = lag_events(progress)
+    if lag is not None:
+        words.append(f"lag {lag} events")
+    seconds = lag_seconds(progress, note, now_ms)
+    if seconds:
+        words.append(f"{seconds:.1f} s")
+    if note.get("batch") == progress.get("batchId") and "merge_ms" in note:
+        words.append(f"{note.get('jobs', 0)} jobs merged in {note['merge_ms']} ms")
+        if note.get("dropped"):
+            words.append(f"{note['dropped']} known already")
+    return ", ".join(words)
+
+
+def figures_of(
+    progress: Mapping[str, Any], note: Mapping[str, Any], rows_total: int, batches_total: int, now_ms: int
+) -> dict[str, float]:
+    """A query's figures by their Prometheus names; what is not known is left out."""
+    figures: dict[str, float | None] = {
+        "disque_pipeline_rows_total": rows_total,
+        "disque_pipeline_batches_total": batches_total,
+        "disque_pipeline_batch": progress.get("batchId", 0),
+        "disque_pipeline_batch_ms": progress.get("durationMs", {}).get("triggerExecution", 0),
+        "disque_pipeline_lag_events": lag_events(progress),
+        "disque_pipeline_lag_seconds": lag_seconds(progress, note, now_ms),
+        "disque_pipeline_merge_ms": note.get("merge_ms"),
+        "disque_pipeline_jobs": note.get("jobs"),
+    }
+    return {name: value for name, value in figures.items() if value is not None}
+
+
+def prometheus_of(queries: Mapping[str, Mapping[str, float]]) -> str:
+    """All queries' figures as Prometheus reads them; query name → figures."""
+    lines = []
+    for name, (kind, text) in HELP.items():
+        samples = [(query, figures[name]) for query, figures in sorted(queries.items()) if name in figures]
+        if samples:
+            lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
+            lines += [f'{name}{{query="{_escaped(query)}"}} {value:g}' for query, value in samples]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _escaped(label: str) -> str:
+    return label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,172 @@
+"""What people ask an index, as SQL for DuckDB: rows with column names.
+
+The same rules as in pipelines/history.py: equal (job_id, version, event) are one transition, a job's events
+are put in the documented order, a moment before its predecessor's counts as that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from disque_py.spark.options import OptionError
+
+LIVE: Final = "('invisible', 'pending', 'running', 'errored')"
+RANK: Final = "CASE to_state WHEN 'completed' THEN 3 WHEN 'canceled' THEN 2 WHEN 'expired' THEN 1 ELSE 0 END"
+POINTS: Final = 120  # Of a curve.
+
+
+@dataclass(slots=True)
+class Answer:
+    """A table."""
+
+    columns: list[str]
+    rows: list[tuple[Any, ...]]
+
+
+def ask(db: Any, sql: str, values: Sequence[Any] = ()) -> Answer:
+    """Rows of any SQL."""
+    result = db.execute(sql, list(values))
+    return Answer([column[0] for column in result.description or ()], result.fetchall())
+
+
+def trace(db: Any, job_id: str) -> Answer:
+    """Everything that happened to a job, in the documented order."""
+    return ask(
+        db,
+        f"""
+        SELECT ts, event, from_state, to_state,
+               CASE WHEN since IS NULL THEN NULL ELSE epoch_ms(ts) - epoch_ms(since) END AS ms_in_state,
+               queue, version, attempt, nacks, deliveries, error, worker, node, seq, meta
+        FROM history WHERE job_id = ? ORDER BY {RANK}, version, node, seq
+        """,
+        [job_id],
+    )
+
+
+def depth(db: Any, by: Sequence[str] = ()) -> Answer:
+    """How many jobs are in which state of which queue now."""
+    select, names = _columns(by)
+    return ask(
+        db,
+        f"""
+        SELECT queue, to_state AS state{select}, count(*) AS jobs, min(ts) AS oldest
+        FROM current GROUP BY queue, to_state{names} ORDER BY queue, state{names}
+        """,
+    )
+
+
+def depth_over_time(db: Any, queue: str = "", points: int = POINTS) -> Answer:
+    """Jobs per state at the end of `points` equal spans: moment, state, jobs; of one queue or all."""
+    return ask(
+        db,
+        f"""
+        WITH events AS (
+            SELECT job_id, ts, from_state, to_state, version, node, seq, {RANK} AS final
+            FROM history WHERE job_id IS NOT NULL AND (? = '' OR queue = ?)
+            QUALIFY row_number() OVER (PARTITION BY job_id, version, event ORDER BY node, log, seq) = 1
+        ),
+        steps AS (
+            SELECT job_id, from_state, to_state,
+                   max(ts) OVER (PARTITION BY job_id ORDER BY final, version, node, seq) AS moment,
+                   lead(ts) OVER steps AS next_ts, row_number() OVER steps AS step
+            FROM events WINDOW steps AS (PARTITION BY job_id ORDER BY final, version, node, seq)
+        ),
+        changes AS (
+            SELECT moment, to_state AS state, 1 AS change FROM steps WHERE to_state IN {LIVE}
+            UNION ALL
+            SELECT greatest(moment, next_ts), to_state, -1 FROM steps WHERE to_state IN {LIVE} AND next_ts IS NOT NULL
+            UNION ALL
+            SELECT moment, from_state, -1 FROM steps WHERE step = 1 AND from_state IN {LIVE}
+            UNION ALL
+            SELECT (SELECT min(moment) FROM steps), from_state, 1 FROM steps WHERE step = 1 AND from_state IN {LIVE}
+        ),
+        bounds AS (
+            SELECT epoch_ms(min(moment)) AS first_ms,
+                   greatest(1, (epoch_ms(max(moment)) - epoch_ms(min(moment))) / ?) AS span_ms
+            FROM changes
+        ),
+        spans AS (
+            SELECT least(CAST(? - 1 AS BIGINT), CAST(floor((epoch_ms(moment) - first_ms) / span_ms) AS BIGINT)) AS span,
+                   state, sum(change) AS change
+            FROM changes, bounds GROUP BY ALL
+        ),
+        grid AS (
+            SELECT span, state FROM range(?) AS r(span), (SELECT DISTINCT state FROM changes)
+        )
+        SELECT make_timestamp(CAST((first_ms + (span + 1) * span_ms) * 1000 AS BIGINT)) AS moment, state,
+               CAST(sum(coalesce(change, 0)) OVER (PARTITION BY state ORDER BY span) AS BIGINT) AS jobs
+        FROM grid LEFT JOIN spans USING (span, state), bounds ORDER BY state, moment
+        """,
+        [queue, queue, points, points, points],
+    )
+
+
+def latency(db: Any, by: Sequence[str] = (), *, hourly: bool = False) -> Answer:
+    """Time in each state: percentiles in milliseconds, by queue (and hour, and keys of metadata)."""
+    select, names = _columns(by)
+    hour, hour_name = ("date_trunc('hour', ts) AS hour, ", "hour, ") if hourly else ("", "")
+    return ask(
+        db,
+        f"""
+        WITH events AS (
+            SELECT *, {RANK} AS final FROM history WHERE job_id IS NOT NULL
+            QUALIFY row_number() OVER (PARTITION BY job_id, version, event ORDER BY node, log, seq) = 1
+        ),
+        steps AS (
+            -- A node that took a job over does not know since when it was where it was; the job's last event does.
+            SELECT *, coalesce(since, lag(ts) OVER (PARTITION BY job_id ORDER BY final, version, node, seq)) AS began
+            FROM events
+        ),
+        spans AS (
+            SELECT {hour}queue, from_state AS state{select}, greatest(0, epoch_ms(ts) - epoch_ms(began)) AS ms
+            FROM steps WHERE began IS NOT NULL AND from_state <> ''
+        )
+        SELECT {hour_name}queue, state{names}, count(*) AS jobs, CAST(avg(ms) AS BIGINT) AS mean_ms,
+               CAST(quantile_cont(ms, 0.5) AS BIGINT) AS p50_ms, CAST(quantile_cont(ms, 0.95) AS BIGINT) AS p95_ms,
+               CAST(quantile_cont(ms, 0.99) AS BIGINT) AS p99_ms, max(ms) AS max_ms
+        FROM spans GROUP BY {hour_name}queue, state{names} ORDER BY {hour_name}queue, state{names}
+        """,
+    )
+
+
+def errors(db: Any, by: Sequence[str] = ()) -> Answer:
+    """What failed: by queue, reason and worker, the most frequent first."""
+    select, names = _columns(by)
+    return ask(
+        db,
+        f"""
+        WITH failures AS (
+            SELECT queue, coalesce(error, '') AS error, coalesce(worker, '') AS worker{select}, job_id, ts
+            FROM history WHERE error <> '' OR to_state = 'errored'
+            QUALIFY row_number() OVER (PARTITION BY job_id, version, event ORDER BY node, log, seq) = 1
+        )
+        SELECT queue, error, worker{names}, count(*) AS failures, count(DISTINCT job_id) AS jobs, max(ts) AS last_at,
+               min(job_id) AS example
+        FROM failures GROUP BY queue, error, worker{names} ORDER BY failures DESC, queue, error, worker
+        """,
+    )
+
+
+def summary(db: Any) -> dict[str, Any]:
+    """How much there is, and from when to when."""
+    answer = ask(
+        db,
+        """
+        SELECT (SELECT count(*) FROM history) AS events, (SELECT count(*) FROM current) AS jobs,
+               (SELECT count(DISTINCT node) FROM history) AS nodes, (SELECT min(ts) FROM history) AS first_at,
+               (SELECT max(ts) FROM history) AS last_at
+        """,
+    )
+    return dict(zip(answer.columns, answer.rows[0], strict=True))
+
+
+def _columns(by: Sequence[str]) -> tuple[str, str]:
+    """Keys of metadata as columns to select and to group by. Raises OptionError for what can't be quoted."""
+    for key in by:
+        if "'" in key or '"' in key or not key.isprintable() or not key:
+            raise OptionError(f"--by {key!r} can't be a key of metadata; leave out quotes and control characters")
+    # A map gives a list in some versions of DuckDB and a value in others; this gives a value in all.
+    select = "".join(f", coalesce(map_extract_value(meta, '{key}'), '') AS \"{key}\"" for key in by)
+    return select, "".join(f', "{key}"' for key in by)

@@ -1,0 +1,167 @@
+"""`df.write.format("disque")` and `df.writeStream`: the classes that Spark asks for to make jobs of rows.
+
+Thin: job_columns.py encodes, adding.py sends. Options and columns are checked and the cluster is
+reached on the driver, before a row is written.
+"""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from disque_py.spark.adding import FAIL, ROUTE, SKIP, Adder
+from disque_py.spark.delta_store import NewFile, Store, write_file
+from disque_py.spark.job_columns import ADD_OPTIONS, AddWords, add_words, check_columns
+from disque_py.spark.nodes import Nodes
+from disque_py.spark.options import CONNECTION_OPTIONS, ClusterOptions, OptionError, Options, cluster_options
+
+FORMAT: Final = "disque"
+OPTIONS: Final = (*CONNECTION_OPTIONS, *ADD_OPTIONS, "onError", "errorsPath")
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """What a write wants; `run` makes automatic keys of a batch write differ from those of another one."""
+
+    cluster: ClusterOptions
+    words: AddWords
+    on_error: str
+    errors: Store | None
+    run: str
+
+
+class SinkMessage(WriterCommitMessage):
+    """What a task did."""
+
+    def __init__(self, rows: int, added: int, refused: Counter[str], routed: list[NewFile], schema: pa.Schema) -> None:
+        super().__init__()
+        self.rows = rows
+        self.added = added
+        self.refused = refused
+        self.routed = routed
+        self.schema = schema
+
+
+def sink_options(given: dict[str, str], schema: StructType, *, overwrite: bool) -> SinkOptions:
+    """The options and columns of a write, checked, and the cluster reached.
+
+    Raises OptionError, SchemaError, ClusterError.
+    """
+    storage = [name for name in given if name.lower().startswith("storage.")]
+    options = Options(FORMAT, given, (*OPTIONS, *storage))
+    if overwrite:
+        raise OptionError(f"{FORMAT}: jobs are only added; use mode('append')")
+    cluster = cluster_options(options)
+    words = add_words(options)
+    kinds = {field.name: field.dataType for field in schema.fields}
+    check_columns(
+        {name: kind.simpleString() if kind.typeName() == "map" else kind.typeName() for name, kind in kinds.items()},
+        has_queue_option=bool(words.queue),
+    )
+    on_error = options.choice("onError", FAIL, (FAIL, SKIP, ROUTE))
+    errors = None
+    if on_error == ROUTE:
+        errors = Store(options.required("errorsPath", "/data/refused-rows"), options.with_prefix("storage."))
+    nodes = Nodes(cluster)
+    try:
+        nodes.discover()
+    finally:
+        nodes.close()
+    return SinkOptions(cluster, words, on_error, errors, uuid.uuid4().hex)
+
+
+def _key_prefix(run: str) -> str:
+    """What tells this task's rows from all others, the same when Spark repeats it."""
+    context: Any = TaskContext.get()
+    batch = context.getLocalProperty("streaming.sql.batchId")
+    if batch is None:
+        return f"{run}/{context.partitionId()}"
+    return f"{context.getLocalProperty('sql.streaming.queryId')}/{batch}/{context.partitionId()}"
+
+
+def add_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> SinkMessage:
+    """A task's rows. Raises RefusedError, ClusterError."""
+    prefix = _key_prefix(options.run) if options.words.auto_key else ""
+    tally = Adder(options.cluster, options.words, options.on_error, prefix).add_all(batches)
+    routed: list[NewFile] = []
+    schema = pa.schema([])
+    if tally.routed and options.errors is not None:
+        table = pa.Table.from_batches(tally.routed)
+        schema = table.schema
+        routed.append(write_file(options.errors, table))
+    return SinkMessage(tally.rows, tally.added, tally.refused, routed, schema)
+
+
+def finish(options: SinkOptions, messages: Sequence[WriterCommitMessage | None], what: str) -> None:
+    """On the driver: refused rows into their table, and one line when there were any."""
+    done = [message for message in messages if isinstance(message, SinkMessage)]
+    refused: Counter[str] = sum((message.refused for message in done), Counter())
+    files = [file for message in done for file in message.routed]
+    if files and options.errors is not None:
+        schema = next(message.schema for message in done if message.routed)
+        table = DeltaTable.create(
+            options.errors.path, schema, mode="ignore", storage_options=options.errors.options or None
+        )
+        table.create_write_transaction(
+            [file.add_action() for file in files],
+            mode="append",
+            schema=schema,
+            commit_properties=CommitProperties(max_commit_retries=5),
+        )
+    if refused:
+        counts = ", ".join(f"{code} {count}" for code, count in sorted(refused.items()))
+        where = f"; they are in {options.errors.path}" if options.errors is not None else "; they were skipped"
+        rows = sum(message.rows for message in done)
+        print(
+            f"{FORMAT}: {what}: {sum(refused.values())} of {rows} rows were refused ({counts}){where}", file=sys.stderr
+        )
+
+
+class JobWriter(DataSourceArrowWriter):
+    """A batch write."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """On an executor."""
+        return add_rows(self._options, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """On the driver."""
+        finish(self._options, messages, "write")
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Jobs that were added stay: a broker has no transactions. Said once, so that nobody believes otherwise."""
+        added = sum(message.added for message in messages if isinstance(message, SinkMessage))
+        print(f"{FORMAT}: the write failed; at least {added} jobs were added and stay", file=sys.stderr)
+
+
+class JobStreamWriter(DataSourceStreamArrowWriter):
+    """A streaming write."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """On an executor."""
+        return add_rows(self._options, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 — Spark's name
+        """On the driver."""
+        finish(self._options, messages, f"batch {batchId}")
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 — Spark's name
+        """As for a batch write."""
+        added = sum(message.added for message in messages if isinstance(message, SinkMessage))
+        print(f"{FORMAT}: batch {batchId} failed; at least {added} jobs were added and stay", file=sys.stderr)

@@ -1,0 +1,110 @@
+"""Keeping an index small: compaction, retention, and removing what no table knows.
+
+Done by the process that commits, between batches, so that it never competes with a commit; also by
+`disque-pipeline upkeep`, when no query runs. `current` loses jobs that ended longer ago than
+`currentRetention`, `history` whole days older than `historyRetention`. Files go when nobody can
+still be reading them: an hour after they left the table.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from deltalake import DeltaTable
+
+from disque_py.spark.delta_store import Store
+from disque_py.spark.index_schema import CURRENT, HISTORY, STAGING, open_existing
+from disque_py.spark.options import OptionError, Options
+
+COMPACT_EVERY: Final = 50
+# Readers hold a list of files for as long as their query runs.
+VACUUM_HOURS: Final = 1
+STAGING_AGE_S: Final = 86_400.0
+
+_UNITS: Final = {"h": 3_600, "hour": 3_600, "hours": 3_600, "d": 86_400, "day": 86_400, "days": 86_400}
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long what is kept; seconds, None for ever.
+
+    compact_every   batches between two rounds of upkeep; 0: none
+    """
+
+    compact_every: int = COMPACT_EVERY
+    current_s: int | None = None
+    history_s: int | None = None
+
+
+def retention_of(options: Options) -> Retention:
+    """From `compactEvery`, `currentRetention`, `historyRetention`. Raises OptionError."""
+    return Retention(
+        options.integer("compactEvery", COMPACT_EVERY),
+        read_span(options, "currentRetention"),
+        read_span(options, "historyRetention"),
+    )
+
+
+def read_span(options: Options, name: str) -> int | None:
+    """A span such as `7 days`, `12h`; None when not given. Raises OptionError."""
+    if not options.has(name):
+        return None
+    found = re.fullmatch(r"\s*(\d+)\s*([a-z]+)\s*", options.text(name).lower())
+    if found is None or found[2] not in _UNITS:
+        raise OptionError(
+            f"{options.format}: option {name} is a span such as 7 days or 12h, not {options.text(name)!r}"
+        )
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def maintain(store: Store, retention: Retention, batch: int) -> int:
+    """A round of upkeep every `compact_every` batches → milliseconds it took."""
+    if not retention.compact_every or batch % retention.compact_every != retention.compact_every - 1:
+        return 0
+    began = time.monotonic()
+    tidy(store, retention, time.time())
+    return round((time.monotonic() - began) * 1000)
+
+
+def tidy(store: Store, retention: Retention, now_s: float) -> dict[str, int]:
+    """One round now → what it did: rows and days deleted, files merged and removed."""
+    done = {"jobs": 0, "days": 0, "files_merged": 0, "files_removed": 0}
+    for name in (HISTORY, CURRENT):
+        if not store.under(name).exists():
+            continue
+        table = open_existing(store, name)
+        if name == CURRENT and retention.current_s is not None:
+            before = datetime.fromtimestamp(now_s - retention.current_s, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+            predicate = f"final > 0 AND ts < arrow_cast('{before}', 'Timestamp(Microsecond, Some(\"UTC\"))')"
+            done["jobs"] += int(table.delete(predicate).get("num_deleted_rows") or 0)
+        if name == HISTORY and retention.history_s is not None:
+            day = (datetime.fromtimestamp(now_s, UTC) - timedelta(seconds=retention.history_s)).strftime("%Y-%m-%d")
+            done["days"] += _delete_days(table, day)
+        done["files_merged"] += int(table.optimize.compact().get("numFilesRemoved", 0))
+        done["files_removed"] += len(
+            table.vacuum(VACUUM_HOURS, dry_run=False, enforce_retention_duration=False, full=True)
+        )
+    _empty_staging(store, now_s)
+    return done
+
+
+def _delete_days(table: DeltaTable, day: str) -> int:
+    days = {str(partition["day"]) for partition in table.partitions()}
+    old = sorted(one for one in days if one < day)
+    if old:
+        table.delete(f"day < '{day}'")
+    return len(old)
+
+
+def _empty_staging(store: Store, now_s: float) -> None:
+    """Files of batches that nobody finished."""
+    staging = store.under(STAGING)
+    if not staging.is_local or not staging.local_path.exists():
+        return
+    for path in staging.local_path.glob("part-*.parquet"):
+        if path.stat().st_mtime < now_s - STAGING_AGE_S:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,401 @@
+"""EventLog: the writing end of a log of events.
+
+A turn's events are numbered and become a block; blocks are handed to the disk in order, in one lane, as many at a time
+as have gathered. Whoever must not go ahead of them waits for a *position*: `ready_position` says how far everything
+was written, so that the death of the process loses none of it. At least once a second they are synced, and only then
+may they be read (`durable_seq`): what a reader has seen, no power cut takes back. With `appendfsync always` every
+write is synced, and the position counts only then, as in the journal.
+
+A log that can't be written is *closed*: an error, or a write that takes longer than STALL_MS. Nobody waits for it any
+more, and nothing is ever appended to it again, for events are missing from there on: the file `open`, without which a
+log is not continued, is removed, which needs no space, and `closed` says why. What was on disk can still be read. The
+next log has a new id.
+
+Segments go, the oldest first, when there are more bytes than `bytes_max`, or when the youngest event of one is older
+than `age_ms_max`. Nothing here knows what an event is, a clock or a file: Disk does the work, the caller says what time
+it is. Source: pipeline.md, section 1.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from persistence.disk import READING, SYNCING, WRITING, Disk, Folder
+from persistence.event_records import encode_block, encode_header, file_name
+
+SEGMENT_BYTES: Final = 16 * 1024 * 1024
+# Some of the log must go at a time; with a small limit the parts are smaller.
+SEGMENTS_MIN: Final = 8
+# A reader is given whole blocks at a time, so a turn with very many events makes several.
+EVENTS_PER_BLOCK: Final = 1_024
+# Given to the disk in one go; the rest gathers and goes with the next.
+BATCH_BYTES_MAX: Final = 4 * 1024 * 1024
+# A place within a segment is remembered this often, so that finding a number reads no more than this.
+MARK_BYTES: Final = 64 * 1024
+
+SYNC_EVERY_MS: Final = 1_000
+# Nobody's reply waits longer for a write. With `always` there is an fsync in it.
+STALL_MS: Final = 1_000
+STALL_ALWAYS_MS: Final = 5_000
+TRIM_EVERY_MS: Final = 1_000
+
+OPEN_NAME: Final = "open"
+CLOSED_NAME: Final = "closed"
+
+
+class Segment:
+    """One file.
+
+    first_seq          its first event
+    first_ms, last_ms  wall clock of its header and of its youngest event, as far as known
+    end                bytes written
+    durable_end        … and known to be on disk
+    marks              (number of an event that begins a block, offset, wall clock ms), ascending, some way apart
+    """
+
+    __slots__ = ("durable_end", "end", "first_ms", "first_seq", "last_ms", "marks", "name")
+
+    def __init__(self, first_seq: int, first_ms: int, header_bytes: int) -> None:
+        self.name = file_name(first_seq)
+        self.first_seq = first_seq
+        self.first_ms = self.last_ms = first_ms
+        self.end = self.durable_end = header_bytes
+        self.marks: list[tuple[int, int, int]] = [(first_seq, header_bytes, first_ms)]
+
+    def mark(self, seq: int, offset: int, wall_ms: int) -> None:
+        """A block begins here; remembered if it is far enough from the last one that is."""
+        if offset - self.marks[-1][1] >= MARK_BYTES:
+            self.marks.append((seq, offset, wall_ms))
+
+
+class EventLog:
+    """A log that is being written.
+
+    log_id             16 bytes in hexadecimal digits
+    next_seq           number of the next event; they begin with 1 and have no gaps
+    durable_seq        number of the first event that may not be read yet
+    position, written  bytes of blocks appended in this process, and handed to the system
+    segments           the files, oldest first; the last one is written
+    error              why the log was closed; empty while it is not
+    on_change          called from the loop when any of this may have changed
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        log_id: str,
+        node: bytes,
+        on_change: Callable[[], None],
+        *,
+        segments: list[Segment] | None = None,
+        next_seq: int = 1,
+        position: int = 0,
+        syncs_each: bool = False,
+        bytes_max: int = 1 << 30,
+        age_ms_max: int = 0,
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> None:
+        self.log_id = log_id
+        self.node = node
+        self.next_seq = self.durable_seq = next_seq
+        self.position = self.written = position
+        self.segments = segments if segments is not None else []
+        self.error = ""
+        self.is_closed = False
+        self.syncs_each = syncs_each
+        self.bytes_max = bytes_max
+        self.age_ms_max = age_ms_max
+        self.now_ms = 0
+        self.wall_ms = 0
+        self.syncs = 0
+        self._disk = disk
+        self._on_change = on_change
+        self._segment_bytes = segment_bytes
+        self._file: Segment | None = None
+        # (bytes, first event, how many, wall clock ms), not handed to the disk yet.
+        self._queue: deque[tuple[bytes, int, int, int]] = deque()
+        self._written_seq = next_seq
+        self._is_busy = False
+        # When the disk last did, or was given, something of what waits for it.
+        self._moved_ms = 0
+        self._is_syncing = False
+        self._synced_ms = 0
+        self._trimmed_ms = 0
+        self._closing: Callable[[], None] | None = None
+
+    @property
+    def first_seq(self) -> int:
+        """The oldest event that can be read, or `next_seq`."""
+        return self.segments[0].first_seq if self.segments else self.next_seq
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(segment.end for segment in self.segments)
+
+    @property
+    def unwritten_bytes(self) -> int:
+        """Appended and not handed to the system."""
+        return self.position - self.written
+
+    # -- appending ---------------------------------------------------------------------------------
+
+    def append(self, events: list[Any]) -> None:
+        """Number a turn's events and have them written."""
+        if self.is_closed:
+            return
+        if self.position == self.written:
+            self._moved_ms = self.now_ms
+        for at in range(0, len(events), EVENTS_PER_BLOCK):
+            part = events[at : at + EVENTS_PER_BLOCK] if len(events) > EVENTS_PER_BLOCK else events
+            data = encode_block(part, self.next_seq, self.durable_seq, self.wall_ms)
+            self._queue.append((data, self.next_seq, len(part), self.wall_ms))
+            self.next_seq += len(part)
+            self.position += len(data)
+        if not self._is_busy:
+            self._pump()
+
+    def ready_position(self) -> int:
+        """Everything up to here is as safe as it is going to be; what waits for it may go."""
+        return self.position if self.is_closed else self.written
+
+    def must_wait(self) -> bool:
+        """Whether replies wait for their events."""
+        return not self.is_closed
+
+    # -- time --------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Time passed (`now_ms`, `wall_ms` are set): the sync that is due, a disk that stands still, old segments."""
+        if self.is_closed:
+            return
+        if self._is_moving and self.now_ms - self._moved_ms > self._stall_ms:
+            self.fail(f"the disk has taken no write for {(self.now_ms - self._moved_ms) / 1000:.1f} seconds")
+            return
+        if self._needs_sync() and self.now_ms - self._synced_ms >= SYNC_EVERY_MS:
+            self._sync()
+        if self.now_ms - self._trimmed_ms >= TRIM_EVERY_MS:
+            self._trimmed_ms = self.now_ms
+            self.trim()
+
+    def next_ms(self) -> int | None:
+        """When `tick` has to be called; None: not before something is appended. Housekeeping comes by anyway."""
+        if self.is_closed:
+            return None
+        if self._is_moving:
+            return self._moved_ms + self._stall_ms + 1
+        return self._synced_ms + SYNC_EVERY_MS if self._needs_sync() and not self._is_syncing else None
+
+    @property
+    def _is_moving(self) -> bool:
+        return self._is_busy or self.position > self.written
+
+    @property
+    def _stall_ms(self) -> int:
+        return STALL_ALWAYS_MS if self.syncs_each else STALL_MS
+
+    def trim(self) -> None:
+        """Drop the segments that are too many or too old; the file that is written stays."""
+        if self.is_closed:
+            return
+        size = self.size
+        dropped: list[str] = []
+        oldest_ms = self.wall_ms - self.age_ms_max if self.age_ms_max else -1
+        while len(self.segments) > 1 and (
+            (self.bytes_max and size > self.bytes_max) or self.segments[0].last_ms < oldest_ms
+        ):
+            gone = self.segments.pop(0)
+            size -= gone.end
+            dropped.append(gone.name)
+        if dropped:
+            self._disk.start(READING, lambda folder: _remove(folder, dropped), lambda outcome: None)
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Make the first file."""
+        self._pump()
+
+    def _pump(self) -> None:
+        """Give the disk what there is, if it has nothing to do."""
+        if self._is_busy or self.is_closed:
+            return
+        file = self._file
+        # Two syncs of one file at a time: an error would reach only one of them.
+        if file is None:
+            self._open(None)
+        elif self._queue and not self._is_syncing and self._is_full(file):
+            self._open(file)
+        elif self._queue:
+            if not (self._is_syncing and self.syncs_each):
+                self._write(file)
+        elif self._closing is not None and not self._is_syncing:
+            self._finish(file)
+
+    def _is_full(self, file: Segment) -> bool:
+        limit = self._segment_bytes
+        if self.bytes_max:
+            limit = min(limit, self.bytes_max // SEGMENTS_MIN)
+        if file.end >= limit:
+            return True
+        has_events = self._written_seq > file.first_seq
+        return has_events and bool(self.age_ms_max) and self.wall_ms - file.first_ms > self.age_ms_max // SEGMENTS_MIN
+
+    def _open(self, old: Segment | None) -> None:
+        first_seq = self._written_seq
+        header = encode_header(self.log_id, first_seq, self.node, self.wall_ms)
+        segment = Segment(first_seq, self.wall_ms, len(header))
+        name = segment.name
+
+        def work(folder: Folder) -> None:
+            if old is not None:
+                folder.sync(old.name)
+            folder.create(name, header)
+
+        self._is_busy = True
+        self._moved_ms = self.now_ms
+        self._disk.start(WRITING, work, lambda outcome: self._on_opened(outcome, segment, old))
+
+    def _on_opened(self, outcome: OSError | None, segment: Segment, old: Segment | None) -> None:
+        self._is_busy = False
+        self._moved_ms = self.now_ms
+        if isinstance(outcome, OSError):
+            self.fail(_reason(outcome))
+        if self.is_closed:
+            return
+        if old is not None:
+            self._durable(old, old.end, segment.first_seq)
+        self._file = segment
+        self.segments.append(segment)
+        self._pump()
+        self._on_change()
+
+    def _write(self, file: Segment) -> None:
+        queue = self._queue
+        chunks: list[bytes] = []
+        size = 0
+        offset = end = file.end
+        while queue and size < BATCH_BYTES_MAX:
+            data, seq, count, wall_ms = queue.popleft()
+            file.mark(seq, end, wall_ms)
+            file.last_ms = wall_ms
+            chunks.append(data)
+            size += len(data)
+            end += len(data)
+            next_seq = seq + count
+        name = file.name
+        is_synced = self.syncs_each
+
+        def work(folder: Folder) -> None:
+            folder.write(name, offset, chunks)
+            if is_synced:
+                folder.sync(name)
+
+        self._is_busy = True
+        self._moved_ms = self.now_ms
+        self._disk.start(WRITING, work, lambda outcome: self._on_written(outcome, file, end, next_seq, is_synced))
+
+    def _on_written(self, outcome: OSError | None, file: Segment, end: int, next_seq: int, is_synced: bool) -> None:
+        self._is_busy = False
+        self._moved_ms = self.now_ms
+        if isinstance(outcome, OSError):
+            self.fail(_reason(outcome))
+        if self.is_closed:
+            return
+        self.written += end - file.end
+        file.end = end
+        self._written_seq = next_seq
+        if is_synced:
+            self.syncs += 1
+            self._synced_ms = self.now_ms
+            self._durable(file, end, next_seq)
+        self._pump()
+        self._on_change()
+
+    def _needs_sync(self) -> bool:
+        return self._file is not None and self._file.durable_end < self._file.end
+
+    def _sync(self) -> None:
+        """Beside the writing, in a lane of its own."""
+        file = self._file
+        if self._is_syncing or file is None or (self._is_busy and self.syncs_each):
+            return
+        end, next_seq, name = file.end, self._written_seq, file.name
+        self._is_syncing = True
+        self._synced_ms = self.now_ms
+
+        def done(outcome: OSError | None) -> None:
+            self._is_syncing = False
+            if isinstance(outcome, OSError):
+                self.fail(_reason(outcome))
+            if self.is_closed:
+                return
+            self.syncs += 1
+            self._durable(file, end, next_seq)
+            self._pump()
+            self._on_change()
+
+        self._disk.start(SYNCING, lambda folder: folder.sync(name), done)
+
+    def _durable(self, file: Segment, end: int, next_seq: int) -> None:
+        file.durable_end = max(file.durable_end, end)
+        self.durable_seq = max(self.durable_seq, next_seq)
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def fail(self, reason: str) -> None:
+        """Events are missing from here on: nothing is appended to this log any more. Says so on disk, if it can."""
+        if self.is_closed:
+            return
+        self.error = reason
+        self.is_closed = True
+        self._queue.clear()
+        mark = f"{self.log_id} {self.durable_seq} {reason}\n".encode()
+        self._disk.start(WRITING, lambda folder: mark_closed(folder, mark), lambda outcome: None)
+        closing, self._closing = self._closing, None
+        if closing is not None:
+            closing()
+        self._on_change()
+
+    def close(self, done: Callable[[], None]) -> None:
+        """Write and sync all, then say so. A log that was closed for a failure says so at once."""
+        if self.is_closed:
+            done()
+            return
+        self._closing = done
+        self._pump()
+
+    def _finish(self, file: Segment) -> None:
+        end, next_seq, name = file.end, self._written_seq, file.name
+
+        def finished(outcome: OSError | None) -> None:
+            self._is_busy = False
+            if isinstance(outcome, OSError):
+                self.fail(_reason(outcome))
+                return
+            self._durable(file, end, next_seq)
+            self.is_closed = True
+            closing, self._closing = self._closing, None
+            if closing is not None:
+                closing()
+
+        self._is_busy = True
+        self._moved_ms = self.now_ms
+        self._disk.start(WRITING, lambda folder: folder.sync(name), finished)
+
+
+def mark_closed(folder: Folder, mark: bytes) -> None:
+    """Nothing may be appended to this log any more; what `mark` says is for people."""
+    folder.remove(OPEN_NAME)
+    folder.replace(CLOSED_NAME, mark)
+
+
+def _remove(folder: Folder, names: list[str]) -> None:
+    for name in names:
+        folder.remove(name)
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)

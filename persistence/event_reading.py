@@ -1,0 +1,256 @@
+"""Reading a log of events: what there is at start, and blocks by number or by moment.
+
+Everything here works on a Folder in one go, so it runs in a lane of the disk, away from the loop; the loop's part is
+event_keeper.py. Finding a number goes from the nearest mark of its segment over the heads that follow, and remembers
+the marks it passes: an old segment is walked over once.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from itertools import pairwise
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+from persistence.disk import Folder
+from persistence.event_log import CLOSED_NAME, MARK_BYTES, OPEN_NAME, Segment
+from persistence.event_records import (
+    HEAD_BYTES,
+    HEADER_BYTES_MAX,
+    MOMENT_AT,
+    Block,
+    Header,
+    block_bytes,
+    decode_header,
+    head_at,
+    look_at,
+    parse_file_name,
+)
+from persistence.records import FormatError, NewerFormatError
+
+# Blocks that are read, and made lines of, in one go.
+PIECE_BYTES: Final = 128 * 1024
+
+_first_seq = attrgetter("first_seq")
+
+
+class Found(NamedTuple):
+    """What `open_log` found: the log to write, and what to tell people."""
+
+    log_id: str
+    segments: list[Segment]
+    next_seq: int
+    notices: list[str]
+
+
+class Piece(NamedTuple):
+    """Blocks in a row, the first of which begins with event `seq`; `end_seq` is behind the last."""
+
+    seq: int
+    end_seq: int
+    blocks: list[Block]
+
+
+class DamagedEventsError(OSError):
+    """What stands there is no block of this log; `seq` is the event that should have been there."""
+
+    def __init__(self, name: str, seq: int) -> None:
+        super().__init__(f"{name}: what should be event {seq} is damaged")
+        self.seq = seq
+
+
+# -- at start ---------------------------------------------------------------------------------------
+
+
+def open_log(folder: Folder, new_id: str) -> Found:
+    """The log that is there, with its torn tail cut off and all of it on disk; or an empty one with a new id.
+
+    Whatever can't be continued is removed: events are missing from it. OSError, NewerFormatError.
+    """
+    headers, strays = _headers(folder)
+    log_id = _log_id(folder)
+    notices: list[str] = []
+    segments = _chain([header for header in headers if header.log_id == log_id])
+    if segments:
+        next_seq = _end_of(folder, segments[-1])
+        if next_seq:
+            for segment in segments[:-1]:
+                segment.end = segment.durable_end = folder.size(segment.name)
+            kept = {segment.name for segment in segments}
+            for name in strays + [name for name in _segment_names(folder) if name not in kept and name not in strays]:
+                folder.remove(name)
+            last = segments[-1]
+            if last.first_seq == next_seq:
+                # Nothing in it: the file is made anew under the same name.
+                folder.remove(last.name)
+                segments.pop()
+            return Found(log_id, segments, next_seq, notices)
+        notices.append(f"the log of events {log_id} is damaged in {segments[-1].name}; a new one begins")
+    elif headers:
+        why = _read_small(folder, CLOSED_NAME)
+        notices.append(f"events are missing from the log {headers[-1].log_id}{why and f' ({why})'}; a new one begins")
+    for name in _segment_names(folder):
+        folder.remove(name)
+    folder.replace(OPEN_NAME, f"{new_id}\n".encode())
+    folder.remove(CLOSED_NAME)
+    return Found(new_id, [], 1, notices)
+
+
+def _segment_names(folder: Folder) -> list[str]:
+    return [name for name in folder.names() if parse_file_name(name) is not None]
+
+
+def _headers(folder: Folder) -> tuple[list[Header], list[str]]:
+    """The headers of all segments in order, and the names of files that have none."""
+    headers: list[Header] = []
+    strays: list[str] = []
+    for name in _segment_names(folder):
+        try:
+            header = decode_header(name, folder.read(name, 0, HEADER_BYTES_MAX))
+        except NewerFormatError:
+            raise
+        except FormatError:
+            strays.append(name)
+            continue
+        if header.first_seq == parse_file_name(name):
+            headers.append(header)
+        else:
+            strays.append(name)
+    return headers, strays
+
+
+def _log_id(folder: Folder) -> str:
+    """Of the log that may be continued; empty: of none."""
+    return _read_small(folder, OPEN_NAME)
+
+
+def _read_small(folder: Folder, name: str) -> str:
+    try:
+        return folder.read(name, 0, HEADER_BYTES_MAX).decode("utf-8", "replace").strip()
+    except FileNotFoundError:
+        return ""
+
+
+def _chain(headers: list[Header]) -> list[Segment]:
+    segments = [Segment(header.first_seq, header.wall_ms, header.size) for header in headers]
+    for segment, younger in pairwise(segments):
+        segment.last_ms = younger.first_ms
+    return segments
+
+
+def _end_of(folder: Folder, last: Segment) -> int:
+    """Walk over the last segment, cut its torn tail off, sync it; the number of the next event. 0: it is damaged."""
+    end = _walk_last(folder, last)
+    if not end:
+        return 0
+    next_seq, offset = end
+    if offset < folder.size(last.name):
+        folder.truncate(last.name, offset)
+    else:
+        folder.sync(last.name)
+    last.end = last.durable_end = offset
+    return next_seq
+
+
+def _walk_last(folder: Folder, last: Segment) -> tuple[int, int] | None:
+    """(number behind the last whole block, its end); None if something broken had been on disk already."""
+    data = folder.read(last.name, 0, folder.size(last.name))
+    at = last.end
+    seq = last.first_seq
+    while (found := look_at(data, at, seq)) is not None:
+        size, count, wall_ms, _ = found
+        last.mark(seq, at, wall_ms)
+        last.last_ms = max(last.last_ms, wall_ms)
+        at += size
+        seq += count
+    return None if _was_on_disk(data, at, seq, last.last_ms) else (seq, at)
+
+
+def _was_on_disk(data: bytes, at: int, seq: int, wall_ms: int) -> bool:
+    """Whether a whole block behind the broken place says that event `seq` was on disk when it was written.
+
+    A tail is torn where that was not known of anything; where it was, it is damage. Where the next block begins can't
+    be told, but its head has the upper half of a moment that is about the same in all of them.
+    """
+    upper = (wall_ms >> 32).to_bytes(4, "little")
+    found = data.find(upper, at + MOMENT_AT)
+    while found >= 0:
+        start = found - MOMENT_AT
+        head = head_at(data, start)
+        if head is not None and head[1] > seq:
+            block = look_at(data, start, head[1])
+            if block is not None and block[3] > seq:
+                return True
+        found = data.find(upper, found + 1)
+    return False
+
+
+# -- blocks -----------------------------------------------------------------------------------------
+
+
+def segment_of(segments: list[Segment], seq: int) -> Segment:
+    """The segment that has this event, if any has it; there is one."""
+    return segments[max(0, bisect_right(segments, seq, key=_first_seq) - 1)]
+
+
+def read_piece(folder: Folder, segment: Segment, seq: int, end: int) -> Piece:
+    """Blocks from the one with event `seq` on, about PIECE_BYTES of them, up to offset `end`. DamagedEventsError."""
+    offset, at_seq = _find(folder, segment, seq, end)
+    data = folder.read(segment.name, offset, min(PIECE_BYTES, end - offset))
+    needed = block_bytes(data, 0)
+    if len(data) < needed <= end - offset:
+        data = folder.read(segment.name, offset, needed)
+    blocks: list[Block] = []
+    at = 0
+    first_seq = at_seq
+    while (found := look_at(data, at, at_seq)) is not None:
+        size, count, wall_ms, _ = found
+        blocks.append(Block(at_seq, count, wall_ms, data[at + HEAD_BYTES : at + size]))
+        at += size
+        at_seq += count
+    if not blocks:
+        raise DamagedEventsError(segment.name, at_seq)
+    return Piece(first_seq, at_seq, blocks)
+
+
+def _find(folder: Folder, segment: Segment, seq: int, end: int) -> tuple[int, int]:
+    """(offset, first event) of the block that has event `seq`."""
+    at_seq, offset, _ = segment.marks[bisect_right(segment.marks, seq, key=lambda mark: mark[0]) - 1]
+    if at_seq == seq:
+        return offset, at_seq
+    for start, first, count, _ in _heads(folder, segment, offset, at_seq, end):
+        if first + count > seq:
+            return start, first
+    raise DamagedEventsError(segment.name, seq)
+
+
+def seek(folder: Folder, segment: Segment, wall_ms: int, end: int) -> int | None:
+    """The first event in this segment's blocks that is not older than this; None if all are."""
+    at_seq, offset, _ = segment.marks[0]
+    for mark in segment.marks:  # Clocks may be set back: the first one counts.
+        if mark[2] >= wall_ms:
+            break
+        at_seq, offset, _ = mark
+    for _, first, _, ms in _heads(folder, segment, offset, at_seq, end):
+        if ms >= wall_ms:
+            return first
+    return None
+
+
+def _heads(folder: Folder, segment: Segment, offset: int, seq: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """(offset, first event, events, wall clock ms) of the blocks from here on, as their heads say."""
+    while offset < end:
+        data = folder.read(segment.name, offset, min(MARK_BYTES, end - offset))
+        at = 0
+        while (head := head_at(data, at)) is not None:
+            size, stands_at, count, wall_ms = head
+            if stands_at != seq or not count:
+                return
+            segment.mark(seq, offset + at, wall_ms)
+            yield offset + at, seq, count, wall_ms
+            at += size
+            seq += count
+        if not at:
+            return
+        offset += at

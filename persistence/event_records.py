@@ -1,0 +1,148 @@
+"""Event records: how a log of events stands in its files.
+
+A log is a row of segment files, each named after the number of its first event. A segment begins with a header that
+says of which log it is; then come blocks, one or more per turn of the loop: a fixed head with a checksum, and the
+block's events, packed. The head alone says how many events there are and when, so finding a number or a moment reads
+heads only. What an event is, only the broker knows.
+
+A log is never repaired: a torn tail, as a power cut leaves it, is cut off (nobody was shown it); anything else that is
+broken ends the log, and the next one has a new id. docs/events.md shows the bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Any, Final, NamedTuple
+
+import msgpack  # type: ignore[import-untyped]  # It ships no types.
+
+from persistence.records import FormatError, NewerFormatError
+
+MAGIC: Final = b"DISQUEEV"
+VERSION: Final = 1
+
+# magic, version, reserved, length and checksum of the description that follows
+_HEADER: Final = struct.Struct("<8sHHII")
+HEADER_BYTES_MAX: Final = 512
+
+# payload length, checksum of what follows it; number of the first event, first one that was not known to be on disk
+# when this was written, wall clock ms, number of events
+_HEAD: Final = struct.Struct("<IIQQQI")
+HEAD_BYTES: Final = _HEAD.size
+_CHECKED: Final = 8
+MOMENT_AT: Final = 28
+"""Where in a head the upper half of the wall clock stands."""
+
+SUFFIX: Final = ".events"
+_DIGITS: Final = 16
+
+_crc = zlib.crc32
+_pack_head = _HEAD.pack
+_unpack_head = _HEAD.unpack_from
+_packb = msgpack.Packer(use_bin_type=True, autoreset=True).pack
+
+
+class Header(NamedTuple):
+    """What a segment says of itself: its log, its first event's number, the node, when it was made; bytes of this."""
+
+    log_id: str
+    first_seq: int
+    node: bytes
+    wall_ms: int
+    size: int
+
+
+class Block(NamedTuple):
+    """Events of one turn: the first one's number, how many, when they happened, and they themselves, packed."""
+
+    seq: int
+    event_count: int
+    wall_ms: int
+    payload: bytes
+
+
+def file_name(first_seq: int) -> str:
+    """0000000000000001.events"""
+    return f"{first_seq:0{_DIGITS}d}{SUFFIX}"
+
+
+def parse_file_name(name: str) -> int | None:
+    """Number of the first event, by a segment's name; None for any other file."""
+    stem = name.removesuffix(SUFFIX)
+    return int(stem) if stem != name and stem.isdigit() and stem.isascii() else None
+
+
+def encode_header(log_id: str, first_seq: int, node: bytes, wall_ms: int) -> bytes:
+    """The header of a new segment."""
+    described = _packb([log_id, first_seq, node, wall_ms])
+    head: bytes = _HEADER.pack(MAGIC, VERSION, 0, len(described), _crc(described)) + described
+    return head
+
+
+def decode_header(name: str, data: bytes) -> Header:
+    """The header at the start of `data`; FormatError, NewerFormatError."""
+    if len(data) < _HEADER.size:
+        raise FormatError(f"{name}: too short for a header")
+    magic, version, _, length, checksum = _HEADER.unpack_from(data)
+    if magic != MAGIC:
+        raise FormatError(f"{name}: not a log of events")
+    if version > VERSION:
+        raise NewerFormatError(f"{name}: written in format {version}, this version reads up to {VERSION}")
+    described = data[_HEADER.size : _HEADER.size + length]
+    if len(described) < length or _crc(described) != checksum:
+        raise FormatError(f"{name}: the header is damaged")
+    try:
+        log_id, first_seq, node, wall_ms, *_ = msgpack.unpackb(described)
+    except (ValueError, TypeError) as broken:
+        raise FormatError(f"{name}: the header is damaged: {broken}") from broken
+    if type(log_id) is not str or type(first_seq) is not int or type(wall_ms) is not int:
+        raise FormatError(f"{name}: the header is damaged")
+    return Header(log_id, first_seq, node, wall_ms, _HEADER.size + length)
+
+
+def encode_block(events: list[Any], seq: int, durable_seq: int, wall_ms: int) -> bytes:
+    """One block with these events, of which the first has number `seq`."""
+    payload = _packb(events)
+    head = _pack_head(len(payload), 0, seq, durable_seq, wall_ms, len(events))
+    checksum = _crc(payload, _crc(head[_CHECKED:]))
+    return b"%b%b%b%b" % (head[:4], checksum.to_bytes(4, "little"), head[_CHECKED:], payload)
+
+
+def block_bytes(data: bytes, at: int) -> int:
+    """Bytes of the block whose head stands at `at`, as far as the head can be believed; 0 if there is no whole head."""
+    return HEAD_BYTES + int(_unpack_head(data, at)[0]) if at + HEAD_BYTES <= len(data) else 0
+
+
+def look_at(data: bytes, at: int, seq: int) -> tuple[int, int, int, int] | None:
+    """(bytes, events, wall clock ms, first event not known to be on disk then) of a whole, right block that begins at
+    `at` with event `seq`; None if there is none.
+    """
+    if at + HEAD_BYTES > len(data):
+        return None
+    length, checksum, stands_at, durable_seq, wall_ms, count = _unpack_head(data, at)
+    end = at + HEAD_BYTES + length
+    if stands_at != seq or not count or end > len(data):
+        return None
+    if _crc(memoryview(data)[at + _CHECKED : end]) != checksum:
+        return None
+    return HEAD_BYTES + length, count, wall_ms, durable_seq
+
+
+def head_at(data: bytes, at: int) -> tuple[int, int, int, int] | None:
+    """(bytes, first event's number, events, wall clock ms) as the head at `at` says; None without a whole head."""
+    if at + HEAD_BYTES > len(data):
+        return None
+    length, _, seq, _, wall_ms, count = _unpack_head(data, at)
+    return HEAD_BYTES + length, seq, count, wall_ms
+
+
+def decode_events(payload: bytes) -> list[Any]:
+    """The events of a block whose checksum was right; FormatError."""
+    try:
+        events = msgpack.unpackb(payload)
+    except (ValueError, RecursionError) as broken:
+        raise FormatError(f"a block of events with a right checksum and wrong content: {broken}") from broken
+    if type(events) is not list:
+        raise FormatError("a block of events that is no list")
+    return events

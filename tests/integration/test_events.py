@@ -1,0 +1,112 @@
+"""The log of events of real nodes: killed, read by several, followed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from servers import ROOT, Server, until
+
+
+def position(server: Server) -> tuple[str, int, int]:
+    """Log id, first and next number."""
+    reply = server.command("EVENTS", "INFO")
+    return reply[1].decode(), reply[3], reply[5]
+
+
+def events(server: Server, count: int) -> list[dict[str, Any]]:
+    """So many events of jobs, waiting for them to be on disk."""
+    log_id, seq, _ = position(server)
+    found: list[dict[str, Any]] = []
+    while len(found) < count:
+        lines = server.command("EVENTS", "READ", log_id, seq, "BLOCK", 5_000).splitlines()
+        assert lines
+        seq += len(lines)
+        found += [event for event in map(json.loads, lines) if event["job_id"]]
+    return found
+
+
+def test_a_killed_process_has_lost_no_event_of_what_it_answered(make_server):
+    """Killed right after its replies, long before a sync; the same log goes on after the restart."""
+    server = make_server().start()
+    log_id, *_ = position(server)
+    with server.connect() as connection:
+        for _ in range(500):
+            connection.send("ADDJOB", "q", "body", 0)
+        ids = [connection.read().decode() for _ in range(500)]
+    server.kill()
+    server.restart()
+    assert position(server)[0] == log_id
+    assert [event["job_id"] for event in events(server, 500)] == ids
+
+
+def test_three_nodes_tell_one_story(make_cluster):
+    """Each transition is in the log of the node that made it, in the order of versions, and in no other."""
+    cluster = make_cluster(3)
+    a, b, _ = cluster.servers
+    job_id = a.command("ADDJOB", "q", "body", 5_000, "REPLICATE", 3)
+    assert b.command("GETJOB", "TIMEOUT", 10_000, "FROM", "q")[0][1] == job_id
+    b.command("NACK", job_id)
+    assert b.command("GETJOB", "TIMEOUT", 10_000, "FROM", "q")[0][1] == job_id
+    b.command("ACKJOB", job_id)
+    story: list[tuple[int, str]] = []
+
+    def is_whole() -> bool:
+        story.clear()
+        for server in cluster.servers:
+            log_id, first, _ = position(server)
+            for line in server.command("EVENTS", "READ", log_id, first).splitlines():
+                event = json.loads(line)
+                if event["job_id"]:
+                    story.append((event["version"], event["event"]))
+        return len(story) >= 5
+
+    try:
+        until(is_whole)
+    except AssertionError:
+        print(story, [position(s) for s in cluster.servers], [s.info("events") for s in cluster.servers])
+        raise
+    assert sorted(story) == [(1, "added"), (2, "delivered"), (3, "nacked"), (4, "delivered"), (5, "acked")]
+
+
+def test_many_events_come_back_whole_through_the_process_that_makes_lines(make_server):
+    server = make_server().start()
+    with server.connect() as connection:
+        for _ in range(20_000):
+            connection.send("ADDJOB", "q", "body", 0)
+        for _ in range(20_000):
+            connection.read()
+    found = events(server, 20_000)
+    assert [event["seq"] for event in found] == list(range(found[0]["seq"], found[0]["seq"] + 20_000))
+    assert "The process that makes lines" not in server.output()
+
+
+def test_a_node_that_can_not_write_its_log_serves(make_server, tmp_path):
+    server = make_server()
+    server.folder.mkdir(parents=True, exist_ok=True)
+    (server.folder / "disque.aof.events").write_text("in the way")
+    server.start()
+    assert server.command("ADDJOB", "q", "body", 0)
+    assert server.info("events")["events_state"] == "closed"
+    assert "Events are not written" in server.output()
+
+
+@pytest.mark.parametrize("words", [("events", "--follow")])
+def test_the_command_line_follows(make_server, words):
+    server = make_server().start()
+    command = [sys.executable, str(ROOT / "bin/disque-cli"), "-p", str(server.port), *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as follower:
+        assert follower.stdout is not None
+        time.sleep(1.0)
+        server.command("ADDJOB", "q", "body", 0)
+        event = json.loads(follower.stdout.readline())
+        while event["event"] != "added":
+            event = json.loads(follower.stdout.readline())
+        follower.send_signal(signal.SIGINT)
+        assert follower.wait(10) == 0

@@ -1,0 +1,264 @@
+"""A node whose disk fills up, vanishes or becomes read-only: what it refuses, what it says, and how it recovers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from contextlib import suppress
+
+import hiredis
+import pytest
+
+from servers import Server, until
+
+FOLDER = "disque.aof.d"
+ALWAYS = ("--appendonly", "yes", "--appendfsync", "always")
+EVERYSEC = ("--appendonly", "yes")
+# Under `always` the journal wants 8 MiB for its reserved file, and as much again before it goes on after trouble.
+DISK_SIZE = "32m"
+BODY = b"x" * 10_000
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of its own with DISK_SIZE bytes."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={DISK_SIZE}", "tmpfs", folder], capture_output=True, text=True
+    )
+    if mounted.returncode:
+        pytest.skip(f"no small disk can be mounted here: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+@pytest.fixture
+def crowded(small_disk):
+    """Makes a node whose folder is on the small disk; it ends before the disk goes."""
+    made = []
+
+    def make(*options):
+        server = Server(small_disk / "node", None, options)
+        made.append(server)
+        return server.start()
+
+    yield make
+    for server in made:
+        server.close()
+
+
+def add_until_refused(server, *, limit_s=20):
+    """Jobs until MISCONF: the ids that were acknowledged, the error, and a connection or None.
+
+    The ADDJOB under way when the disk fails is not answered before it is recorded; it waits on that connection.
+    """
+    ids = []
+    waiting = None
+    client = server.connect(1.0)
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        try:
+            ids.append(client.command("ADDJOB", "q", BODY, 0, "RETRY", 300))
+        except TimeoutError:
+            assert waiting is None
+            waiting, client = client, server.connect(1.0)
+        except hiredis.ReplyError as error:
+            client.close()
+            return ids, str(error), waiting
+    raise AssertionError("the disk did not fill up")
+
+
+def answered(waiting):
+    """What the ADDJOB got that had to wait, once the disk is back; as a list, for there may have been none."""
+    if waiting is None:
+        return []
+    with waiting:
+        waiting.sock.settimeout(10)
+        return [waiting.read()]
+
+
+def accepts(server):
+    """Whether it takes a job."""
+    try:
+        server.command("ADDJOB", "again", "body", 0)
+    except hiredis.ReplyError:
+        return False
+    return True
+
+
+def ballast(folder):
+    """A file over all that is left of the disk."""
+    path = folder / "ballast"
+    with path.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+    return path
+
+
+def journal_info(server):
+    return server.info("persistence")
+
+
+@pytest.mark.parametrize("options", [ALWAYS, EVERYSEC], ids=["always", "everysec"])
+def test_a_full_disk_refuses_jobs_and_lets_work_go_on(crowded, small_disk, options):
+    """MISCONF for ADDJOB and PING; RETRY jobs are delivered and acknowledged; INFO and log say why; it recovers."""
+    server = crowded(*options)
+    if options is ALWAYS:
+        until(lambda: (server.folder / FOLDER / "reserve").exists(), 5)
+    first = [server.command("ADDJOB", "q", BODY, 0, "RETRY", 300) for _ in range(20)]
+    once = server.command("ADDJOB", "once", "body", 0, "RETRY", 0)
+    path = ballast(small_disk)
+    ids, said, waiting = add_until_refused(server)
+    assert said.startswith("MISCONF Errors writing to the AOF file: No space left on device")
+    with pytest.raises(hiredis.ReplyError, match="MISCONF"):
+        server.command("PING")
+    got = [job[1] for job in server.command("GETJOB", "NOHANG", "COUNT", 10, "FROM", "q")]
+    assert got == first[:10]
+    assert server.command("ACKJOB", *got) == 10
+    with pytest.raises(hiredis.ReplyError, match="MISCONF"):
+        server.command("GETJOB", "NOHANG", "FROM", "once")
+    info = journal_info(server)
+    assert info["aof_last_write_status"] == "err"
+    assert info["aof_refusing"] == "1"
+    assert info["aof_trouble"] == "No space left on device"
+    assert info["aof_on_reserve"] == str(int(options is ALWAYS))
+    assert "Writes are refused, the journal can't be written: No space left on device" in server.output()
+    path.unlink()
+    until(lambda: accepts(server), 5)
+    ids += answered(waiting)
+    assert all(isinstance(job_id, bytes) for job_id in ids)
+    assert journal_info(server)["aof_last_write_status"] == "ok"
+    assert "The journal is written again" in server.output()
+    server.kill()
+    server.restart()
+    assert server.command("SHOW", got[0]) is None  # What was acknowledged meanwhile is on disk now.
+    assert all(server.command("SHOW", job_id) is not None for job_id in (*first[10:], *ids))
+    if options is ALWAYS:
+        assert server.command("GETJOB", "NOHANG", "FROM", "once")[0][1] == once
+
+
+def test_acks_of_a_full_disk_survive_a_kill_under_always(crowded, small_disk):
+    """They are in the reserved file."""
+    server = crowded(*ALWAYS)
+    until(lambda: (server.folder / FOLDER / "reserve").exists(), 5)
+    ids = [server.command("ADDJOB", "q", BODY, 0, "RETRY", 300) for _ in range(20)]
+    path = ballast(small_disk)
+    assert add_until_refused(server)[2] is None
+    server.command("GETJOB", "COUNT", 10, "FROM", "q")
+    assert server.command("ACKJOB", *ids[:10]) == 10
+    server.kill()
+    path.unlink()
+    server.restart()
+    assert all(server.command("SHOW", job_id) is None for job_id in ids[:10])
+    assert all(server.command("SHOW", job_id) is not None for job_id in ids[10:])
+
+
+def test_a_node_does_not_start_on_a_full_disk_and_says_why(crowded, small_disk):
+    server = crowded(*EVERYSEC)
+    server.stop()
+    path = ballast(small_disk)
+    server.launch()
+    try:
+        until(lambda: "No space left on device" in server.output(), 5)
+    finally:
+        server.kill()
+    path.unlink()
+    server.restart()
+    assert server.command("PING") == b"PONG"
+
+
+def test_a_file_size_limit_is_a_disk_in_trouble_like_any_other(make_server):
+    """A quota, as far as the process can tell (RLIMIT_FSIZE): no signal kills it, and lifting it helps."""
+    server = make_server(*EVERYSEC).start()
+    prlimit = shutil.which("prlimit")
+    if prlimit is None:
+        pytest.skip("prlimit is not installed")
+    server.command("ADDJOB", "q", "body", 0, "RETRY", 300)
+    subprocess.run([prlimit, "--pid", str(server.pid), "--fsize=8192:unlimited"], check=True)
+    _, said, waiting = add_until_refused(server)
+    assert said.startswith("MISCONF Errors writing to the AOF file: File too large")
+    subprocess.run([prlimit, "--pid", str(server.pid), "--fsize=unlimited:unlimited"], check=True)
+    until(lambda: accepts(server), 5)
+    answered(waiting)
+    before = server.info("jobs")["registered_jobs"]
+    server.kill()
+    server.restart()
+    assert server.info("jobs")["registered_jobs"] == before
+
+
+def test_a_directory_that_vanishes_and_comes_back(make_server):
+    """As when a volume is unmounted for a while. What could not be recorded meanwhile is written then."""
+    server = make_server(*EVERYSEC).start()
+    ids = [server.command("ADDJOB", "q", "body", 0, "RETRY", 300) for _ in range(3)]
+    folder = server.folder / FOLDER
+    away = server.folder / "away"
+    folder.rename(away)
+    more, said, waiting = add_until_refused(server)
+    assert said.startswith("MISCONF Errors writing to the AOF file: ")
+    ids += more
+    assert server.command("GETJOB", "NOHANG", "FROM", "q")[0][1] == ids[0]
+    assert server.command("ACKJOB", ids[0]) == 1
+    away.rename(folder)
+    until(lambda: accepts(server), 5)
+    ids += answered(waiting)
+    server.kill()
+    server.restart()
+    assert server.command("SHOW", ids[0]) is None
+    assert all(server.command("SHOW", job_id) is not None for job_id in ids[1:])
+
+
+def test_a_disk_that_became_read_only(crowded):
+    """A file system with open files can't be made so by force; new files fail, which is soon enough."""
+    server = crowded(*EVERYSEC)
+    job_id = server.command("ADDJOB", "q", "body", 0, "RETRY", 300)
+    folder = server.folder / FOLDER
+    subprocess.run(["mount", "--bind", folder, folder], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", folder, folder], check=True)
+        server.command("BGREWRITEAOF")
+        until(lambda: not accepts(server), 5)
+        assert journal_info(server)["aof_trouble"] == "Read-only file system"
+        assert server.command("GETJOB", "NOHANG", "FROM", "q")[0][1] == job_id
+        server.kill()
+        server.launch()
+        assert server.wait_ended() == 1
+        assert "can't open the journal: Read-only file system" in server.output()
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+    server.restart()
+    assert server.command("SHOW", job_id)
+
+
+def test_switching_the_journal_off_ends_its_trouble(crowded, small_disk):
+    """And on again is a new journal with all jobs (quirks Q27)."""
+    server = crowded(*EVERYSEC)
+    path = ballast(small_disk)
+    ids, _, waiting = add_until_refused(server)
+    server.command("CONFIG", "SET", "appendonly", "no")
+    until(lambda: accepts(server), 5)
+    ids += answered(waiting)
+    path.unlink()
+    server.command("CONFIG", "SET", "appendonly", "yes")
+    until(lambda: journal_info(server).get("aof_state") == "on", 5)
+    server.kill()
+    server.restart()
+    assert int(server.info("jobs")["registered_jobs"]) >= len(ids)
+
+
+def test_shutdown_is_refused_while_something_is_unrecorded(crowded, small_disk):
+    server = crowded(*EVERYSEC)
+    path = ballast(small_disk)
+    _, _, waiting = add_until_refused(server)
+    for words in (("SHUTDOWN",), ("SHUTDOWN", "REWRITE-AOF")):
+        with pytest.raises(hiredis.ReplyError, match="ERR Errors trying to SHUTDOWN"):
+            server.command(*words)
+    assert "SHUTDOWN refused" in server.output()
+    os.unlink(path)
+    until(lambda: accepts(server), 5)
+    answered(waiting)
+    with pytest.raises(EOFError):
+        server.command("SHUTDOWN")
+    assert server.wait_ended() == 0

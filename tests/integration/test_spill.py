@@ -1,0 +1,112 @@
+"""maxmemory-spill with real processes, threads and files."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from servers import Cluster, Server, until
+
+COUNT = 6_000
+BODY = "x" * 4000
+OPTIONS = ("--maxmemory", "12mb", "--maxmemory-spill", "yes")
+
+
+def add(server, count, first=0):
+    """Add jobs with numbered bodies, a few at a time."""
+    with server.connect(60) as connection:
+        for at in range(first, first + count, 20):
+            for number in range(at, at + 20):
+                connection.send("ADDJOB", "q", f"{number:06}{BODY}", 1000, "REPLICATE", 1, "RETRY", 600)
+            for _ in range(20):
+                connection.read()
+
+
+def take(server, count):
+    """Numbers of the jobs that come, in order; each is acknowledged."""
+    found = []
+    with server.connect(60) as connection:
+        while len(found) < count:
+            jobs = connection.command("GETJOB", "TIMEOUT", 10_000, "COUNT", 100, "FROM", "q")
+            if not jobs:
+                break
+            connection.command("ACKJOB", *[job[1] for job in jobs])
+            for _, _, body in jobs:
+                assert body[6:] == BODY.encode()
+                found.append(int(body[:6]))
+    return found
+
+
+def spill_folder(server):
+    return server.folder / "disque.aof.spill"
+
+
+@pytest.fixture
+def server(tmp_path):
+    with Server(tmp_path / "node", None, OPTIONS) as server:
+        yield server
+
+
+def test_twice_the_memory_in_jobs(server):
+    """24 MB of bodies in 12: nothing is refused, everything comes, in order, and the files go."""
+    add(server, COUNT)
+    memory = server.info("memory")
+    assert int(memory["used_memory"]) < 12 << 20
+    assert int(memory["spilled_jobs"]) > COUNT // 2
+    assert take(server, COUNT) == list(range(COUNT))
+    memory = server.info("memory")
+    assert (memory["spilled_jobs"], memory["total_bodies_lost"]) == ("0", "0")
+    until(lambda: server.info("memory")["spill_file_bytes"] == "0")
+    assert server.stop() == 0
+    assert os.listdir(spill_folder(server)) == ["lock"]
+
+
+def test_kill_and_restart_with_a_journal(tmp_path):
+    """What is on disk for want of memory is void then; the journal has it all, and loads into little memory."""
+    with Server(tmp_path / "node", None, (*OPTIONS, "--appendonly", "yes", "--appendfsync", "no")) as server:
+        add(server, COUNT)
+        server.kill()
+        assert len(os.listdir(spill_folder(server))) > 1
+        server.restart()
+        assert int(server.info("memory")["used_memory"]) < 12 << 20
+        assert server.info("jobs")["registered_jobs"] == str(COUNT)
+        with server.connect(60) as connection:
+            _, ids = connection.command("JSCAN", 0, "COUNT", 10 * COUNT, "QUEUE", "q")
+            connection.command("ENQUEUE", *ids)
+        assert take(server, COUNT) == list(range(COUNT))
+
+
+def test_files_that_somebody_cuts_cost_those_bodies_and_nothing_else(server):
+    """The node says so, and goes on."""
+    add(server, 3_000)
+    out = int(server.info("memory")["spilled_jobs"])
+    for path in spill_folder(server).glob("*.spill"):
+        os.truncate(path, 0)
+    found = take(server, 3_000 - out)
+    assert found == sorted(found)
+    with server.connect() as connection:
+        connection.command("GETJOB", "TIMEOUT", 500, "FROM", "q")
+    assert int(server.info("memory")["total_bodies_lost"]) > 0
+    assert "can't be read" in server.output()
+
+
+def test_it_can_be_switched_on_while_the_node_runs(tmp_path):
+    with Server(tmp_path / "node", None, ("--maxmemory", "12mb")) as server:
+        add(server, 1_800)
+        assert not spill_folder(server).exists()
+        server.command("CONFIG", "SET", "maxmemory-spill", "yes")
+        until(lambda: int(server.info("memory")["spilled_jobs"]) > 100)
+        add(server, 3_000, 1_800)
+        assert take(server, 4_800) == list(range(4_800))
+
+
+def test_a_leaving_node_reads_what_it_gives_away(tmp_path):
+    """Jobs and copies alike."""
+    with Cluster(tmp_path, 2, OPTIONS) as cluster:
+        a, b = cluster.servers
+        add(a, 2_400)
+        assert int(a.info("memory")["spilled_jobs"]) > 500
+        a.command("CLUSTER", "LEAVING", "yes")
+        until(lambda: a.info("jobs")["registered_jobs"] == "0", 60)
+        assert sorted(take(b, 2_400)) == list(range(2_400))

@@ -1,0 +1,163 @@
+"""Deliberate defects, put into the running code one at a time, and how long the simulator needs to find each.
+
+A mutation replaces a piece of one function's source and gives the function the code that results, so whoever holds the
+function gets the defect. `python tests/simulation/mutating.py` looks for each and writes the list in docs/simulator.md.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from types import FunctionType
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # Where the packages lie, if they are not installed.
+
+from disque_py.simulator.plan import draw
+from disque_py.simulator.simulation import Failure, simulate
+
+SECONDS = 6
+SEEDS_MAX = 60
+
+
+class Mutation(NamedTuple):
+    """`where` is module:function or module:Class.method; `old` stands once in its source. `weather`: where to look."""
+
+    name: str
+    where: str
+    old: str
+    new: str
+    weather: str = ""
+
+
+MUTATIONS = (
+    Mutation("WILLQUEUE is not answered", "disque_py.core.requeue:on_willqueue",
+             "tell_queued(broker, job, QUEUED_WAITING)", "pass"),
+    Mutation("holders are counted, not compared", "disque_py.core.acks:on_deljob",
+             "job.holders <= theirs", "len(job.holders) <= len(theirs)"),
+    Mutation("a DELJOB deletes whatever is known here", "disque_py.core.acks:on_deljob",
+             "job.holders <= theirs", "True"),
+    Mutation("acks are forgotten at a restart", "disque_py.core.restoring:Restoring._apply",
+             "if flags & IS_ACKED:", "if False:"),
+    Mutation("replies do not wait for the journal", "disque_py.promises:Promises.hold_replies",
+             "(held or (wrote and position > ready))", "held"),
+    Mutation("the disk is believed to have synced", "persistence.journal:Journal._write",
+             "folder.sync(name)", "pass"),
+    Mutation("who takes a job is not a holder of it", "disque_py.core.taking:_take",
+             "job.holders = broker.sets.add(job.holders, broker.me)", "pass"),
+    Mutation("an at-most-once job is queued after any restart", "disque_py.core.restoring:Restoring._place_once",
+             "elif not is_sure:", "elif False:"),
+    Mutation("a job's life is counted by the sender's wall clock", "disque_py.core.image:job_of",
+             "broker.now_ms + left_ms", "broker.now_ms + left_ms + ctime // 1_000_000 - broker.wall_ms"),
+    Mutation("answers to hand-overs are not remembered", "disque_py.core.taking:on_yourjobs",
+             "state.answers[number] = answers", "pass"),
+    Mutation("a hand-over to a dead process waits for ever", "disque_py.core.handover:on_run_over",
+             "pending, state.pending = state.pending, {}", "pending = {}"),
+    Mutation("what is done is not remembered", "disque_py.core.acks:finish",
+             "broker.done.add(job.id, broker.now_ms)", "pass"),
+    Mutation("one copy less is enough", "disque_py.core.replication:on_gotjob",
+             "len(confirmed) >= job.replicate", "len(confirmed) >= job.replicate - 1"),
+    Mutation("a leaver drops its copy whether there is another or not", "disque_py.core.leaving:_drop_if_answered",
+             "if move.has_other:", "if True:"),
+    Mutation("acks are asked for once", "disque_py.core.acks:look_again",
+             "try_collect(broker, job)", "pass"),
+    Mutation("an answer does not end a suspicion", "cluster_bus.failure:heal",
+             "node.flags &= ~(PFAIL | FAIL)", "pass"),
+    Mutation("what is forgotten is not recorded", "disque_py.core.lifecycle:forget",
+             "broker.outbox.gone.append((job_id, job.place))", "pass"),
+    Mutation("memory is not given back", "disque_py.core.lifecycle:forget",
+             "broker.job_count -= 1", "broker.job_count -= 1; broker.used_memory += 1"),
+    Mutation("waiting clients are not counted off", "disque_py.core.delivery:stop_waiting",
+             "broker.blocked_count -= 1", "pass"),
+    Mutation("undelivered at-most-once jobs are evicted", "disque_py.core.memory:may_evict",
+             "(job.retry_ms == 0 and job.is_delivered)", "job.retry_ms == 0"),
+    Mutation("ids come twice", "disque_py.core.ids:IdSource.next",
+             "self._pool.pop()", "self._pool[len(self._pool) // 2]"),
+    Mutation("replies overtake those that wait for copies", "disque_py.inputs:execute",
+             "elif client.slots:", "elif False:"),
+    Mutation("a lost hand-over is not counted", "disque_py.core.handover:_given_up",
+             "broker.stats.once_lost_in_handover += 1", "pass"),
+    Mutation("a job that is acknowledged stays in its queue", "disque_py.core.queue:Queue.pop",
+             "QUEUED", "3"),
+    Mutation("holders are not recorded", "disque_py.core.journaling:touch_holders",
+             "broker.touched[job] = True", "pass"),
+    Mutation("an unknown job's SETACK is not answered", "disque_py.core.acks:on_setack",
+             'send(only, GOTACK, (job_id, b"", 0))', "pass"),
+    Mutation("the interest of a node outlives its link", "disque_py.inputs:incoming_lost",
+             "interest.forget_node(broker, node)", "pass"),
+    Mutation("a hint is given once", "disque_py.core.interest:send_hints",
+             "broker.schedule.call_at(queue.hint_until_ms, partial(broker.owe_hint, queue))", "pass"),
+    Mutation("a leased job is queued again by others", "disque_py.core.requeue:on_leased",
+             "lifecycle.postpone(broker, job, until_ms)", "pass"),
+    Mutation("copies are not asked for again on a new link", "disque_py.core.replication:on_link_up",
+             "broker.send(only, REPLJOB, (image_of(broker, job), _flags(job)))", "pass"),
+)  # fmt: skip
+
+
+def function_of(where: str) -> FunctionType:
+    """What `where` names."""
+    module, _, name = where.partition(":")
+    found = import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    assert isinstance(found, FunctionType)
+    return found
+
+
+def mutated(mutation: Mutation) -> object:
+    """The code of the function with the defect in it."""
+    function = function_of(mutation.where)
+    source = textwrap.dedent(inspect.getsource(function))
+    assert mutation.old in source, f"{mutation.where} has no {mutation.old!r} any more"
+    scope = dict(function.__globals__)
+    exec(
+        compile(
+            "from __future__ import annotations\n" + source.replace(mutation.old, mutation.new), mutation.where, "exec"
+        ),
+        scope,
+    )
+    return scope[function.__name__].__code__
+
+
+@contextmanager
+def defective(mutation: Mutation) -> Iterator[None]:
+    """While this lasts the code has the defect."""
+    function = function_of(mutation.where)
+    whole = function.__code__
+    function.__code__ = mutated(mutation)
+    try:
+        yield
+    finally:
+        function.__code__ = whole
+
+
+def hunt(mutation: Mutation, seeds_max: int = SEEDS_MAX) -> tuple[int, Failure | None]:
+    """How many seeds were played until the defect showed, and how."""
+    with defective(mutation):
+        for seed in range(1, seeds_max + 1):
+            failure = simulate(draw(seed, SECONDS * 1000, weather=mutation.weather)).failure
+            if failure is not None:
+                return seed, failure
+    return seeds_max, None
+
+
+def main() -> int:
+    """Hunt all, or those whose names contain the words given; a line for each."""
+    words = sys.argv[1:]
+    missed = 0
+    for mutation in MUTATIONS:
+        if words and not any(word in mutation.name for word in words):
+            continue
+        seeds, failure = hunt(mutation)
+        missed += failure is None
+        print(f"| {mutation.name} | {seeds if failure else 'missed'} | {failure.rule if failure else ''} |", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""What the Spark tests share: queries that run up to now, and tables read without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+
+from spark_stub import StubCluster
+
+
+def index(spark: Any, cluster: StubCluster, folder: Path, *, change: Any = None, **options: str) -> list[int]:
+    """Everything there is now into the index → rows of each batch. `change` gets and gives the DataFrame."""
+    reader = spark.readStream.format("disque-events").option("bootstrapServers", cluster.servers)
+    reader = reader.option("startingOffsets", "earliest")
+    sink = {}
+    for name, value in options.items():
+        if name in ("gaps", "compactEvery"):
+            sink[name] = value
+        else:
+            reader = reader.option(name, value)
+    frame = reader.load() if change is None else change(reader.load())
+    writer = frame.writeStream.format("disque-index").option("path", str(folder / "index")).options(**sink)
+    query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
+    query.awaitTermination()
+    return [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
+
+
+def rows(folder: Path, table: str) -> list[dict[str, Any]]:
+    """A table of the index."""
+    found: list[dict[str, Any]] = DeltaTable(str(folder / "index" / table)).to_pyarrow_table().to_pylist()
+    return found
+
+
+def places(folder: Path) -> list[tuple[str, str, int]]:
+    """(node, log, seq) of the whole history, sorted: each once, if all is well."""
+    return sorted((row["node"], row["log"], row["seq"]) for row in rows(folder, "history"))
+
+
+def all_places(cluster: StubCluster) -> list[tuple[str, str, int]]:
+    """What the logs hold."""
+    return sorted((node.id, node.log, node.first + at) for node in cluster.nodes for at in range(len(node.lines)))
+
+
+def forget_commit(folder: Path, batch: int) -> None:
+    """As after a crash between a batch's sink and Spark's note that it is done."""
+    commits = folder / "checkpoint" / "commits"
+    for name in (f"{batch}", f".{batch}.crc"):
+        (commits / name).unlink(missing_ok=True)

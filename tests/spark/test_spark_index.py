@@ -1,0 +1,102 @@
+"""Events through Spark into both indexes: the contract between Spark and the classes of index.py and events.py.
+
+What the tables do with duplicates, ties and crashes is tested without Spark, in test_spark_index_commit.py.
+"""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as f
+
+from runs import all_places, forget_commit, index, places, rows
+from spark_stub import StubCluster
+
+
+def test_small_batches_a_restart_a_repeated_batch_and_a_lost_checkpoint_give_each_event_once(spark, tmp_path):
+    with StubCluster(3) as cluster:
+        for node in cluster.nodes:
+            node.events(50)
+        assert index(spark, cluster, tmp_path, maxOffsetsPerTrigger="100") == [100, 50]
+        forget_commit(tmp_path, 1)
+        cluster.nodes[0].events(5)
+        assert index(spark, cluster, tmp_path) == [50, 5]
+        assert places(tmp_path) == all_places(cluster)
+        shutil.rmtree(tmp_path / "checkpoint")
+        cluster.nodes[1].events(3)
+        index(spark, cluster, tmp_path, minPartitions="6")
+        assert places(tmp_path) == all_places(cluster)
+
+
+def test_a_task_that_fails_once_rows_out_of_order_and_a_new_column(spark, tmp_path):
+    marker = str(tmp_path / "failed")
+
+    def fail_once(frame):
+        def once(batches):
+            from pathlib import Path
+
+            for batch in batches:
+                if not Path(marker).exists():
+                    Path(marker).touch()
+                    raise RuntimeError("the task fails once")
+                yield batch
+
+        shuffled = frame.withColumn("tenant", f.lit("t1")).repartition(3, f.rand(1))
+        return shuffled.mapInArrow(once, shuffled.schema)
+
+    with StubCluster() as cluster:
+        for version in range(1, 5):
+            for job in range(10):
+                cluster.nodes[0].event(f"D-{job}", version, event=f"e{version}")
+        index(spark, cluster, tmp_path, change=fail_once)
+        assert places(tmp_path) == all_places(cluster)
+        assert {(row["job_id"], row["event"], row["tenant"]) for row in rows(tmp_path, "current")} == {
+            (f"D-{job}", "e4", "t1") for job in range(10)
+        }
+
+
+def test_nodes_join_and_leave(spark, tmp_path):
+    with StubCluster(2) as cluster:
+        for node in cluster.nodes:
+            node.events(10)
+        index(spark, cluster, tmp_path)
+        cluster.add_node().events(7)
+        cluster.hidden.add(cluster.nodes[0].id)
+        assert index(spark, cluster, tmp_path) == [7]
+        assert places(tmp_path) == all_places(cluster)
+
+
+def test_a_trimmed_log_ends_the_query_or_is_passed_over_as_the_option_says(spark, tmp_path):
+    with StubCluster() as cluster:
+        node = cluster.nodes[0]
+        node.events(10)
+        index(spark, cluster, tmp_path)
+        node.events(10)
+        node.trim(14)
+        with pytest.raises(StreamingQueryException, match="events 10 to 13 of log log1a were trimmed"):
+            index(spark, cluster, tmp_path)
+        index(spark, cluster, tmp_path, failOnDataLoss="false", gaps="allow")
+        assert [seq for *_, seq in places(tmp_path)] == [*range(10), *range(14, 20)]
+
+
+def test_a_batch_read_of_the_logs_and_of_the_index(spark, tmp_path):
+    with StubCluster() as cluster:
+        cluster.nodes[0].events(4)
+        cluster.nodes[0].event("D-late", 1, ts=1_700_000_000_000 + 86_400_000, meta={"k": "v"})
+        read = spark.read.format("disque-events").option("bootstrapServers", cluster.servers).load()
+        assert [row.seq for row in read.orderBy("seq").collect()] == [0, 1, 2, 3, 4]
+        index(spark, cluster, tmp_path)
+        read = spark.read.format("disque-index").option("since", "2023-11-15").load(str(tmp_path / "index"))
+        row = read.collect()[0]
+        assert (row.job_id, row.meta, str(row.day)) == ("D-late", {"k": "v"}, "2023-11-15")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [({}, "has no table history"), ({"table": "future"}, "option table is one of history, current")],
+)
+def test_an_index_that_is_not_there_is_one_sentence(spark, tmp_path, options, text):
+    with pytest.raises(Exception, match=text):
+        spark.read.format("disque-index").options(path=str(tmp_path), **options).load()

@@ -1,0 +1,247 @@
+"""A cluster of pretended nodes for the Spark tests: the few commands that the data sources send, over real sockets.
+
+It keeps what it was given and answers by the wire format of docs/protocol.md; jobs are spread over
+nothing and copied nowhere. `StubCluster` is a context; nodes join with `add_node` and vanish with
+`stop`. Faults are set by tests: `refuse` (queue → error), `read_limit` (lines per EVENTS READ).
+"""
+
+from __future__ import annotations
+
+import json
+import socketserver
+import threading
+from typing import Any
+
+import hiredis
+
+
+class StubNode:
+    """One node: its event log, its queues, the tokens it gave out."""
+
+    def __init__(self, cluster: StubCluster, number: int) -> None:
+        self.cluster = cluster
+        self.id = f"{number:040x}"
+        self.log = f"log{number}a"
+        self.old_logs: dict[str, list[bytes]] = {}
+        self.first = 0
+        self.lines: list[bytes] = []
+        self.jobs: dict[str, list[tuple[str, bytes, dict[str, str]]]] = {}
+        self.added: list[list[bytes]] = []
+        self.keys: dict[bytes, str] = {}
+        self.tokens: dict[bytes, list[Any]] = {}
+        self.acked: list[str] = []
+        self.extended: list[bytes] = []
+        self.refuse: dict[bytes, bytes] = {}
+        self.password: bytes | None = None
+        self.hang_up_after: int | None = None
+        self.lock = threading.Lock()
+        node = self
+
+        class Handler(socketserver.BaseRequestHandler):
+            def handle(self) -> None:
+                reader = hiredis.Reader()
+                while data := self.receive():
+                    reader.feed(data)
+                    out = []
+                    while (argv := reader.gets()) is not False:
+                        with node.lock:
+                            answer = node.answer(argv)
+                        if answer is None:
+                            return
+                        out.append(answer)
+                    self.request.sendall(b"".join(out))
+
+            def receive(self) -> bytes:
+                try:
+                    return self.request.recv(1 << 18) if node.is_up else b""
+                except OSError:
+                    return b""
+
+        class Server(socketserver.ThreadingTCPServer):
+            allow_reuse_address = True
+            daemon_threads = True
+            block_on_close = False
+
+        self.is_up = True
+        self.server = Server(("127.0.0.1", 0), Handler)
+        self.port = self.server.server_address[1]
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+
+    @property
+    def place(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def stop(self) -> None:
+        self.is_up = False
+        self.server.shutdown()
+        self.server.server_close()
+
+    # -- events -------------------------------------------------------------------------------------
+
+    def event(self, job_id: str, version: int, **fields: Any) -> None:
+        """Append one event; the fields not given are those of a plain job."""
+        seq = self.first + len(self.lines)
+        event = {
+            "seq": seq, "ts": 1_700_000_000_000 + seq * 10, "job_id": job_id, "ctime": 1_700_000_000_000, "queue": "q",
+            "version": version, "event": "added", "from_state": "", "to_state": "pending",
+            "since": 1_700_000_000_000, "attempt": 0, "nacks": 0, "deliveries": 0, "priority": 1_700_000_000_000,
+            "error": "", "worker": "", "meta": {}, "body_size": 3, "v": 1,
+        } | fields  # fmt: skip
+        self.lines.append(json.dumps(event).encode() + b"\n")
+
+    def events(self, count: int, prefix: str = "D-") -> None:
+        """Many plain events, each of a job of its own."""
+        at = self.first + len(self.lines)
+        for number in range(at, at + count):
+            self.event(f"{prefix}{self.id[-2:]}-{number}", 1)
+
+    def trim(self, count: int) -> None:
+        del self.lines[:count]
+        self.first += count
+
+    def new_log(self, name: str, *, keep: bool = False) -> None:
+        if keep:
+            self.old_logs[self.log] = [b""] * self.first + self.lines
+        self.log, self.first, self.lines = name, 0, []
+
+    # -- commands -----------------------------------------------------------------------------------
+
+    def answer(self, argv: list[bytes]) -> bytes | None:
+        name = argv[0].upper().decode().lower()
+        if self.hang_up_after is not None:
+            self.hang_up_after -= 1
+            if self.hang_up_after < 0:
+                self.hang_up_after = None
+                return None
+        if self.password is not None and name == "hello":
+            return b"-NOAUTH Authentication required.\r\n"
+        return getattr(self, f"on_{name}")(argv)
+
+    def on_auth(self, argv: list[bytes]) -> bytes:
+        if argv[1] != self.password:
+            return b"-ERR invalid password\r\n"
+        self.password = None
+        return b"+OK\r\n"
+
+    def on_hello(self, argv: list[bytes]) -> bytes:
+        nodes = [[node.id.encode(), b"127.0.0.1", b"%d" % node.port, b"1"] for node in self.cluster.listed]
+        return reply([1, self.id.encode(), *nodes])
+
+    def on_ping(self, argv: list[bytes]) -> bytes:
+        return b"+PONG\r\n"
+
+    def on_events(self, argv: list[bytes]) -> bytes:
+        word = argv[1].upper()
+        if word == b"INFO":
+            end = self.first + len(self.lines)
+            size = sum(map(len, self.lines))
+            return reply([b"log-id", self.log.encode(), b"first-seq", self.first, b"next-seq", end, b"bytes", size])
+        if word == b"SEEK":
+            for line in self.lines:
+                event = json.loads(line)
+                if event["ts"] >= int(argv[2]):
+                    return reply(event["seq"])
+            return reply(self.first + len(self.lines))
+        lines, first = self.lines, self.first
+        if argv[2].decode() != self.log:
+            if argv[2].decode() not in self.old_logs:
+                return b"-NOLOG %b\r\n" % argv[2]
+            lines, first = self.old_logs[argv[2].decode()], 0
+        options = dict(zip(argv[4::2], argv[5::2], strict=True))
+        seq, count = int(argv[3]), int(options.get(b"COUNT", b"1000"))
+        if seq < first:
+            return b"-TRIMMED %d\r\n" % first
+        return reply(b"".join(lines[seq - first : seq - first + min(count, self.cluster.read_limit)]))
+
+    def on_addjob(self, argv: list[bytes]) -> bytes:
+        if argv[1] in self.refuse:
+            return b"-%b\r\n" % self.refuse[argv[1]]
+        if b"KEY" in argv:
+            key = argv[1] + b"/" + argv[argv.index(b"KEY") + 1]
+            if key in self.keys:
+                return reply(self.keys[key].encode())
+            self.keys[key] = f"D-{self.id[:8]}-{len(self.added):024d}-05a1"
+        self.added.append(argv)
+        return reply(f"D-{self.id[:8]}-{len(self.added) - 1:024d}-05a1".encode())
+
+    def on_qlen(self, argv: list[bytes]) -> bytes:
+        return reply(len(self.jobs.get(argv[1].decode(), ())))
+
+    def fill(self, queue: str, count: int, **meta: str) -> None:
+        waiting = self.jobs.setdefault(queue, [])
+        for number in range(count):
+            waiting.append((f"D-{self.id[-8:]}-{len(waiting):04d}{number:020d}-05a1", b"body-%d" % number, meta))
+
+    def on_getjob(self, argv: list[bytes]) -> bytes:
+        token = argv[argv.index(b"TOKEN") + 1]
+        if token not in self.tokens:
+            count = int(argv[argv.index(b"COUNT") + 1])
+            taken: list[Any] = []
+            for queue in argv[argv.index(b"FROM") + 1 :]:
+                waiting = self.jobs.get(queue.decode(), [])
+                while waiting and len(taken) < count:
+                    taken.append((queue, *waiting.pop(0)))
+            if not taken:
+                return b"*-1\r\n"
+            self.tokens[token] = taken
+        entries = []
+        for queue, job_id, body, meta in self.tokens[token]:
+            entry: list[Any] = [queue, job_id.encode(), body]
+            if b"WITHCOUNTERS" in argv:
+                entry += [b"nacks", 0, b"additional-deliveries", 0]
+            if b"WITHMETA" in argv:
+                entry += [b"meta", [word.encode() for pair in meta.items() for word in pair]]
+            entries.append(entry)
+        return reply(entries)
+
+    def on_acktoken(self, argv: list[bytes]) -> bytes:
+        jobs = [job for token in argv[1:] for job in self.tokens.pop(token, ())]
+        self.acked += [job[1] for job in jobs]
+        return reply(len(jobs))
+
+    def on_extendtoken(self, argv: list[bytes]) -> bytes:
+        self.extended.append(argv[1])
+        return reply(len(self.tokens.get(argv[1], ())))
+
+
+class StubCluster:
+    """Nodes that name each other; `hidden` ones are left out of HELLO."""
+
+    def __init__(self, count: int = 1) -> None:
+        self.nodes: list[StubNode] = []
+        self.hidden: set[str] = set()
+        self.read_limit = 1 << 30
+        for _ in range(count):
+            self.add_node()
+
+    @property
+    def listed(self) -> list[StubNode]:
+        return [node for node in self.nodes if node.id not in self.hidden]
+
+    @property
+    def servers(self) -> str:
+        return ",".join(node.place for node in self.nodes)
+
+    def add_node(self) -> StubNode:
+        node = StubNode(self, len(self.nodes) + 1)
+        self.nodes.append(node)
+        return node
+
+    def __enter__(self) -> StubCluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for node in self.nodes:
+            if node.is_up:
+                node.stop()
+
+
+def reply(value: Any) -> bytes:
+    """A value as RESP2."""
+    if value is None:
+        return b"$-1\r\n"
+    if isinstance(value, int):
+        return b":%d\r\n" % value
+    if isinstance(value, bytes):
+        return b"$%d\r\n%b\r\n" % (len(value), value)
+    return b"*%d\r\n%b" % (len(value), b"".join(map(reply, value)))

@@ -1,0 +1,32 @@
+"""progress.py: a bar where somebody looks."""
+
+from __future__ import annotations
+
+import sys
+
+from disque_py.cli import progress
+from disque_py.cli.progress import Bar
+
+
+def test_there_is_no_bar_in_a_pipe(capsys):
+    with Bar("Reading") as bar:
+        bar.show(1, 2)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_terminal_gets_one_when_it_takes_long(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "SHOWN_AFTER_S", 0.0)
+    monkeypatch.setattr(type(sys.stderr), "isatty", lambda self: True, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    with Bar("Reading") as bar:
+        bar.show(1, 2)
+        bar.show(2, 2)
+    assert "Reading" in capsys.readouterr().err
+
+
+def test_short_work_shows_none(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "SHOWN_AFTER_S", 60.0)
+    monkeypatch.setattr(type(sys.stderr), "isatty", lambda self: True, raising=False)
+    with Bar("Reading") as bar:
+        bar.show(1, 2)
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,73 @@
+"""persistence/jobs_file.py: jobs as lines of JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from made_journals import DAY_MS, ME, OTHER, WALL_MS, facts, job_id
+from persistence.items import IS_ACKED, IS_DELIVERED, IS_LEASED, IS_QUEUED, WAS_QUEUED
+from persistence.jobs_file import JobsFileError, Origin, Pause, job_line, origin_line, parse_line, pause_line
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        facts(),
+        facts(body=b"\xff\x00", queue=b"\xfe"),
+        facts(body=b"", holders=(ME, OTHER), nacks=1, deliveries=2, attempt=3),
+        facts(flags=IS_DELIVERED | IS_LEASED | WAS_QUEUED, due_at_ms=WALL_MS + 7),
+        facts(flags=IS_ACKED, body=b""),
+        facts(more=(None, b"\xff", 7)),
+        facts(retry_ms=0, flags=IS_QUEUED | WAS_QUEUED, delay_ms=5000),
+    ],
+)
+def test_a_job_comes_back(said):
+    assert parse_line(job_line(said).encode(), 1, 0) == said
+
+
+def test_a_job_needs_little():
+    line = json.dumps({"id": job_id(1).decode(), "queue": "q", "body": "b"}).encode()
+    found = parse_line(line, 1, WALL_MS)
+    assert found == facts(body=b"b", holders=())
+
+
+def test_without_its_body_a_job_says_how_long_that_is():
+    row = json.loads(job_line(facts(body=b"12345"), with_body=False))
+    assert (row["body_bytes"], "body" in row) == (5, False)
+
+
+def test_pauses_and_the_origin_come_back():
+    pause = Pause(b"mail", 3, WALL_MS, OTHER)
+    assert parse_line(pause_line(pause).encode(), 1, 0) == pause
+    assert parse_line(pause_line(Pause(b"\xff", 0, 0, b"")).encode(), 1, 0) == Pause(b"\xff", 0, 0, b"")
+    assert parse_line(origin_line(ME, WALL_MS).encode(), 1, 0) == Origin(ME)
+    assert parse_line(b" \n", 1, 0) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"id": "D-short"}, "no job's id"),
+        ({"queue": None}, "`queue` is no string"),
+        ({"state": "lost"}, "state `lost`"),
+        ({"retry_ms": -1}, "retry_ms"),
+        ({"nacks": 70_000}, "nacks"),
+        ({"retry_ms": "5"}, "retry_ms"),
+        ({"holders": ["ab"]}, "no node's id"),
+        ({"body_base64": "?"}, "line 7"),
+        ({"more_base64": "AQ=="}, "more_base64"),
+    ],
+)
+def test_a_wrong_line_is_named_with_the_reason(change, reason):
+    row = json.loads(job_line(facts())) | change
+    with pytest.raises(JobsFileError, match=reason) as wrong:
+        parse_line(json.dumps(row).encode(), 7, 0)
+    assert str(wrong.value).startswith("line 7: ")
+
+
+@pytest.mark.parametrize("line", [b"x", b"[]", b"{}", b'{"id": 1}', b'{"node": "aa"}', b'{"node": "", "format": 9}'])
+def test_what_is_none_of_ours_is_refused(line):
+    with pytest.raises(JobsFileError):
+        parse_line(line, 1, DAY_MS)

@@ -1,0 +1,172 @@
+"""rewriting.py: when space is won back, and that nothing is lost by it."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from disque_py.core import journaling
+from journaled import JournaledNode
+
+
+def start(**settings):
+    node = JournaledNode(**({"auto_aof_rewrite_percentage": 0} | settings))
+    node.settle()
+    return node
+
+
+def fill(node, count):
+    ids = []
+    for number in range(count):
+        ids += node.ask("ADDJOB", "q", b"%d" % number * 100, 0, "RETRY", 5)
+    node.settle()
+    return ids + node.taken()
+
+
+def acknowledge(node, ids):
+    for job_id in ids:
+        node.ask("ACKJOB", job_id)
+    node.settle()
+    node.taken()
+
+
+def segments(node):
+    return [name for name in node.folder.names() if name.endswith(".seg")]
+
+
+def test_bgrewriteaof_leaves_little_more_than_what_lives():
+    """Also of a small journal, all of which is in the segment that is being written."""
+    for segment_bytes in (1_500, 1 << 20):
+        node = JournaledNode(segment_bytes=segment_bytes, auto_aof_rewrite_percentage=0)
+        node.settle()
+        acknowledge(node, fill(node, 30)[3:])
+        before = node.remembering.journal.size
+        node.ask("BGREWRITEAOF")
+        node.settle(1_000)
+        journal = node.remembering.journal
+        assert journal.size < before / 3
+        assert journal.size < 2 * sum(node.broker.live_bytes.values()) + 1_000
+        assert not node.driver.rewriting.is_running
+        node.check_folder(at_least=node.promised)
+        node.recount()
+
+
+def test_a_second_rewrite_is_refused_while_one_runs():
+    node = start()
+    fill(node, 30)
+    node.ask("BGREWRITEAOF")
+    assert node.driver.rewriting.is_running
+    replies = node.ask("BGREWRITEAOF", client=1)
+    node.settle(1_000)
+    assert "already in progress" in str([*replies, *node.taken(1)][0])
+
+
+def test_it_grows_by_so_much_before_it_is_rewritten_by_itself():
+    node = start(auto_aof_rewrite_percentage=100, auto_aof_rewrite_min_size=4_000)
+    for _ in range(30):
+        acknowledge(node, fill(node, 10))
+        node.settle(300)
+    assert node.remembering.journal.size < 12_000
+    node.check_folder(at_least=node.promised)
+
+
+def test_segments_in_which_nothing_lives_go_without_being_read():
+    node = start()
+    acknowledge(node, fill(node, 40))
+    node.settle(1_000)
+    node.folder.trace = []
+    node.settle(1_000)
+    assert len(segments(node)) <= 2
+    assert "read" not in [op for op, *_ in node.folder.trace]
+
+
+def test_pauses_stay_when_the_segment_goes_that_says_so():
+    node = start()
+    node.ask("PAUSE", "p", "in")
+    node.ask("PAUSE", "r", "out", "BCAST")
+    acknowledge(node, fill(node, 40))
+    node.settle(1_000)
+    again = node.restart()
+    assert {name: queue.paused for name, queue in again.broker.queues.items() if queue.paused} == {b"p": 1, b"r": 2}
+    assert b"r" in again.broker.pause_versions
+
+
+def test_a_file_that_can_not_be_removed_brings_nothing_back():
+    """It is still there after a restart, and what is in it is over."""
+    node = start()
+    ids = fill(node, 12)
+    node.folder.fail("remove", errno.EIO, times=-1, when=lambda name: name == "0000000001.seg")
+    node.ask("BGREWRITEAOF")
+    node.settle(1_000)
+    acknowledge(node, ids)
+    for _ in range(6):
+        acknowledge(node, fill(node, 12))
+        node.ask("BGREWRITEAOF")
+        node.settle(1_000)
+    assert "0000000001.seg" in segments(node)
+    again = node.restart()
+    assert (again.is_ready, again.broker.job_count) == (True, 0)
+
+
+@pytest.mark.parametrize("ends", [1, 3])
+def test_a_rewrite_that_is_cut_short_by_a_crash_loses_nothing(ends):
+    """After any operation of it, and after that again."""
+    for steps in range(1, 30, 4):
+        node = start()
+        ids = fill(node, 14)
+        acknowledge(node, ids[::2])
+        for _ in range(ends):
+            node.ask("BGREWRITEAOF")
+            for _ in range(steps):
+                node.tick()
+                node.work()
+            node.check_folder(at_least=node.promised)
+            node.folder.cut_power()
+            node.check_folder(at_least=node.promised)
+            node = node.restart()
+            node.recount()
+            assert node.broker.job_count == 7
+        acknowledge(node, [job_id for shard in node.broker.shards for job_id in shard])
+        node.ask("BGREWRITEAOF")
+        node.settle(2_000)
+        assert node.restart().broker.job_count == 0
+
+
+def test_what_goes_in_the_turn_in_which_it_is_moved_does_not_come_back():
+    """Its base is not written anew, and the old one is there until the segment is dropped."""
+    node = start()
+    job_id, *_ = fill(node, 14)
+    node.driver.begin()
+    job = node.broker.find(job_id)
+    journaling.rebase(node.broker, job)
+    node.put("FASTACK", job_id)
+    node.end_turn()
+    node.settle()
+    node.folder.kill()
+    assert job_id not in node.check_states()
+
+
+def test_flushall_while_all_jobs_are_being_recorded_leaves_nothing():
+    node = start(appendonly=False)
+    fill(node, 1_200)
+    node.ask("CONFIG", "SET", "appendonly", "yes")
+    while not (node.driver.rewriting is not None and node.broker.live_bytes):
+        node.work()
+        node.tick()
+    node.ask("DEBUG", "FLUSHALL")
+    node.settle(1_000)
+    assert node.restart(appendonly=True).broker.job_count == 0
+
+
+def test_flushall_during_a_rewrite_ends_it():
+    node = start()
+    fill(node, 30)
+    node.ask("BGREWRITEAOF")
+    node.tick()
+    node.ask("DEBUG", "FLUSHALL")
+    node.settle(1_000)
+    assert (node.driver.rewriting.is_running, node.broker.live_bytes) == (False, {}) or not any(
+        node.broker.live_bytes.values()
+    )
+    node.check_folder(at_least=node.promised)

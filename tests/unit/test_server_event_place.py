@@ -1,0 +1,80 @@
+"""The directory of events is opened before clients come, and is never a reason not to start."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from disque_py.event_keeper import CLOSED, OFF, ON
+from disque_py.server.event_place import EventPlace
+from shells import make_shell
+
+
+def run(tmp_path: Path, story: Any, **settings: Any) -> Any:
+    """A story with an EventPlace in this folder."""
+
+    async def inner() -> Any:
+        shell = make_shell(appendfilename=str(tmp_path / "log"), **settings)
+        place = EventPlace(shell.driver.broker.settings, shell)
+        try:
+            return await story(place, shell)
+        finally:
+            place.abandon()
+
+    return asyncio.run(inner())
+
+
+def test_a_log_is_there_when_it_is_open_and_closed_in_order(tmp_path):
+    async def story(place, shell):
+        await place.open()
+        state, log_id = place.keeper.state, place.keeper.log.log_id
+        place.keeper.started("memory lost")
+        await place.close()
+        return state, log_id, place.keeper.log.durable_seq
+
+    state, log_id, durable_seq = run(tmp_path, story)
+    assert (state, durable_seq) == (ON, 2)
+    assert (tmp_path / "log.events/open").read_text().strip() == log_id
+    assert run(tmp_path, story)[1] == log_id
+
+
+def test_without_events_no_directory_is_made(tmp_path):
+    async def story(place, shell):
+        await place.open()
+        return place.keeper.state
+
+    assert run(tmp_path, story, events=False) == OFF
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_can_not_be_had_is_said_and_tried_again(tmp_path):
+    (tmp_path / "log.events").write_text("no directory")
+
+    async def story(place, shell):
+        await place.open()
+        before = place.keeper.state
+        (tmp_path / "log.events").unlink()
+        shell.driver.begin()
+        place.keeper._retry_at_ms = 0
+        place.keeper.tick()
+        for _ in range(200):
+            await asyncio.sleep(0.01)
+            if place.keeper.state == ON:
+                break
+        return before, place.keeper.state
+
+    assert run(tmp_path, story) == (CLOSED, ON)
+
+
+def test_a_directory_that_another_node_has_is_left_to_it(tmp_path):
+    async def story(place, shell):
+        await place.open()
+        other = EventPlace(shell.driver.broker.settings, shell)
+        await other.open()
+        other.abandon()
+        return other.keeper.state, other.keeper.trouble
+
+    state, trouble = run(tmp_path, story)
+    assert state == CLOSED
+    assert "in use" in trouble

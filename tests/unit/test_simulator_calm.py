@@ -1,0 +1,75 @@
+"""Calm: what must become true when the weather has cleared, and that its absence is found."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster_bus.messages import INTEREST
+from disque_py import inputs
+from disque_py.core import acks, requeue, timers
+from disque_py.simulator.ledger import RuleBrokenError
+from disque_py.simulator.simulation import Simulation
+from simulated import small_plan
+
+
+def played(**options) -> Simulation:
+    """A simulation up to the calm."""
+    simulation = Simulation(small_plan(4, duration_ms=800, **options))
+    simulation.world.join(30_000)
+    simulation.world.run(800)
+    return simulation
+
+
+def test_calm_drains_everything():
+    """No job is left on any node, and it is known how long it took."""
+    simulation = played()
+    simulation.calm.play()
+    assert [machine.broker.job_count for machine in simulation.world.running()] == [0] * len(simulation.world.running())
+    assert simulation.calm.drain_ms > 0
+
+
+def test_nodes_that_are_down_come_up():
+    """Stopped ones go on, killed ones start."""
+    simulation = played()
+    first, second, *_ = simulation.world.machines.values()
+    first.die(power=True)
+    second.stop()
+    simulation.calm.play()
+    assert len(simulation.world.running()) == len(simulation.world.machines)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "rule"),
+    [
+        (acks, "on_gotack", "what is done vanishes"),
+        (requeue, "on_timer", "books are right"),
+    ],
+)
+def test_what_does_not_come_to_an_end_is_found(monkeypatch, module, name, rule):
+    """Acks that nobody answers, jobs that nobody queues again."""
+    for table in (module, timers, inputs):
+        if hasattr(table, name):
+            monkeypatch.setattr(table, name, lambda *_: None)
+    for kind, handler in list(inputs.MESSAGES.items()):
+        if handler.__name__ == name:
+            monkeypatch.setitem(inputs.MESSAGES, kind, lambda *_: None)
+    simulation = played()
+    with pytest.raises(RuleBrokenError, match=rule):
+        simulation.calm.play()
+
+
+def test_a_cluster_that_talks_without_need_is_found():
+    """Interest told again and again, though nobody waits."""
+    simulation = played()
+    world = simulation.world
+    machine = world.machines["a"]
+
+    def talk():
+        machine.open()
+        machine.broker.send(machine.membership.linked, INTEREST, (b"q0", -1))
+        machine.close()
+        world.later(500, talk)
+
+    talk()
+    with pytest.raises(RuleBrokenError, match="silence"):
+        simulation.calm.play()

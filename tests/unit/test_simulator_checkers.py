@@ -1,0 +1,137 @@
+"""Checkers: what is found out by looking at all nodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.core import lifecycle
+from disque_py.core.job import QUEUED
+from disque_py.simulator.checkers import Losses, check_books, jobs_of, look, tell
+from disque_py.simulator.ledger import Ledger, RuleBrokenError
+from simulated import asker, joined, words
+
+HOUR_MS = 3_600_000
+
+
+class Scene:
+    """Two nodes, a ledger, and what was lost."""
+
+    def __init__(self, names: str = "ab") -> None:
+        self.world = joined(names)
+        self.ledger = Ledger()
+        self.losses = Losses(self.ledger)
+
+    def add(self, *, retry_s: int = 60, copies: int = 1):
+        promise = self.ledger.add(b"q", 20, retry_s * 1000, HOUR_MS, copies if retry_s else 0, self.world.now_ms)
+        connection = asker(self.world, "a")
+        options = ["RETRY", retry_s, "TTL", 3600] + (["REPLICATE", copies] if retry_s else [])
+        connection.send([words("ADDJOB", "q", promise.body(), 0, *options)])
+        self.world.run(20)
+        self.ledger.answered(promise, connection.replies[0], self.world.now_ms)
+        return promise
+
+    def forget(self, promise, names: str) -> None:
+        for name in names:
+            job = self.world[name].find(promise.id)
+            if job is not None:
+                lifecycle.forget(self.world[name], job)
+
+    def look(self) -> None:
+        look(self.world, self.ledger, self.losses)
+
+
+def test_a_job_that_is_nowhere_is_lost():
+    """Though nobody died."""
+    scene = Scene()
+    promise = scene.add(copies=2)
+    scene.look()
+    scene.forget(promise, "a")
+    scene.look()
+    scene.forget(promise, "b")
+    with pytest.raises(RuleBrokenError, match="no job is lost"):
+        scene.look()
+
+
+def test_as_many_losses_as_copies_excuse_it():
+    """The promise was so many copies, not more."""
+    scene = Scene()
+    promise = scene.add(copies=1)
+    scene.losses.flushing(scene.world.machines["a"])
+    scene.forget(promise, "a")
+    scene.look()
+    assert promise not in scene.ledger.open
+
+
+def test_an_at_most_once_job_that_vanishes_must_be_counted_or_explained():
+    """INFO counts what a broken hand-over costs; a crash without a journal needs no counting."""
+    scene = Scene()
+    for is_explained, is_counted in ((True, False), (False, True), (False, False)):
+        promise = scene.add(retry_s=0)
+        if is_explained:
+            scene.losses.flushing(scene.world.machines["a"])
+        scene.forget(promise, "a")
+        scene.world["a"].stats.once_lost_in_handover += is_counted
+        if is_explained or is_counted:
+            scene.look()
+        else:
+            with pytest.raises(RuleBrokenError, match="losses are counted"):
+                scene.look()
+
+
+def test_an_ack_that_all_have_heard_of_is_over_for_good():
+    """From the second look on, when nothing is on its way that was sent before the first."""
+    scene = Scene()
+    promise = scene.add()
+    scene.ledger.acknowledging(promise, scene.world.now_ms)
+    scene.forget(promise, "a")
+    scene.ledger.acknowledged(promise, scene.world.now_ms)
+    scene.look()
+    assert not promise.is_over
+    scene.world.run(50)
+    scene.look()
+    assert promise.is_over
+
+
+@pytest.mark.parametrize(
+    "what",
+    ["used_memory", "job_count", "acked_count", "once_delivered_count", "blocked_count", "paused_count"],
+)
+def test_counters_are_recounted(what):
+    """Each of them, on each look."""
+    scene = Scene("a")
+    scene.add()
+    check_books(scene.world.machines["a"])
+    setattr(scene.world["a"], what, getattr(scene.world["a"], what) + 1)
+    with pytest.raises(RuleBrokenError, match=what):
+        check_books(scene.world.machines["a"])
+
+
+def test_a_queue_that_lost_an_entry_is_found():
+    """Its length says more than what lies in it."""
+    scene = Scene("a")
+    scene.add()
+    scene.world["a"].queues[b"q"].length += 1
+    with pytest.raises(RuleBrokenError, match="length"):
+        check_books(scene.world.machines["a"])
+
+
+def test_a_job_that_nobody_will_look_at_again_is_found():
+    """Active, with a retry, and in no schedule."""
+    scene = Scene("a")
+    promise = scene.add(retry_s=5)
+    broker = scene.world["a"]
+    job = broker.find(promise.id)
+    assert job.state == QUEUED
+    lifecycle.dequeue(broker, job)
+    broker.schedule.cancel(job)
+    with pytest.raises(RuleBrokenError, match=r"without a timer|not scheduled"):
+        check_books(scene.world.machines["a"])
+
+
+def test_a_job_can_be_told():
+    """For people."""
+    scene = Scene()
+    promise = scene.add(copies=2)
+    [job] = jobs_of(scene.world["b"])
+    assert promise.id[11:19].decode() in tell(scene.world["b"], job)
+    assert "holders a b" in tell(scene.world["b"], job)

@@ -1,0 +1,59 @@
+"""Faults: what each kind does, and that it ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.simulator.faults import Weather
+from disque_py.simulator.plan import WEATHER, Fault
+from simulated import ask, asker, small_plan, strike, weathered
+
+KINDS = sorted({fault for faults in WEATHER.values() for fault in faults})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fault_strikes_and_is_over(kind):
+    """And the cluster is whole again afterwards, with all nodes but those that left for good."""
+    weather = weathered()
+    world = weather.world
+    ask(world, "a", "ADDJOB", "q0", "x", 0, "REPLICATE", 2)
+    asker(world, "b")
+    strike(weather, kind)
+    assert len(weather.struck) == 1
+    world.run(300)
+    weather.end()
+    world.until(world.is_meshed, 30_000)
+    assert not world.network.cuts
+    assert not world.network.silent
+    assert len(world.running()) >= 3
+
+
+def test_what_can_not_be_done_is_left_out():
+    """Nobody leaves a cluster of one."""
+    weather = weathered("a")
+    for kind in ("leave", "reset", "forget", "halves", "one-way", "ring"):
+        strike(weather, kind)
+    assert weather.struck == []
+
+
+def test_faults_happen_at_their_moments_and_end_after_their_spans():
+    """The list of the plan, on the calendar."""
+    weather = weathered("ab")
+    weather.plan = small_plan(1, weather="kills", duration_ms=10)
+    object.__setattr__(weather.plan, "faults", (Fault(0, 100, "kill", 200, (0, 0, 0, 0)),))
+    weather.begin()
+    weather.world.run(90)
+    assert len(weather.up()) == 2
+    weather.world.run(20)
+    assert len(weather.up()) == 1
+    weather.world.run(200)
+    assert len(weather.up()) == 2
+
+
+def test_when_all_is_over_nothing_strikes_any_more():
+    """The calm has begun."""
+    weather = weathered("ab")
+    weather.end()
+    strike(weather, "kill")
+    assert weather.struck == []
+    assert isinstance(weather, Weather)

@@ -1,0 +1,36 @@
+"""Figures: sums per kind of weather, and the shares that must not be reached."""
+
+from __future__ import annotations
+
+from disque_py.simulator.figures import ACKED_MIN, COLUMNS, FAIR, MIXED, Figures
+
+
+def run(acked: int, after_ack: int) -> dict[str, int]:
+    return {
+        "seeds": 1, "jobs": acked, "acked": acked, "after_ack": after_ack, "duplicates": 1, "messages": 10 * acked,
+        "bytes": 1000 * acked, "mesh_ms": 200, "drain_ms": 300, "commands": 5, "timers": 5,
+    }  # fmt: skip
+
+
+def test_plans_with_one_kind_of_weather_are_added_up_by_it():
+    """Others tell nothing about a kind."""
+    figures = Figures()
+    for weather in (("halves",), ("halves",), (), ("halves", "kills")):
+        figures.add(weather, run(100, 1))
+    assert {kind: sums["seeds"] for kind, sums in figures.by_weather.items()} == {"halves": 2, FAIR: 1, MIXED: 1}
+    assert figures.total["acked"] == 400
+    assert figures.events() == 4 * 1_010
+    row = next(row for row in figures.rows() if row[0] == "halves")
+    assert len(row) == len(COLUMNS)
+    assert row[4:9] == ("1.00%", "4.1%", "1.00%", "10.0", "1000")
+
+
+def test_too_many_deliveries_after_an_ack_are_an_excess():
+    """The limit is what the original showed; a few jobs say nothing."""
+    figures = Figures()
+    figures.add(("kills",), run(ACKED_MIN // 2, ACKED_MIN // 20))
+    assert figures.excesses() == []
+    figures.add(("kills",), run(ACKED_MIN, 0))
+    assert len(figures.excesses()) == 1
+    figures.add(("kills",), run(100 * ACKED_MIN, 0))
+    assert figures.excesses() == []

@@ -1,0 +1,68 @@
+"""Keeper: a machine's journal, promises before records, and replays."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.core import lifecycle
+from disque_py.simulator.keeper import LOST_MS_MAX
+from disque_py.simulator.ledger import RuleBrokenError
+from disque_py.simulator.world import World
+from simulated import ask, asker, words
+
+
+@pytest.fixture
+def world():
+    world = World("")
+    world.add("a", journal="always")
+    world.run(200)
+    return world
+
+
+def test_jobs_come_back_after_a_crash(world):
+    """With appendfsync always, also when the power goes."""
+    job_id = ask(world, "a", "ADDJOB", "q", "x", 0)
+    for power in (False, True):
+        world.machines["a"].die(power=power)
+        world.restart("a")
+        world.run(500)
+        assert world["a"].find(job_id) is not None
+        assert world.machines["a"].keeper.is_loaded
+
+
+def test_memory_is_compared_with_a_replay(world):
+    """A job that only one of them has is found, and one that differs."""
+    keeper = world.machines["a"].keeper
+    job = world["a"].find(ask(world, "a", "ADDJOB", "q", "x", 0))
+    world.run(100)
+    assert keeper.is_quiet()
+    keeper.check_replay()
+    job.nacks += 1
+    with pytest.raises(RuleBrokenError, match="nacks 1 and 0"):
+        keeper.check_replay()
+    job.nacks -= 1
+    job.place = 0
+    lifecycle.forget(world["a"], job)
+    with pytest.raises(RuleBrokenError, match="in its journal only"):
+        keeper.check_replay()
+
+
+def test_a_promise_without_its_record_is_found(world):
+    """An answer that did not wait for the disk."""
+    connection = asker(world, "a")
+    connection.send([words("ADDJOB", "q", "x", 0)])
+    [job_id] = connection.unseen()
+    with pytest.raises(RuleBrokenError, match="before its record"):
+        world.machines["a"].keeper.check_promise(job_id, "answer")
+    world.run(100)
+    world.machines["a"].keeper.check_promise(job_id, "answer")
+
+
+@pytest.mark.parametrize(("policy", "power", "may_lose"), [("always", True, False), ("everysec", False, False),
+                                                     ("everysec", True, True), ("no", True, True)])  # fmt: skip
+def test_what_a_crash_may_cost_is_the_policy(policy, power, may_lose):
+    """A killed process has written, a power cut takes what was not synced."""
+    world = World("")
+    keeper = world.add("a", journal=policy).keeper
+    assert keeper.may_lose(power=power) == may_lose
+    assert (keeper.lost_ms_max == LOST_MS_MAX) == (policy == "everysec")

@@ -1,0 +1,42 @@
+"""Faults of links and clocks."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulated import strike, weathered
+
+
+@pytest.mark.parametrize(("kind", "cut"), [("halves", 6), ("bridge", 4), ("alone", 12), ("ring", 4), ("one-way", 1)])
+def test_shapes_of_cuts(kind, cut):
+    """How many directions are cut among four nodes."""
+    weather = weathered()
+    strike(weather, kind, picks=(4, 8, 12, 0))
+    network = weather.world.network
+    assert len(network.cuts) + len(network.silent) in (cut, cut + 2)
+    weather.world.run(300)
+    assert not network.cuts
+    assert not network.silent
+
+
+def test_a_wall_clock_jumps_alone():
+    """The monotonic clock of the node does not."""
+    weather = weathered("ab")
+    machine = weather.world.machines["a"]
+    before = machine.now_ms()
+    strike(weather, "jump", picks=(0, 0, 0, 0))
+    assert machine.wall_offset_ms == -3_600_000
+    assert machine.now_ms() == before
+
+
+def test_delays_and_losses_end():
+    """The network is as the plan says afterwards."""
+    weather = weathered("ab")
+    network = weather.world.network
+    strike(weather, "loss")
+    strike(weather, "delay")
+    assert network.loss > 0
+    assert network.delay_ms[1] >= 50
+    weather.world.run(300)
+    assert network.loss == 0
+    assert network.delay_ms == weather.plan.delay_ms

@@ -1,0 +1,55 @@
+"""bin/disque-sim: options, output, exit status."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from disque_py.core import lifecycle
+from disque_py.simulator.main import main, seeds_of
+
+
+def run(*words: str):
+    return CliRunner().invoke(main, ["--seconds", "0.3", *words])
+
+
+def test_seeds_are_played_and_summed_up():
+    """Exit status 0 when nothing broke."""
+    outcome = run("--seeds", "1..3", "--weather", "fair")
+    assert outcome.exit_code == 0, outcome.output
+    assert "3 seeds, 0 failed" in outcome.output
+
+
+def test_hashes_are_the_same_in_one_process_and_in_two():
+    """`seed hash`, in the order of seeds."""
+    one = run("--seeds", "1..4", "--trace-hash", "--weather", "breaks")
+    two = run("--seeds", "1..4", "--trace-hash", "--weather", "breaks", "--jobs", "2")
+    lines = [line for line in one.stdout.splitlines() if line[:1].isdigit() and len(line.split()) == 2]
+    assert [line.split()[0] for line in lines] == ["1", "2", "3", "4"]
+    assert [line for line in two.stdout.splitlines() if line in lines] == lines
+
+
+def test_a_broken_rule_is_shrunk_and_shown(monkeypatch):
+    """With the command that plays it again; the exit status says it, too."""
+    monkeypatch.setattr(lifecycle, "lease", lifecycle.forget)
+    outcome = run("--seeds", "5", "--weather", "fair", "--seconds", "1")
+    assert outcome.exit_code == 1
+    assert "again: bin/disque-sim --seeds 5 --seconds 1 --weather fair --keep" in outcome.output
+
+
+def test_one_seed_can_be_read():
+    """The transcript of what happened."""
+    outcome = run("--seeds", "2", "--weather", "fair", "--transcript")
+    assert " → " in outcome.output
+
+
+def test_ranges_of_seeds():
+    """Both ends are played."""
+    assert list(seeds_of("7")) == [7]
+    assert list(seeds_of("7..9")) == [7, 8, 9]
+
+
+@pytest.mark.parametrize("words", [["--seeds", "x"], ["--keep", "this"], ["--weather", "snow"]])
+def test_nonsense_is_refused(words):
+    """Before anything is played."""
+    assert run(*words).exit_code == 2

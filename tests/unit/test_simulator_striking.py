@@ -1,0 +1,39 @@
+"""What faults share: whom they may strike, and operators."""
+
+from __future__ import annotations
+
+from simulated import weathered
+
+
+def test_who_is_up_and_who_is_awake():
+    """A stopped process lives."""
+    weather = weathered("abc")
+    weather.world.crash("a")
+    weather.world.pause("b")
+    assert [machine.name for machine in weather.up()] == ["b", "c"]
+    assert [machine.name for machine in weather.awake()] == ["c"]
+
+
+def test_an_operator_speaks_to_all_who_are_up_and_leaves():
+    """Its connections do not stay."""
+    weather = weathered("abc")
+    weather.world.crash("a")
+    weather.ask_all("PAUSE", "q", "in")
+    weather.world.run(10)
+    assert [weather.world[name].paused_count for name in "bc"] == [1, 1]
+    assert not weather.world.connections
+
+
+def test_a_node_that_reads_its_journal_is_told_later():
+    """It would refuse the command now."""
+    weather = weathered("abc")
+    world = weather.world
+    gone = world.machines["c"]
+    world.crash("c")
+    weather.gone["c"] = gone.node_id
+    world.crash("a")
+    world.restart("a")
+    assert world["a"].is_loading
+    weather.tell_gone(world.machines["a"])
+    world.run(2_000)
+    assert world["a"].cluster.find(gone.node_id) is None

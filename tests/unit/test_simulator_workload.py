@@ -1,0 +1,97 @@
+"""Workload: clients write what they were told into the ledger, and go on when connections break."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.simulator.connections import words
+from disque_py.simulator.ledger import Ledger, RuleBrokenError
+from disque_py.simulator.plan import ClientPlan
+from disque_py.simulator.workload import KINDS, Consumer, Inspector, Line, Producer, hire
+from simulated import joined, small_plan
+
+
+@pytest.fixture
+def world():
+    return joined("ab")
+
+
+@pytest.fixture
+def plan():
+    return small_plan(3, nodes=2)
+
+
+def actor(kind, world, plan, ledger):
+    return KINDS[kind](world, ledger, plan, ClientPlan(0, kind))
+
+
+def test_producers_add_and_consumers_acknowledge(world, plan):
+    """What was added is delivered with its own body, and most of it acknowledged."""
+    ledger = Ledger()
+    for kind in ("producer", "consumer", "consumer"):
+        actor(kind, world, plan, ledger).begin()
+    world.run(3_000)
+    assert ledger.added > 10
+    assert ledger.delivered > 10
+    assert ledger.acked > 5
+
+
+def test_a_client_goes_elsewhere_when_its_node_dies(world, plan):
+    """Without an answer for what was not answered."""
+    ledger = Ledger()
+    producer = actor("producer", world, plan, ledger)
+    producer.begin()
+    world.run(3_000)
+    assert producer.line is not None
+    dead = producer.line.machine
+    dead.die()
+    added = ledger.added
+    world.run(10_000)
+    assert producer.line.machine is not dead
+    assert ledger.added > added
+
+
+def test_inspectors_get_answers_to_everything_they_ask(world, plan):
+    """An odd error would be a broken rule."""
+    ledger = Ledger()
+    for kind in ("producer", "inspector"):
+        actor(kind, world, plan, ledger).begin()
+    world.run(5_000)
+    assert ledger.added
+
+
+def test_an_error_no_client_expects_breaks_a_rule(world, plan):
+    """Only what the pages name may be answered."""
+    inspector = actor("inspector", world, plan, Ledger())
+    line = Line(world, inspector)
+    world.connect(world.machines["a"], line)
+    with pytest.raises(RuleBrokenError, match="no odd errors"):
+        line.ask([(words("NOSUCHCOMMAND"), inspector.nothing, "nonsense")], 0)
+
+
+def test_a_reply_that_nobody_asked_for_breaks_a_rule(world, plan):
+    """One answer for each request."""
+    line = Line(world, actor("inspector", world, plan, Ledger()))
+    world.connect(world.machines["a"], line)
+    with pytest.raises(RuleBrokenError, match="one answer"):
+        line.send([words("PING")])
+
+
+def test_everybody_of_a_plan_is_hired(world):
+    """In the order of their numbers."""
+    plan = small_plan(3, nodes=2)
+    kinds = {"producer": Producer, "consumer": Consumer, "inspector": Inspector}
+    assert [type(each) for each in hire(world, Ledger(), plan)] == [kinds[client.kind] for client in plan.clients]
+
+
+def test_who_is_told_to_end_acts_no_more(world, plan):
+    """Connections stay until the end."""
+    ledger = Ledger()
+    producer = actor("producer", world, plan, ledger)
+    producer.begin()
+    world.run(300)
+    producer.end()
+    world.run(100)
+    count = len(ledger.promises)
+    world.run(500)
+    assert len(ledger.promises) == count

@@ -1,0 +1,76 @@
+"""adding.py: every row gets its answer, from one node or another."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="the extra disque-py[spark] is not installed")
+
+import pyarrow as pa
+
+from disque_py.spark import adding
+from disque_py.spark.adding import Adder, RefusedError, Tally
+from disque_py.spark.job_columns import ADD_OPTIONS, add_words
+from disque_py.spark.nodes import ClusterError
+from disque_py.spark.options import Options, cluster_options
+from spark_stub import StubCluster
+
+
+def add(cluster: StubCluster, count: int, on_error: str = "fail", queues: tuple[str, ...] = ("q",)) -> Tally:
+    words = add_words(Options("disque", {}, ADD_OPTIONS))
+    reach = cluster_options(Options("disque", {"bootstrapServers": cluster.servers}, ["bootstrapServers"]))
+    rows = {"body": [str(number) for number in range(count)], "queue": [queues[n % len(queues)] for n in range(count)]}
+    return Adder(reach, words, on_error).add_all([pa.record_batch(rows)])
+
+
+def bodies(cluster: StubCluster) -> list[int]:
+    return [int(argv[2]) for node in cluster.nodes for argv in node.added]
+
+
+def test_all_rows_are_added_in_their_order():
+    with StubCluster() as cluster:
+        tally = add(cluster, 3000)
+        assert bodies(cluster) == list(range(3000))
+        assert (tally.rows, tally.added) == (3000, 3000)
+
+
+def test_a_connection_that_breaks_is_no_loss():
+    """What had no answer is sent again: perhaps a second time, never not at all."""
+    with StubCluster(2) as cluster:
+        for node in cluster.nodes:
+            node.hang_up_after = 500
+        add(cluster, 3000)
+        assert set(bodies(cluster)) == set(range(3000))
+
+
+def test_a_node_that_leaves_gets_no_more_and_another_the_rest():
+    with StubCluster(2) as cluster:
+        leaving, other = cluster.nodes
+        leaving.refuse[b"q"] = b"LEAVING this node is leaving"
+        add(cluster, 100)
+        assert sorted(bodies(cluster)) == list(range(100))
+        assert leaving.added == []
+
+
+def test_a_refused_row_fails_the_task_with_node_queue_and_reason():
+    with StubCluster() as cluster:
+        cluster.nodes[0].refuse[b"b"] = b"OOM no memory"
+        with pytest.raises(RefusedError, match=rf"{cluster.nodes[0].port} refused 5 of 10 rows, .* 'b' with: OOM"):
+            add(cluster, 10, queues=("a", "b"))
+
+
+def test_refused_rows_are_counted_by_code_and_handed_back_when_asked_for():
+    with StubCluster() as cluster:
+        cluster.nodes[0].refuse[b"b"] = b"PAUSED not now"
+        assert add(cluster, 10, "skip", ("a", "b")).refused == {"PAUSED": 5}
+        routed = add(cluster, 10, "route", ("a", "b")).routed[0].to_pylist()
+        assert [row["body"] for row in routed] == ["1", "3", "5", "7", "9"]
+        assert routed[0] | {"body": ""} == {"body": "", "queue": "b", "code": "PAUSED", "reason": "PAUSED not now"}
+
+
+def test_rows_that_find_no_node_fail_the_task_after_a_while(monkeypatch):
+    monkeypatch.setattr(adding, "PATIENCE_S", 0.3)
+    with StubCluster() as cluster:
+        cluster.nodes[0].stop()
+        with pytest.raises(ClusterError, match="10 rows found no node that takes them"):
+            add(cluster, 10)

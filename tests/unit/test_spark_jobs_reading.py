@@ -1,0 +1,148 @@
+"""jobs_reading.py: batches of jobs by token, acknowledged after their commit, again when that is unsure."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="the extra disque-py[spark] is not installed")
+
+from disque_py.spark.jobs_reading import JobPlanner, fetch, job_options
+from disque_py.spark.nodes import ClusterError
+from disque_py.spark.options import OptionError
+from spark_stub import StubCluster
+
+OPEN: list[JobPlanner] = []
+
+
+@pytest.fixture(autouse=True)
+def stopped():
+    """Planners of a test end when it is over."""
+    yield
+    while OPEN:
+        OPEN.pop().stop()
+
+
+def planner(cluster: StubCluster, **given: str) -> JobPlanner:
+    options = {"bootstrapServers": cluster.servers, "subscribe": "work", **given}
+    OPEN.append(JobPlanner(job_options(options)))
+    return OPEN[-1]
+
+
+def rows(plan: JobPlanner, end: dict) -> list[dict]:
+    return [
+        row
+        for share, address in plan.shares(end)
+        for batch in fetch(plan.options, end, share, address)
+        for row in batch.to_pylist()
+    ]
+
+
+def drain(plan: JobPlanner, start: dict) -> tuple[list[dict], dict]:
+    """As Spark does it: a batch is committed when the next one is made."""
+    found = []
+    while (end := plan.latest(start)) is not start:
+        if start["n"]:
+            plan.commit(start)
+        found += rows(plan, end)
+        start = end
+    return found, start
+
+
+def test_every_job_once_and_all_acknowledged_the_last_batch_by_an_empty_one():
+    with StubCluster(2) as cluster:
+        for node in cluster.nodes:
+            node.fill("work", 2500, carrier="UA")
+        found, end = drain(planner(cluster, maxJobsPerTrigger="3000"), planner(cluster).initial())
+        assert len({row["id"] for row in found}) == len(found) == 5000
+        assert sum(len(node.acked) for node in cluster.nodes) == 5000
+        assert end["shares"] == []
+
+
+def test_a_row_says_what_the_node_said():
+    with StubCluster() as cluster:
+        cluster.nodes[0].fill("work", 1, carrier="UA")
+        plan = planner(cluster)
+        row = rows(plan, plan.latest(plan.initial()))[0]
+        assert (row["queue"], row["body"], row["nacks"], row["meta"]) == ("work", b"body-0", 0, [("carrier", "UA")])
+        assert row["node"] == cluster.nodes[0].id
+
+
+def test_a_batch_read_again_gives_the_same_jobs():
+    with StubCluster() as cluster:
+        cluster.nodes[0].fill("work", 100)
+        plan = planner(cluster)
+        end = plan.latest(plan.initial())
+        first = rows(plan, end)
+        cluster.nodes[0].fill("work", 100)
+        assert rows(planner(cluster), end) == first
+
+
+def test_a_query_that_starts_again_acknowledges_what_it_had_committed():
+    with StubCluster() as cluster:
+        cluster.nodes[0].fill("work", 10)
+        plan = planner(cluster)
+        end = plan.latest(plan.initial())
+        rows(plan, end)
+        again = planner(cluster)
+        bump = again.latest(end)
+        assert (bump["n"], bump["shares"]) == (end["n"] + 1, [])
+        again.commit(end)
+        assert len(cluster.nodes[0].acked) == 10
+        assert again.latest(bump) is bump
+
+
+def test_available_now_takes_what_waited_at_the_start():
+    with StubCluster() as cluster:
+        cluster.nodes[0].fill("work", 50)
+        plan = planner(cluster, maxJobsPerTrigger="20")
+        plan.freeze()
+        start = plan.latest(plan.initial())
+        rows(plan, start)
+        cluster.nodes[0].fill("work", 500)
+        assert 30 <= len(drain(plan, start)[0]) <= 40
+
+
+def test_a_node_that_is_gone_gives_no_rows_and_a_warning():
+    with StubCluster(2) as cluster:
+        cluster.nodes[1].fill("work", 10)
+        plan = planner(cluster)
+        end = plan.latest(plan.initial())
+        cluster.nodes[1].stop()
+        fresh = planner(cluster)
+        with pytest.warns(UserWarning, match="they come again after their RETRY"):
+            assert rows(fresh, end) == []
+        with pytest.warns(UserWarning, match="could not be acknowledged .* delivered again"):
+            fresh.commit(end)
+
+
+def test_leases_of_what_is_not_acknowledged_are_extended():
+    with StubCluster() as cluster:
+        cluster.nodes[0].fill("work", 10)
+        plan = planner(cluster, leaseMs="1000")
+        plan.latest(plan.initial())
+        deadline = time.monotonic() + 10
+        while not cluster.nodes[0].extended and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert cluster.nodes[0].extended[0].startswith(b"spark/")
+
+
+def test_a_node_that_refuses_the_command_ends_the_task():
+    with StubCluster() as cluster:
+        node = cluster.nodes[0]
+        node.fill("work", 10)
+        plan = planner(cluster)
+        end = plan.latest(plan.initial())
+        node.on_getjob = lambda argv: b"-ERR syntax error\r\n"
+        with pytest.raises(ClusterError, match="refuses to hand out jobs: ERR syntax error"):
+            rows(plan, end)
+
+
+def test_filters_are_pairs():
+    options = job_options({"bootstrapServers": "a", "subscribe": "q", "where": "carrier=UA, dest=EWR"})
+    assert options.where == ("WHERE", "carrier", "UA", "WHERE", "dest", "EWR")
+    with pytest.raises(OptionError, match="where is a comma list of key=value, not 'UA'"):
+        job_options({"bootstrapServers": "a", "subscribe": "q", "where": "UA"})
+    with pytest.raises(OptionError, match="needs the option subscribe"):
+        job_options({"bootstrapServers": "a"})

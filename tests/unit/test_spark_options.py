@@ -1,0 +1,54 @@
+"""options.py: every wrong option is one sentence that names it."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.client import Address
+from disque_py.spark.options import OptionError, Options, cluster_options
+
+KNOWN = ("bootstrapServers", "maxOffsetsPerTrigger", "failOnDataLoss", "onError", "disque.ssl", "disque.ssl.ca")
+
+
+def options(**given: str) -> Options:
+    return Options("disque", {name.replace("__", "."): value for name, value in given.items()}, KNOWN)
+
+
+def test_a_misspelled_option_is_refused_with_the_nearest_name():
+    with pytest.raises(OptionError, match="no option 'maxoffsetspertriger'; did you mean maxOffsetsPerTrigger"):
+        options(maxOffsetsPerTriger="3")
+
+
+def test_names_are_compared_without_case_and_sparks_own_are_welcome():
+    assert options(MAXOFFSETSPERTRIGGER="3", path="x", checkpointLocation="y").integer("maxOffsetsPerTrigger", 1) == 3
+
+
+@pytest.mark.parametrize("value", ["", "three", "1.5", "-1", str(2**63)])
+def test_a_number_is_whole_and_inside_its_bounds(value):
+    with pytest.raises(OptionError, match="disque: option maxOffsetsPerTrigger is"):
+        options(maxOffsetsPerTrigger=value).integer("maxOffsetsPerTrigger", 1)
+
+
+def test_flags_and_choices_name_what_they_may_be():
+    assert options(failOnDataLoss=" FALSE ").flag("failOnDataLoss", default=True) is False
+    with pytest.raises(OptionError, match="failOnDataLoss is true or false, not 'maybe'"):
+        options(failOnDataLoss="maybe").flag("failOnDataLoss", default=True)
+    with pytest.raises(OptionError, match="onError is one of fail, skip, not 'retry'"):
+        options(onError="retry").choice("onError", "fail", ("fail", "skip"))
+
+
+def test_the_cluster_is_named_by_a_comma_list():
+    cluster = cluster_options(options(bootstrapServers="a:1, [::1]:2,b"))
+    assert cluster.nodes == (Address("a", 1), Address("::1", 2), Address("b", 7711))
+
+
+@pytest.mark.parametrize(("servers", "text"), [("", "needs the option bootstrapServers"), ("a:x", "not a port: 'a:x'")])
+def test_servers_that_make_no_sense_are_refused(servers, text):
+    with pytest.raises(OptionError, match=text):
+        cluster_options(options(bootstrapServers=servers))
+
+
+def test_a_certificate_that_cannot_be_read_is_one_sentence():
+    cluster = cluster_options(options(bootstrapServers="a", disque__ssl="true", disque__ssl__ca="/nowhere.pem"))
+    with pytest.raises(OptionError, match=r"disque\.ssl\.ca"):
+        cluster.client_options()
