@@ -146,6 +146,7 @@ class Driver:
         broker.outbox.is_void = False
         broker.first_place = NO_PLACE
         broker.live_bytes = {}
+        broker.live_records = {}
         broker.disk_level = 0
         broker.disk_trouble = ""
 

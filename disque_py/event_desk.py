@@ -4,9 +4,9 @@ Readers ask for lines from an event's number on (EVENTS READ), wait for the next
 everything sent to them (TAIL). They get what is on disk for certain, and nothing else (persistence/event_log.py).
 
 The unit is a *piece*: some blocks in a row, read away from the loop, made into lines once, and kept for a while, so
-that ten readers at the same place cost one. A reply never goes beyond its piece, so it may be shorter than was asked
-for; the next request goes on from there. Few events are made into lines here; many by the LineMaker, which works beside
-the loop, if there is one.
+that ten readers at the same place cost one. A reply ends where the next piece is not at hand, so it may be shorter than
+was asked for; the next request goes on from there. Few events are made into lines here; many by the LineMaker, which
+works beside the loop, if there is one.
 
 A reader that names itself is remembered with the place it asked for last: INFO shows how far behind it is.
 Source: pipeline.md, section 1.
@@ -142,7 +142,7 @@ class EventDesk:
         else:
             text = self._text_with(request.seq)
             if text is not None:
-                request.done(bulk(cut(text, request.seq, request.count, request.bytes_max)))
+                request.done(bulk(self._lines_for(request, text)))
             else:
                 self._fetch(request)
 
@@ -201,6 +201,20 @@ class EventDesk:
         text = self._texts[self._starts[at]]
         return text if seq < text.end_seq else None
 
+    def _lines_for(self, request: Request, text: Text) -> bytes:
+        """What the request gets: of this text, and of those that follow on it as far as they are kept."""
+        seq, count, room = request.seq, request.count, request.bytes_max
+        parts: list[bytes] = []
+        following: Text | None = text
+        while following is not None:
+            part, taken = cut(following, seq, count, room, at_least=0 if parts else 1)
+            parts.append(part)
+            seq += taken
+            count -= taken
+            room -= len(part)
+            following = self._text_with(seq) if seq == following.end_seq and count > 0 and room > 0 else None
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
     def _fetch(self, request: Request) -> None:
         """Read the piece that begins with, or has, this event."""
         seq = request.seq
@@ -256,7 +270,7 @@ class EventDesk:
             self._kept_bytes += len(text.data) - len(self._texts[text.seq].data)
             self._texts[text.seq] = text
         for request in self._fetching.pop(seq, []):
-            request.done(bulk(cut(text, request.seq, request.count, request.bytes_max)))
+            request.done(bulk(self._lines_for(request, text)))
         while self._kept_bytes > KEPT_BYTES_MAX and len(self._made) > 1:
             oldest = self._made.popleft()
             self._kept_bytes -= len(self._texts.pop(oldest).data)
@@ -336,12 +350,12 @@ def text_of(lines: Lines, blocks: list[tuple[int, int, bytes]]) -> tuple[bytes, 
     return "".join(made).encode("ascii"), array("I", accumulate(map(len, made)))
 
 
-def cut(text: Text, seq: int, count: int, bytes_max: int) -> bytes:
-    """The lines from event `seq` on: at most `count`, about `bytes_max`, at least one."""
+def cut(text: Text, seq: int, count: int, bytes_max: int, *, at_least: int = 1) -> tuple[bytes, int]:
+    """Lines from event `seq` on, and how many: at most `count`, no more than `bytes_max`, but `at_least` so many."""
     ends = text.ends
     first = seq - text.seq
     start = ends[first - 1] if first else 0
-    last = min(len(ends), first + count, max(first + 1, bisect_right(ends, start + bytes_max)))
+    last = min(len(ends), first + count, max(first + at_least, bisect_right(ends, start + bytes_max)))
     if not first and last == len(ends):
-        return text.data
-    return text.data[start : ends[last - 1]]
+        return text.data, last
+    return text.data[start : ends[last - 1] if last else 0], last - first

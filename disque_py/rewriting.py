@@ -187,13 +187,14 @@ class Rewriting:
             return
         for number in [number for number in self._stale if not journal.has_segment(number)]:
             self._stale.discard(number)  # A FLUSHALL began anew.
-        prefix = unread_prefix(journal, live, self._stale)
-        if prefix:
+        prefix = unread_prefix(journal, self._broker.live_records, self._stale)
+        if prefix and journal.may_remove:
             self._keep_pauses()
             for number in prefix:
                 journal.drop(number)
         for number in [number for number in live if number not in self._stale and not journal.has_segment(number)]:
             del live[number]
+            self._broker.live_records.pop(number, None)
         settings = self._broker.settings
         percentage = settings.auto_aof_rewrite_percentage
         size = journal.size_left

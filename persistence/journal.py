@@ -58,6 +58,7 @@ STALL_MS: Final = 20
 LATE_MS: Final = 2_000  # A power cut loses no more than this (semantics.md, section 8).
 REFUSE_MS: Final = 5_000
 RETRY_MS: Final = 1_000
+REMOVE_AGAIN_MS: Final = 10_000
 
 FULL_DISK: Final = frozenset((errno.ENOSPC, errno.EDQUOT))
 
@@ -158,6 +159,7 @@ class Journal:
         # Segments whose DROPPED record is on its way: number -> its position.
         self._drops: deque[tuple[int, int]] = deque()
         self._removing: set[int] = set()
+        self._remove_again_ms = 0
         # Segments that the header of the file being written names.
         self._named: frozenset[int] = frozenset()
         # While somebody copies files none is removed; these would have been.
@@ -264,6 +266,11 @@ class Journal:
     def is_closed_up_to(self, number: int) -> bool:
         """Whether this segment and those before it are closed, on disk."""
         return self._file is not None and self._file.number > number
+
+    @property
+    def may_remove(self) -> bool:
+        """Whether dropping a segment is worth a try: each one costs a record, and the last may just have failed."""
+        return self.now_ms >= self._remove_again_ms
 
     def closed_segments(self) -> list[int]:
         """Numbers of segments that are closed, on disk and not being dropped, oldest first."""
@@ -546,7 +553,9 @@ class Journal:
         def done(outcome: OSError | None) -> None:
             self._removing -= numbers
             # A file that can't be removed stays part of the chain: what is gone there must stay known as gone.
-            if not isinstance(outcome, OSError):
+            if isinstance(outcome, OSError):
+                self._remove_again_ms = self.now_ms + REMOVE_AGAIN_MS
+            else:
                 self.files = [file for file in self.files if file not in files]
                 for file in files:
                     self._last_part.pop(file.number, None)

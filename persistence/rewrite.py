@@ -207,11 +207,11 @@ def chosen(journal: Journal, live_bytes: Mapping[int, int], *, everything: bool)
     return numbers
 
 
-def unread_prefix(journal: Journal, live_bytes: Mapping[int, int], stale: set[int]) -> list[int]:
+def unread_prefix(journal: Journal, live_records: Mapping[int, int], stale: set[int]) -> list[int]:
     """The oldest segments, as long as nothing lives in them: what they say of others is about segments long gone."""
     numbers: list[int] = []
     for number in journal.closed_segments():
-        if live_bytes.get(number, 0) > 0 or number in stale:
+        if live_records.get(number, 0) > 0 or number in stale:
             break
         numbers.append(number)
     return numbers

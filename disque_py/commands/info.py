@@ -1,7 +1,7 @@
 """INFO: what this node knows about itself, in sections.
 
 Names, order and meaning of the original's fields are those of disque/info.md, section 1; ours follow them within a
-section, and the sections cluster and federation follow the original's. docs/info.md explains each field. Nothing here
+section, and the sections cluster, federation and events follow the original's. docs/info.md explains each field. Nothing here
 is estimated: what this version does not have (journal, forks) shows the value that is true without it.
 """
 
@@ -246,10 +246,10 @@ SECTIONS: Final[dict[str, Callable[[Broker], Fields]]] = {
     "jobs": _jobs,
     "queues": _queues,
     "persistence": _persistence,
-    "events": _events,
     "stats": _stats,
     "cpu": _cpu,
     "cluster": _cluster,
     "federation": _federation,
+    "events": _events,
     "commandstats": _commandstats,
 }

@@ -174,6 +174,8 @@ class Broker:
         self.place = 0
         self.first_place = NO_PLACE
         self.live_bytes: dict[int, int] = {}
+        # … and how many bases, tokens and keys: a segment goes unread only when none is left, whatever the sums say.
+        self.live_records: dict[int, int] = {}
         self.disk_level = 0
         self.disk_trouble = ""
         # Transitions of this turn (events.py), None while nobody wants them; and what reads them.

@@ -87,6 +87,7 @@ def _unplace(broker: Broker) -> None:
     for job in moved:
         if job.state != GONE and job.place >= broker.first_place:
             broker.live_bytes[job.place] -= base_bytes(job)
+            broker.live_records[job.place] -= 1
             job.place = 0
             broker.touched[job] = True
 
@@ -177,6 +178,7 @@ def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
         broker.spill.lent = {}
     if added:
         live[place] = live.get(place, 0) + added
+        broker.live_records[place] = broker.live_records.get(place, 0) + len(bases) - 1
     if len(bases) > 1:
         runs.append(bases)
     if len(states) > 1:

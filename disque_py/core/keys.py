@@ -103,6 +103,7 @@ class Keys:
         self.jobs[chars] = (*self.jobs.get(chars, ()), job_id)
         self._remember(job_id, expire_at_ms, place)
         broker.live_bytes[place] = broker.live_bytes.get(place, 0) + RECORD_BYTES
+        broker.live_records[place] = broker.live_records.get(place, 0) + 1
 
     def record_again(self, job_id: bytes, number: int) -> None:
         """The record in this segment is to go: write it anew. 0: the journal is new."""
@@ -123,6 +124,7 @@ class Keys:
                 self._unplace(known[1])
                 self.over[job_id] = (known[0], broker.place)
                 broker.live_bytes[broker.place] = broker.live_bytes.get(broker.place, 0) + RECORD_BYTES
+                broker.live_records[broker.place] = broker.live_records.get(broker.place, 0) + 1
                 records.append((job_id, known[0] - broker.now_ms))
         return records
 
@@ -166,3 +168,4 @@ class Keys:
         broker = self._broker
         if place >= broker.first_place and place in broker.live_bytes:
             broker.live_bytes[place] -= RECORD_BYTES
+            broker.live_records[place] -= 1

@@ -2,9 +2,10 @@
 
 A job without a PRIORITY of its own has its creation time in milliseconds for one, and nearly all such jobs arrive in
 order: they lie in a *run*, a list that is consumed from one end, full chunks, a list that grows at the other. What
-arrives out of order (requeued, handed over, from a node with a slower clock), and every job with a PRIORITY, goes to
-a heap; the head is the smaller of both. Push and pop are O(1) for the run and O(log n) for the heap, and nothing ever
-rebuilds all of it.
+arrives out of order (requeued, handed over, from a node with a slower clock), and every job with a PRIORITY, is put
+*aside*, into sorted parts of bounded length: a place is found by two bisections, and at most one part is moved. The
+next job is the smaller of both heads. Push and pop are O(1) for the run; aside a push costs O(log n) comparisons and
+a pop none, for the neighbours of what is served lie together. Nothing ever rebuilds all of it.
 
 An entry counts only while its job is QUEUED; who keeps the counts, and what brings a dead entry back to life, is
 queue.py's business. So is the part of push and pop that nearly every job takes, which is written out there.
@@ -12,23 +13,27 @@ queue.py's business. So is the part of push and pop that nearly every job takes,
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator
-from heapq import heappop, heappush, merge, nlargest
-from itertools import chain, count, repeat
+from heapq import merge
+from itertools import count, islice
 from typing import Final
 
 from disque_py.core.job import CTIMES_PER_MS, QUEUED, Job
 
 CHUNK: Final = 4096
-# Entries of a heap moved per step of a sweep: about a millisecond.
-HEAP_STEP: Final = 1_000
+# Entries of a part that is put aside; a full one is split. Moving so many references costs less than a comparison.
+PART_MAX: Final = 2048
 
-# Breaks ties in a heap before two jobs would be compared: an id may come back while its dead entry lies there.
+# Breaks ties before two jobs would be compared: an id may come back while its dead entry lies there.
 _serials = count()
 
 Key = tuple[int, int, bytes]
 Entry = tuple[int, int, bytes, int, Job]
+
+# Stands where an entry was taken from the first part; nothing looks there again.
+_TAKEN: Final[Entry] = (0, 0, b"", 0, None)  # type: ignore[assignment]  # Never looked at.
 
 
 class Lane:
@@ -37,43 +42,78 @@ class Lane:
     head        what is served next, reversed: its last element is the first of the run
     chunks, tail   the run behind it
     last_ctime  of the run's last job
-    heap, old_heap   all the others; `old_heap` is what a sweep has not moved yet, a heap as well
-    has_heap    there is something in one of these
+    parts       what is put aside, sorted; the first of it is parts[0][at]
+    lasts       the last entry of each part
     """
 
-    __slots__ = ("chunks", "has_heap", "head", "heap", "last_ctime", "old_heap", "tail")
+    __slots__ = ("at", "chunks", "head", "last_ctime", "lasts", "parts", "tail")
 
     def __init__(self) -> None:
         self.head: list[Job] = []
         self.chunks: deque[list[Job]] = deque()
         self.tail: list[Job] = []
         self.last_ctime = 0
-        self.heap: list[Entry] = []
-        self.old_heap: list[Entry] = []
-        self.has_heap = False
+        self.parts: list[list[Entry]] = []
+        self.lasts: list[Entry] = []
+        self.at = 0
 
     def push_aside(self, job: Job) -> None:
-        """Into the heap: the job does not come in the order of the run."""
-        self.has_heap = True
-        heappush(self.heap, (job.priority, job.ctime, job.id, next(_serials), job))
+        """The job does not come in the order of the run."""
+        entry = (job.priority, job.ctime, job.id, next(_serials), job)
+        parts = self.parts
+        lasts = self.lasts
+        if not parts or entry > lasts[-1]:
+            if not parts or len(parts[-1]) >= PART_MAX:
+                parts.append([entry])
+                lasts.append(entry)
+            else:
+                parts[-1].append(entry)
+                lasts[-1] = entry
+            return
+        number = bisect_left(lasts, entry)
+        part = parts[number]
+        at = self.at if number == 0 else 0
+        place = bisect_left(part, entry, at)
+        if 0 < place == at:
+            self.at = at - 1
+            part[at - 1] = entry
+            return
+        part.insert(place, entry)
+        if len(part) > PART_MAX:
+            self._split(number, part)
+
+    def _split(self, number: int, part: list[Entry]) -> None:
+        if number == 0:
+            del part[: self.at]
+            self.at = 0
+        half = len(part) // 2
+        self.parts.insert(number + 1, part[half:])
+        self.lasts.insert(number + 1, part[-1])
+        del part[half:]
+        self.lasts[number] = part[-1]
 
     def smallest(self) -> Job:
-        """Take the first of run and heaps, at least one of which is not empty; `head` is filled if it can be."""
-        heap = self.heap
-        old = self.old_heap
-        if old and (not heap or old[0] < heap[0]):
-            heap = old
-        if self.head:
-            first = self.head[-1]
-            if not heap or key_of(first) < heap[0][:3]:
-                return self.head.pop()
-        job = heappop(heap)[4]
-        if not heap:
-            self.has_heap = bool(self.heap or self.old_heap)
-        return job
+        """Take the first of run and what is aside, at least one of which is not empty; `head` is filled if it can be."""
+        head = self.head
+        if not self.parts:
+            return head.pop()
+        part = self.parts[0]
+        at = self.at
+        entry = part[at]
+        if head and key_of(head[-1]) < entry[:3]:
+            return head.pop()
+        at += 1
+        if at < len(part):
+            part[at - 1] = _TAKEN
+            self.at = at
+        else:
+            del self.parts[0]
+            del self.lasts[0]
+            self.at = 0
+        return entry[4]
 
     def next_chunk(self) -> list[Job]:
-        """The oldest part of the run, reversed, as the new head; empty when only the heap is left."""
+        """The oldest part of the run, reversed, as the new head; empty when only what is aside is left."""
         chunks = self.chunks
         head: list[Job] = []
         while chunks and not head:
@@ -90,55 +130,68 @@ class Lane:
     def first_key(self) -> Key | None:
         """Of the entry that would be taken next, living or dead; None if there is none."""
         head = self.head or self.next_chunk()
-        keys = [heap[0][:3] for heap in (self.heap, self.old_heap) if heap]
+        keys = [self.parts[0][self.at][:3]] if self.parts else []
         if head:
             keys.append(key_of(head[-1]))
         return min(keys, default=None)
 
     def sweep(self, keeps: Callable[[Job], bool]) -> Iterator[None]:
-        """Drop entries that are not kept, a part per step; pushes and pops may happen between steps."""
-        old = self.heap
-        self.heap = []
-        self.old_heap = old
-        while old:
-            # The last element of a heap can be taken without disturbing the rest.
-            kept = [entry for entry in old[-HEAP_STEP:] if keeps(entry[4])]
-            del old[-HEAP_STEP:]
-            for entry in kept:
-                heappush(self.heap, entry)
-            self.has_heap = bool(self.heap or old)
+        """Drop entries that are not kept, a part per step; pushes and pops may happen between steps.
+
+        They may move what is left to look at; what is skipped by that waits for the next sweep.
+        """
+        number = 0
+        while number < len(self.parts):
+            at = self.at if number == 0 else 0
+            part = [entry for entry in islice(self.parts[number], at, None) if keeps(entry[4])]
+            if number == 0:
+                self.at = 0
+            if part:
+                self.parts[number] = part
+                self.lasts[number] = part[-1]
+                number += 1
+            else:
+                del self.parts[number]
+                del self.lasts[number]
             yield
         self.head = [job for job in self.head if keeps(job)]
         yield
-        at = 0
-        while at < len(self.chunks):
-            # Pops may take chunks from the left meanwhile; what is skipped by that waits for the next sweep.
-            self.chunks[at] = [job for job in self.chunks[at] if keeps(job)]
-            at += 1
+        number = 0
+        while number < len(self.chunks):
+            self.chunks[number] = [job for job in self.chunks[number] if keeps(job)]
+            number += 1
             yield
         self.tail = [job for job in self.tail if keeps(job)]
         yield
 
     def dismantle(self) -> Iterator[None]:
         """Give back the memory of a lane that is no more, a part per step."""
-        for part in (self.heap, self.old_heap, self.head, self.tail):
+        self.lasts = []
+        for part in (self.head, self.tail):
             while part:
                 del part[-CHUNK:]
                 yield
-        while self.chunks:
-            self.chunks.pop()
+        while self.parts or self.chunks:
+            if self.parts:
+                self.parts.pop()
+            if self.chunks:
+                self.chunks.pop()
             yield
 
     def key_at(self, position: int) -> tuple[int, int] | None:
-        """(priority, creation time) of about the `position`-th entry; None if there are not so many.
+        """(priority, creation time) of the `position`-th entry of the run or of what is aside; None if both are shorter.
 
-        Of a heap it is a guess: what stands at an index is usually about so far from the first.
+        So what comes later than this is certainly not among the first `position`.
         """
-        found: list[tuple[int, int]] = [
-            heap[position][:2] for heap in (self.heap, self.old_heap) if len(heap) > position
-        ]
+        found: list[tuple[int, int]] = []
+        left = position + self.at
+        for sorted_part in self.parts:
+            if left < len(sorted_part):
+                found.append(sorted_part[left][:2])
+                break
+            left -= len(sorted_part)
         left = position
-        for part, is_reversed in chain(((self.head, True),), zip(self.chunks, repeat(False)), ((self.tail, False),)):
+        for part, is_reversed in ((self.head, True), *((chunk, False) for chunk in self.chunks), (self.tail, False)):
             if left < len(part):
                 found.append(key_of(part[-1 - left if is_reversed else left])[:2])
                 break
@@ -147,21 +200,19 @@ class Lane:
 
     def jobs(self) -> Iterator[Job]:
         """Living jobs, first to last."""
-        if self.has_heap:
+        if self.parts:
             return (entry[4] for entry in self.in_order())
         return (job for job in self._run() if job.state == QUEUED)
 
     def in_order(self) -> Iterator[Entry]:
         """Living entries, first to last, at a cost that grows with how many are taken."""
-        run = (_entry(job) for job in self._run())
-        ordered = merge(run, _heap_in_order(self.heap), _heap_in_order(self.old_heap), key=entry_key)
+        ordered = merge((_entry(job) for job in self._run()), self._aside(), key=entry_key)
         return (entry for entry in ordered if entry[4].state == QUEUED)
 
-    def backwards(self, count_max: int) -> Iterator[Entry]:
-        """Living entries, last to first; of a heap's not more than `count_max`."""
+    def backwards(self) -> Iterator[Entry]:
+        """Living entries, last to first."""
         run = (_entry(job) for job in self._run_backwards())
-        living = [entry for entry in (*self.heap, *self.old_heap) if entry[4].state == QUEUED]
-        ordered = merge(run, nlargest(count_max, living, key=entry_key), reverse=True, key=entry_key)
+        ordered = merge(run, self._aside_backwards(), reverse=True, key=entry_key)
         return (entry for entry in ordered if entry[4].state == QUEUED)
 
     def _run(self) -> Iterator[Job]:
@@ -176,6 +227,17 @@ class Lane:
             yield from reversed(chunk)
         yield from self.head
 
+    def _aside(self) -> Iterator[Entry]:
+        at = self.at
+        for part in self.parts:
+            yield from islice(part, at, None)
+            at = 0
+
+    def _aside_backwards(self) -> Iterator[Entry]:
+        for number in range(len(self.parts) - 1, -1, -1):
+            part = self.parts[number]
+            yield from islice(reversed(part), len(part) - (self.at if number == 0 else 0))
+
 
 def key_of(job: Job) -> Key:
     """What jobs of a queue are ordered by."""
@@ -189,14 +251,3 @@ def entry_key(entry: Entry) -> tuple[int, int, bytes, int]:
 
 def _entry(job: Job) -> Entry:
     return (*key_of(job), -1, job)
-
-
-def _heap_in_order(heap: list[Entry]) -> Iterator[Entry]:
-    """A heap's entries in order, at a cost that grows with how many are taken, not with the heap."""
-    front = [(entry_key(heap[0]), 0)] if heap else []
-    while front:
-        _, at = heappop(front)
-        yield heap[at]
-        for child in (2 * at + 1, 2 * at + 2):
-            if child < len(heap):
-                heappush(front, (entry_key(heap[child]), child))

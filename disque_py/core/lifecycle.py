@@ -405,6 +405,7 @@ def forget(broker: Broker, job: Job) -> None:
     if job.place >= broker.first_place:
         broker.outbox.gone.append((job_id, job.place))
         broker.live_bytes[job.place] -= BASE_BYTES + len(job.queue) + size
+        broker.live_records[job.place] -= 1
     if job.is_listed or broker.is_spilling:
         job.body = b""  # Its queue, or a list, may name the object for a while; the body need not wait for that.
 

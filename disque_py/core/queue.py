@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import merge
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from disque_py.core.job import QUEUED, Job
@@ -166,14 +167,14 @@ class Queue:
             lane = self.retried
             once = self.once
             if once is not NO_LANE:
-                has_others = lane.head or lane.has_heap or lane.tail or lane.chunks
+                has_others = lane.head or lane.parts or lane.tail or lane.chunks
                 lane = self._first_lane() if has_others else once
             head = lane.head
             if not head:
                 head = lane.next_chunk()
-                if not head and not lane.has_heap:
+                if not head and not lane.parts:
                     return None
-            job = lane.smallest() if lane.has_heap else head.pop()
+            job = lane.smallest() if lane.parts else head.pop()
             job.is_listed = False
             if job.state == QUEUED:
                 self.length -= 1
@@ -185,7 +186,7 @@ class Queue:
     def pop_retried(self) -> Job | None:
         """Take the first ready job with RETRY, whatever is before it."""
         lane = self.retried
-        while lane.head or lane.next_chunk() or lane.has_heap:
+        while lane.head or lane.next_chunk() or lane.parts:
             job = lane.smallest()
             job.is_listed = False
             if job.state == QUEUED:
@@ -246,10 +247,10 @@ class Queue:
 
     def newest(self, count_max: int) -> Iterator[Job]:
         """Up to `count_max` ready jobs, last to first."""
-        ordered = self.retried.backwards(count_max)
+        ordered = self.retried.backwards()
         if self.once_length:
-            ordered = merge(ordered, self.once.backwards(count_max), reverse=True, key=entry_key)
-        return (entry[4] for entry in ordered)
+            ordered = merge(ordered, self.once.backwards(), reverse=True, key=entry_key)
+        return (entry[4] for entry in islice(ordered, count_max))
 
     def key_at(self, position: int) -> tuple[int, int] | None:
         """(priority, creation time) of about the `position`-th job to be served; None if there are not so many."""

@@ -39,6 +39,7 @@ def flush(broker: Broker) -> int:
         broker.outbox.keys.clear()
         broker.touched.clear()
         broker.live_bytes.clear()
+        broker.live_records.clear()
     keying.forget_all(broker)
     _drop_jobs(broker)
     _drop_queues(broker)

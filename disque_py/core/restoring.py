@@ -138,6 +138,7 @@ class Restoring:
         serial = self._serial
         used = size = count = 0
         broker.live_bytes.setdefault(number, 0)
+        broker.live_records.setdefault(number, 0)
         for job_id, header, name, body, packed, state, *later in items:
             ctime, left_ms, retry_ms, delay_ms, replicate, nacks, deliveries, attempt = _unpack_header(header)
             queue = names.get(name)
@@ -193,6 +194,7 @@ class Restoring:
         if broker.is_spilling and count:
             broker.spill.fresh += jobs[-count:]
         broker.live_bytes[number] = broker.live_bytes.get(number, 0) + size + count * BASE_BYTES
+        broker.live_records[number] = broker.live_records.get(number, 0) + count
 
     def _states(self, items: list[Any], elapsed_ms: int) -> None:
         broker = self._broker
@@ -288,6 +290,7 @@ class Restoring:
         broker.used_memory -= JOB_BYTES
         self._drop_body(job)
         broker.live_bytes[job.place] -= base_bytes(job)
+        broker.live_records[job.place] -= 1
         if job.traits is not None:
             broker.used_memory -= job.traits.size
             broker.keys.leave(job.id)

@@ -102,6 +102,7 @@ class Tokens:
         broker = self._broker
         if token.place >= broker.first_place and token.place in broker.live_bytes:
             broker.live_bytes[token.place] -= token.recorded_bytes
+            broker.live_records[token.place] -= 1
         token.place = token.recorded_bytes = 0
 
     def held(self, name: bytes) -> list[Job]:
@@ -170,6 +171,7 @@ class Tokens:
             if token.is_new:
                 token.is_new = False
                 token.place = broker.place
+                broker.live_records[token.place] = broker.live_records.get(token.place, 0) + 1
             size = RECORD_BYTES + len(token.name) + RECORDED_ID_BYTES * len(ids)
             token.recorded_bytes += size
             broker.live_bytes[token.place] = broker.live_bytes.get(token.place, 0) + size
@@ -191,6 +193,7 @@ class Tokens:
             token.place = place
             token.recorded_bytes = RECORD_BYTES + len(name) + RECORDED_ID_BYTES * len(ids)
             broker.live_bytes[place] = broker.live_bytes.get(place, 0) + token.recorded_bytes
+            broker.live_records[place] = broker.live_records.get(place, 0) + 1
 
     def clear(self) -> None:
         """All jobs are gone (reset.py)."""

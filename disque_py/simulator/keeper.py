@@ -37,6 +37,8 @@ SEGMENT_BYTES: Final = 40_000
 LOST_MS_MAX: Final = 2_300
 RESERVE_BYTES: Final = 64 << 10
 CAPACITY_BYTES: Final = 64 << 20
+# How a node begins to say that its disk, and not what is on it, kept it from starting (loading.py).
+DISK_ERROR: Final = "Can't read the journal: [Errno"
 
 
 class Keeper:
@@ -49,6 +51,8 @@ class Keeper:
     noted        ids of which this run has recorded anything
     is_loaded    this run has read its journal
     had_trouble  its disk was slow, full or failing: promises of everysec and no are weaker then
+    is_ill       its disk fails now: a process that begins may end with an error of the disk
+    has_refused  this run's process ended so; whoever heals the disk starts another
     """
 
     def __init__(self, machine: Machine, rng: Random) -> None:
@@ -61,6 +65,8 @@ class Keeper:
         self.noted: dict[bytes, None] = {}
         self.is_loaded = False
         self.had_trouble = False
+        self.is_ill = False
+        self.has_refused = False
 
     @property
     def policy(self) -> str:
@@ -86,6 +92,7 @@ class Keeper:
         self.recorded = {}
         self.noted = {}
         self.is_loaded = False
+        self.has_refused = False
         self.remembering = Remembering(
             machine.driver,
             self._open,
@@ -116,7 +123,18 @@ class Keeper:
         self.machine.world.on_loaded(self.machine)
 
     def _failed(self, reason: str) -> None:
-        raise RuleBrokenError("a node can read its journal", f"{self.machine.name}: {reason}", self.machine.name)
+        """It did not come up. Damage is never excused, an error of the disk while the disk has errors."""
+        if not (self.is_ill and reason.startswith(DISK_ERROR)):
+            raise RuleBrokenError("a node can read its journal", f"{self.machine.name}: {reason}", self.machine.name)
+        self._notice(f"refuses to start: {reason}")
+        self.has_refused = True
+        # The turn it is in comes to its end first.
+        self.machine.world.later(0, self.machine.end_run, self.machine.runs, self._refused)
+
+    def _refused(self) -> None:
+        """The process is gone; if the disk is well again meanwhile, the next one begins."""
+        if not self.is_ill:
+            self.machine.start()
 
     def _notice(self, line: str) -> None:
         self.machine.world.trace.write(self.machine.world.now_ms, f"{self.machine.name}  {line}")

@@ -171,7 +171,7 @@ class Machine:
 
         def ended(_: OSError | None = None) -> None:
             if self.is_up and self.runs == run:
-                self.world.later(0, self._ended, run, then)
+                self.world.later(0, self.end_run, run, then)
 
         self.open()
         if self.keeper is not None:
@@ -180,7 +180,8 @@ class Machine:
             ended()
         self.close()
 
-    def _ended(self, run: int, then: Callable[[], None]) -> None:
+    def end_run(self, run: int, then: Callable[[], None]) -> None:
+        """The process of this run ends by itself, if it is there still; `then` is called."""
         if self.is_up and self.runs == run:
             self.die()
             then()

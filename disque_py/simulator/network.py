@@ -60,7 +60,8 @@ class Pipe:
         self.target = target
         self.target_run = target.runs
         self.hello = hello
-        self.version = common(target.version, hello.versions)
+        # That of the process: a machine whose next process is another version still runs this one until it ends.
+        self.version = common(target.membership.version, hello.versions)
         self.decoder: Decoder = decoder(self.version)
         self.node: Node | None = None
         self.sender: Node | None = None

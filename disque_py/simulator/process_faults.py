@@ -104,6 +104,7 @@ class ProcessFaults(Striking):
         keeper.had_trouble = True
         kind = DISK_TROUBLES[fault.picks[1] % len(DISK_TROUBLES)]
         disk = keeper.disk
+        keeper.is_ill = kind not in ("slow", "stuck") or keeper.is_ill
         if kind == "slow":
             disk.delays_ms = [
                 (low_ms + 20, high_ms + SLOW_MS[fault.picks[2] % len(SLOW_MS)]) for low_ms, high_ms in disk.delays_ms
@@ -125,6 +126,9 @@ class ProcessFaults(Striking):
             disk.delays_ms = list(DELAYS_MS)
             if disk.is_stuck:
                 disk.free()
+            keeper.is_ill = False
+            if keeper.has_refused:
+                self._rise(machine)
 
         return f"disk of {machine.name}: {kind}", heal
 

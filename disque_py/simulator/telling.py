@@ -102,7 +102,7 @@ def tell_message(names: Ids, kind: int, item: Any) -> str:
     """The payload of one message."""
     match kind:
         case m.REPLJOB:
-            image, flags = item
+            image, flags = item[:2]
             return f"{names.of(image[0])} {nodes(image[4])}{REPLJOB_FLAGS[flags]}"
         case m.GOTJOB:
             return names.of(item) if isinstance(item, bytes) else f"{names.of(item[0])} known"

@@ -26,7 +26,7 @@ FLUSH_ROWS: Final = 400_000
 
 @dataclass(slots=True)
 class Seen:
-    """What came of one log in a task or a batch, what was dropped included: first and last number, and how many."""
+    """What came of one log in a task or a batch, dropped rows included: first and last number, how many different."""
 
     first: int
     last: int
@@ -106,14 +106,15 @@ class IndexTask:
 
     def _unseen(self, events: pa.Table) -> pa.Table:
         """Without what is committed, and without repetitions."""
-        logs = events.group_by(["node", "log"]).aggregate([("seq", "min"), ("seq", "max"), ("seq", "count")])
+        numbers = [("seq", "min"), ("seq", "max"), ("seq", "count_distinct"), ("seq", "count")]
+        logs = events.group_by(["node", "log"]).aggregate(numbers)
         keep = None
-        may_repeat = False
+        repeats = False
         for row in logs.to_pylist():
             log = (row["node"], row["log"])
-            seen = Seen(row["seq_min"], row["seq_max"], row["seq_count"])
+            seen = Seen(row["seq_min"], row["seq_max"], row["seq_count_distinct"])
             self.written.seen[log] = self.written.seen[log].join(seen) if log in self.written.seen else seen
-            may_repeat = may_repeat or seen.count > seen.last - seen.first + 1
+            repeats = repeats or row["seq_count"] > seen.count
             mark = self._mark(*log)
             if mark >= seen.first:
                 is_old = pc.and_(
@@ -123,7 +124,7 @@ class IndexTask:
                 keep = pc.invert(is_old) if keep is None else pc.and_(keep, pc.invert(is_old))
         if keep is not None:
             events = events.filter(keep)
-        return _distinct(events) if may_repeat or _has_gaps(events) else events
+        return _distinct(events) if repeats else events
 
     def _mark(self, node: str, log: str) -> int:
         """The highest number of this log that the table has; -1 for none."""
@@ -134,14 +135,7 @@ class IndexTask:
         return mark
 
 
-def _has_gaps(events: pa.Table) -> bool:
-    """Whether a log's numbers are not all there: then as many may be there twice."""
-    logs = events.group_by(["node", "log"]).aggregate([("seq", "min"), ("seq", "max"), ("seq", "count")])
-    return any(row["seq_max"] - row["seq_min"] + 1 != row["seq_count"] for row in logs.to_pylist())
-
-
 def _distinct(events: pa.Table) -> pa.Table:
     """Each (node, log, seq) once."""
     numbered = events.append_column("_row", pa.array(range(len(events)), pa.int64()))
-    rows = numbered.group_by(["node", "log", "seq"]).aggregate([("_row", "min")])["_row_min"]
-    return events if len(rows) == len(events) else events.take(rows)
+    return events.take(numbered.group_by(["node", "log", "seq"]).aggregate([("_row", "min")])["_row_min"])

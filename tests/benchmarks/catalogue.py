@@ -7,10 +7,22 @@ from events import EVENTS
 from figures import Benchmark
 from filling import FILLING
 from idle import IDLE
+from journal import JOURNAL
 from latency import LATENCY
 from memory import MEMORY
 from one_node import ONE_NODE
 from spill import SPILL
 from three_nodes import THREE_NODES
 
-BENCHMARKS: tuple[Benchmark, ...] = (CORE, EVENTS, LATENCY, IDLE, MEMORY, ONE_NODE, THREE_NODES, FILLING, SPILL)
+BENCHMARKS: tuple[Benchmark, ...] = (
+    CORE,
+    EVENTS,
+    LATENCY,
+    IDLE,
+    MEMORY,
+    ONE_NODE,
+    THREE_NODES,
+    FILLING,
+    JOURNAL,
+    SPILL,
+)

@@ -1,85 +1,10 @@
-"""Rows become jobs and jobs become rows, through Spark."""
+"""Jobs become rows, through Spark."""
 
 from __future__ import annotations
 
 import pytest
-from deltalake import DeltaTable
 
 from spark_stub import StubCluster
-
-
-def frame(spark, count=100):
-    return spark.range(count).selectExpr(
-        "cast(id as string) AS body", "concat('q', id % 2) AS queue", "id % 3 AS delay"
-    )
-
-
-def bodies(cluster):
-    return sorted(int(argv[2]) for node in cluster.nodes for argv in node.added)
-
-
-def write(data, cluster, **options):
-    given = {"bootstrapServers": cluster.servers, **options}
-    data.write.format("disque").options(**given).mode("append").save()
-
-
-def test_a_dataframe_becomes_jobs(spark):
-    with StubCluster(2) as cluster:
-        write(frame(spark), cluster, retry="30")
-        assert bodies(cluster) == list(range(100))
-        argv = next(argv for node in cluster.nodes for argv in node.added if argv[2] == b"5")
-        assert argv == [b"ADDJOB", b"q1", b"5", b"5000", b"DELAY", b"2", b"RETRY", b"30"]
-
-
-def test_a_stream_becomes_jobs_with_keys_that_make_a_repetition_harmless(spark, tmp_path):
-    with StubCluster() as cluster:
-        source = tmp_path / "in"
-        frame(spark, 20).select("body", "queue").write.parquet(str(source))
-
-        def run():
-            rows = spark.readStream.schema("body string, queue string").parquet(str(source))
-            writer = rows.writeStream.format("disque").options(bootstrapServers=cluster.servers, autoKey="true")
-            query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
-            query.awaitTermination()
-
-        run()
-        for name in ("0", ".0.crc"):
-            (tmp_path / "checkpoint" / "commits" / name).unlink()
-        run()
-        assert bodies(cluster) == list(range(20))
-
-
-def test_refused_rows_fail_the_write_or_are_skipped_or_go_to_a_table_with_their_reason(spark, tmp_path):
-    with StubCluster() as cluster:
-        cluster.nodes[0].refuse[b"q1"] = b"PAUSED queue q1 is paused"
-        with pytest.raises(Exception, match=r"refused \d+ of \d+ rows, the first for queue 'q1' with: PAUSED"):
-            write(frame(spark), cluster)
-        cluster.nodes[0].added.clear()
-        write(frame(spark), cluster, onError="skip")
-        assert len(cluster.nodes[0].added) == 50
-        write(frame(spark), cluster, onError="route", errorsPath=str(tmp_path / "refused"))
-        routed = DeltaTable(str(tmp_path / "refused")).to_pyarrow_table().to_pylist()
-        assert {(row["queue"], row["code"]) for row in routed} == {("q1", "PAUSED")}
-        assert sorted(int(row["body"]) for row in routed) == list(range(1, 100, 2))
-
-
-@pytest.mark.parametrize(
-    ("columns", "options", "text"),
-    [
-        (("queue",), {}, "the column body is missing"),
-        (("body",), {}, "neither a column queue nor the option queue"),
-        (("body", "queue", "delay AS wait"), {}, "column 'wait' means nothing to the sink"),
-        (("body", "queue", "cast(delay AS string) AS delay"), {}, "column delay is string, it must be"),
-        (("body", "queue"), {"onErrors": "skip"}, "did you mean onError"),
-        (("body", "queue"), {"bootstrapServers": "127.0.0.1:1"}, "no node of bootstrapServers can be reached"),
-        (("body", "queue"), {"onError": "route"}, "needs the option errorsPath"),
-    ],
-)
-def test_what_makes_no_sense_is_said_before_a_row_is_written(spark, columns, options, text):
-    with StubCluster() as cluster:
-        with pytest.raises(Exception, match=text):
-            write(frame(spark).selectExpr(*columns), cluster, **options)
-        assert cluster.nodes[0].added == []
 
 
 def consume(spark, cluster, folder, **options):

@@ -493,6 +493,9 @@ def recount_jobs(broker: Broker) -> None:
     first_place = broker.first_place if broker.is_journaling or not broker.live_bytes else 1
     living = live_bytes([job for job in jobs if job.place >= first_place])
     assert {number: size for number, size in broker.live_bytes.items() if size} == living
+    counted = {number: count for number, count in broker.live_records.items() if count}
+    places = [job.place for job in jobs if job.place >= max(first_place, 1)]
+    assert counted == {place: places.count(place) for place in dict.fromkeys(places)}
 
 
 def recount(broker: Broker) -> None:

@@ -42,7 +42,7 @@ def test_every_section_begins_with_the_original_fields_in_their_order():
     broker = make_broker()
     broker.host.fields.append(("disque_build_id", "c0ffee"))
     found = sections(info(broker))
-    assert list(found) == [*ORIGINAL, "Cluster", "Federation"]
+    assert list(found) == [*ORIGINAL, "Cluster", "Federation", "Events"]
     for title, names in ORIGINAL.items():
         assert found[title][: len(names.split())] == names.split()
 

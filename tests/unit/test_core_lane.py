@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from disque_py.core.job import QUEUED, Job
-from disque_py.core.lane import Lane, key_of
+from disque_py.core.lane import PART_MAX, Lane, key_of
 from disque_py.core.traits import Traits
 
 MS = 1_000_000
@@ -41,7 +41,7 @@ def test_equal_priorities_are_served_in_order_of_creation():
     assert list(lane_of(*jobs).jobs()) == [jobs[1], jobs[2], jobs[0]]
 
 
-def test_the_first_key_is_of_run_or_heap_whichever_is_smaller():
+def test_the_first_key_is_of_run_or_aside_whichever_is_smaller():
     assert Lane().first_key() is None
     assert lane_of(make(5)).first_key() == key_of(make(5))
     assert lane_of(make(5), make(6, priority=-1)).first_key()[0] == -1
@@ -51,15 +51,34 @@ def test_the_smallest_is_taken_from_either():
     lane = lane_of(make(5), make(9, priority=2), make(8, priority=7))
     lane.next_chunk()
     assert [lane.smallest().priority for _ in range(3)] == [2, 5, 7]
-    assert not lane.has_heap
+    assert not lane.parts
 
 
-def test_about_where_a_position_is_can_be_told_of_run_and_heap():
+def test_what_is_at_a_position_of_the_run_or_aside_can_be_told():
     assert Lane().key_at(0) is None
     assert lane_of(*map(make, range(1, 11))).key_at(4) == (5, 5 * MS)
-    heap = lane_of(*(make(number, priority=number) for number in Random(1).sample(range(1000), 1000)))
-    assert 20 < heap.key_at(100)[0] < 400
-    assert heap.key_at(1000) is None
+    aside = lane_of(*(make(number, priority=number) for number in Random(1).sample(range(10_000), 10_000)))
+    assert [aside.key_at(at)[0] for at in (0, 100, 5_000, 9_999)] == [0, 100, 5_000, 9_999]
+    assert aside.key_at(10_000) is None
+
+
+def test_parts_are_short_whatever_the_order():
+    """So a push moves little."""
+    lane = lane_of(*(make(number, priority=number % 97) for number in range(10_000)))
+    assert max(map(len, lane.parts)) <= PART_MAX
+    assert len(lane.parts) < 20
+    rising = lane_of(*(make(number, priority=number) for number in range(10_000)))
+    assert len(rising.parts) == -(-10_000 // PART_MAX)
+
+
+def test_what_comes_back_to_the_front_takes_the_place_of_what_was_taken():
+    jobs = [make(number, priority=number) for number in range(5)]
+    lane = lane_of(*jobs)
+    taken = [lane.smallest(), lane.smallest()]
+    for job in reversed(taken):
+        lane.push_aside(job)
+    assert list(lane.jobs()) == jobs
+    assert (lane.at, len(lane.parts[0])) == (0, 5)
 
 
 def test_a_swept_lane_has_its_living_jobs_only():
@@ -68,7 +87,7 @@ def test_a_swept_lane_has_its_living_jobs_only():
     for _ in lane.sweep(lambda job: job in jobs[1:3]):
         pass
     assert list(lane.jobs()) == [jobs[2], jobs[1]]
-    assert [entry[4] for entry in lane.backwards(9)] == [jobs[1], jobs[2]]
+    assert [entry[4] for entry in lane.backwards()] == [jobs[1], jobs[2]]
 
 
 def test_a_dismantled_lane_holds_nothing():
@@ -76,4 +95,4 @@ def test_a_dismantled_lane_holds_nothing():
     lane.chunks.append([make(3)])
     for _ in lane.dismantle():
         pass
-    assert [len(part) for part in (lane.head, lane.chunks, lane.tail, lane.heap)] == [0, 0, 0, 0]
+    assert [len(part) for part in (lane.head, lane.chunks, lane.tail, lane.parts)] == [0, 0, 0, 0]

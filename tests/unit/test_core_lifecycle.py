@@ -239,8 +239,9 @@ def test_a_forgotten_job_is_gone_for_the_journal_if_that_knew_it():
     job.place = 3
     broker.first_place = 1
     broker.live_bytes[3] = lifecycle.BASE_BYTES + len(job.queue) + len(job.body)
+    broker.live_records[3] = 1
     lifecycle.forget(broker, job)
-    assert (broker.outbox.gone, broker.live_bytes) == ([(job.id, 3)], {3: 0})
+    assert (broker.outbox.gone, broker.live_bytes, broker.live_records) == ([(job.id, 3)], {3: 0}, {3: 0})
 
 
 def test_a_job_that_never_had_its_copies_was_never_in_the_journal():

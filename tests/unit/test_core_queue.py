@@ -294,12 +294,12 @@ DEEDS = ("push_new", "push_new", "push_new", "push_again", "pop", "pop", "pop_re
 
 
 @settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 2**32), chunk=st.sampled_from((1, 2, 5, 64)), heap_step=st.sampled_from((1, 3, 1000)))
-def test_a_queue_is_a_sorted_list_whatever_happens(seed, chunk, heap_step):
+@given(seed=st.integers(0, 2**32), chunk=st.sampled_from((1, 2, 5, 64)), part=st.sampled_from((1, 2, 3, 2048)))
+def test_a_queue_is_a_sorted_list_whatever_happens(seed, chunk, part):
     """Pushes in any order, pops, removals, returns and the steps of sweeps, against a list that is sorted each time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(queue_module, "CHUNK", chunk)
-        patch.setattr(lane_module, "HEAP_STEP", heap_step)
+        patch.setattr(lane_module, "PART_MAX", part)
         model = Model(seed)
         for step in range(250):
             getattr(model, model.rng.choice(DEEDS))()

@@ -243,6 +243,7 @@ def test_what_a_journal_that_is_cut_off_knows_as_undelivered_is_given_up():
     retried = hold_queued(broker, number=3)
     known.place = retried.place = 1
     broker.live_bytes[1] = journaling.base_bytes(known) + journaling.base_bytes(retried)
+    broker.live_records[1] = 2
     give_up_once(broker)
     assert (known.is_delivered, known.state, new.state, retried.state) == (True, ACTIVE, QUEUED, QUEUED)
     assert broker.stats.once_lost_in_restart == 1

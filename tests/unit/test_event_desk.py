@@ -121,8 +121,23 @@ def test_a_damaged_piece_is_as_good_as_trimmed():
 
 def test_lines_are_cut_by_number_and_by_bytes():
     text = Text(5, 8, b"aa\nbbbb\nc\n", array("I", [3, 8, 10]))
-    assert cut(text, 5, 10, 100) == b"aa\nbbbb\nc\n"
-    assert cut(text, 6, 1, 100) == b"bbbb\n"
-    assert cut(text, 6, 9, 6) == b"bbbb\n"
-    assert cut(text, 6, 9, 7) == b"bbbb\nc\n"
-    assert cut(text, 7, 9, 0) == b"c\n"
+    assert cut(text, 5, 10, 100) == (b"aa\nbbbb\nc\n", 3)
+    assert cut(text, 6, 1, 100) == (b"bbbb\n", 1)
+    assert cut(text, 6, 9, 6) == (b"bbbb\n", 1)
+    assert cut(text, 6, 9, 7) == (b"bbbb\nc\n", 2)
+    assert cut(text, 7, 9, 0) == (b"c\n", 1)
+    assert cut(text, 7, 9, 0, at_least=0) == (b"", 0)
+    assert cut(text, 5, 9, 0, at_least=0) == (b"", 0)
+
+
+def test_pieces_that_are_at_hand_are_given_together():
+    """A slow log is read every second, a line at a time; who comes later gets them in one go."""
+    node = EventedNode()
+    for seq in range(1, 9):
+        node.wait_for("ADDJOB", "q", BODY, 0)
+        node.settle(1_100)
+        assert node.read(seq).count(b"\n") == 1
+    assert node.read(1).count(b"\n") == 8
+    assert node.read(1, "COUNT", 5).count(b"\n") == 5
+    assert node.read(1, "MAXBYTES", 3 * len(node.read(1, "COUNT", 1))).count(b"\n") == 3
+    assert node.keeper.desk.lines_made == 8

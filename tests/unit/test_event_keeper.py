@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from functools import partial
+from pathlib import Path
 from random import Random
 
 import hiredis
@@ -86,6 +87,13 @@ def test_the_start_is_told_with_what_became_of_the_jobs():
     node.end_turn()
     (line,) = node.sync()
     assert (line["event"], line["reason"]) == ("started", "memory lost")
+
+
+def test_every_field_of_info_is_explained():
+    text = (Path(__file__).resolve().parents[2] / "docs/info.md").read_text(encoding="utf-8")
+    node = EventedNode()
+    node.keeper.desk.readers.clear()
+    assert [name for name, _ in node.keeper.fields() if f"`{name}`" not in text] == []
 
 
 def test_off_costs_nothing_and_says_so():

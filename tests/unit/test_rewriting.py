@@ -170,3 +170,18 @@ def test_flushall_during_a_rewrite_ends_it():
         node.broker.live_bytes.values()
     )
     node.check_folder(at_least=node.promised)
+
+
+
+def test_a_segment_that_cannot_be_removed_is_not_dropped_again_at_once():
+    """Each try costs a record: one that fails five times a second would fill the disk it fails on."""
+    node = start(segment_bytes=1_500)
+    acknowledge(node, fill(node, 30))
+    node.folder.fail("remove", errno.EIO, times=-1)
+    node.settle(1_000)
+    size = node.remembering.journal.size
+    node.settle(8_000)
+    assert node.remembering.journal.size == size
+    node.folder.heal()
+    node.settle(11_000)
+    assert len(segments(node)) < 3

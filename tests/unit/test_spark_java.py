@@ -61,7 +61,7 @@ def test_without_any_there_is_one_line_that_says_what_to_do(tmp_path, monkeypatc
 def test_the_wheel_is_used_where_there_is_no_other(tmp_path, monkeypatch):
     wheel = fake_java(tmp_path / "wheel", "21.0.1", "java.base")
     monkeypatch.setattr(java, "wheel_java", lambda: wheel)
-    environment = {"PATH": "/bin", "HOME": str(tmp_path)}
+    environment = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
     home = ensure_java(environment)
     assert home == str(tmp_path / ".cache" / "disque-py" / "java-home")
     assert ensure_java(environment) == home

@@ -207,8 +207,8 @@ def latest(path: str, key: str, count: int) -> list[tuple[str, int]]:
     store = Store(path).under("recency")
     if not store.exists():
         return []
-    table = store.table()
-    files = table.file_uris([("bucket", "=", str(bucket_of(key)))])
+    bucket = f"/bucket={bucket_of(key)}/"
+    files = [file for file in store.table().file_uris() if bucket in file]
     if not files:
         return []
     with duckdb.connect() as db:

@@ -22,8 +22,10 @@ PATH = spark.conf.get("disque.path")
 dp.create_sink("disque_index", "disque-index", {"path": PATH})
 
 
-@dp.append_flow(name="index", target="disque_index")
 def index() -> Any:
     """Events of all nodes into `history` and `current`."""
     events = spark.readStream.format("disque-events").option("bootstrapServers", NODES)
     return events.option("startingOffsets", "earliest").load()
+
+
+dp.append_flow(name="index", target="disque_index")(index)

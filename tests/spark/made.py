@@ -1,0 +1,32 @@
+"""An index for the tests of what is made of it: two jobs on two nodes, one done, one failed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from index_events import TS, batch, event, index
+
+
+def step(seq: int, job: str, version: int, before: str | None, after: str, at_ms: int, **more: Any) -> dict[str, Any]:
+    """One transition."""
+    return event(seq, job, version, event=after, from_state=before, to_state=after, ts=TS + at_ms, **more)
+
+
+def make_index(path: Path) -> str:
+    """The index under `path`; job a's second step was made on both sides of a cut."""
+    meta = {"carrier": "UA"}
+    first = batch(
+        step(1, "a", 1, None, "pending", 0, meta=meta),
+        step(2, "a", 2, "pending", "running", 61_000, meta=meta, since=TS),
+        step(3, "b", 1, None, "pending", 0),
+    )
+    second = batch(
+        step(1, "a", 3, "running", "completed", 185_000, meta=meta),
+        step(2, "b", 2, "pending", "running", 122_000),
+        step(3, "b", 3, "running", "errored", 183_000, error="no fuel", worker="w1"),
+        step(4, "a", 2, "pending", "running", 61_500, meta=meta, since=TS),
+        node="n2",
+    )
+    index(path, first, second)
+    return str(path)

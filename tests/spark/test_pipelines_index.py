@@ -1,0 +1,60 @@
+"""pipelines/index.py and recency.py against a real cluster: what is indexed is what the broker says."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from disque_py.client import Disque
+from disque_py.spark.pipelines import index, recency
+from disque_py.spark.query import questions
+from disque_py.spark.query.tables import open_index
+from servers import Cluster
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with Cluster(tmp_path_factory.mktemp("nodes"), 2) as nodes:
+        yield nodes
+
+
+def places(cluster) -> str:
+    return ",".join(f"127.0.0.1:{server.port}" for server in cluster.servers)
+
+
+def wait_readable(cluster) -> None:
+    """Events can be read after the next fsync of their log, which is at most a second away."""
+    time.sleep(1.5)
+    for server in cluster.servers:
+        server.command("EVENTS", "INFO")
+
+
+def test_events_and_broker_agree_after_a_node_was_killed(spark, cluster, tmp_path):
+    with Disque(*places(cluster).split(",")) as disque:
+        disque.add_jobs("work", [f"job {number}" for number in range(200)], replicate=2)
+        for job in disque.get_jobs("work", count=120):
+            disque.ack(job)
+    victim = cluster.servers[1]
+    wait_readable(cluster)
+    index.run(spark, places(cluster), str(tmp_path), trigger=None).awaitTermination()
+    victim.kill()
+    victim.restart()
+    cluster.wait_whole()
+    wait_readable(cluster)
+    index.run(spark, places(cluster), str(tmp_path), trigger=None).awaitTermination()
+    with open_index(str(tmp_path)) as db:
+        states = dict(questions.ask(db, "SELECT to_state, count(*) FROM current GROUP BY 1").rows)
+        twice = questions.ask(db, "SELECT node, log, seq FROM history GROUP BY ALL HAVING count(*) > 1").rows
+    assert (states["completed"], sum(states.values()), twice) == (120, 200, [])
+
+
+def test_recency_reads_jobs_as_changes(spark, cluster, tmp_path):
+    for number, (op, key, member) in enumerate(
+        [("add", "u", "a"), ("add", "u", "b"), ("upload", "", "a"), ("add", "u", "c"), ("remove", "u", "c")]
+    ):
+        meta = ["META", "op", op, "META", "key", key, "META", "member", member, "META", "at", str(1_000 + number)]
+        cluster.servers[number % 2].command("ADDJOB", "changes", "x", 5000, *meta)
+    wait_readable(cluster)
+    recency.run(spark, places(cluster), str(tmp_path), trigger=None).awaitTermination()
+    assert recency.latest(str(tmp_path), "u", 10) == [("a", 1_002), ("b", 1_001)]

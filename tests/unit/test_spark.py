@@ -1,0 +1,24 @@
+"""The package: what may be imported without Spark, and what a missing extra says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from disque_py.spark import register
+
+
+def test_the_package_itself_needs_nothing_of_the_extra():
+    """The broker's installation has no Spark; `import disque_py.spark` must not ask for it."""
+    code = (
+        "import sys, disque_py.spark; sys.exit(any(name in sys.modules for name in ('pyspark', 'pyarrow', 'duckdb')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_missing_extra_is_one_sentence_that_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "disque_py.spark.events", None)
+    with pytest.raises(ImportError, match=r"pip install 'disque-py\[spark\]'"):
+        register(None)

@@ -1,0 +1,59 @@
+"""index_newest.py: the newest of each job, in whatever order events come."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not installed")
+
+import pyarrow as pa
+
+from disque_py.spark.index_newest import newest, order_key, sort_by_job, with_final
+from index_events import batch, event
+
+
+def newest_of(*batches: pa.RecordBatch) -> list[dict]:
+    return newest(sort_by_job(with_final(pa.Table.from_batches(batches)))).to_pylist()
+
+
+def test_what_is_final_wins_then_the_version_then_the_node():
+    done = batch(event(1, "a", 2, to_state="completed"), event(2, "a", 9, to_state="errored"))
+    tie = [batch(event(7, "b", 3), node="n1"), batch(event(1, "b", 3), node="n2")]
+    assert [(row["to_state"], row["node"]) for row in newest_of(done, *tie)] == [("completed", "n1"), ("pending", "n2")]
+
+
+def test_keys_as_text_compare_as_the_order_does():
+    rows = with_final(pa.Table.from_batches([batch(event(9, "a", 10), event(10, "a", 9), event(11, "a", 9))]))
+    keys = order_key(rows).to_pylist()
+    assert sorted(keys) == [keys[1], keys[2], keys[0]]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_reducing_in_parts_is_reducing_at_once(seed):
+    """Also for what events lack: the value of the newest event that has one."""
+    rng = random.Random(seed)
+    batches = [
+        batch(
+            *(
+                event(
+                    seq, f"D-{rng.randint(0, 3)}", rng.randint(1, 5), queue=rng.choice([None, f"q{rng.randint(0, 9)}"]),
+                    meta=rng.choice([None, {}, {"k": str(seq)}]), priority=rng.choice([None, seq]),
+                )
+                for seq in range(20)
+            ),
+            node=node,
+        )
+        for node in ("n1", "n2", "n3")
+    ]  # fmt: skip
+    whole = newest_of(*batches)
+    rng.shuffle(batches)
+    parts = [newest(sort_by_job(with_final(pa.Table.from_batches([one])))) for one in batches]
+    first = newest(sort_by_job(pa.concat_tables(parts[:2])))
+    again = newest(sort_by_job(pa.concat_tables([first, parts[2], first])))
+    assert again.to_pylist() == whole
+
+
+def test_no_events_are_no_rows():
+    assert newest_of(batch(event(1, "a")).slice(0, 0)) == []

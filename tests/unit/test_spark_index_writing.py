@@ -1,0 +1,47 @@
+"""index_writing.py: a task's events as files, without what the table has."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not installed")
+
+from disque_py.spark import index_writing
+from disque_py.spark.delta_store import Store, read_file
+from disque_py.spark.index_writing import IndexTask, Seen
+from index_events import TS, batch, event, index
+
+
+def write(path, *batches):
+    return IndexTask(Store(str(path))).write_all(batches)
+
+
+def test_a_task_without_rows_writes_nothing(tmp_path):
+    written = write(tmp_path)
+    assert (written.rows, written.history, written.staged, written.seen) == (0, [], [], {})
+
+
+def test_events_are_sorted_by_job_and_divided_by_day(tmp_path):
+    written = write(tmp_path, batch(event(1, "b"), event(2, "a"), event(3, "a", ts=TS + 86_400_000)))
+    assert [file.partition for file in written.history] == [{"day": "2023-11-14"}, {"day": "2023-11-15"}]
+    first = read_file(Store(str(tmp_path / "history")), written.history[0].path)
+    assert first["job_id"].to_pylist() == ["a", "b"]
+    assert written.seen == {("n1", "l1"): Seen(1, 3, 3)}
+
+
+def test_repetitions_inside_a_task_are_dropped(tmp_path):
+    written = write(tmp_path, batch(event(1, "a"), event(2, "b")), batch(event(2, "b"), event(4, "c")))
+    assert (written.rows, written.dropped) == (3, 1)
+
+
+def test_what_the_table_has_is_dropped_and_still_counted_as_seen(tmp_path):
+    index(tmp_path, batch(event(1, "a"), event(2, "b")))
+    written = write(tmp_path, batch(event(1, "a"), event(2, "b"), event(3, "c")))
+    assert (written.rows, written.dropped, written.seen) == (1, 2, {("n1", "l1"): Seen(1, 3, 3)})
+
+
+def test_a_large_task_writes_in_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr(index_writing, "FLUSH_ROWS", 2)
+    written = write(tmp_path, *(batch(event(seq, "a", seq)) for seq in range(1, 6)))
+    assert [file.rows for file in written.history] == [2, 2, 1]
+    assert written.seen == {("n1", "l1"): Seen(1, 5, 5)}

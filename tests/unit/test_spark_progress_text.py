@@ -1,0 +1,41 @@
+"""progress_text.py: a batch as a line, and as Prometheus text."""
+
+from __future__ import annotations
+
+import json
+
+from disque_py.spark.progress_text import figures_of, lag_events, lag_seconds, line_of, prometheus_of
+
+END = {"nodes": {"a": {"log": "x", "next": 90}, "b": {"log": "y", "next": 5}}}
+LATEST = {"nodes": {"a": {"log": "x", "next": 100}, "b": {"log": "z", "next": 7}}}
+PROGRESS = {
+    "batchId": 4, "numInputRows": 500, "durationMs": {"triggerExecution": 250},
+    "sources": [{"endOffset": json.dumps(END), "latestOffset": LATEST}],
+}  # fmt: skip
+NOTE = {"batch": 4, "merge_ms": 80, "jobs": 300, "newest_ms": 10_000, "dropped": 2}
+
+
+def test_lag_counts_events_of_all_nodes_and_all_of_a_new_log():
+    assert lag_events(PROGRESS) == 17
+    assert lag_events({"sources": [{"endOffset": END}]}) is None
+
+
+def test_lag_in_seconds_is_the_age_of_the_newest_event_while_others_wait():
+    assert lag_seconds(PROGRESS, NOTE, 12_500) == 2.5
+    assert lag_seconds({"sources": [{"endOffset": LATEST, "latestOffset": LATEST}]}, NOTE, 12_500) == 0
+    assert lag_seconds(PROGRESS, {}, 12_500) is None
+
+
+def test_a_batch_is_one_line():
+    assert line_of("index", PROGRESS, NOTE, 12_500) == (
+        "index: batch 4, 500 rows in 250 ms, 2000/s, lag 17 events, 2.5 s, 300 jobs merged in 80 ms, 2 known already"
+    )
+    assert line_of("q", {"batchId": 1}, {}, 0) == "q: batch 1, 0 rows in 0 ms"
+
+
+def test_prometheus_text_has_a_help_line_and_a_sample_per_query():
+    figures = figures_of(PROGRESS, NOTE, 900, 3, 12_500)
+    text = prometheus_of({'a"b': figures, "c": {}})
+    assert 'disque_pipeline_rows_total{query="a\\"b"} 900\n' in text
+    assert text.count("# TYPE disque_pipeline_lag_events gauge") == 1
+    assert prometheus_of({}) == ""

@@ -1,0 +1,51 @@
+"""query/command.py: disque-query, as people type it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not installed")
+pytest.importorskip("duckdb", reason="the extra disque-py[spark] is not installed")
+
+from disque_py.spark.query.command import main
+from index_events import batch, event, index
+
+
+@pytest.fixture
+def path(tmp_path):
+    index(tmp_path, batch(event(1, "a"), event(2, "a", 2, to_state="errored", from_state="pending", error="why")))
+    return str(tmp_path)
+
+
+def test_every_question_has_an_answer(path, capsys):
+    for words in (["depth"], ["depth", "--over-time"], ["latency", "--by", "k"], ["errors"], ["trace", "a"]):
+        assert main([path, *words]) == 0
+        assert capsys.readouterr().out
+
+
+def test_rows_come_as_json_and_csv_too(path, capsys):
+    assert main([path, "--format", "json", "depth"]) == 0
+    assert json.loads(capsys.readouterr().out)["jobs"] == 1
+    assert main([path, "--format", "csv", "sql", "SELECT 1 AS one"]) == 0
+    assert capsys.readouterr().out.split() == ["one", "1"]
+
+
+def test_a_report_is_a_file(path, tmp_path, capsys):
+    assert main([path, "report", "--out", str(tmp_path / "r.html")]) == 0
+    assert "<svg" in (tmp_path / "r.html").read_text()
+
+
+def test_troubles_are_one_sentence_and_status_1(path, tmp_path, capsys):
+    assert main([str(tmp_path / "nothing"), "depth"]) == 1
+    assert "run the index pipeline first" in capsys.readouterr().err
+    assert main([path, "trace", "D-unknown"]) == 1
+    assert "the index has no event of D-unknown" in capsys.readouterr().err
+    assert main([path, "sql", "selec"]) == 1
+    assert "syntax error" in capsys.readouterr().err
+
+
+def test_time_is_told_when_asked_for(path, capsys):
+    assert main([path, "--timing", "depth"]) == 0
+    assert capsys.readouterr().err.endswith(" ms\n")

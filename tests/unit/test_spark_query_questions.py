@@ -1,0 +1,92 @@
+"""query/questions.py: what people ask, answered from the files."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not installed")
+pytest.importorskip("duckdb", reason="the extra disque-py[spark] is not installed")
+
+from disque_py.spark.options import OptionError
+from disque_py.spark.query import questions
+from disque_py.spark.query.tables import open_index
+from index_events import TS, batch, event, index
+
+
+def step(seq: int, job: str, version: int, before: str | None, after: str, at: int, **more):
+    return event(seq, job, version, event=after, from_state=before, to_state=after, ts=TS + at, **more)
+
+
+@pytest.fixture
+def db(tmp_path):
+    """Two jobs on two nodes: one is done, one fails and waits; one transition was made on both sides of a cut."""
+    first = batch(
+        step(1, "a", 1, None, "pending", 0, meta={"carrier": "UA"}),
+        step(2, "a", 2, "pending", "running", 1_000, meta={"carrier": "UA"}, since=TS),
+        step(3, "b", 1, None, "pending", 0),
+    )
+    second = batch(
+        step(1, "a", 3, "running", "completed", 3_000, meta={"carrier": "UA"}, worker="w1"),
+        step(2, "b", 2, "pending", "running", 2_000),
+        step(3, "b", 3, "running", "errored", 4_000, error="no fuel"),
+        step(4, "a", 2, "pending", "running", 1_100, meta={"carrier": "UA"}, since=TS),
+        node="n2",
+    )
+    index(tmp_path, first, second)
+    with open_index(str(tmp_path)) as connection:
+        yield connection
+
+
+def test_a_trace_is_in_the_documented_order_and_says_how_long(db):
+    answer = questions.trace(db, "a")
+    at = {name: number for number, name in enumerate(answer.columns)}
+    assert [row[at["event"]] for row in answer.rows] == ["pending", "running", "running", "completed"]
+    assert [row[at["ms_in_state"]] for row in answer.rows] == [None, 1_000, 1_100, None]
+
+
+def test_depth_counts_the_newest_events(db):
+    assert [row[:3] for row in questions.depth(db).rows] == [("q", "completed", 1), ("q", "errored", 1)]
+    assert [row[:4] for row in questions.depth(db, ["carrier"]).rows] == [
+        ("q", "completed", "UA", 1),
+        ("q", "errored", "", 1),
+    ]
+
+
+def test_depth_over_time_ends_where_current_is_and_starts_at_nothing_more(db):
+    answer = questions.depth_over_time(db, points=4)
+    series: dict[str, list[int]] = {}
+    for _, state, jobs in answer.rows:
+        series.setdefault(state, []).append(jobs)
+    assert series == {"errored": [0, 0, 0, 1], "pending": [2, 1, 0, 0], "running": [0, 1, 2, 0]}
+
+
+def test_a_queue_has_its_own_curves(db):
+    assert questions.depth_over_time(db, "another").rows == []
+
+
+def test_time_in_states_counts_one_transition_once_and_looks_back_where_nobody_said_since_when(db):
+    rows = {row[1]: row for row in questions.latency(db).rows}
+    assert rows["pending"][2:5] == (2, 1_500, 1_500)
+    assert rows["running"][2] == 2
+    assert rows["running"][-1] == 2_000
+    by = questions.latency(db, ["carrier"])
+    assert {row[2] for row in by.rows} == {"", "UA"}
+    assert questions.latency(db, hourly=True).columns[0] == "hour"
+
+
+def test_failures_are_counted_by_reason(db):
+    answer = questions.errors(db)
+    assert [row[:5] for row in answer.rows] == [("q", "no fuel", "", 1, 1)]
+
+
+def test_a_summary_says_how_much_there_is(db):
+    assert {name: questions.summary(db)[name] for name in ("events", "jobs", "nodes")} == {
+        "events": 7,
+        "jobs": 2,
+        "nodes": 2,
+    }
+
+
+def test_a_key_that_could_be_sql_is_refused(db):
+    with pytest.raises(OptionError, match="can't be a key of metadata"):
+        questions.depth(db, ["x' OR 1=1 --"])

@@ -1,0 +1,35 @@
+"""query/tables.py: an index as views of a DuckDB connection."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not installed")
+pytest.importorskip("duckdb", reason="the extra disque-py[spark] is not installed")
+
+import pyarrow as pa
+
+from disque_py.spark.delta_store import Store, TableError
+from disque_py.spark.event_schema import ARROW_SCHEMA
+from disque_py.spark.index_schema import open_tables
+from disque_py.spark.query.tables import open_index
+from index_events import batch, event, index
+
+
+def test_views_have_all_rows_also_of_files_that_lack_a_column(tmp_path):
+    index(tmp_path, batch(event(1, "a")))
+    index(tmp_path, batch(event(2, "b")).append_column("tenant", pa.array(["t"])))
+    with open_index(str(tmp_path)) as db:
+        assert db.execute("SELECT job_id, tenant FROM history ORDER BY 1").fetchall() == [("a", None), ("b", "t")]
+        assert db.execute("SELECT count(*) FROM current").fetchall() == [(2,)]
+
+
+def test_an_index_without_rows_has_its_columns(tmp_path):
+    open_tables(Store(str(tmp_path)), ARROW_SCHEMA)
+    with open_index(str(tmp_path)) as db:
+        assert db.execute("SELECT job_id, meta FROM history").fetchall() == []
+
+
+def test_no_index_is_one_sentence(tmp_path):
+    with pytest.raises(TableError, match="has no table history; run the index pipeline first"):
+        open_index(str(tmp_path))

@@ -1,0 +1,59 @@
+"""upkeep.py: an index stays small, and nobody who reads it notices."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not installed")
+
+from deltalake import DeltaTable
+
+from disque_py.spark.delta_store import Store
+from disque_py.spark.options import OptionError, Options
+from disque_py.spark.upkeep import Retention, maintain, retention_of, tidy
+from index_events import TS, batch, event, index, rows
+
+DAY_S = 86_400
+
+
+def test_jobs_that_ended_long_ago_leave_current_and_old_days_leave_history(tmp_path):
+    later = TS + 10 * DAY_S * 1000
+    index(
+        tmp_path,
+        batch(
+            event(1, "old", 1, to_state="completed"),
+            event(2, "waiting"),
+            event(3, "new", 1, to_state="completed", ts=later),
+        ),
+    )
+    done = tidy(Store(str(tmp_path)), Retention(0, 7 * DAY_S, 5 * DAY_S), later / 1000)
+    assert (done["jobs"], done["days"]) == (1, 1)
+    assert [row["job_id"] for row in rows(tmp_path, "current")] == ["new", "waiting"]
+    assert [row["job_id"] for row in rows(tmp_path, "history")] == ["new"]
+
+
+def test_small_files_are_merged_and_every_row_stays(tmp_path):
+    for seq in range(1, 6):
+        index(tmp_path, batch(event(seq, f"D-{seq}")))
+    assert tidy(Store(str(tmp_path)), Retention(), TS / 1000)["files_merged"] >= 5
+    assert len(DeltaTable(str(tmp_path / "history")).file_uris()) == 1
+    assert [row["seq"] for row in rows(tmp_path, "history")] == [1, 2, 3, 4, 5]
+    index(tmp_path, batch(event(5, "D-5"), event(6, "D-6")))
+    assert len(rows(tmp_path, "history")) == 6
+
+
+def test_upkeep_has_its_turn_every_so_many_batches(tmp_path, monkeypatch):
+    turns = []
+    monkeypatch.setattr("disque_py.spark.upkeep.tidy", lambda *_: turns.append(1))
+    for number in range(10):
+        maintain(Store(str(tmp_path)), Retention(compact_every=4), number)
+    assert len(turns) == 2
+    assert maintain(Store(str(tmp_path)), Retention(compact_every=0), 3) == 0
+
+
+def test_spans_are_read_and_refused():
+    known = ("compactEvery", "currentRetention", "historyRetention")
+    options = Options("disque-index", {"currentRetention": "7 days", "historyRetention": "12h"}, known)
+    assert retention_of(options) == Retention(50, 7 * DAY_S, 43_200)
+    with pytest.raises(OptionError, match="currentRetention is a span such as 7 days or 12h, not 'soon'"):
+        retention_of(Options("disque-index", {"currentRetention": "soon"}, known))
