@@ -149,6 +149,8 @@ class EventDesk:
     @property
     def is_awaited(self) -> bool:
         """Somebody waits for events to become readable, and some have."""
+        if not (self.waiting or self.tails):
+            return False
         durable_seq = self.log.durable_seq
         return any(each.seq < durable_seq for each in self.waiting) or any(
             0 <= seq < durable_seq for seq in self.tails.values()

@@ -381,6 +381,11 @@ class Remembering:
         def closed(failure: OSError | None) -> None:
             self._driver.begin()
             if failure is None:
+                # A restart believes that nothing came after the mark. What this turn has done before it heard of that
+                # is in no record, so nobody may hear of it: a job given away now would be in its queue again. And
+                # while the links are being closed nobody is listened to.
+                self._broker.is_loading = True
+                self._broker.outbox.messages.take()
                 self._let_go()
             done(failure)
 

@@ -49,7 +49,7 @@ def _c(
 
 ADDJOB: Final = (
     "queue body ms-timeout [REPLICATE count] [DELAY sec] [RETRY sec] [TTL sec] [MAXLEN count] [ASYNC]"
-    " [PRIORITY n] [META name value] [...] [KEY key]"
+    " [PRIORITY n] [META name value ...] [KEY key]"
 )
 GETJOB: Final = (
     "[NOHANG] [TIMEOUT ms] [COUNT count] [WITHCOUNTERS] [WITHMETA] [WITHLEASE] [LEASE sec] [TOKEN token]"

@@ -47,17 +47,18 @@ def extendtoken(broker: Broker, client: Client, argv: list[bytes]) -> bytes | No
 
 def _to_all(broker: Broker, names: list[bytes], deed: Deed) -> slices.Slices:
     """Do it to every job that is leased under one of the tokens, PART at a time."""
+    tokens = broker.tokens
     total = 0
     for name in names:
-        jobs = broker.tokens.held(name)
+        jobs = tokens.held(name)
+        token = tokens.by_name.get(name)
         for at in range(0, len(jobs), PART):
-            part = jobs[at : at + PART]
             if at:
-                # Others had a turn meanwhile: what left the token then is no longer its business.
                 yield
-                held = dict.fromkeys(broker.tokens.held(name))
-                part = [job for job in part if job in held]
-            total += sum([deed(broker, job) for job in part])
+            for job in jobs[at : at + PART]:
+                # Others had a turn meanwhile: what left the token then is no longer its business.
+                if tokens.by_job.get(job) is token and token is not None and tokens.is_held(job, token.jobs[job]):
+                    total += deed(broker, job)
     return integer(total)
 
 

@@ -474,10 +474,11 @@ _EVENTS: Final = Section(
         Directive(
             "events",
             YES_NO,
-            True,
+            False,
             "Write every transition of a job that this node makes into a log that others can read (EVENTS): the directory"
             " <appendfilename>.events inside dir. A node that can't write there starts and goes on without the log, says"
-            " so and tries again. No costs nothing; a later yes begins a new log.",
+            " so and tries again. It costs a fifth to a third of the node's rate; no costs nothing, and a later yes begins"
+            " a new log.",
             is_live=True,
         ),
         Directive(

@@ -60,7 +60,7 @@ def deliver(broker: Broker, queue: Queue, job: Job, wish: Wish) -> bytes:
     queue.active_ms = broker.now_ms
     broker.stats.jobs_delivered += 1
     lifecycle.lease(broker, job)
-    if wish.is_picky:
+    if wish is not PLAIN and wish.is_picky:
         if wish.lease_ms:
             lifecycle.extend(broker, job, wish.lease_ms)
         if wish.token:

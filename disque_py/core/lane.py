@@ -13,7 +13,8 @@ queue.py's business. So is the part of push and pop that nearly every job takes,
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from array import array
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator
 from heapq import merge
@@ -43,10 +44,11 @@ class Lane:
     chunks, tail   the run behind it
     last_ctime  of the run's last job
     parts       what is put aside, sorted; the first of it is parts[0][at]
-    lasts       the last entry of each part
+    ranks       the priorities of each part's entries: numbers side by side are found sooner than what they are of
+    lasts, last_ranks   the last entry of each part, and its priority
     """
 
-    __slots__ = ("at", "chunks", "head", "last_ctime", "lasts", "parts", "tail")
+    __slots__ = ("at", "chunks", "head", "last_ctime", "last_ranks", "lasts", "parts", "ranks", "tail")
 
     def __init__(self) -> None:
         self.head: list[Job] = []
@@ -54,46 +56,81 @@ class Lane:
         self.tail: list[Job] = []
         self.last_ctime = 0
         self.parts: list[list[Entry]] = []
+        self.ranks: list[array[int]] = []
         self.lasts: list[Entry] = []
+        self.last_ranks: list[int] = []
         self.at = 0
 
     def push_aside(self, job: Job) -> None:
         """The job does not come in the order of the run."""
-        entry = (job.priority, job.ctime, job.id, next(_serials), job)
+        rank = job.priority
+        entry = (rank, job.ctime, job.id, next(_serials), job)
         parts = self.parts
         lasts = self.lasts
         if not parts or entry > lasts[-1]:
             if not parts or len(parts[-1]) >= PART_MAX:
                 parts.append([entry])
+                self.ranks.append(array("q", (rank,)))
                 lasts.append(entry)
+                self.last_ranks.append(rank)
             else:
                 parts[-1].append(entry)
+                self.ranks[-1].append(rank)
                 lasts[-1] = entry
+                self.last_ranks[-1] = rank
             return
-        number = bisect_left(lasts, entry)
+        last_ranks = self.last_ranks
+        number = bisect_left(last_ranks, rank)
+        if last_ranks[number] == rank:
+            number = bisect_left(lasts, entry, number, bisect_right(last_ranks, rank, number))
         part = parts[number]
+        ranks = self.ranks[number]
         at = self.at if number == 0 else 0
-        place = bisect_left(part, entry, at)
+        place = bisect_left(ranks, rank, at)
+        if place < len(ranks) and ranks[place] == rank:
+            place = bisect_left(part, entry, place, bisect_right(ranks, rank, place))
         if 0 < place == at:
             self.at = at - 1
             part[at - 1] = entry
+            ranks[at - 1] = rank
             return
         part.insert(place, entry)
+        ranks.insert(place, rank)
         if len(part) > PART_MAX:
             self._split(number, part)
 
     def _split(self, number: int, part: list[Entry]) -> None:
+        ranks = self.ranks[number]
         if number == 0:
             del part[: self.at]
+            del ranks[: self.at]
             self.at = 0
         half = len(part) // 2
-        self.parts.insert(number + 1, part[half:])
-        self.lasts.insert(number + 1, part[-1])
-        del part[half:]
+        if half:
+            self._put(number + 1, part[half:])
+            self._set(number, part[:half])
+
+    def _put(self, number: int, part: list[Entry]) -> None:
+        self.parts.insert(number, part)
+        self.ranks.insert(number, array("q"))
+        self.lasts.insert(number, part[-1])
+        self.last_ranks.insert(number, 0)
+        self._set(number, part)
+
+    def _set(self, number: int, part: list[Entry]) -> None:
+        self.parts[number] = part
+        self.ranks[number] = array("q", [entry[0] for entry in part])
         self.lasts[number] = part[-1]
+        self.last_ranks[number] = part[-1][0]
+
+    def _drop(self, number: int) -> None:
+        del self.parts[number]
+        del self.ranks[number]
+        del self.lasts[number]
+        del self.last_ranks[number]
 
     def smallest(self) -> Job:
-        """Take the first of run and what is aside, at least one of which is not empty; `head` is filled if it can be."""
+        """Take the first of run and what is aside; one is not empty, and `head` is filled if it can be."""
         head = self.head
         if not self.parts:
             return head.pop()
@@ -107,8 +144,7 @@ class Lane:
             part[at - 1] = _TAKEN
             self.at = at
         else:
-            del self.parts[0]
-            del self.lasts[0]
+            self._drop(0)
             self.at = 0
         return entry[4]
 
@@ -147,12 +183,10 @@ class Lane:
             if number == 0:
                 self.at = 0
             if part:
-                self.parts[number] = part
-                self.lasts[number] = part[-1]
+                self._set(number, part)
                 number += 1
             else:
-                del self.parts[number]
-                del self.lasts[number]
+                self._drop(number)
             yield
         self.head = [job for job in self.head if keeps(job)]
         yield
@@ -166,7 +200,7 @@ class Lane:
 
     def dismantle(self) -> Iterator[None]:
         """Give back the memory of a lane that is no more, a part per step."""
-        self.lasts = []
+        self.ranks, self.lasts, self.last_ranks = [], [], []
         for part in (self.head, self.tail):
             while part:
                 del part[-CHUNK:]
@@ -179,7 +213,7 @@ class Lane:
             yield
 
     def key_at(self, position: int) -> tuple[int, int] | None:
-        """(priority, creation time) of the `position`-th entry of the run or of what is aside; None if both are shorter.
+        """(priority, creation time) of the `position`-th entry of run or aside; None if both are shorter.
 
         So what comes later than this is certainly not among the first `position`.
         """

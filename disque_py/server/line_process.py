@@ -12,10 +12,12 @@ speaks nonsense is given up, whoever waited is told to do it themselves, and it 
 from __future__ import annotations
 
 import asyncio
+import os
 import struct
 import sys
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final, cast
 
 import msgpack  # type: ignore[import-untyped]  # It ships no types.
@@ -26,6 +28,8 @@ from disque_py.event_desk import text_of
 Blocks = list[tuple[int, int, bytes]]
 Done = Callable[[tuple[bytes, bytes] | None], None]
 
+# Where the packages lie, if they are not installed.
+ROOT: Final = Path(__file__).resolve().parents[2]
 LENGTH: Final = struct.Struct("<I")
 IDLE_SECONDS: Final = 60.0
 # After a child that died.
@@ -76,8 +80,21 @@ class LineProcess(asyncio.SubprocessProtocol):
 
     async def _start(self) -> None:
         try:
+            # A session of its own, so that Ctrl-C is the node's alone; -P, so that nothing in the node's directory is
+            # taken for a module.
             await self._loop.subprocess_exec(
-                lambda: self, sys.executable, "-c", PROGRAM, stdin=-1, stdout=-1, stderr=None, close_fds=True
+                lambda: self,
+                sys.executable,
+                "-P",
+                "-c",
+                PROGRAM,
+                stdin=-1,
+                stdout=-1,
+                stderr=None,
+                close_fds=True,
+                start_new_session=True,
+                env=os.environ
+                | {"PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))},
             )
         except OSError as error:
             self._give_up(f"can't be started: {error.strerror or error}")

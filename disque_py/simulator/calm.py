@@ -198,7 +198,7 @@ class Calm:
     # -- the jobs ------------------------------------------------------------------------------------
 
     def _drain(self) -> None:
-        self.is_draining = True
+        self.is_draining = self.simulation.ledger.is_calm = True
         for machine in self.world.running():
             drainer = Drainer(self)
             self.world.connect(machine, drainer)

@@ -154,7 +154,7 @@ def look(world: World, ledger: Ledger, losses: Losses) -> None:
             alive[job_id] = alive.get(job_id, 0) + 1
             once.setdefault(job_id, 0)
     for machine in world.running():
-        if machine.broker.is_loading:
+        if machine.broker.is_loading and (machine.keeper is None or not machine.keeper.is_loaded):
             continue
         check_books(machine)
         for job_id in unseen_jobs(machine):

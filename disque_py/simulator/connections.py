@@ -143,6 +143,9 @@ class Connection:
         if self.machine.is_stopped:
             self.machine.held.append((self._run, ()))
             return
+        if self.machine.is_ending:  # Nobody listens any more.
+            self.world.later(0, self.hang_up_by_node)
+            return
         machine, broker, client = self.machine, self.broker, self.client
         machine.open()
         requests = self._requests
@@ -179,20 +182,21 @@ class Connection:
         if client.close_asked:
             # Not while replies of earlier requests are still being waited for.
             if self.is_open and not client.slots:
-                self.world.later(0, self._closed_by_node)
+                self.world.later(0, self.hang_up_by_node)
         elif self._requests:
             # An ADDJOB may follow others that still wait; once some are answered there is room for more of them.
             if client.waiting == RUNNING or (has_progress and client.waiting == WAITS_FOR_COPIES):
                 self.world.later(0, self._run)
 
-    def _closed_by_node(self) -> None:
+    def hang_up_by_node(self) -> None:
+        """The node closes it."""
         if self.is_open:
             self.hang_up()
             self.on_lost()
 
     def close(self, *, after_replies: bool) -> None:
         """CLIENT KILL."""
-        self.world.later(0, self._closed_by_node)
+        self.world.later(0, self.hang_up_by_node)
 
     def input_bytes(self) -> int:
         """Nothing is kept in bytes."""

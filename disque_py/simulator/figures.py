@@ -21,6 +21,8 @@ AFTER_ACK_PER_MILLE_MAX: Final = {
 }
 # Fewer acknowledged jobs say nothing about shares.
 ACKED_MIN: Final = 2_000
+# Nor do fewer plans: how much of a plan's life the cluster is cut differs widely.
+SEEDS_MIN: Final = 10
 MIXED: Final = "several at once"
 FAIR: Final = "fair"
 
@@ -49,7 +51,9 @@ class Figures:
         found = []
         for kind, limit in AFTER_ACK_PER_MILLE_MAX.items():
             sums = self.by_weather.get(kind)
-            if sums and sums["acked"] >= ACKED_MIN and sums["after_ack"] * 1000 >= limit * sums["acked"]:
+            if not sums or sums["seeds"] < SEEDS_MIN or sums["acked"] < ACKED_MIN:
+                continue
+            if sums["after_ack"] * 1000 >= limit * sums["acked"]:
                 share = sums["after_ack"] / sums["acked"]
                 found.append(f"{kind}: {share:.2%} of acknowledged jobs came again, {limit / 1000:.1%} is the limit")
         return found

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 # Time on its way, in queues of frames and in turns, is not part of a TTL that every node counts from receipt.
 TTL_SLACK_MS: Final = 2_000
 FILLER: Final = bytes(range(256)) * 40
+# In good weather an answered ACKJOB is known by all after two journeys of messages; the slowest link takes 100 ms.
+HEARD_MS: Final = 2_000
 
 
 class RuleBrokenError(AssertionError):
@@ -39,6 +41,7 @@ class Promise:
     losses               nodes that had it and forgot it by mishap (see checkers.py)
     acked_ms             when the first ACKJOB, FASTACK or DELJOB for it was sent
     ack_answered_ms      when the first was answered
+    calm_ack_ms          when the first was answered in good weather
     clean_ms             when a look found nobody who has it alive; 0: somebody has
     is_over              everybody who had it has learnt of the ack: it must not come again
     asked                the node that was asked
@@ -47,7 +50,7 @@ class Promise:
 
     __slots__ = (
         "ack_answered_ms", "acked_ms", "added_ms", "answered_ms",
-        "asked", "body_bytes", "clean_ms", "copies", "delivered", "id",
+        "asked", "body_bytes", "calm_ack_ms", "clean_ms", "copies", "delivered", "id",
         "is_deleted", "is_over", "losses", "number", "queue", "retry_ms", "ttl_ms",
     )  # fmt: skip
 
@@ -67,6 +70,7 @@ class Promise:
         self.losses = 0
         self.acked_ms = 0
         self.ack_answered_ms = 0
+        self.calm_ack_ms = 0
         self.clean_ms = 0
         self.is_over = False
         self.is_deleted = False
@@ -85,6 +89,7 @@ class Promise:
 class Ledger:
     """All promises.
 
+    is_calm      nothing is wrong with the cluster: who has a job hears at once that it is done
     delays_ms    how long time may have stood still for some copy: stopped processes, stuck links
     delivered, acked, after_ack, duplicates   figures: deliveries, jobs acknowledged (and answered so), deliveries after
                  an answered ACKJOB, deliveries of a job beyond its first
@@ -94,6 +99,7 @@ class Ledger:
         self.promises: list[Promise] = []
         self.by_id: dict[bytes, Promise] = {}
         self.open: dict[Promise, None] = {}
+        self.is_calm = False
         self.delays_ms = 0
         self.added = 0
         self.delivered = 0
@@ -147,6 +153,8 @@ class Ledger:
                 raise RuleBrokenError("at most once", f"{promise} was delivered twice", job_id)
         if promise.is_over and not promise.is_deleted:
             raise RuleBrokenError("done is done", f"{promise}: all had learnt of its ack, and it came again", job_id)
+        if promise.calm_ack_ms and now_ms - promise.calm_ack_ms > HEARD_MS and not promise.is_deleted:
+            raise RuleBrokenError("acks are heard", f"{promise} came {now_ms - promise.calm_ack_ms} ms after its ack", job_id)
         if promise.answered_ms:
             # The request may have waited behind others; the life of the job began before its answer.
             late_ms = now_ms - promise.answered_ms - promise.ttl_ms - promise.ttl_ms // 100
@@ -164,6 +172,8 @@ class Ledger:
 
     def acknowledged(self, promise: Promise, now_ms: int) -> None:
         """It was answered."""
+        if self.is_calm and not promise.calm_ack_ms:
+            promise.calm_ack_ms = now_ms
         if not promise.ack_answered_ms:
             promise.ack_answered_ms = now_ms
             self.acked += 1

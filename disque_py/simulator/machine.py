@@ -54,6 +54,7 @@ class Machine:
     wall_offset_ms     its wall clock against the others'; may jump at any time
     version            the highest bus version it speaks
     is_up, is_stopped, has_power
+    is_ending          it was told to end, and does what is left to do
     runs               how often it was started
     fuse               it dies after so many further things it does to the outside; 0: it does not
     held               what came while it was stopped
@@ -86,6 +87,7 @@ class Machine:
         self.version = version
         self.is_up = False
         self.is_stopped = False
+        self.is_ending = False
         self.has_power = True
         self.runs = 0
         self.fuse = 0
@@ -129,7 +131,7 @@ class Machine:
         self.broker = Broker(self.membership, outgoing, values, rng, SimHost(self))
         inputs.install(self.broker)
         self.attempts, self.pipes, self.incoming, self.held, self.clients = {}, {}, {}, [], {}
-        self.is_up, self.is_stopped, self.fuse, self._timer_ms = True, False, 0, 0
+        self.is_up, self.is_stopped, self.is_ending, self.fuse, self._timer_ms = True, False, False, 0, 0
         self.driver = Driver(
             self.broker, self.membership, outgoing, self, self, self._on_turn, self._save_nodes, self._notice
         )
@@ -166,13 +168,16 @@ class Machine:
         self.clients = {}
 
     def shut_down(self, then: Callable[[], None]) -> None:
-        """SIGTERM: the journal is closed; `then` is called when the process is gone."""
+        """SIGTERM: clients are hung up and the journal is closed; `then` is called when the process is gone."""
         run = self.runs
+        self.is_ending = True
 
         def ended(_: OSError | None = None) -> None:
             if self.is_up and self.runs == run:
                 self.world.later(0, self.end_run, run, then)
 
+        for connection in list(self.clients):
+            connection.hang_up_by_node()
         self.open()
         if self.keeper is not None:
             self.keeper.remembering.close(ended)

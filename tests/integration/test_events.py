@@ -34,7 +34,7 @@ def events(server: Server, count: int) -> list[dict[str, Any]]:
 
 def test_a_killed_process_has_lost_no_event_of_what_it_answered(make_server):
     """Killed right after its replies, long before a sync; the same log goes on after the restart."""
-    server = make_server().start()
+    server = make_server("--events", "yes").start()
     log_id, *_ = position(server)
     with server.connect() as connection:
         for _ in range(500):
@@ -48,7 +48,7 @@ def test_a_killed_process_has_lost_no_event_of_what_it_answered(make_server):
 
 def test_three_nodes_tell_one_story(make_cluster):
     """Each transition is in the log of the node that made it, in the order of versions, and in no other."""
-    cluster = make_cluster(3)
+    cluster = make_cluster(3, "--events", "yes")
     a, b, _ = cluster.servers
     job_id = a.command("ADDJOB", "q", "body", 5_000, "REPLICATE", 3)
     assert b.command("GETJOB", "TIMEOUT", 10_000, "FROM", "q")[0][1] == job_id
@@ -73,7 +73,7 @@ def test_three_nodes_tell_one_story(make_cluster):
 
 
 def test_many_events_come_back_whole_through_the_process_that_makes_lines(make_server):
-    server = make_server().start()
+    server = make_server("--events", "yes").start()
     with server.connect() as connection:
         for _ in range(20_000):
             connection.send("ADDJOB", "q", "body", 0)
@@ -85,7 +85,7 @@ def test_many_events_come_back_whole_through_the_process_that_makes_lines(make_s
 
 
 def test_a_node_that_can_not_write_its_log_serves(make_server, tmp_path):
-    server = make_server()
+    server = make_server("--events", "yes")
     server.folder.mkdir(parents=True, exist_ok=True)
     (server.folder / "disque.aof.events").write_text("in the way")
     server.start()
@@ -96,7 +96,7 @@ def test_a_node_that_can_not_write_its_log_serves(make_server, tmp_path):
 
 @pytest.mark.parametrize("words", [("events", "--follow")])
 def test_the_command_line_follows(make_server, words):
-    server = make_server().start()
+    server = make_server("--events", "yes").start()
     command = [sys.executable, str(ROOT / "bin/disque-cli"), "-p", str(server.port), *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as follower:
         assert follower.stdout is not None

@@ -8,7 +8,9 @@ from disque_py.cli.command_docs import builtin_docs
 from disque_py.cli.hints import hint, next_words, parts_of, remaining_parts
 
 DOCS = builtin_docs()
-ADDJOB_OPTIONS = "[REPLICATE count] [DELAY sec] [RETRY sec] [TTL sec] [MAXLEN count] [ASYNC]"
+MORE = "[PRIORITY n] [META name value ...] [KEY key]"
+ADDJOB_OPTIONS = f"[REPLICATE count] [DELAY sec] [RETRY sec] [TTL sec] [MAXLEN count] [ASYNC] {MORE}"
+GETJOB_OPTIONS = "[COUNT count] [WITHCOUNTERS] [WITHMETA] [WITHLEASE] [LEASE sec] [TOKEN token]"
 
 
 def test_a_bracket_is_one_part():
@@ -21,10 +23,11 @@ def test_a_bracket_is_one_part():
         ("ADDJOB", f"queue body ms-timeout {ADDJOB_OPTIONS}"),
         ("addjob q", f"body ms-timeout {ADDJOB_OPTIONS}"),
         ("ADDJOB q b 0", ADDJOB_OPTIONS),
-        ("ADDJOB q b 0 retry", "sec [REPLICATE count] [DELAY sec] [TTL sec] [MAXLEN count] [ASYNC]"),
-        ("ADDJOB q b 0 RETRY 5 ASYNC", "[REPLICATE count] [DELAY sec] [TTL sec] [MAXLEN count]"),
-        ("GETJOB", "[NOHANG] [TIMEOUT ms] [COUNT count] [WITHCOUNTERS] FROM queue [queue ...]"),
-        ("GETJOB NOHANG", "[TIMEOUT ms] [COUNT count] [WITHCOUNTERS] FROM queue [queue ...]"),
+        ("ADDJOB q b 0 retry", f"sec [REPLICATE count] [DELAY sec] [TTL sec] [MAXLEN count] [ASYNC] {MORE}"),
+        ("ADDJOB q b 0 RETRY 5 ASYNC", f"[REPLICATE count] [DELAY sec] [TTL sec] [MAXLEN count] {MORE}"),
+        ("ADDJOB q b 0 META a b", f"[REPLICATE count] [DELAY sec] [RETRY sec] [TTL sec] [MAXLEN count] [ASYNC] {MORE}"),
+        ("GETJOB", f"[NOHANG] [TIMEOUT ms] {GETJOB_OPTIONS} FROM queue [queue ...]"),
+        ("GETJOB NOHANG", f"[TIMEOUT ms] {GETJOB_OPTIONS} FROM queue [queue ...]"),
         ("GETJOB COUNT 5 FROM", "queue [queue ...]"),
         ("GETJOB FROM a", "[queue ...]"),
         ("GETJOB FROM a b c", "[queue ...]"),
@@ -55,9 +58,9 @@ def test_too_many_words_fit_no_form():
 @pytest.mark.parametrize(
     ("typed", "words"),
     [
-        ("ADDJOB q b 0", ["REPLICATE", "DELAY", "RETRY", "TTL", "MAXLEN", "ASYNC"]),
+        ("ADDJOB q b 0", ["REPLICATE", "DELAY", "RETRY", "TTL", "MAXLEN", "ASYNC", "PRIORITY", "META", "KEY"]),
         ("ADDJOB q b 0 RETRY", []),
-        ("GETJOB", ["NOHANG", "TIMEOUT", "COUNT", "WITHCOUNTERS", "FROM"]),
+        ("GETJOB", ["NOHANG", "TIMEOUT", "COUNT", "WITHCOUNTERS", "WITHMETA", "WITHLEASE", "LEASE", "TOKEN", "FROM"]),
         ("CLUSTER", ["MEET", "NODES", "MYID", "INFO", "SAVECONFIG", "FORGET", "RESET", "LEAVING"]),
         ("CLUSTER RESET", ["SOFT", "HARD"]),
         ("JSCAN 0 REPLY", ["id", "all"]),

@@ -283,3 +283,13 @@ def test_a_lost_hand_over_costs_a_second():
     world.drop = None
     world.run(700)
     assert len(consumer.replies) == 1
+
+
+def test_a_node_that_was_reset_hard_answers_the_first_hand_over_to_its_new_self():
+    """Others number from one again; the answer to the old first one would lose the new job (simulator, seed 53)."""
+    broker, node = make_pair()
+    assert take(broker, node, image(broker, node)) == TAKEN
+    assert exchange(node).answers
+    assert ask(broker, make_client(broker), "CLUSTER", "RESET", "HARD") == b"+OK\r\n"
+    state = exchange(node)
+    assert (state.answers, state.answers_from) == ({}, 1)

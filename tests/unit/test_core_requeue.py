@@ -374,3 +374,17 @@ def test_two_halves_that_both_queued_a_job_agree_after_the_healing():
     world.heal()
     world.run(8_000)
     assert len(queued_on(world, job_id)) == 1
+
+
+def test_counters_that_another_node_tells_are_recorded():
+    """The lease is elsewhere and the job waits as before; only the counters are news (simulator, seed 9)."""
+    broker, b, _ = make_cluster()
+    broker.is_journaling = True
+    job = hold(broker, b)
+    for kind, item in ((QUEUED, (job.id, 0, 7, 3, 4)), (WILLQUEUE, (job.id, 9))):
+        broker.touched.clear()
+        say(broker, b, kind, item)
+        assert job in broker.touched
+        broker.touched.clear()
+        say(broker, b, kind, item)
+        assert job not in broker.touched

@@ -248,3 +248,12 @@ def test_what_a_journal_that_is_cut_off_knows_as_undelivered_is_given_up():
     assert (known.is_delivered, known.state, new.state, retried.state) == (True, ACTIVE, QUEUED, QUEUED)
     assert broker.stats.once_lost_in_restart == 1
     recount(broker)
+
+
+def test_an_acked_base_may_be_the_first_of_its_segment():
+    """Nothing of it is live, but the segment is there (found by the simulator)."""
+    acked = base(ACKED_ID, b"q", b"two", retry_ms=30_000, flags=journaling.IS_ACKED | WAS_QUEUED)
+    broker, _ = restored([JOB, acked], number=6)
+    assert broker.find(ACKED_ID).state == ACKED
+    assert 6 in broker.live_bytes
+    recount(broker)

@@ -236,3 +236,15 @@ def test_an_overdue_client_of_many_is_answered_by_the_next_tick():
     assert timers.next_ms(broker) <= broker.now_ms
     inputs.tick(broker)
     assert all(client.out for client in clients)
+
+
+def test_while_the_journal_is_loaded_jobs_are_left_alone():
+    """What became of them would be recorded nowhere; they are looked at right afterwards (simulator, seed 85)."""
+    broker = make_broker()
+    job = hold(broker, retry_s=1)
+    broker.is_loading = True
+    advance(broker, 5_000)
+    assert (job.state, queue_of(broker)) == (ACTIVE, [])
+    broker.is_loading = False
+    advance(broker, GRAIN_MS)
+    assert queue_of(broker) == [job.id]

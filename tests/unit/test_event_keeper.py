@@ -246,6 +246,40 @@ def test_with_a_journal_under_always_replies_wait_for_both_disks_syncs():
     assert names(node.lines()) == ["added"]  # Readable at once.
 
 
+@pytest.mark.parametrize("policy", ["always", "everysec"])
+def test_a_journal_comes_and_goes_while_events_are_written(policy):
+    """Whoever waits for either log is answered in any case, and no event is lost."""
+    node = EventedNode(appendfsync=policy)
+    for wanted in (True, False, True):
+        turn(node, partial(node.put, "ADDJOB", "q", "body", 0))  # On its way while the journal changes.
+        node._turn(partial(_switch_journal, node, wanted))
+        node.settle(2_500)
+        assert len(node.taken()) == 1
+        whole_way(node)
+        node.settle()
+    assert node.driver.holding is node.driver.promises
+    lines = node.sync()
+    assert names(lines).count("added") == 6
+    assert [line["seq"] for line in lines] == list(range(1, len(lines) + 1))
+
+
+def _switch_journal(node: EventedNode, wanted: bool) -> None:
+    node.broker.settings.appendonly = wanted
+    node.remembering.switch()
+
+
+def test_jobs_are_read_back_while_events_are_written():
+    """DEBUG LOADAOF: the journal goes and comes; nothing about jobs has changed."""
+    node = EventedNode(appendonly=True, appendfsync="always")
+    job_id = node.wait_for("ADDJOB", "q", "body", 0)
+    assert node.ask("DEBUG", "LOADAOF") == []
+    node.settle(3_000)
+    assert node.taken() == [b"OK"]
+    assert node.broker.find(job_id) is not None
+    whole_way(node)
+    assert names(node.sync())[0] == "added"
+
+
 def test_jobs_that_come_back_from_the_journal_keep_their_versions():
     node = EventedNode(appendonly=True, appendfsync="always")
     job_id = node.wait_for("ADDJOB", "q", "body", 0)

@@ -337,3 +337,13 @@ def test_lanes_never_wait_for_each_other():
     disk.run(WRITING)
     assert journal.synced == position
     assert [lane for lane, _, _ in disk.waiting] == [READING]
+
+
+def test_a_segment_whose_blocks_have_no_file_yet_is_there():
+    """A slow disk: the journal is in the third segment before the first is written (simulator, seed 34)."""
+    journal, disk = make(segment_bytes=100)
+    while journal.number < 4:
+        journal.append(RECORD)
+    assert [journal.has_segment(number) for number in range(1, 6)] == [True] * 4 + [False]
+    disk.run()
+    assert all(journal.has_segment(number) for number in range(1, journal.number + 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from random import Random
 
 import pytest
@@ -236,3 +237,22 @@ def test_a_backup_is_known_by_its_mark():
     for number, expected in ((1, True), (0, False), (7, True)):
         folder.replace(RESTORED_NAME, b"%d\n" % number)
         assert read(folder)[1].is_restored is expected
+
+
+def test_what_the_system_only_believes_to_have_written_is_written_again():
+    """
+    The last process heard that an fsync failed, and died. Its block is read from the system's memory, and another
+    fsync of it succeeds without writing anything; a header that claims it then would be a lie (simulator, seed 88).
+    """
+    folder, _ = written(2, segment_bytes=1 << 30, policy="no")
+    name = read(folder)[1].files[-1][0]
+    folder.fail("sync", errno.EIO)
+    with pytest.raises(OSError, match="Input/output"):
+        folder.sync(name)
+    folder.heal()
+    folder.kill()
+    read(folder)[1].repair()
+    for seed in range(8):
+        copy = folder.copy(Random(seed))
+        copy.cut_power()
+        assert len(read(copy)[0]) == 2

@@ -5,7 +5,10 @@ from __future__ import annotations
 import errno
 
 import hiredis
+import pytest
 
+from cluster_bus.codec import Decoder
+from cluster_bus.messages import NEEDJOBS, YOURJOBS
 from disque_py.core.job import ACTIVE, QUEUED
 from journaled import JournaledNode
 
@@ -48,6 +51,32 @@ def test_a_node_that_was_killed_does_not_queue_at_most_once_jobs_again():
     assert (again.broker.find(job_id).state, again.remembering.last_load.lost) == (ACTIVE, 1)
     assert again.stop() is None
     assert again.restart().broker.find(job_id).state == ACTIVE  # A clean stop later does not revive it.
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+def test_with_the_mark_on_disk_no_job_is_given_away_any_more(is_before):
+    """
+    The mark says that nothing came after it, so an at-most-once job that is handed over then would be in its queue
+    again after the restart: delivered there, and here. The other node may ask in the turn in which the node hears of
+    the mark, or later.
+    """
+    node = start(appendfsync="no")
+    other = node.other()
+    node.settle()
+    (job_id,) = add(node, retry=0)
+    asked = [NEEDJOBS, [b"q", 1, 0]]
+    outcome = []
+    node._turn(lambda: node.remembering.close(outcome.append))
+    assert len(node.disk.waiting) == 1
+    if is_before:
+        node.driver.begin()
+        node.driver.receive(other, [asked])
+    node.work()
+    assert outcome == [None]
+    node.say(other, *asked)
+    frames = [runs for _, frame in node.frames for runs in Decoder(versions=(1, 1)).feed(frame)]
+    assert YOURJOBS not in [run[0] for runs in frames for run in runs]
+    assert node.restart().broker.find(job_id).state == QUEUED
 
 
 def test_switched_on_it_knows_all_jobs_that_are_there():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from disque_py.core.ids import IdSource
-from disque_py.simulator.ledger import TTL_SLACK_MS, Ledger, RuleBrokenError
+from disque_py.simulator.ledger import HEARD_MS, TTL_SLACK_MS, Ledger, RuleBrokenError
 from disque_py.simulator.world import World
 
 HOUR_MS = 3_600_000
@@ -99,3 +99,13 @@ def test_a_ttl_is_kept_but_for_what_a_network_may_hold_up(ledger, ids):
         deliver(ledger, promise, 6_100 + TTL_SLACK_MS)
     ledger.delays_ms = 500
     deliver(ledger, promise, 6_100 + TTL_SLACK_MS)
+
+
+def test_in_good_weather_an_ack_is_heard_by_all_at_once(ledger, ids):
+    """A job that comes long after its ACKJOB was answered had a copy that nobody told."""
+    promise = added(ledger, ids)
+    ledger.is_calm = True
+    ledger.acknowledged(promise, 2_000)
+    ledger.deliver(b"q", promise.id, promise.body(), 2_000 + HEARD_MS)
+    with pytest.raises(RuleBrokenError, match="acks are heard"):
+        ledger.deliver(b"q", promise.id, promise.body(), 2_001 + HEARD_MS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from disque_py.simulator.network import Pipe
 from simulated import ask, strike, weathered
 
 
@@ -38,3 +39,29 @@ def test_a_disk_in_trouble_costs_no_promise(trouble):
     world.run(1_000)
     for reply in replies:
         assert isinstance(reply, Exception) or world["a"].find(reply)
+
+
+def test_a_node_may_refuse_to_start_on_a_failing_disk_and_comes_up_when_it_is_well():
+    """Its supervisor tries again; damage would not be excused."""
+    weather = weathered("a")
+    world = weather.world
+    job_id = ask(world, "a", "ADDJOB", "q0", "x", 0)
+    strike(weather, "disk", span_ms=2_000, picks=(0, 4, 0, 3))
+    machine = world.machines["a"]
+    world.crash("a")
+    world.restart("a")
+    world.run(500)
+    assert (machine.is_up, machine.keeper.has_refused) == (False, True)
+    world.run(2_500)
+    assert machine.is_up
+    assert world["a"].find(job_id) is not None
+
+
+def test_a_node_speaks_its_old_version_until_its_process_ends():
+    """The upgrade takes effect with the next process; a link that comes up meanwhile is one of the old version."""
+    weather = weathered("ab")
+    world = weather.world
+    strike(weather, "upgrade", picks=(0, 0, 0, 0))
+    machine = world.machines["a"]
+    assert (machine.version, machine.membership.version) == (2, 1)
+    assert Pipe(world.machines["b"], machine, world.machines["b"].membership.hello()).version == 1

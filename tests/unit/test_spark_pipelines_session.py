@@ -20,14 +20,14 @@ class Builder:
     def __init__(self) -> None:
         self.said: dict[str, str] = {}
 
-    def appName(self, name):
+    def appName(self, name):  # noqa: N802 — Spark's name
         return self
 
     def config(self, key, value):
         self.said[key] = value
         return self
 
-    def getOrCreate(self):
+    def getOrCreate(self):  # noqa: N802 — Spark's name
         return SimpleNamespace(
             sparkContext=SimpleNamespace(setLogLevel=lambda _: None),
             dataSource=SimpleNamespace(register=lambda _: None),

@@ -1,6 +1,8 @@
-"""Index and depth, declared: a flow from the event logs into the index, and what is made of it.
+"""Index and depth, declared: what flows where, run by `spark-pipelines run`; settings stand in spark-pipeline.yml.
 
-Run by `spark-pipelines run`; settings stand in spark-pipeline.yml.
+`index` is the flow into the tables that disque-query reads. `events` is the same stream as a table of
+Spark's own catalog, and `depth` a materialized view of it: how many jobs are in which state of
+which queue.
 """
 
 from __future__ import annotations
@@ -19,13 +21,33 @@ register(spark)
 NODES = spark.conf.get("disque.nodes")
 PATH = spark.conf.get("disque.path")
 
-dp.create_sink("disque_index", "disque-index", {"path": PATH})
 
-
-def index() -> Any:
-    """Events of all nodes into `history` and `current`."""
+def logs() -> Any:
+    """The event logs of all nodes."""
     events = spark.readStream.format("disque-events").option("bootstrapServers", NODES)
     return events.option("startingOffsets", "earliest").load()
 
 
-dp.append_flow(name="index", target="disque_index")(index)
+def events() -> Any:
+    """Every event, as a table of the catalog."""
+    return logs()
+
+
+def depth() -> Any:
+    """Jobs by queue and state, each by its newest event in the documented order."""
+    rank = "CASE to_state WHEN 'completed' THEN 3 WHEN 'canceled' THEN 2 WHEN 'expired' THEN 1 ELSE 0 END"
+    newest = f"max_by(struct(queue, to_state), struct({rank}, version, node, seq))"
+    jobs = spark.read.table("events").where("job_id IS NOT NULL").groupBy("job_id")
+    return jobs.agg(_expression(newest)).select("newest.queue", "newest.to_state").groupBy("queue", "to_state").count()
+
+
+def _expression(text: str) -> Any:
+    from pyspark.sql import functions as f
+
+    return f.expr(text).alias("newest")
+
+
+dp.create_sink("disque_index", "disque-index", {"path": PATH})
+dp.append_flow(name="index", target="disque_index")(logs)
+dp.table(events)
+dp.materialized_view(depth)
