@@ -146,6 +146,6 @@ COMMANDS: Final = (
     # What becomes of jobs, for those who follow it.
     _c("events", events.events, -2, "readonly", "server", EVENTS, "Read the log of what became of jobs on this node."),
     # Of the journal that is not the original's.
-    _c("journal", server.journal, -2, "readonly admin", "server", "BACKUP name", "Make a consistent copy of the journal while the node runs."),
+    _c("journal", server.journal, 3, "readonly admin", "server", "BACKUP name", "Make a consistent copy of the journal while the node runs."),
 )
 # fmt: on

@@ -154,7 +154,9 @@ class Ledger:
         if promise.is_over and not promise.is_deleted:
             raise RuleBrokenError("done is done", f"{promise}: all had learnt of its ack, and it came again", job_id)
         if promise.calm_ack_ms and now_ms - promise.calm_ack_ms > HEARD_MS and not promise.is_deleted:
-            raise RuleBrokenError("acks are heard", f"{promise} came {now_ms - promise.calm_ack_ms} ms after its ack", job_id)
+            raise RuleBrokenError(
+                "acks are heard", f"{promise} came {now_ms - promise.calm_ack_ms} ms after its ack", job_id
+            )
         if promise.answered_ms:
             # The request may have waited behind others; the life of the job began before its answer.
             late_ms = now_ms - promise.answered_ms - promise.ttl_ms - promise.ttl_ms // 100

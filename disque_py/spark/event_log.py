@@ -8,10 +8,15 @@ lines, and stay bytes here.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from disque_py.client import Address, ReplyError
 from disque_py.client.protocol import text
 from disque_py.spark.nodes import ClusterError, Nodes
+
+
+class NoLogError(ClusterError):
+    """The node has no event log: events are off, or the last log could not be written and the next has not begun."""
 
 
 class DataLossError(RuntimeError):
@@ -40,20 +45,24 @@ class Slice:
     is_log_known: bool = True
 
 
+_NO_LOG: Final = (
+    "disque-events: node {} has no event log; set `events yes` in its configuration, and if it is set see the node's log "
+    "for why it can't be written"
+)
+
+
 def log_state(nodes: Nodes, address: Address) -> LogState:
-    """EVENTS INFO. Raises DisqueConnectionError; ClusterError when the node keeps no events."""
+    """EVENTS INFO. Raises DisqueConnectionError; NoLogError when the node has no log."""
     try:
         reply = nodes.ask(address, b"EVENTS", b"INFO")
     except ReplyError as error:
-        raise ClusterError(
-            f"node {address} has no event log ({error}); set `events yes` in its configuration"
-        ) from None
+        raise NoLogError(f"{_NO_LOG.format(address)} ({error})") from None
     if len(reply) == 4 and isinstance(reply[1], int):
         return LogState(text(reply[0]), reply[1], reply[2], int(reply[3]))
     pairs = {text(name): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
     log = pairs["log-id"]
     if not log:
-        raise ClusterError(f"node {address} has no event log; set `events yes` in its configuration")
+        raise NoLogError(_NO_LOG.format(address))
     return LogState(text(log), int(pairs["first-seq"]), int(pairs["next-seq"]), int(pairs["bytes"]))
 
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from disque_py.client import Address, DisqueConnectionError
 from disque_py.spark.event_lines import LineReader
-from disque_py.spark.event_log import DataLossError, LogState, log_state, read_slice, seek
+from disque_py.spark.event_log import DataLossError, LogState, NoLogError, log_state, read_slice, seek
 from disque_py.spark.event_offsets import (
     EventRange,
     Offset,
@@ -151,7 +151,7 @@ class EventPlanner:
 
         Raises DataLossError when events that should come next are gone, and may not be lost.
         """
-        states, _ = self._states()
+        states, _ = self._states(patient=True)
         begins = positions_of(start["nodes"])
         ends: dict[str, Position] = dict(begins)
         for node, state in states.items():
@@ -181,7 +181,7 @@ class EventPlanner:
     def report(self) -> Offset | None:
         """Where all logs end now, for the lag that Spark shows; None when nobody answers."""
         try:
-            states, _ = self._states()
+            states, _ = self._states(patient=True)
         except ClusterError:
             return None
         ends = {node: Position(state.log, state.next) for node, state in states.items()}
@@ -229,14 +229,22 @@ class EventPlanner:
                 )
         return self.ranges(offset_of(ends, starts))
 
-    def _states(self) -> tuple[dict[str, LogState], dict[str, str]]:
-        """The logs of all nodes that answer, and why the others don't."""
+    def _states(self, *, patient: bool = False) -> tuple[dict[str, LogState], dict[str, str]]:
+        """The logs of all nodes that answer, and why the others don't.
+
+        A node without a log is an error when a query begins; later it is away (`patient`): the last log
+        could not be written, and the next one will begin.
+        """
         states: dict[str, LogState] = {}
         away: dict[str, str] = {}
         for node, place in sorted(self._nodes.discover().items()):
             try:
                 states[node] = log_state(self._nodes, place.address)
             except DisqueConnectionError as error:
+                away[node] = str(error)
+            except NoLogError as error:
+                if not patient:
+                    raise
                 away[node] = str(error)
         return states, away
 

@@ -100,6 +100,13 @@ MUTATIONS = (
              "lifecycle.postpone(broker, job, until_ms)", "pass"),
     Mutation("copies are not asked for again on a new link", "disque_py.core.replication:on_link_up",
              "broker.send(only, REPLJOB, (image_of(broker, job), _flags(job)))", "pass", "breaks"),
+    Mutation("timers change jobs while the journal is loaded", "disque_py.core.timers:tick",
+             "broker.schedule.due(JOBS_PER_TICK) if not broker.is_loading else ()",
+             "broker.schedule.due(JOBS_PER_TICK)", "restarts"),
+    Mutation("what an earlier process wrote is believed to be synced", "persistence.recovery:Recovery._write_again",
+             "while left > 0:", "while False:", "disks"),
+    Mutation("jobs are given away after the journal's end", "disque_py.remembering:Remembering.close",
+             "self._broker.is_loading = True", "pass", "upgrade"),
 )  # fmt: skip
 
 
@@ -156,8 +163,8 @@ def table(rows: list[tuple[Mutation, int, Failure | None]]) -> str:
     lines = [
         TITLE,
         "",
-        f"Put into the code one at a time by `python tests/simulation/mutating.py --hunt`, with seeds from 1 on, {SECONDS}"
-        f" virtual seconds each and {SEEDS_MAX} at most: {found} of {len(rows)} were found.",
+        f"Put into the code one at a time by `python tests/simulation/mutating.py --hunt`, with seeds from 1 on,"
+        f" {SECONDS} virtual seconds each and {SEEDS_MAX} at most: {found} of {len(rows)} were found.",
         "",
         "| defect | weather | seeds needed | rule that broke |",
         "|---|---|---|---|",

@@ -159,6 +159,22 @@ def test_a_log_begun_anew_is_read_after_the_rest_of_the_old_one():
         assert drain(plan, start)[0] == [(node.id, 3), (node.id, 4), (node.id, 0), (node.id, 1)]
 
 
+def test_a_node_without_a_log_is_an_error_at_the_start_and_away_later():
+    """Its log could not be written; the next one begins when it can."""
+    with StubCluster(2) as cluster:
+        node = cluster.nodes[1]
+        node.events(3)
+        plan = planner(cluster, startingOffsets="earliest")
+        _, end = drain(plan, plan.initial())
+        node.events(2)
+        real, node.on_events = node.on_events, lambda argv: b"-NOLOG none\r\n"
+        assert plan.latest(end) is end
+        with pytest.raises(ClusterError, match="has no event log; set `events yes`"):
+            planner(cluster).initial()
+        node.on_events = real
+        assert drain(plan, end)[0] == all_of(node, first=3)
+
+
 def test_a_log_that_is_gone_is_an_error_that_names_both():
     with StubCluster() as cluster:
         node = cluster.nodes[0]
