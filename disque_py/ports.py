@@ -59,9 +59,7 @@ class ClientPort(Protocol):
 class LineMaker(Protocol):
     """Makes lines of many events beside the loop (core/event_lines.py says how they look)."""
 
-    def make(
-        self, blocks: list[tuple[int, int, bytes]], done: Callable[[tuple[bytes, bytes] | None], None]
-    ) -> None:
+    def make(self, blocks: list[tuple[int, int, bytes]], done: Callable[[tuple[bytes, bytes] | None], None]) -> None:
         """Lines of (first event, wall clock ms, packed events), and where each ends, as machine integers of type "I".
 
         `done` is called from the loop, perhaps at once; with None if nobody can do it now.

@@ -475,10 +475,10 @@ _EVENTS: Final = Section(
             "events",
             YES_NO,
             False,
-            "Write every transition of a job that this node makes into a log that others can read (EVENTS): the directory"
-            " <appendfilename>.events inside dir. A node that can't write there starts and goes on without the log, says"
-            " so and tries again. It costs a fifth to a third of the node's rate; no costs nothing, and a later yes begins"
-            " a new log.",
+            "Write every transition of a job that this node makes into a log that others can read (EVENTS), the"
+            " directory <appendfilename>.events inside dir. A node that can't write there starts and goes on without"
+            " the log, says so and tries again. It costs a fifth to a third of the node's rate; no costs nothing, and a"
+            " later yes begins a new log.",
             is_live=True,
         ),
         Directive(
@@ -492,8 +492,8 @@ _EVENTS: Final = Section(
             "events-max-bytes",
             Memory(),
             1 * GB,
-            "The log may take so much space on disk, then its oldest events go; 0: no limit. A job takes about 250 bytes,"
-            " from its coming to its end.",
+            "The log may take so much space on disk, then its oldest events go; 0: no limit. A job takes about 250"
+            " bytes, from its coming to its end.",
             is_live=True,
         ),
         Directive(

@@ -3,7 +3,7 @@
 Arrow's own JSON reader takes the lines apart, four times as fast as Python could. Three things it
 can't do are done here: maps (it reads an object as a struct of the keys it has met), strings that
 look like dates (it would make timestamps of them, so keys of `meta` that were met are asked for as
-text), and fields that nobody knows (kept in `extra`). Lines that have those are read by Python.
+text), and fields that nobody knows (kept in `extra`): lines that have those are read by Python, too.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class LineReader:
         """Whole lines as a batch of ARROW_SCHEMA. Raises ValueError for what is no JSON."""
         table = self._parse(lines)
         meta = None if table is None else _meta_map(table)
-        if table is None or meta is None or set(table.column_names) - set(FIELD_KINDS):
+        if table is None or meta is None:
             return _read_slowly(node, log, lines)
         columns = []
         for name, _, kind in COLUMNS:
             if kind == "map":
                 columns.append(meta)
             elif kind == "rest":
-                columns.append(pa.nulls(len(table), TEXT_MAP))
+                columns.append(_extra(table, lines))
             elif not kind:
                 columns.append(_constant(node if name == "node" else log, len(table)))
             else:
@@ -93,6 +93,19 @@ def _column(table: pa.Table, name: str, kind: str) -> pa.Array:
 def _whole(column: pa.ChunkedArray) -> pa.Array:
     array = column.combine_chunks()
     return array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
+
+
+def _extra(table: pa.Table, lines: bytes) -> pa.Array:
+    """Fields that nobody knows, of the lines that have some: few, if any, so Python reads those again."""
+    unknown = [name for name in table.column_names if name not in FIELD_KINDS]
+    if not unknown:
+        return pa.nulls(len(table), TEXT_MAP)
+    has = np.any([np.asarray(_whole(table[name]).is_valid()) for name in unknown], axis=0)
+    texts = lines.split(b"\n")
+    extra: list[list[tuple[str, str | None]] | None] = [None] * len(table)
+    for row in np.flatnonzero(has):
+        extra[row] = _texts(_unknown(json.loads(texts[row]))) or None
+    return pa.array(extra, TEXT_MAP)
 
 
 def _meta_map(table: pa.Table) -> pa.Array | None:

@@ -46,8 +46,8 @@ class Slice:
 
 
 _NO_LOG: Final = (
-    "disque-events: node {} has no event log; set `events yes` in its configuration, and if it is set see the node's log "
-    "for why it can't be written"
+    "disque-events: node {} has no event log; set `events yes` in its configuration, and if it is set see the node's"
+    " log for why it can't be written"
 )
 
 

@@ -333,24 +333,40 @@ class EventPlanner:
 def read_range(options: EventOptions, piece: EventRange, address: Address) -> Iterator[pa.RecordBatch]:
     """The events of a range, in order, each exactly once.
 
+    Nodes give slices of some thousand events; several are taken apart together, because that costs less.
     Raises DataLossError, ClusterError when the node does not give what it has announced.
     """
+    reader = LineReader()
+    waiting: list[bytes] = []
+    first = after = piece.start
+    for at, lines in _slices(options, piece, address):
+        if waiting and (at != after or after - first >= options.fetch_rows):
+            yield _batch(reader, piece, first, waiting)
+            waiting = []
+        if not waiting:
+            first = at
+        waiting.append(lines)
+        after = at + lines.count(b"\n")
+    if waiting:
+        yield _batch(reader, piece, first, waiting)
+
+
+def _batch(reader: LineReader, piece: EventRange, first: int, slices: list[bytes]) -> pa.RecordBatch:
+    batch = reader.batch(piece.node, piece.log, b"".join(slices))
+    _check(piece, first, batch)
+    return batch
+
+
+def _slices(options: EventOptions, piece: EventRange, address: Address) -> Iterator[tuple[int, bytes]]:
+    """What the node gives, slice by slice: (number of the first event, lines)."""
     nodes = Nodes(options.cluster)
-    lines = LineReader()
     at = piece.start
     deadline = time.monotonic() + options.fetch_timeout_s
     try:
         while at < piece.end:
+            count = min(options.fetch_rows, piece.end - at)
             try:
-                part = read_slice(
-                    nodes,
-                    address,
-                    piece.log,
-                    at,
-                    min(options.fetch_rows, piece.end - at),
-                    options.fetch_bytes,
-                    options.reader,
-                )
+                part = read_slice(nodes, address, piece.log, at, count, options.fetch_bytes, options.reader)
             except DisqueConnectionError as error:
                 if time.monotonic() > deadline:
                     raise ClusterError(
@@ -363,11 +379,9 @@ def read_range(options: EventOptions, piece: EventRange, address: Address) -> It
                 at = _skip(options, piece, at, part.trimmed_to)
                 continue
             if part.lines:
-                batch = lines.batch(piece.node, piece.log, part.lines)
-                _check(piece, at, batch)
-                at += batch.num_rows
                 deadline = time.monotonic() + options.fetch_timeout_s
-                yield batch
+                yield at, part.lines
+                at += part.lines.count(b"\n")
             elif time.monotonic() > deadline:
                 raise ClusterError(
                     f"{FORMAT}: node {piece.node} gives no event {at} of log {piece.log}, which it had announced"

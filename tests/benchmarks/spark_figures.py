@@ -198,7 +198,7 @@ def main() -> int:
             for name in words.names or BENCHMARKS:
                 below = Path(folder) / name if name != "query" else Path(folder) / "index"
                 below.mkdir(exist_ok=True)
-                with Cluster(below / "nodes", words.nodes) as cluster:
+                with Cluster(below / "nodes", words.nodes, ["--events", "yes"]) as cluster:
                     BENCHMARKS[name](spark, cluster, words.rows, below)
         finally:
             spark.stop()

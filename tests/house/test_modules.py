@@ -21,7 +21,8 @@ def test_every_module_that_does_something_has_its_own_test_file(modules, root):
     `core/acks.py` is tested by `test_acks.py`, `server/main.py` by `test_main.py` or, where the
     bare name would say too little, by `test_server_main.py`. Declarations alone need none.
     """
-    tests = {path.stem for folder in ("unit", "integration", "spark") for path in (root / "tests" / folder).glob("test_*.py")}
+    folders = ("unit", "integration", "spark")
+    tests = {path.stem for folder in folders for path in (root / "tests" / folder).glob("test_*.py")}
     assert [module.name for module in modules if has_code(module.tree) and not tests & names_of_test(module.name)] == []
 
 

@@ -15,7 +15,7 @@ from servers import Cluster
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    with Cluster(tmp_path_factory.mktemp("nodes"), 2) as nodes:
+    with Cluster(tmp_path_factory.mktemp("nodes"), 2, ["--events", "yes"]) as nodes:
         yield nodes
 
 

@@ -77,9 +77,7 @@ def make_driver():
     membership = Membership(me, outgoing, Random(1))
     broker = Broker(membership, outgoing, Settings(), Random(2), NotedHost())
     inputs.install(broker)
-    driver = Driver(
-        broker, membership, outgoing, outside, outside, outside.on_turn, outside.save, outside.log.append
-    )
+    driver = Driver(broker, membership, outgoing, outside, outside, outside.on_turn, outside.save, outside.log.append)
     return driver, outside
 
 

@@ -172,7 +172,6 @@ def test_flushall_during_a_rewrite_ends_it():
     node.check_folder(at_least=node.promised)
 
 
-
 def test_a_segment_that_cannot_be_removed_is_not_dropped_again_at_once():
     """Each try costs a record: one that fails five times a second would fill the disk it fails on."""
     node = start(segment_bytes=1_500)

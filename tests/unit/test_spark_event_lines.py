@@ -65,7 +65,8 @@ def test_both_ways_of_reading_agree():
         {"seq": n, "ts": n, "since": n, "queue": f"q{n % 3}", "meta": {"k": str(n)} if n % 2 else {}} for n in range(50)
     ]
     plain = read(*events)
-    slow = read(*({**event, "unknown": 1} for event in events))
+    # What changes its type from line to line is too much for Arrow.
+    slow = read(*({**event, "unknown": event["seq"] if event["seq"] % 2 else "text"} for event in events))
     assert [row | {"extra": None} for row in slow] == plain
 
 
