@@ -149,11 +149,12 @@ def defective(mutation: Mutation) -> Iterator[None]:
 
 def hunt(mutation: Mutation, seeds_max: int = SEEDS_MAX) -> tuple[int, Failure | None]:
     """How many seeds were played until the defect showed, and how."""
-    with defective(mutation):
-        for seed in range(1, seeds_max + 1):
-            failure = simulate(draw(seed, SECONDS * 1000, weather=mutation.weather)).failure
-            if failure is not None:
-                return seed, failure
+    for seed in range(1, seeds_max + 1):
+        plan = draw(seed, SECONDS * 1000, weather=mutation.weather)
+        with defective(mutation):
+            failure = simulate(plan).failure
+        if failure is not None and simulate(plan).failure is None:  # A seed that fails anyway shows nothing.
+            return seed, failure
     return seeds_max, None
 
 

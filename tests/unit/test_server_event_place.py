@@ -15,7 +15,7 @@ def run(tmp_path: Path, story: Any, **settings: Any) -> Any:
     """A story with an EventPlace in this folder."""
 
     async def inner() -> Any:
-        shell = make_shell(appendfilename=str(tmp_path / "log"), **settings)
+        shell = make_shell(appendfilename=str(tmp_path / "log"), **({"events": True} | settings))
         place = EventPlace(shell.driver.broker.settings, shell)
         try:
             return await story(place, shell)
