@@ -2,7 +2,7 @@
 python = $$(bin/prepare test)
 venv = $$(dirname $(python))
 
-.PHONY: check test format demo bench profile compat bounds wheel clean
+.PHONY: check test format demo bench profile compat spark bounds wheel clean
 
 check: ## under a minute: lint, types, contracts, format, and the quick tests
 	bin/test tests/unit tests/scenarios tests/house
@@ -25,6 +25,11 @@ profile: ## where a node spends its time (py-spy, if installed); make profile wi
 compat: ## published clients of Disque, from their registries, against a running node
 	python3 tests/compat/run.py
 
+spark: ## the tests of the Spark side, in an environment with the extra; needs no Java of its own
+	python3 -m venv .spark
+	.spark/bin/pip install -q --editable .[test,spark] 'pyspark[pipelines]>=4.2,<5'
+	.spark/bin/pytest -q tests/unit/test_spark*.py tests/spark
+
 bounds: ## the tests with the oldest dependencies that pyproject.toml allows
 	python3 -m venv .bounds
 	.bounds/bin/pip install -q --editable .[test] $$(python3 tests/house/oldest_requirements.py)
@@ -36,5 +41,5 @@ wheel: ## sdist and wheel into dist/, checked
 	$(python) tests/house/check_wheel.py dist/*.whl dist/*.tar.gz
 
 clean: ## what was made here, the environment included
-	rm -rf .venv .demo .compat .bounds build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .demo .compat .spark .bounds build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 SKIPPED_FOLDERS = {
-    ".git", ".venv", ".demo", ".compat", ".bounds", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis",
+    ".git", ".venv", ".demo", ".compat", ".bounds", ".spark", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis",
     ".import_linter_cache", "__pycache__", "build", "dist", "node_modules",
 }  # fmt: skip
 # Paths that exist on one machine only. /tmp, /var and /etc are everybody's.

