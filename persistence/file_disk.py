@@ -98,7 +98,10 @@ class FileDisk:
             # Asked for after `put`, and taken back before looking: what is put in between is seen by one or the other.
             if not self._is_called and not self._is_closing:
                 self._is_called = True
-                self._loop_call(self._look)
+                try:
+                    self._loop_call(self._look)
+                except RuntimeError:
+                    return  # The loop is closed: the process ends, and there is nobody to hear of it.
 
     def _look(self) -> None:
         """Hand over what has ended."""

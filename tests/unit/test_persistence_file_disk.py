@@ -174,3 +174,16 @@ def test_lanes_may_use_real_files_at_once(tmp_path: Path):
     assert heard == [None] * 60
     assert files.names() == sorted(f"w{number}" for number in range(20))
     files.close()
+
+
+def test_what_ends_after_the_loop_was_closed_is_heard_by_nobody(tmp_path):
+    """A node that could not start ends at once, with work under way; its thread ends without a word."""
+
+    def closed(call):
+        raise RuntimeError("Event loop is closed")
+
+    disk = FileDisk(Files(str(tmp_path)), closed)
+    disk.start(WRITING, lambda folder: folder.names(), lambda outcome: None)
+    for thread in disk._threads[:1]:
+        thread.join(5)
+        assert not thread.is_alive()
