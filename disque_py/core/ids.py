@@ -13,7 +13,6 @@ from struct import Struct
 from typing import Final
 
 ID_BYTES: Final = 40
-RANDOM_CHARS: Final = slice(11, 35)
 TTL_MINUTES_MAX: Final = 65535
 # Random characters of an id that says its key.
 OWN_CHARS: Final = 6

@@ -37,7 +37,7 @@ from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
 from disque_py.core.ids import ID_BYTES, is_valid_id
 from disque_py.core.job import ACTIVE, WAIT_REPL, Handover, Job, Replication, Wanted
-from disque_py.core.keys import KEY_CHARS, KEY_LENGTH
+from disque_py.core.keys import KEY_AT, KEY_END, KEY_LENGTH
 from disque_py.resp import error
 
 REPEAT_MS: Final = 1_000
@@ -76,7 +76,7 @@ class Search:
 
 def add(broker: Broker, client: Client, job: Job, timeout_ms: int, create: Create) -> bytes | None:
     """ADDJOB of a job with a key: the reply, or None if its client waits. CommandError refuses it."""
-    chars = job.id[KEY_CHARS]
+    chars = job.id[KEY_AT:KEY_END]
     search = broker.searches.get(chars)
     if search is None:
         named = broker.keys.named(chars)
@@ -101,7 +101,7 @@ def _create_alone(broker: Broker, client: Client, job: Job, timeout_ms: int, cre
     _refuse_unsure(broker, job, {})
     reply = create(broker, client, job, None)
     if reply is None and _is_waiting(job):
-        search = _search(broker, job.id[KEY_CHARS])
+        search = _search(broker, job.id[KEY_AT:KEY_END])
         search.making = job
         deadline_ms = broker.now_ms + timeout_ms if timeout_ms else 0
         search.wanted = Wanted(client, client.waiting_jobs[job], deadline_ms, create)
@@ -180,7 +180,7 @@ def settle(broker: Broker) -> None:
                 del broker.outcome_waits[job_id]
                 for node in waiting:
                     broker.send(broker.sets.only(node), OUTCOME_IS, (job_id,))
-            chars = job_id[KEY_CHARS]
+            chars = job_id[KEY_AT:KEY_END]
             search = broker.searches.get(chars)
             if search is not None:
                 _look(broker, chars, search)
@@ -259,7 +259,7 @@ def _begin_again(broker: Broker, job: Job) -> None:
     work = job.work
     if job.state != WAIT_REPL or not isinstance(work, Replication):
         return
-    chars = job.id[KEY_CHARS]
+    chars = job.id[KEY_AT:KEY_END]
     search = broker.searches.get(chars)
     wanted = search.wanted if search is not None and search.making is job else None
     if search is None or wanted is None:

@@ -21,7 +21,8 @@ from disque_py.core.job import Job
 if TYPE_CHECKING:
     from disque_py.core.broker import Broker
 
-KEY_CHARS: Final = slice(11, 29)
+KEY_AT: Final = 11
+KEY_END: Final = 29
 KEY_LENGTH: Final = 18
 
 # What a key costs whose job is over: its id and its entries, as measured; and about what a record of it takes.
@@ -70,14 +71,14 @@ class Keys:
         job_id = job.id
         if job_id in self.over:
             self._forget_over(job_id)
-        chars = job_id[KEY_CHARS]
+        chars = job_id[KEY_AT:KEY_END]
         known = self.jobs.get(chars, ())
         if job_id not in known:
             self.jobs[chars] = (*known, job_id)
 
     def leave(self, job_id: bytes) -> None:
         """The job never came to be, or its TTL is over: it uses the key no longer."""
-        chars = job_id[KEY_CHARS]
+        chars = job_id[KEY_AT:KEY_END]
         left = tuple(known for known in self.jobs.get(chars, ()) if known != job_id)
         if left:
             self.jobs[chars] = left
@@ -99,7 +100,7 @@ class Keys:
         broker = self._broker
         if expire_at_ms <= broker.now_ms or job_id in self.over or broker.find(job_id) is not None:
             return
-        chars = job_id[KEY_CHARS]
+        chars = job_id[KEY_AT:KEY_END]
         self.jobs[chars] = (*self.jobs.get(chars, ()), job_id)
         self._remember(job_id, expire_at_ms, place)
         broker.live_bytes[place] = broker.live_bytes.get(place, 0) + RECORD_BYTES

@@ -38,7 +38,7 @@ from disque_py.core.groups import choose
 from disque_py.core.image import image_of, job_of
 from disque_py.core.job import ACKED, ACTIVE, JOB_BYTES, WAIT_REPL, Handover, Job, Replication, Wanted
 from disque_py.core.journaling import touch_holders
-from disque_py.core.keys import KEY_CHARS
+from disque_py.core.keys import KEY_AT, KEY_END
 from disque_py.core.memory import make_room
 from disque_py.core.queue import PAUSED_IN
 
@@ -160,7 +160,7 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         if job.traits is not None and item[1] == NEW_KEY:
             job.traits.is_open = True
-            if broker.keys.named(job_id[KEY_CHARS]):
+            if broker.keys.named(job_id[KEY_AT:KEY_END]):
                 broker.send(only, REFUSED, (job_id, REFUSED_KEY))
                 continue
         if is_choosy or broker.used_memory > high_memory:

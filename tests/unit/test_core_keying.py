@@ -10,7 +10,7 @@ from copies import advance, image, make_id, say, sent_of
 from disque_py import inputs
 from disque_py.core import keying
 from disque_py.core.image import image_of
-from disque_py.core.keys import KEY_CHARS, key_chars
+from disque_py.core.keys import KEY_AT, KEY_END, key_chars
 from disque_py.core.replication import NEW_KEY
 from disque_py.core.traits import Traits
 
@@ -243,7 +243,7 @@ def test_an_image_tells_the_key_to_every_holder():
     say(broker, node, REPLJOB, (image_of(lone, job), 0))
     assert broker.keys.named(CHARS) == job.id
     assert add(broker, client) == b"+%b\r\n" % job.id
-    assert job.id[KEY_CHARS] == CHARS
+    assert job.id[KEY_AT:KEY_END] == CHARS
 
 
 @pytest.mark.parametrize("item", [("1", CHARS), (1, b"short"), (1, "x" * 18)])

@@ -8,7 +8,7 @@ from hashlib import sha256
 from brokers import make_broker
 from copies import advance, make_job
 from disque_py.core import lifecycle
-from disque_py.core.keys import KEY_CHARS, USED_BYTES, key_chars
+from disque_py.core.keys import KEY_AT, KEY_END, USED_BYTES, key_chars
 from disque_py.core.traits import Traits
 from journaled import JournaledNode
 
@@ -32,7 +32,7 @@ def test_the_characters_are_those_of_queue_and_key():
 def test_an_id_says_its_key_and_is_new_all_the_same():
     broker = make_broker()
     first, second = keyed(broker, 1), keyed(broker, 2)
-    assert first.id[KEY_CHARS] == second.id[KEY_CHARS]
+    assert first.id[KEY_AT:KEY_END] == second.id[KEY_AT:KEY_END]
     assert first.id != second.id
     assert first.id[35:] == make_job(broker, ttl_s=60).id[35:]
 
@@ -41,9 +41,9 @@ def test_the_first_job_of_a_key_is_the_one_that_is_named():
     """Two come into being when nodes could not ask each other; they are never merged."""
     broker = make_broker()
     first, second = keyed(broker, 1), keyed(broker, 2)
-    assert broker.keys.named(first.id[KEY_CHARS]) == first.id
+    assert broker.keys.named(first.id[KEY_AT:KEY_END]) == first.id
     lifecycle.never_was(broker, first)
-    assert broker.keys.named(first.id[KEY_CHARS]) == second.id
+    assert broker.keys.named(first.id[KEY_AT:KEY_END]) == second.id
 
 
 def test_a_key_stays_used_until_the_ttl_of_its_job_is_over():
@@ -51,9 +51,9 @@ def test_a_key_stays_used_until_the_ttl_of_its_job_is_over():
     job = keyed(broker)
     lifecycle.forget(broker, job)
     advance(broker, 59_000)
-    assert broker.keys.named(job.id[KEY_CHARS]) == job.id
+    assert broker.keys.named(job.id[KEY_AT:KEY_END]) == job.id
     advance(broker, 1_001)
-    assert broker.keys.named(job.id[KEY_CHARS]) == b""
+    assert broker.keys.named(job.id[KEY_AT:KEY_END]) == b""
 
 
 def test_what_is_remembered_is_let_go_of():
@@ -71,14 +71,14 @@ def test_a_job_that_never_was_leaves_its_key_free():
     job = keyed(broker)
     lifecycle.never_was(broker, job)
     lifecycle.forget(broker, job)
-    assert broker.keys.named(job.id[KEY_CHARS]) == b""
+    assert broker.keys.named(job.id[KEY_AT:KEY_END]) == b""
 
 
 def test_an_expired_job_leaves_its_key_free():
     broker = make_broker()
     job = keyed(broker)
     advance(broker, 60_100)
-    assert (broker.find(job.id), broker.keys.named(job.id[KEY_CHARS])) == (None, b"")
+    assert (broker.find(job.id), broker.keys.named(job.id[KEY_AT:KEY_END])) == (None, b"")
 
 
 def add(node, *words):

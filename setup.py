@@ -1,0 +1,94 @@
+"""What pyproject.toml cannot say: the pure modules become C, where there is a compiler.
+
+disque-py is plain Python and runs from source as it is. Its pure modules (no sockets, files, threads) are fully typed, so
+mypyc can translate them: the same behaviour, at twice the speed and more (docs/performance.md). A wheel that is built where
+a C compiler and Python's headers are found has them compiled; DISQUE_PY_COMPILE=no makes a wheel of pure Python,
+DISQUE_PY_COMPILE=yes fails where it can't compile instead of going on without. An editable install stays Python.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import sysconfig
+from glob import glob
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_ext import build_ext
+
+FOLDERS = ("disque_py", "disque_py/core", "disque_py/commands", "disque_py/simulator", "cluster_bus", "persistence")
+# What stays as it is: protocols that anybody may implement, what derives from a builtin type, sockets, files, threads.
+PLAIN = {
+    "disque_py/ports.py",
+    "disque_py/core/spilled.py",
+    "disque_py/simulator/main.py",
+    "cluster_bus/bus.py",
+    "cluster_bus/link.py",
+    "cluster_bus/nodes_store.py",
+    "persistence/aof_import.py",
+    "persistence/check.py",
+    "persistence/descriptors.py",
+    "persistence/disk.py",
+    "persistence/file_disk.py",
+    "persistence/files.py",
+    "persistence/fresh.py",
+    "persistence/items.py",
+    "persistence/jobs_file.py",
+    "persistence/placing.py",
+}
+BUILDS = {"bdist_wheel", "build", "build_ext"}
+
+
+def wanted() -> str:
+    """yes, no or auto."""
+    word = os.environ.get("DISQUE_PY_COMPILE", "auto")
+    if word not in ("yes", "no", "auto"):
+        sys.exit(f"DISQUE_PY_COMPILE is {word!r}; it may be yes, no or auto")
+    return word
+
+
+def has_compiler() -> bool:
+    """Whether there is the compiler that Python was built with, and Python's headers."""
+    compiler = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
+    header = Path(sysconfig.get_path("include")) / "Python.h"
+    return sys.implementation.name == "cpython" and shutil.which(compiler.split()[0]) is not None and header.exists()
+
+
+def modules() -> list[str]:
+    """The modules that are compiled, as paths from here."""
+    found = (path for folder in FOLDERS for path in glob(f"{folder}/*.py"))
+    return sorted(path for path in found if path not in PLAIN and not path.endswith("__init__.py"))
+
+
+class Build(build_ext):
+    """All cores; and what can't be built isn't, unless that was asked for."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
+
+    def run(self) -> None:
+        """Compile, or say why not."""
+        try:
+            super().run()
+        except Exception as error:
+            if wanted() == "yes":
+                raise
+            print(f"not compiled, so this will be pure Python: {error}", file=sys.stderr)
+            for extension in self.extensions:
+                Path(self.get_ext_fullpath(extension.name)).unlink(missing_ok=True)
+            self.extensions = []
+
+
+if wanted() == "no" or not BUILDS & set(sys.argv) or (wanted() == "auto" and not has_compiler()):
+    setup()
+else:
+    from mypyc.build import mypycify
+
+    # One unit of C per module: slower to call each other by nothing, quicker to compile on several cores.
+    setup(
+        ext_modules=mypycify(modules(), opt_level="2", debug_level="0", multi_file=True),
+        cmdclass={"build_ext": Build},
+    )
