@@ -31,6 +31,7 @@ PLAIN = {
     "persistence/check.py",
     "persistence/descriptors.py",
     "persistence/disk.py",
+    "persistence/event_reading.py",
     "persistence/file_disk.py",
     "persistence/files.py",
     "persistence/fresh.py",

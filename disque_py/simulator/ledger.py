@@ -9,7 +9,8 @@ A body begins with the job's number, and the number is all the ledger needs to c
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
 
 from disque_py.core.ids import is_retried_id, is_valid_id
 
@@ -19,11 +20,13 @@ if TYPE_CHECKING:
 # Time on its way, in queues of frames and in turns, is not part of a TTL that every node counts from receipt.
 TTL_SLACK_MS: Final = 2_000
 FILLER: Final = bytes(range(256)) * 40
+# What a GETJOB says of each job: queue, id, body.
+JOB_FIELDS: Final = 3
 # In good weather an answered ACKJOB is known by all after two journeys of messages; the slowest link takes 100 ms.
 HEARD_MS: Final = 2_000
 
 
-class RuleBrokenError(AssertionError):
+class RuleBrokenError(Exception):
     """Something happened that must not. `rule` names which; `words` are ids and names to look for in the transcript."""
 
     def __init__(self, rule: str, detail: str, *words: object) -> None:
@@ -91,6 +94,7 @@ class Ledger:
 
     is_calm      nothing is wrong with the cluster: who has a job hears at once that it is done
     delays_ms    how long time may have stood still for some copy: stopped processes, stuck links
+    explained    ids of at-most-once jobs that may be lost: a mishap, or a reply that nobody read
     delivered, acked, after_ack, duplicates   figures: deliveries, jobs acknowledged (and answered so), deliveries after
                  an answered ACKJOB, deliveries of a job beyond its first
     """
@@ -101,6 +105,7 @@ class Ledger:
         self.open: dict[Promise, None] = {}
         self.is_calm = False
         self.delays_ms = 0
+        self.explained: dict[bytes, None] = {}
         self.added = 0
         self.delivered = 0
         self.acked = 0
@@ -166,6 +171,11 @@ class Ledger:
             self.after_ack += 1
         return promise
 
+    def unread(self, reply: Any) -> None:
+        """Jobs left their queues for this reply, and nobody ever reads it: they were not delivered, and may be lost."""
+        for job_id in ids_in(reply):
+            self.explained[job_id] = None
+
     def acknowledging(self, promise: Promise, now_ms: int, *, is_deletion: bool = False) -> None:
         """An ACKJOB for it (a FASTACK or DELJOB: `is_deletion`) is about to be sent."""
         if not promise.acked_ms:
@@ -190,3 +200,10 @@ class Ledger:
     def close(self, promise: Promise) -> None:
         """Nothing of it is left anywhere, or nothing was promised any more."""
         self.open.pop(promise, None)
+
+
+def ids_in(reply: Any) -> Iterator[bytes]:
+    """Ids of the jobs in the reply to a GETJOB; none in any other."""
+    for entry in reply if isinstance(reply, list) else ():
+        if isinstance(entry, list) and len(entry) >= JOB_FIELDS:
+            yield entry[1]

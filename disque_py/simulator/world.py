@@ -35,7 +35,7 @@ EVENTS_PER_LOOK: Final = 5_000
 Event = tuple[int, int, Callable[..., None], tuple[Any, ...]]
 
 
-class StuckError(AssertionError):
+class StuckError(Exception):
     """What was waited for did not happen in time."""
 
 
