@@ -19,11 +19,16 @@ from setuptools import setup
 from setuptools.command.build_ext import build_ext
 
 FOLDERS = ("disque_py", "disque_py/core", "disque_py/commands", "disque_py/simulator", "cluster_bus", "persistence")
-# What stays as it is: protocols that anybody may implement, what derives from a builtin type, sockets, files, threads.
+# What stays as it is: protocols that anybody may implement, what derives from a builtin type or from two classes, sockets, files, threads.
 PLAIN = {
     "disque_py/ports.py",
     "disque_py/core/spilled.py",
+    "disque_py/simulator/faults.py",
+    "disque_py/simulator/link_faults.py",
     "disque_py/simulator/main.py",
+    "disque_py/simulator/operator_faults.py",
+    "disque_py/simulator/process_faults.py",
+    "disque_py/simulator/striking.py",
     "cluster_bus/bus.py",
     "cluster_bus/link.py",
     "cluster_bus/nodes_store.py",
