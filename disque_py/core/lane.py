@@ -235,19 +235,25 @@ class Lane:
     def jobs(self) -> Iterator[Job]:
         """Living jobs, first to last."""
         if self.parts:
-            return (entry[4] for entry in self.in_order())
-        return (job for job in self._run() if job.state == QUEUED)
+            for entry in self.in_order():
+                yield entry[4]
+        else:
+            for job in self._run():
+                if job.state == QUEUED:
+                    yield job
 
     def in_order(self) -> Iterator[Entry]:
         """Living entries, first to last, at a cost that grows with how many are taken."""
-        ordered = merge((_entry(job) for job in self._run()), self._aside(), key=entry_key)
-        return (entry for entry in ordered if entry[4].state == QUEUED)
+        for entry in merge(map(_entry, self._run()), self._aside(), key=entry_key):
+            if entry[4].state == QUEUED:
+                yield entry
 
     def backwards(self) -> Iterator[Entry]:
         """Living entries, last to first."""
-        run = (_entry(job) for job in self._run_backwards())
-        ordered = merge(run, self._aside_backwards(), reverse=True, key=entry_key)
-        return (entry for entry in ordered if entry[4].state == QUEUED)
+        run = map(_entry, self._run_backwards())
+        for entry in merge(run, self._aside_backwards(), reverse=True, key=entry_key):
+            if entry[4].state == QUEUED:
+                yield entry
 
     def _run(self) -> Iterator[Job]:
         yield from reversed(self.head)

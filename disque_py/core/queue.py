@@ -18,7 +18,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from disque_py.core.job import QUEUED, Job
-from disque_py.core.lane import CHUNK, Lane, entry_key
+from disque_py.core.lane import CHUNK, Entry, Lane, entry_key
 
 if TYPE_CHECKING:
     from cluster_bus.node import Node
@@ -243,16 +243,20 @@ class Queue:
         """Ready jobs, in the order in which they are served."""
         if not self.once_length:
             return self.retried.jobs()
-        return (entry[4] for entry in merge(self.retried.in_order(), self.once.in_order(), key=entry_key))
+        return map(_job_of, merge(self.retried.in_order(), self.once.in_order(), key=entry_key))
 
     def newest(self, count_max: int) -> Iterator[Job]:
         """Up to `count_max` ready jobs, last to first."""
         ordered = self.retried.backwards()
         if self.once_length:
             ordered = merge(ordered, self.once.backwards(), reverse=True, key=entry_key)
-        return (entry[4] for entry in islice(ordered, count_max))
+        return map(_job_of, islice(ordered, count_max))
 
     def key_at(self, position: int) -> tuple[int, int] | None:
         """(priority, creation time) of about the `position`-th job to be served; None if there are not so many."""
         found = [lane.key_at(position) for lane in (self.retried, self.once)]
         return min([key for key in found if key is not None], default=None)
+
+
+def _job_of(entry: Entry) -> Job:
+    return entry[4]
