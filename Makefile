@@ -2,7 +2,7 @@
 python = $$(bin/prepare test)
 venv = $$(dirname $(python))
 
-.PHONY: check test format demo bench profile compat spark bounds wheel clean
+.PHONY: check test format demo bench compiled profile compat spark bounds wheel clean
 
 check: ## under a minute: lint, types, contracts, format, and the quick tests
 	bin/test tests/unit tests/scenarios tests/house
@@ -13,11 +13,15 @@ test: ## everything
 format: ## put the tree into the house's format
 	$(venv)/ruff check --fix-only --quiet . && $(venv)/ruff format --quiet .
 
-demo: ## 336,776 flights through three nodes, one of them killed on the way
-	bin/demo
+demo: ## 336,776 flights through three nodes, one of them killed on the way; make demo with=--spark
+	bin/demo $(with)
 
-bench: ## figures and ratios, half an hour; make bench with="--quick core"
-	$(python) tests/benchmarks $(with)
+bench: ## figures and ratios, half an hour; make bench with="--quick core" build=compiled
+	$(if $(filter compiled,$(build)),.compiled/bin/python,$(python)) -P tests/benchmarks $(with)
+
+compiled: ## .compiled, an environment with the compiled build
+	python3 -m venv .compiled
+	DISQUE_PY_COMPILE=yes .compiled/bin/pip install -q '.[test]'
 
 profile: ## where a node spends its time (py-spy, if installed); make profile with="--nodes 3"
 	$(python) tests/benchmarks/profiling.py $(with)
@@ -26,9 +30,7 @@ compat: ## published clients of Disque, from their registries, against a running
 	python3 tests/compat/run.py
 
 spark: ## the tests of the Spark side, in an environment with the extra; needs no Java of its own
-	python3 -m venv .spark
-	.spark/bin/pip install -q --editable .[test,spark] 'pyspark[pipelines]>=4.2,<5'
-	.spark/bin/pytest -q tests/unit/test_spark*.py tests/spark
+	PYTHONSAFEPATH=1 "$$(bin/prepare test,spark)" -m pytest -q tests/unit/test_spark*.py tests/unit/test_demo_spark*.py tests/spark
 
 bounds: ## the tests with the oldest dependencies that pyproject.toml allows
 	python3 -m venv .bounds
@@ -41,5 +43,5 @@ wheel: ## sdist and wheel into dist/, checked
 	$(python) tests/house/check_wheel.py dist/*.whl dist/*.tar.gz
 
 clean: ## what was made here, the environment included
-	rm -rf .venv .demo .compat .spark .bounds build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .demo .compat .spark .bounds .compiled build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

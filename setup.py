@@ -19,16 +19,11 @@ from setuptools import setup
 from setuptools.command.build_ext import build_ext
 
 FOLDERS = ("disque_py", "disque_py/core", "disque_py/commands", "disque_py/simulator", "cluster_bus", "persistence")
-# What stays as it is: protocols that anybody may implement, what derives from a builtin type or from two classes, sockets, files, threads.
+# What stays as it is: protocols that anybody may implement, what derives from a builtin type, sockets, files, threads.
 PLAIN = {
     "disque_py/ports.py",
     "disque_py/core/spilled.py",
-    "disque_py/simulator/faults.py",
-    "disque_py/simulator/link_faults.py",
     "disque_py/simulator/main.py",
-    "disque_py/simulator/operator_faults.py",
-    "disque_py/simulator/process_faults.py",
-    "disque_py/simulator/striking.py",
     "cluster_bus/bus.py",
     "cluster_bus/link.py",
     "cluster_bus/nodes_store.py",
@@ -95,6 +90,6 @@ else:
 
     # One unit of C per module: slower to call each other by nothing, quicker to compile on several cores.
     setup(
-        ext_modules=mypycify(modules(), opt_level="2", debug_level="0", multi_file=True),
+        ext_modules=mypycify(modules(), opt_level="1", debug_level="0", multi_file=True),
         cmdclass={"build_ext": Build},
     )

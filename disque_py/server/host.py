@@ -92,7 +92,7 @@ class ProcessHost:
         """See ports.Host; nothing of it changes while the process lives."""
         if not self._fields:
             settings = self._configuration.settings
-            build = f"{__version__} {sys.version} uvloop {UVLOOP_VERSION}"
+            build = f"{__version__} {process.BUILD} {sys.version} uvloop {UVLOOP_VERSION}"
             system = platform.uname()
             self._fields = [
                 ("disque_build_id", f"{zlib.crc32(build.encode()):016x}"),
@@ -106,6 +106,7 @@ class ProcessHost:
                 ("config_file", self._configuration.path),
                 ("mem_allocator", os.environ.get("PYTHONMALLOC") or "pymalloc"),
                 ("bus_port", str(self.bus.port)),
+                ("build", process.BUILD),
                 ("python_version", platform.python_version()),
                 ("uvloop_version", UVLOOP_VERSION),
             ]

@@ -134,7 +134,8 @@ def _write_pid_file(path: str) -> None:
 
 def _version() -> str:
     bits = 8 * struct.calcsize("P")
-    return f"Disque server v={__version__} python={platform.python_version()} uvloop={UVLOOP_VERSION} bits={bits}\n"
+    python = f"build={process.BUILD} python={platform.python_version()}"
+    return f"Disque server v={__version__} {python} uvloop={UVLOOP_VERSION} bits={bits}\n"
 
 
 def _do_nothing() -> None:

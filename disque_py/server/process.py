@@ -11,6 +11,8 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Final, NoReturn
 
+from disque_py import driver
+
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
@@ -21,6 +23,9 @@ RESERVED_FILES: Final = 32
 RESTART_MARK: Final = "DISQUE_RESTARTED"
 
 _READY: Final = b"1"
+
+# Whether the pure modules are C here (setup.py): both have the same source and behave the same.
+BUILD: Final = "python" if driver.__file__.endswith(".py") else "compiled"
 
 
 def daemonize() -> int:

@@ -1,16 +1,15 @@
 """Faults: what a plan's list says is made to happen, and to end.
 
-What can happen stands in process_faults.py, link_faults.py and operator_faults.py; here is when. Whatever makes a node
-forget jobs by mishap is reported to the losses (checkers.py) before it happens.
+What can happen stands in link_faults.py, process_faults.py, operator_faults.py and event_faults.py, each built on the
+one before, as a compiled class has one base; here is when. Whatever makes a node forget jobs by mishap is reported to
+the losses (checkers.py) before it happens.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from disque_py.simulator.link_faults import LinkFaults
-from disque_py.simulator.operator_faults import OperatorFaults
-from disque_py.simulator.process_faults import ProcessFaults
+from disque_py.simulator.event_faults import EventFaults
 from disque_py.simulator.trace import FAULT
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from disque_py.simulator.world import World
 
 
-class Weather(ProcessFaults, LinkFaults, OperatorFaults):
+class Weather(EventFaults):
     """Makes the faults of a plan happen.
 
     struck    faults that did happen, with what each did, for people
@@ -53,6 +52,7 @@ class Weather(ProcessFaults, LinkFaults, OperatorFaults):
             self.struck.append(f"{fault.number}: {what}")
             self.world.trace.tell(self.world.now_ms, f"{FAULT} {fault.number}: {what}, {fault.span_ms} ms")
             self._ends[fault.number] = end
+            self._note()
             self.world.later(fault.span_ms, self._end, fault.number)
 
     def _end(self, number: int) -> None:
@@ -60,3 +60,9 @@ class Weather(ProcessFaults, LinkFaults, OperatorFaults):
         if end is not None:
             self.world.trace.tell(self.world.now_ms, f"{FAULT} {number} is over")
             end()
+            self._note()
+
+    def _note(self) -> None:
+        """So many last now."""
+        self.ledger.faults = len(self._ends)
+        self.ledger.unrest_ms = self.world.now_ms

@@ -132,5 +132,7 @@ class LinkFaults(Striking):
         """Somebody sets a wall clock."""
         names = list(self.world.machines)
         machine = self.world.machines[names[fault.picks[0] % len(names)]]
-        machine.wall_offset_ms += JUMPS_MS[fault.picks[1] % len(JUMPS_MS)]
+        jump_ms = JUMPS_MS[fault.picks[1] % len(JUMPS_MS)]
+        machine.wall_offset_ms += jump_ms
+        self.losses.jumped(machine, jump_ms)
         return f"wall clock of {machine.name} is {machine.wall_offset_ms / 1000:+g} s off", nothing

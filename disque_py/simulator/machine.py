@@ -18,12 +18,15 @@ from cluster_bus.nodes_file import dump, parse
 from disque_py import inputs
 from disque_py.config.settings import Settings
 from disque_py.core.broker import Broker
+from disque_py.core.events import ADDED, ADDED_ANYHOW, ADDED_INVISIBLE, DELIVERED
 from disque_py.driver import Driver
+from disque_py.simulator.annals import Annals
 from disque_py.simulator.codecs import OLD, VersionedMembership
 from disque_py.simulator.connections import Connection
 from disque_py.simulator.host import SimHost
 from disque_py.simulator.keeper import Keeper
 from disque_py.simulator.network import Pipe
+from disque_py.simulator.pledges import Pledges
 from disque_py.simulator.spill import give_desk
 
 if TYPE_CHECKING:
@@ -34,6 +37,7 @@ BUS_PORT: Final = 17711
 RUN_BYTES: Final = 8
 ID_BYTES: Final = 20
 PPM: Final = 1_000_000
+ADDED_CODES: Final = (ADDED, ADDED_ANYHOW, ADDED_INVISIBLE)
 SAVE_MS_MAX: Final = 6
 
 
@@ -55,13 +59,16 @@ class Machine:
     version            the highest bus version it speaks
     is_up, is_stopped, has_power
     is_ending          it was told to end, and does what is left to do
+    is_deaf            it listens to no client yet: its log of events is being opened
     runs               how often it was started
     fuse               it dies after so many further things it does to the outside; 0: it does not
-    held               what came while it was stopped
+    held               what came while it was stopped, or deaf
     nodes_file         what a start would read
+    forgot             ids it was ever told to forget, by FORGET or RESET
     totals             counters of earlier runs, by name (see `harvest`)
     ticks              timers that came
     keeper             its journal; None: it has none
+    annals             its log of events; None: it has none
     """
 
     def __init__(
@@ -88,13 +95,16 @@ class Machine:
         self.is_up = False
         self.is_stopped = False
         self.is_ending = False
+        self.is_deaf = False
         self.has_power = True
         self.runs = 0
         self.fuse = 0
         self.held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self.nodes_file = ""
+        self.forgot: dict[bytes, None] = {}
         self.totals: dict[str, int] = {}
         self.keeper: Keeper | None = None
+        self.annals = Annals(self, world.stream(f"events {name}")) if settings.get("events") else None
         self.ticks = 0
         self.attempts: dict[Node, object] = {}
         self.pipes: dict[Node, Pipe] = {}
@@ -124,6 +134,9 @@ class Machine:
             setattr(values, name, value)
         rng = world.stream(f"machine {self.name} run {self.runs}")
         outgoing = world.outgoing_of(self)
+        lines = parse(self.nodes_file) if self.nodes_file else []
+        if lines:
+            self.node_id = lines[0].id  # After CLUSTER RESET HARD it is another.
         me = Node(self.node_id, "", PORT, BUS_PORT)
         me.run = rng.randbytes(RUN_BYTES)
         self.membership = VersionedMembership(self.version, me, outgoing, rng, values.cluster_node_timeout)
@@ -136,14 +149,38 @@ class Machine:
             self.broker, self.membership, outgoing, self, self, self._on_turn, self._save_nodes, self._notice
         )
         self.open()
-        if self.nodes_file:
-            self.membership.load(parse(self.nodes_file))
+        if lines:
+            self.membership.load(lines)
         if values.maxmemory_spill:
             give_desk(self)
         if self.keeper is not None:
-            self.keeper.load()
+            # As in lifetime.py: a copy that is confirmed before the journal is open would be in no journal.
+            self.broker.is_loading = True
+            self.keeper.begin()
+        self.is_deaf = True
+        if self.annals is not None:
+            self.annals.start()
+        else:
+            self.listen()
         self.driver.tick()
         self.close()
+
+    def listen(self) -> None:
+        """Clients may come, and the journal is read, if there is one. Within a turn."""
+        self.is_deaf = False
+        if self.keeper is not None:
+            self.keeper.load()
+        else:
+            self.loaded(has_journal=False)
+        if not self.is_stopped:
+            held, self.held = self.held, []
+            for call, args in held:
+                call(*args)
+
+    def loaded(self, *, has_journal: bool) -> None:
+        """It has the jobs of its journal, or knows that it has none."""
+        if self.annals is not None:
+            self.annals.started(has_journal=has_journal)
 
     def start(self) -> None:
         """A new process; the old one is dead."""
@@ -158,6 +195,8 @@ class Machine:
         self.harvest()
         if self.keeper is not None:
             self.keeper.died(power=power)
+        if self.annals is not None:
+            self.annals.died(power=power)
         self.is_up = self.is_stopped = False
         self.fuse = 0
         self.held = []
@@ -173,13 +212,19 @@ class Machine:
         self.is_ending = True
 
         def ended(_: OSError | None = None) -> None:
+            if self.is_up and self.runs == run and self.annals is not None:
+                self.annals.close(gone)
+            else:
+                gone()
+
+        def gone() -> None:
             if self.is_up and self.runs == run:
                 self.world.later(0, self.end_run, run, then)
 
         for connection in list(self.clients):
             connection.hang_up_by_node()
         self.open()
-        if self.keeper is not None:
+        if self.keeper is not None and not self.is_deaf:
             self.keeper.remembering.close(ended)
         else:
             ended()
@@ -223,7 +268,8 @@ class Machine:
     def harvest(self) -> None:
         """Add the counters of this run to the totals: its memory is about to go."""
         totals, stats = self.totals, self.broker.stats
-        for name, value in vars(stats).items():
+        for name in dir(stats):
+            value = getattr(stats, name)
             if type(value) is int:
                 totals[name] = totals.get(name, 0) + value
 
@@ -231,6 +277,38 @@ class Machine:
         """A counter of INFO, over all runs."""
         now = getattr(self.broker.stats, name) if self.is_up else 0
         return self.totals.get(name, 0) + int(now)
+
+    # -- what it says ------------------------------------------------------------------------------
+
+    def check_added(self, job_id: bytes, copies: int) -> None:
+        """A producer is told this id: that is recorded in journal and log of events; RuleBrokenError."""
+        pledges = self._pledges()
+        if pledges is not None:
+            pledges.check_added(job_id, copies)
+        if self.annals is not None:
+            self.annals.check_told(job_id, ADDED_CODES, "answer to ADDJOB")
+
+    def check_delivered(self, entries: list[Any]) -> None:
+        """A consumer is given these, [queue, id, …] each: that is in journal and log of events; RuleBrokenError."""
+        pledges = self._pledges()
+        if pledges is not None:
+            for entry in entries:
+                pledges.check_delivered(entry[1])
+        if self.annals is not None:
+            for entry in entries:
+                self.annals.check_told(entry[1], (DELIVERED,), "delivery")
+
+    def check_acked(self, job_ids: list[bytes]) -> None:
+        """A client is told that these are done: that is in the journal; RuleBrokenError."""
+        pledges = self._pledges()
+        if pledges is not None:
+            for job_id in job_ids:
+                pledges.check_acked(job_id)
+
+    def _pledges(self) -> Pledges | None:
+        """What may be asked about what it says; a disk that had trouble excuses it (semantics.md, section 8)."""
+        keeper = self.keeper
+        return None if keeper is None or keeper.had_trouble else keeper.pledges
 
     # -- turns -------------------------------------------------------------------------------------
 
@@ -256,6 +334,8 @@ class Machine:
             self._end_turn()
 
     def _end_turn(self) -> None:
+        if self.annals is not None:
+            self.annals.look()
         self.driver.finish()
         self.world.on_turn(self)
         world = self.world
@@ -315,6 +395,9 @@ class Machine:
         """See ports.Wire."""
         if self.fuse:
             self.burn()
+        pledges = self._pledges()
+        if pledges is not None:
+            pledges.check_frame(node, frame)
         self.world.network.send(self, node, frame)
 
     def lose_incoming(self, node: Node) -> None:

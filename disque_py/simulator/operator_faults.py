@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from disque_py.simulator.plan import NAMES
-from disque_py.simulator.striking import Striking, Struck, nothing
+from disque_py.simulator.process_faults import ProcessFaults
+from disque_py.simulator.striking import Struck, nothing
 
 if TYPE_CHECKING:
     from disque_py.simulator.machine import Machine
@@ -15,7 +16,7 @@ PAUSES: Final = ("in", "out", "all")
 NODES_MAX: Final = 12
 
 
-class OperatorFaults(Striking):
+class OperatorFaults(ProcessFaults):
     """See the module."""
 
     def do_leave(self, fault: Fault) -> Struck:
@@ -44,8 +45,9 @@ class OperatorFaults(Striking):
 
     def forget(self, machine: Machine) -> None:
         """It never comes back."""
-        self.gone[machine.name] = machine.node_id
-        self.ask_all("CLUSTER", "FORGET", machine.node_id.hex())
+        self.gone[machine.name] = machine.membership.me.id
+        for other in self.up():
+            self.forget_on(other, machine.membership.me.id)
 
     def do_join(self, fault: Fault) -> Struck:
         """A new node meets one that is there."""
@@ -67,7 +69,7 @@ class OperatorFaults(Striking):
         others = [other for other in up if other is not machine]
         some = others[fault.picks[1] % len(others) :]
         for other in some:
-            self.ask(other, "CLUSTER", "FORGET", machine.node_id.hex())
+            self.forget_on(other, machine.membership.me.id)
         told = " ".join(other.name for other in some)
         return f"{told} forget {machine.name}", lambda: self._meet_again(machine, some)
 
@@ -84,8 +86,10 @@ class OperatorFaults(Striking):
         machine = up[fault.picks[0] % len(up)]
         is_hard = fault.picks[1] % 2 == 0
         self.losses.flushing(machine)
+        old_id = machine.membership.me.id  # It may have been reset before, a moment ago.
+        self.called[old_id] = None
+        machine.forgot.update(dict.fromkeys(node.id for node in machine.membership.nodes.values()))
         self.ask(machine, "CLUSTER", "RESET", "HARD" if is_hard else "SOFT")
-        old_id = machine.node_id
         return f"reset {machine.name}{' hard' if is_hard else ''}", lambda: self._back(machine, old_id)
 
     def _back(self, machine: Machine, old_id: bytes) -> None:
@@ -95,7 +99,7 @@ class OperatorFaults(Striking):
         if machine.node_id != old_id:
             self.gone[f"{machine.name} as {old_id.hex()[:8]}"] = old_id
             for other in others:
-                self.ask(other, "CLUSTER", "FORGET", old_id.hex())
+                self.forget_on(other, old_id)
         if others and machine.is_up:
             self.meet(machine, others[0].name)
 

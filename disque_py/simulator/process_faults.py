@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 from disque_py.simulator.codecs import NEW, OLD
 from disque_py.simulator.disk import DELAYS_MS
 from disque_py.simulator.keeper import CAPACITY_BYTES
-from disque_py.simulator.striking import Striking, Struck, nothing
+from disque_py.simulator.link_faults import LinkFaults
+from disque_py.simulator.striking import Struck, nothing
 
 if TYPE_CHECKING:
     from disque_py.simulator.machine import Machine
@@ -19,7 +20,7 @@ SLOW_MS: Final = (50, 300, 1_000)
 DISK_TROUBLES: Final = ("slow", "stuck", "full", "sync fails", "write fails")
 
 
-class ProcessFaults(Striking):
+class ProcessFaults(LinkFaults):
     """See the module."""
 
     def do_kill(self, fault: Fault) -> Struck:

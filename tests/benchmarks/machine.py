@@ -17,6 +17,8 @@ import subprocess
 from pathlib import Path
 from time import process_time_ns
 
+from disque_py.server import process
+
 ROOT = Path(__file__).resolve().parents[2]
 CALIBRATION_STEPS = 300
 CALIBRATION_ROUNDS = 400
@@ -45,7 +47,7 @@ def described() -> dict[str, str | int | float | None]:
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "python": f"{platform.python_implementation()} {platform.python_version()} ({process.BUILD})",
         **{name: importlib.metadata.version(name) for name in LIBRARIES},
         "redis_benchmark": _redis_benchmark(),
         "revision": _revision(),

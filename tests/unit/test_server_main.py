@@ -12,7 +12,7 @@ from disque_py.server.main import USAGE, main
 @pytest.mark.parametrize("word", ["-v", "--version"])
 def test_the_version_begins_as_the_originals(word, capsys):
     assert main([word]) == 0
-    assert capsys.readouterr().out.startswith(f"Disque server v={__version__} python=3.")
+    assert capsys.readouterr().out.startswith(f"Disque server v={__version__} build=")
 
 
 @pytest.mark.parametrize("word", ["-h", "--help"])
