@@ -10,6 +10,7 @@ memoizes them), because a run is continued only on identity, never by comparing 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from cluster_bus.node import Node
@@ -18,13 +19,17 @@ Run = tuple[tuple[Node, ...], int, list[Any]]
 
 
 class Outgoing:
-    """The runs of the current turn, oldest first; the driver takes them with `take`."""
+    """The runs of the current turn, oldest first; the driver takes them with `take`.
 
-    __slots__ = ("_items", "_kind", "_nodes", "runs", "sent_count")
+    watch   told what is taken
+    """
+
+    __slots__ = ("_items", "_kind", "_nodes", "runs", "sent_count", "watch")
 
     def __init__(self) -> None:
         self.runs: list[Run] = []
         self.sent_count = 0
+        self.watch: Callable[[list[Run]], None] | None = None
         self._nodes: tuple[Node, ...] | None = None
         self._kind = 0
         self._items: list[Any] = []
@@ -54,4 +59,6 @@ class Outgoing:
         runs = self.runs
         self.runs = []
         self._nodes = None
+        if self.watch is not None:
+            self.watch(runs)
         return runs

@@ -239,4 +239,8 @@ def _length(text: bytes) -> int | None:
 
 def _headers_bytes(counted: Sequence[Sized]) -> int:
     """What a header with the length of each of these, and a line end behind it, come to: `$3`, CRLF, and CRLF."""
-    return 5 * len(counted) + len("".join(map(str, map(len, counted))))
+    total = 0
+    for one in counted:
+        size = len(one)
+        total += 6 if size < 10 else 7 if size < 100 else 8 if size < 1000 else 5 + len(str(size))
+    return total

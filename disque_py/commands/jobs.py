@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from cluster_bus.node import LEAVING as IS_LEAVING
 from disque_py.commands.adding import WORDS as ADDING_WORDS
 from disque_py.commands.adding import Adding
-from disque_py.commands.options import INT64_MAX, SMALL_INTEGERS, read_ids, read_integer, read_timeout, value_of
+from disque_py.commands.options import INT64_MAX, KNOWN_INTEGERS, read_ids, read_integer, read_timeout, value_of
 from disque_py.core import (
     acks,
     delivery,
@@ -215,7 +215,7 @@ def _start_alone(broker: Broker, job: Job) -> None:
 
 
 def _between(word: bytes, low: int, high: int, text: str) -> int:
-    value = SMALL_INTEGERS.get(word)
+    value = KNOWN_INTEGERS.get(word)
     if value is None:
         value = read_integer(word, text)
     if not low <= value <= high:
@@ -366,6 +366,7 @@ def _getjob_again(broker: Broker, client: Client, jobs: list[Job], shows: int) -
 def _getjob_in_parts(broker: Broker, client: Client, names: list[bytes], count: int, wish: Wish) -> slices.Slices:
     """A GETJOB of very many jobs; there were some when it began, so it never waits."""
     entries: list[bytes] = []
+    client.fetched = entries
     size = 0
     while len(entries) < count and size < delivery.REPLY_BYTES_MAX:
         queues = [queue for name in names if (queue := broker.queues.get(name)) is not None]
@@ -378,6 +379,7 @@ def _getjob_in_parts(broker: Broker, client: Client, names: list[bytes], count: 
         entries += part
         size += sum(map(len, part))
         yield
+    client.fetched = []
     return b"*%d\r\n%b" % (len(entries), b"".join(entries)) if entries else nil_array(client.protocol)
 
 

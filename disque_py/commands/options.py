@@ -17,13 +17,14 @@ INT64_MAX: Final = (1 << 63) - 1
 UINT64_MASK: Final = (1 << 64) - 1
 
 _INTEGER: Final = re.compile(rb"[+-]?[0-9]{1,40}")
-# What nearly all integers in arguments are; one look-up instead of a match and a conversion.
-SMALL_INTEGERS: Final[dict[bytes, int]] = {b"%d" % value: value for value in range(1025)}
+# What nearly all integers in arguments are: small, or said before. One look-up instead of a match and a conversion.
+KNOWN_INTEGERS_MAX: Final = 4096
+KNOWN_INTEGERS: Final[dict[bytes, int]] = {b"%d" % value: value for value in range(1025)}
 
 
 def read_integer(word: bytes, error: str = NOT_AN_INTEGER) -> int:
     """A signed 64-bit integer, or CommandError(error)."""
-    value = SMALL_INTEGERS.get(word)
+    value = KNOWN_INTEGERS.get(word)
     if value is not None:
         return value
     word = word.partition(b"\0")[0]
@@ -34,6 +35,8 @@ def read_integer(word: bytes, error: str = NOT_AN_INTEGER) -> int:
     value = int(word)
     if not INT64_MIN <= value <= INT64_MAX:
         raise CommandError(error)
+    if len(KNOWN_INTEGERS) < KNOWN_INTEGERS_MAX:
+        KNOWN_INTEGERS[word] = value
     return value
 
 

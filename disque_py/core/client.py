@@ -42,6 +42,7 @@ class Client:
     id, addr, fd, name     as CLIENT LIST shows them; ids start at 1 and only grow
     connected_ms, active_ms   monotonic: connection, last command
     out                    replies of this turn, ready to be written
+    fetched                what a GETJOB that is done in parts has so far
     is_authenticated       False while `requirepass` is set and AUTH has not succeeded
     protocol               2 or 3 (after HELLO 3)
     waiting                RUNNING or one of the above
@@ -62,6 +63,7 @@ class Client:
         "close_asked",
         "connected_ms",
         "fd",
+        "fetched",
         "held",
         "held_bytes",
         "id",
@@ -93,6 +95,7 @@ class Client:
         self.connected_ms = now_ms
         self.active_ms = now_ms
         self.out: list[bytes] = []
+        self.fetched: list[bytes] = []
         self.is_authenticated = False
         self.protocol = 2
         self.reply_mode = REPLY_ON

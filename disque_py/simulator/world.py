@@ -16,6 +16,8 @@ from heapq import heappop, heappush
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
+from mypy_extensions import mypyc_attr
+
 from cluster_bus.outgoing import Outgoing, Run
 from disque_py.simulator.codecs import OLD
 from disque_py.simulator.connections import Connection
@@ -39,6 +41,7 @@ class StuckError(Exception):
     """What was waited for did not happen in time."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)  # Stories (tests/scenarios).
 class World:
     """All nodes, the network between them, and time.
 

@@ -9,24 +9,11 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from cluster_bus.outgoing import Outgoing, Run
+from cluster_bus.outgoing import Outgoing
 from disque_py.simulator.connections import Connection, words
 from disque_py.simulator.machine import Machine
-from disque_py.simulator.network import Filter
+from disque_py.simulator.traffic import Filter
 from disque_py.simulator.world import World as SimulatedWorld
-
-
-class WatchedOutgoing(Outgoing):
-    """Shows the world what leaves a node."""
-
-    def __init__(self, machine: Machine) -> None:
-        super().__init__()
-        self._machine = machine
-
-    def take(self) -> list[Run]:
-        runs = super().take()
-        self._machine.world.on_runs(self._machine, runs)
-        return runs
 
 
 class Talker(Connection):
@@ -72,7 +59,9 @@ class World(SimulatedWorld):
         return super().add(name, node_id=name.encode() * 20, **options)
 
     def outgoing_of(self, machine: Machine) -> Outgoing:
-        return WatchedOutgoing(machine)
+        outgoing = Outgoing()
+        outgoing.watch = lambda runs: self.on_runs(machine, runs)
+        return outgoing
 
     def on_answer(self, talker: Talker, reply: Any) -> None:
         """A client was answered."""
