@@ -31,6 +31,7 @@ SLICE_NS: Final = 1_000_000
 # Parsed at a time: some hundred microseconds of work, also for the smallest requests.
 PIECE_BYTES: Final = 16 * 1024
 STAR: Final = 42
+NEXT_REQUEST: Final = b"\r\n*"
 INLINE_PIECE_BYTES: Final = 2 * 1024
 # A longer pause is looked at again after this; the loop takes no time that large.
 ALARM_MS_MAX: Final = 60_000
@@ -207,6 +208,10 @@ class ClientConnection(asyncio.Protocol):
                 if start:
                     data = data[start:]
             else:
+                # Where a request begins, as a rule: what is whole is parsed at a fifth of the cost.
+                cut = -1 if parser.pending_bytes else data.rfind(NEXT_REQUEST, start, end)
+                if cut > start:
+                    end = cut + 2
                 self._offset = end
                 data = data[start:end]
             self._unread_bytes -= len(data)

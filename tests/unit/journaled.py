@@ -180,15 +180,12 @@ class JournaledNode:
             self.first_number = journal.number
         self._watched = journal
         self.restored = {job_id for shard in filter(None, self.broker.shards) for job_id in shard}
-        append = journal.append
+        journal.watch = self._told
 
-        def watched(runs: list[list[Any]]) -> int:
-            for run in runs:
-                if run[0] in (JOB, STATE):
-                    self.restored.difference_update(item[0] for item in run[1:])
-            return append(runs)
-
-        journal.append = watched  # type: ignore[method-assign]  # to watch is not to change
+    def _told(self, runs: list[list[Any]], position: int) -> None:
+        for run in runs:
+            if run[0] in (JOB, STATE):
+                self.restored.difference_update(item[0] for item in run[1:])
 
     def _fail(self, why: str) -> None:
         self.failed = why
@@ -422,7 +419,7 @@ def is_once(job_id: bytes) -> bool:
 def is_safe(journal: Journal, position: int) -> bool:
     """Whether the policy says that a reply to what is recorded there may leave; a stalled disk apart."""
     return (journal.synced if journal.policy == "always" else journal.written) >= position or (
-        journal.policy != "always" and journal._unwritten_ms() > STALL_MS
+        journal.policy != "always" and journal.unwritten_ms() > STALL_MS
     )
 
 

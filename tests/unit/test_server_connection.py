@@ -608,3 +608,15 @@ def test_bytes_that_make_no_request_leave_others_their_turn():
         assert answered > 10
 
     serve(story)
+
+
+def test_a_body_that_looks_like_a_request_is_cut_anywhere_and_arrives_whole():
+    """A long pipeline is read in pieces that end where requests seem to begin; what only seems so does no harm."""
+    body = b"\r\n*1\r\n$4\r\nPING\r\n" * 40
+
+    async def story(server):
+        client = await server.connect()
+        client.write(encode("ECHO", body) * 100)
+        assert [await client.reply() for _ in range(100)] == [body] * 100
+
+    serve(story)
