@@ -4,6 +4,9 @@ The disk reads and decodes a piece beside the loop while the loop takes in the o
 (clients that hear LOADING, heartbeats, INFO) goes on in between. When all is read, every job is put in its place, what
 became of the at-most-once jobs is recorded and synced, and only then `done` is called. Nothing is written before
 that but the end of the clean-shutdown mark, which goes first (semantics.md, section 5).
+
+A full disk is waited for: the start goes on by itself when there is room. Other errors of the disk end it; where there
+is nothing to go back to (`is_patient`: a DEBUG LOADAOF, reloading.py) not before PATIENCE_MS are over.
 """
 
 from __future__ import annotations
@@ -12,13 +15,17 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from disque_py.core.broker import Broker
+from disque_py.core.reset import flush
 from disque_py.core.restoring import Restoring
 from disque_py.core.spilling import is_behind
 from persistence.disk import WRITING, Disk, Folder
 from persistence.journal import Journal
 from persistence.records import Block, FormatError
 from persistence.recovery import ADVICE, RESTORED_NAME, DamagedJournalError, Recovery
+from persistence.trouble import FULL_DISK
 
+RETRY_MS: Final = 1_000
+PATIENCE_MS: Final = 30_000
 REPORT_EVERY_MS: Final = 1_000
 
 Pieces = list[tuple[int, Block]]
@@ -32,6 +39,8 @@ class Loading:
     wake           opens a turn, and has `step` called in the next
     may_truncate   aof-load-truncated
     wants_queues   aof-enqueue-jobs-once
+    is_patient     an error of the disk doesn't end it at once
+    trouble        what the disk said, while that is being waited out
     total_bytes, loaded_bytes, started_ms, records   for INFO and the progress line
     """
 
@@ -47,7 +56,9 @@ class Loading:
         *,
         may_truncate: bool,
         wants_queues: bool,
+        is_patient: bool = False,
     ) -> None:
+        self.trouble = ""
         self.total_bytes = 0
         self.loaded_bytes = 0
         self.records = 0
@@ -63,6 +74,10 @@ class Loading:
         self._wake = wake
         self._may_truncate = may_truncate
         self._wants_queues = wants_queues
+        self._is_patient = is_patient
+        self._again: Callable[[], None] = self._start_over
+        self._again_ms = 0  # When it is called; 0: nothing is waited for.
+        self._trouble_ms = broker.now_ms  # Since when there is trouble.
         self._placing: Iterator[None] | None = None
         self._journal: Journal | None = None
         self._recorded: Journal | None = None
@@ -73,7 +88,14 @@ class Loading:
     def start(self) -> None:
         """Look at what there is."""
         self._broker.is_loading = True
+        self._again = self._start_over
         self._disk.start(WRITING, _checked(Recovery), self._surveyed)
+
+    def _start_over(self) -> None:
+        flush(self._broker)
+        self.records = self.loaded_bytes = 0
+        self._is_held_up = False
+        self.start()
 
     def _surveyed(self, outcome: Recovery | str | OSError) -> None:
         self._wake()
@@ -123,6 +145,7 @@ class Loading:
             self._notice(f"Loading the journal: {percent:.0f} %, {self._broker.job_count:,} jobs so far")
 
     def _all_read(self, recovery: Recovery, restoring: Restoring) -> None:
+        self.trouble = ""
         lost = recovery.missing - restoring.dropped
         if lost:
             self._end(f"segment {min(lost)} of the journal is missing. {ADVICE}")
@@ -145,6 +168,9 @@ class Loading:
 
     def step(self) -> bool:
         """Go on with putting jobs in place, or with reading; True if there is more to do at once."""
+        if self._again_ms and self._broker.now_ms >= self._again_ms:
+            self._again_ms = 0
+            self._again()
         if self._is_held_up and not is_behind(self._broker):
             self._is_held_up = False
             self._read()
@@ -152,9 +178,8 @@ class Loading:
             if next(self._placing, self) is not self:
                 return True
             self._placing = None
-            recovery = self.recovery
-            assert recovery is not None
-            self._disk.start(WRITING, _checked(lambda _: recovery.repair()), self._repaired)
+            self._again = self._repair
+            self._repair()
         journal = self._journal
         if journal is not None and self._position >= 0:
             if journal.synced >= self._position:
@@ -162,18 +187,30 @@ class Loading:
                 self._journal = None
                 if self.recovery is not None and self.recovery.is_restored:
                     # What that means for its jobs is on disk: from now on this is a journal like any other.
-                    self._disk.start(WRITING, lambda folder: folder.remove(RESTORED_NAME), self._unmarked)
+                    self._again = self._unmark
+                    self._unmark()
                 else:
                     self._unmarked(None)
             else:
+                if journal.error:
+                    self._say_trouble(journal.trouble)
                 journal.hurry()
         return False
+
+    def _repair(self) -> None:
+        recovery = self.recovery
+        assert recovery is not None
+        self._disk.start(WRITING, _checked(lambda _: recovery.repair()), self._repaired)
+
+    def _unmark(self) -> None:
+        self._disk.start(WRITING, lambda folder: folder.remove(RESTORED_NAME), self._unmarked)
 
     def _repaired(self, outcome: str | OSError | None) -> None:
         self._wake()
         if outcome is not None:
             self._end(outcome)
             return
+        self.trouble = ""
         self._journal = self._open_journal(self.recovery)
 
     def _unmarked(self, outcome: OSError | None) -> None:
@@ -191,7 +228,23 @@ class Loading:
             self._position = position
 
     def _end(self, reason: str | OSError) -> None:
+        if isinstance(reason, OSError) and self._may_wait(reason):
+            self._say_trouble(reason.strerror or str(reason))
+            self._again_ms = self._broker.now_ms + RETRY_MS
+            return
         self._fail(reason if isinstance(reason, str) else f"Can't read the journal: {reason}")
+
+    def _may_wait(self, error: OSError) -> bool:
+        if error.errno in FULL_DISK:
+            return True
+        return self._is_patient and (not self.trouble or self._broker.now_ms - self._trouble_ms < PATIENCE_MS)
+
+    def _say_trouble(self, trouble: str) -> None:
+        if not self.trouble:
+            self._trouble_ms = self._broker.now_ms
+        if trouble != self.trouble:
+            self.trouble = trouble
+            self._notice(f"Nobody is served before the disk works, it is tried every second: {trouble}")
 
 
 def _checked(work: Callable[[Folder], Any]) -> Callable[[Folder], Any]:

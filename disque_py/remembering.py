@@ -12,16 +12,17 @@ from functools import partial
 from typing import Final
 
 from disque_py.core.broker import Broker
-from disque_py.core.reset import flush
 from disque_py.core.restoring import Restoring, give_up_once
 from disque_py.driver import Driver
 from disque_py.loading import Loading
+from disque_py.reloading import Reloading
 from disque_py.rewriting import Rewriting
 from persistence.backup import Backup, Made
 from persistence.disk import READING, Disk, Folder
-from persistence.journal import RESERVE_BYTES, RETRY_MS, SEGMENT_BYTES, Journal
+from persistence.journal import RETRY_MS, SEGMENT_BYTES, Journal
 from persistence.records import Part, parse_file_name
 from persistence.recovery import RESTORED_NAME, Recovery
+from persistence.reserve import RESERVE_BYTES
 
 Fields = list[tuple[str, str | int]]
 Outcome = Callable[[str], None]
@@ -81,7 +82,15 @@ class Remembering:
         self._disk = self._open_disk()
         self._load(self._disk, wants_queues=wants_queues, ready=ready, fail=fail)
 
-    def _load(self, disk: Disk, *, wants_queues: bool, ready: Callable[[], None], fail: Callable[[str], None]) -> None:
+    def _load(
+        self,
+        disk: Disk,
+        *,
+        wants_queues: bool,
+        ready: Callable[[], None],
+        fail: Callable[[str], None],
+        is_patient: bool = False,
+    ) -> None:
         settings = self._broker.settings
         began_ms = self._broker.now_ms
 
@@ -91,6 +100,12 @@ class Remembering:
             return self._attach(disk, recovery, {number for number in stale if recovery and _has(recovery, number)})
 
         def done(journal: Journal, restoring: Restoring) -> None:
+            if wants_queues:
+                self._spend_once(lambda: serve(restoring))
+            else:
+                serve(restoring)
+
+        def serve(restoring: Restoring) -> None:
             self.last_load = restoring
             self.load_ms = self._broker.now_ms - began_ms
             self._driver.loading = None
@@ -113,8 +128,27 @@ class Remembering:
             self._driver.wake,
             may_truncate=settings.aof_load_truncated,
             wants_queues=wants_queues,
+            is_patient=is_patient,
         )
         self._driver.loading.start()
+
+    def _spend_once(self, serve: Callable[[], None]) -> None:
+        """`aof-enqueue-jobs-once` is `no` again, in the file, too, before anybody is served.
+
+        Else a crash soon after would queue again what was delivered meanwhile (semantics.md, section 5).
+        """
+        host = self._broker.host
+        self._broker.settings.aof_enqueue_jobs_once = False
+        if not host.has_config_file():
+            serve()
+            return
+
+        def spent(failure: OSError | None) -> None:
+            if failure is not None:
+                self._notice(f"aof-enqueue-jobs-once could not be set to no in the config file: {failure}")
+            serve()
+
+        host.rewrite_config(spent)
 
     def _restoring(self) -> Restoring | None:
         return self._driver.loading.restoring if self._driver.loading is not None else None
@@ -289,27 +323,24 @@ class Remembering:
         return True
 
     def reload(self, done: Callable[[OSError | None], None]) -> None:
-        """DEBUG LOADAOF: everything on disk, memory emptied, and read back. LookupError without a journal."""
+        """DEBUG LOADAOF: everything on disk, memory emptied, and read back. LookupError without a journal.
+
+        `done` hears of a journal that can't be written or read; then memory is as it was.
+        """
         journal = self.journal
         disk = self._disk
         if journal is None or disk is None:
             raise LookupError("there is no journal: CONFIG SET appendonly yes")
 
-        def closed(failure: OSError | None) -> None:
-            self._driver.begin()
-            if failure is not None:
-                self._broker.is_loading = False
-                done(failure)
-                return
-            promises = self._driver.promises
-            if promises is not None:
-                promises.release_all()  # All that anybody waited for is on disk.
-            self._driver.detach()
-            flush(self._broker)
-            self._load(disk, wants_queues=False, ready=lambda: done(None), fail=lambda why: done(OSError(why)))
+        refusal = self.refusal()
+        if refusal:
+            done(OSError(refusal))
+            return
 
-        self._broker.is_loading = True  # Nothing may come between the end of the journal and its being read.
-        journal.close(closed, leave_mark=True)
+        def load(ready: Callable[[], None], fail: Callable[[str], None]) -> None:
+            self._load(disk, wants_queues=False, ready=ready, fail=fail, is_patient=True)
+
+        Reloading(self._driver, journal, disk, load, done).start()
 
     def backup(self, directory: str, nodes_text: bytes, done: Callable[[Made | OSError], None]) -> None:
         """JOURNAL BACKUP: a consistent copy in this directory, while the node goes on; `done` hears of it."""
@@ -317,8 +348,8 @@ class Remembering:
         refusal = ""
         if journal is None or disk is None or rewriting is None:
             refusal = "there is no journal: CONFIG SET appendonly yes"
-        elif rewriting.is_first:
-            refusal = "the journal was just switched on and doesn't have all jobs yet: try again when INFO says" + (
+        elif rewriting.is_first or journal.is_incomplete:
+            refusal = "the journal was just begun and doesn't have all jobs yet: try again when INFO says" + (
                 " aof_state:on"
             )
         elif journal.level:
@@ -344,8 +375,8 @@ class Remembering:
         rewriting = self._driver.rewriting
         if journal is None or rewriting is None:
             return ""
-        if rewriting.is_first:
-            return "the journal was just switched on and doesn't have all jobs yet"
+        if rewriting.is_first or journal.is_incomplete:
+            return "the journal was just begun and doesn't have all jobs yet"
         return IN_TROUBLE + journal.trouble if journal.level else ""
 
     def rewrite_for_shutdown(self, done: Outcome) -> None:
@@ -452,6 +483,7 @@ class Remembering:
                 ("loading_loaded_bytes", loading.loaded_bytes),
                 ("loading_loaded_perc", f"{100 * loading.loaded_bytes / max(loading.total_bytes, 1):.2f}"),
                 ("loading_eta_seconds", int(left / rate) if rate else 0),
+                ("loading_trouble", loading.trouble),
             ]
         if self.last_load is not None:
             fields += [

@@ -14,6 +14,7 @@ from disque_py.core import journaling
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import WAIT_REPL, Job
 from disque_py.core.spilled import Spilled
+from disque_py.rescuing import Rescue
 from persistence.disk import Disk
 from persistence.journal import Journal
 from persistence.rewrite import DEAD_SHARE_MIN, Rewrite, chosen, unread_prefix
@@ -50,6 +51,7 @@ class Rewriting:
         self._disk = disk
         self._wake = wake
         self._stale = stale
+        self._rescue = Rescue(broker, journal, disk, wake)
         self._rewrite: Rewrite | None = None
         self._closing = -1  # The segment that has to be closed before a rewrite can begin; 0: any; -1: none begins.
         self._wants_everything = False
@@ -105,6 +107,26 @@ class Rewriting:
         self._snapshot = self._record_all()
         self._wake()
 
+    def _begin_anew(self) -> None:
+        """Files of the journal are gone or damaged: memory has what they said, and a new journal gets it.
+
+        Else the next start would have to be refused.
+        """
+        broker, journal = self._broker, self._journal
+        broker.host.log(
+            "warning", "Files of the journal are gone or damaged: all jobs are recorded again, in a new one"
+        )
+        journal.is_incomplete = False
+        journal.restart()
+        broker.first_place = journal.number
+        broker.live_bytes.clear()
+        broker.live_records.clear()
+        self._stale.clear()
+        self._rewrite = None
+        self._closing = -1
+        self._recorded = -1
+        self.record_all()
+
     def _record_all(self) -> Iterator[bool]:
         """Yields whether there is more to do at once: not while bodies are read back from disk."""
         broker = self._broker
@@ -145,6 +167,10 @@ class Rewriting:
 
     def step(self) -> bool:
         """Go on with what is under way, or see whether something is due; True if there is more to do at once."""
+        if self._broker.spill.unread:
+            self._rescue.step()
+        if self._journal.is_incomplete and not self._broker.is_loading:
+            self._begin_anew()
         if self._snapshot is not None:
             if self._journal.level:
                 return False
@@ -171,6 +197,8 @@ class Rewriting:
             if rewrite.is_over:
                 self._rewrite = None
                 self._ended(rewrite.error)
+                if rewrite.is_damaged:
+                    self._journal.is_incomplete = True
             return has_more
         if self.is_scheduled:
             self.is_scheduled = False

@@ -10,7 +10,6 @@ while it is tried again in a fresh file. Then the limits of maxmemory hold as th
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -18,9 +17,10 @@ from typing import TYPE_CHECKING, Final
 from disque_py.core import spilling
 from disque_py.core.broker import Broker
 from disque_py.core.job import Job
-from disque_py.core.spilled import Body, Spilled, released
+from disque_py.core.spilled import Body, Spilled, Unread, released
 from persistence.disk import Disk
 from persistence.spill import FILE_BYTES, Found, Place, SpillStore
+from persistence.trouble import PASSING
 
 if TYPE_CHECKING:
     from disque_py.core.spilled import Reader
@@ -36,8 +36,6 @@ READ_BYTES: Final = 1 << 20
 # A disk that failed is tried again after this, doubling.
 RETRY_MS_MIN: Final = 1_000
 RETRY_MS_MAX: Final = 32_000
-# What keeps a body from being read and says nothing about the body: the system is short of something.
-PASSING: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN, errno.EINTR))
 # How often the files are looked at for space to be won back.
 LOOK_EVERY_MS: Final = 1_000
 
@@ -103,6 +101,8 @@ class SpillDesk:
             self._epoch += 1
             self._copying = 0
             self.store.clear()
+        if spill.unread and not (broker.is_journaling or broker.is_loading):
+            self._lose()  # With a journal it is looked for there (rescuing.py).
         if spill.heads:
             spilling.read_ahead(broker)
         if spill.readings:
@@ -240,10 +240,20 @@ class SpillDesk:
                 elif body.errno in PASSING:
                     broker.schedule.call_at(broker.now_ms + RETRY_MS_MIN, partial(self._ask_again, epoch, job, reader))
                 else:
-                    spilling.lost(broker, job, body.strerror or str(body))
-                    reader(broker, job, None)
+                    broker.spill.unread[Unread(job, reader, place, body.strerror or str(body))] = None
 
         self.store.read([(job.id, Place(place.file, place.offset, place.size)) for job, _, place in piece], read)
+
+    def _lose(self) -> None:
+        """Bodies that are not where they should be are nowhere else."""
+        broker = self._broker
+        unread, broker.spill.unread = broker.spill.unread, {}
+        for each in unread:
+            if each.job.body is each.place:
+                spilling.lost(broker, each.job, each.reason)
+                each.reader(broker, each.job, None)
+            else:
+                broker.spill.readings.append((each.job, each.reader))
 
     def _ask_again(self, epoch: int, job: Job, reader: Reader) -> None:
         """A read failed for a reason that may be over."""
@@ -277,7 +287,7 @@ class SpillDesk:
             self._wake()
             if epoch != self._epoch or isinstance(outcome, OSError):
                 self._is_scanning = False
-                self._copying = 0  # What can't be read is left alone until somebody needs it.
+                self._copying = 0
                 return
             found, self._offset = outcome
             if not self._offset:

@@ -36,9 +36,9 @@ BATCH_BYTES_MAX: Final = 4 * 1024 * 1024
 MARK_BYTES: Final = 64 * 1024
 
 SYNC_EVERY_MS: Final = 1_000
-# Nobody's reply waits longer for a write. With `always` there is an fsync in it.
-STALL_MS: Final = 1_000
-STALL_ALWAYS_MS: Final = 5_000
+# Nobody's reply waits longer for a write. There may be an fsync in it (a segment that ends, or `always`), which a busy disk
+# takes seconds for; a log that is given up is a hole in what its readers know.
+STALL_MS: Final = 5_000
 TRIM_EVERY_MS: Final = 1_000
 
 OPEN_NAME: Final = "open"
@@ -80,6 +80,7 @@ class EventLog:
     segments           the files, oldest first; the last one is written
     error              why the log was closed; empty while it is not
     on_change          called from the loop when any of this may have changed
+    watch              told what is appended: number of the first event, the events, the position behind them
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class EventLog:
         self.now_ms = 0
         self.wall_ms = 0
         self.syncs = 0
+        self.watch: Callable[[int, list[Any], int], None] | None = None
         self._disk = disk
         self._on_change = on_change
         self._segment_bytes = segment_bytes
@@ -127,8 +129,8 @@ class EventLog:
 
     @property
     def first_seq(self) -> int:
-        """The oldest event that can be read, or `next_seq`."""
-        return self.segments[0].first_seq if self.segments else self.next_seq
+        """The oldest event that can be read, or `durable_seq`: what is not on disk can't be read either."""
+        return self.segments[0].first_seq if self.segments else self.durable_seq
 
     @property
     def size(self) -> int:
@@ -148,12 +150,15 @@ class EventLog:
             return
         if self.position == self.written:
             self._moved_ms = self.now_ms
+        seq = self.next_seq
         for at in range(0, len(events), EVENTS_PER_BLOCK):
             part = events[at : at + EVENTS_PER_BLOCK] if len(events) > EVENTS_PER_BLOCK else events
             data = encode_block(part, self.next_seq, self.durable_seq, self.wall_ms)
             self._queue.append((data, self.next_seq, len(part), self.wall_ms))
             self.next_seq += len(part)
             self.position += len(data)
+        if self.watch is not None:
+            self.watch(seq, events, self.position)
         if not self._is_busy:
             self._pump()
 
@@ -171,7 +176,7 @@ class EventLog:
         """Time passed (`now_ms`, `wall_ms` are set): the sync that is due, a disk that stands still, old segments."""
         if self.is_closed:
             return
-        if self._is_moving and self.now_ms - self._moved_ms > self._stall_ms:
+        if self._is_moving and self.now_ms - self._moved_ms > STALL_MS:
             self.fail(f"the disk has taken no write for {(self.now_ms - self._moved_ms) / 1000:.1f} seconds")
             return
         if self._needs_sync() and self.now_ms - self._synced_ms >= SYNC_EVERY_MS:
@@ -185,16 +190,12 @@ class EventLog:
         if self.is_closed:
             return None
         if self._is_moving:
-            return self._moved_ms + self._stall_ms + 1
+            return self._moved_ms + STALL_MS + 1
         return self._synced_ms + SYNC_EVERY_MS if self._needs_sync() and not self._is_syncing else None
 
     @property
     def _is_moving(self) -> bool:
         return self._is_busy or self.position > self.written
-
-    @property
-    def _stall_ms(self) -> int:
-        return STALL_ALWAYS_MS if self.syncs_each else STALL_MS
 
     def trim(self) -> None:
         """Drop the segments that are too many or too old; the file that is written stays."""

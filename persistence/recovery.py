@@ -3,7 +3,8 @@
 The newest file's header names the chain: which files belong to it and where each ends. Closed files were synced
 before the next one was made, so a broken block in them is damage, and nothing is guessed: the journal is refused
 with the place named. The last file may end in the middle of things, because the machine died: everything from the
-first broken block on is cut, unless a later block says that this place was on disk when it was written.
+first broken block on is cut, unless a later block says that this place was on disk when it was written. A clean stop
+leaves a mark that says where the journal ended then: if it ends before, something has gone since.
 
 `step` reads a piece at a time, so that the caller decides where (a thread, a tool, a simulated disk) and how long.
 Nothing is changed here; see `Recovery.repair` for what a server does before it goes on writing.
@@ -14,7 +15,6 @@ from __future__ import annotations
 from typing import Final
 
 from persistence.disk import Folder
-from persistence.journal import CLEAN_NAME, RESERVE_NAME
 from persistence.records import (
     HEAD_BYTES,
     HEADER_ALIGN,
@@ -32,6 +32,8 @@ from persistence.records import (
     looks_like_block,
     parse_file_name,
 )
+from persistence.reserve import RESERVE_NAME
+from persistence.writing import CLEAN_NAME
 
 # Put there by the restore of a backup, or when a journal is switched off that can't be written any more: at-most-once
 # jobs are never queued from it (semantics.md, section 5).
@@ -70,7 +72,8 @@ class Recovery:
         self.has_reserve = RESERVE_NAME in names
         self.position = 0
         self._synced = 0
-        self._clean = folder.read(CLEAN_NAME, 0, 200) if CLEAN_NAME in names else b""
+        # Number, part and end of the last file at a clean stop.
+        self._mark = _mark_of(folder.read(CLEAN_NAME, 0, 200) if CLEAN_NAME in names else b"")
         self._survey(names)
         self.is_restored = RESTORED_NAME in names and self._is_marked_restored()
         self.total_bytes = sum(
@@ -193,10 +196,26 @@ class Recovery:
         self._rest = b""
         if self._at >= len(self.files):
             self.is_finished = True
+            self._compare_with_mark()
             return
         header = self.files[self._at][1]
         self.position = header.start
         self._offset = header.size
+
+    def _compare_with_mark(self) -> None:
+        """All was read: is the end there that a clean stop has left?
+
+        A mark for an earlier file means nothing. It was being written when the disk failed, and the journal went on.
+        """
+        if self._mark is None or self._mark[2] <= self.position:
+            return
+        number, part, end = self._mark
+        newest = self.newest
+        if newest is None or (newest.number, newest.part) < (number, part):
+            raise DamagedJournalError(f"{file_name(number, part)} is missing: the journal was closed there. {ADVICE}")
+        if (newest.number, newest.part) == (number, part) and self.torn is None:
+            at = newest.size + self.position - newest.start
+            self.torn = (file_name(number, part), at, end - self.position)
 
     def _broken(self, name: str, header: Header, end: int, rest: bytes) -> None:
         """Decide what a block that isn't whole means: a torn tail, or damage."""
@@ -223,7 +242,7 @@ class Recovery:
         newest = self.newest
         if newest is None:
             return False
-        return self._clean.split() == [b"%d" % number for number in (newest.number, newest.part, self.position)]
+        return self._mark == (newest.number, newest.part, self.position)
 
     def chain(self) -> tuple[Part, ...]:
         """The files that a Journal goes on from, the last one closed where the reading ended."""
@@ -277,6 +296,14 @@ ADVICE: Final = (
     "Nothing was changed. Run `disque-check-journal verify` on the directory; restore a backup, "
     "or move the directory away to start empty: other nodes still hold their copies"
 )
+
+
+def _mark_of(text: bytes) -> tuple[int, int, int] | None:
+    """What the clean-shutdown mark says; None if there is none, or it can't be read."""
+    words = text.split()
+    if len(words) != 3 or not all(word.isdigit() for word in words):
+        return None
+    return int(words[0]), int(words[1]), int(words[2])
 
 
 def _find_block(data: bytes, position: int) -> Block | None:

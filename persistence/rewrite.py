@@ -49,12 +49,14 @@ class Rewrite:
     wake          has `step` called soon
     stale         segments with bases that later ones replaced, from an interrupted rewrite: they go first
     is_over       nothing is left to do, or `error` says why it ended
+    is_damaged    it ended because what was read is not what was written
     """
 
     def __init__(
         self, journal: Journal, disk: Disk, keep: Keep, wake: Callable[[], None], numbers: list[int], stale: set[int]
     ) -> None:
         self.is_over = not numbers
+        self.is_damaged = False
         self.error = ""
         self.segments_total = len(numbers)
         self.segments_done = 0
@@ -170,6 +172,7 @@ class Rewrite:
             try:
                 block = decode_block(data, at, self._position)
             except FormatError as broken:
+                self.is_damaged = True
                 self._give_up(str(broken))
                 return
             if block is None:
@@ -187,6 +190,7 @@ class Rewrite:
         self._rest = data[at:]
         wanted = max(block_size(self._rest, 0, self._position), HEAD_BYTES)
         if not piece or len(self._rest) >= wanted:
+            self.is_damaged = True
             self._give_up(f"{file_name(part.number, part.part)}: damaged at position {self._position}")
 
     def _give_up(self, error: str) -> None:

@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from persistence.disk import READING, WRITING, Disk, Folder
+from persistence.trouble import PASSING
 
 FILE_BYTES: Final = 64 << 20
 KEY_BYTES: Final = 40
@@ -46,15 +47,19 @@ class Place(NamedTuple):
 
 
 class SpillFile:
-    """One file: how long it is, how much of that lives, how many writes are under way, whether more will come."""
+    """One file: how long it is, how much of that lives, how many writes are under way, whether more will come.
 
-    __slots__ = ("is_closed", "live", "size", "writing")
+    is_unreadable   a scan of it failed: what lives in it is left there until somebody needs it
+    """
+
+    __slots__ = ("is_closed", "is_unreadable", "live", "size", "writing")
 
     def __init__(self) -> None:
         self.size = 0
         self.live = 0
         self.writing = 0
         self.is_closed = False
+        self.is_unreadable = False
 
 
 Entry = tuple[bytes, bytes]  # Key, body.
@@ -193,7 +198,7 @@ class SpillStore:
         best = 0
         best_share = DEAD_SHARE_MIN
         for number, file in self.files.items():
-            if file.is_closed and not file.writing:
+            if file.is_closed and not file.writing and not file.is_unreadable:
                 share = 1 - file.live / file.size
                 if share > best_share:
                     best, best_share = number, share
@@ -220,7 +225,13 @@ class SpillStore:
                 at += HEAD.size + size
             return found, offset + at if at else 0
 
-        self._disk.start(READING, work, done)
+        def scanned(outcome: tuple[list[Found], int] | OSError) -> None:
+            file = self.files.get(number)
+            if isinstance(outcome, OSError) and outcome.errno not in PASSING and file is not None:
+                file.is_unreadable = True
+            done(outcome)
+
+        self._disk.start(READING, work, scanned)
 
 
 def read_all(folder: Folder, wanted: list[Wanted]) -> list[bytes | OSError]:

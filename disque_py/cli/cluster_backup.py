@@ -120,6 +120,8 @@ def restore(
     The node gets the id it had, and with it its place in the cluster: it must not run anywhere else. With --new-id its
     jobs come as a new node's.
     """
+    if directory.name == f"{appendfilename}.d":
+        raise click.UsageError(f"{directory} would be the journal, not the node's `dir`: give the directory it is in")
     try:
         directory.mkdir(exist_ok=True)
         with Bar("Restoring") as bar, backing_up.opened(source, node) as (opened, description):

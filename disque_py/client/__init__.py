@@ -22,10 +22,12 @@ from disque_py.client.errors import (
     ConnectionLostError,
     DisqueConnectionError,
     DisqueError,
+    EventsTrimmedError,
     LeavingError,
     LoadingError,
     MaxLenError,
     MisconfError,
+    NoEventLogError,
     NoJobError,
     NoReplError,
     NotConnectedError,
@@ -37,6 +39,7 @@ from disque_py.client.errors import (
     TooLateError,
     UnreachableError,
 )
+from disque_py.client.events import Event, EventLines, EventLog
 from disque_py.client.faces import Result
 from disque_py.client.options import ClientOptions
 from disque_py.client.pipeline import AsyncPipeline, Pipeline
@@ -57,6 +60,10 @@ __all__ = [
     "Disque",
     "DisqueConnectionError",
     "DisqueError",
+    "Event",
+    "EventLines",
+    "EventLog",
+    "EventsTrimmedError",
     "Hello",
     "Job",
     "JobInfo",
@@ -64,6 +71,7 @@ __all__ = [
     "LoadingError",
     "MaxLenError",
     "MisconfError",
+    "NoEventLogError",
     "NoJobError",
     "NoReplError",
     "NodeInfo",

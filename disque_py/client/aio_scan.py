@@ -1,7 +1,7 @@
-"""Iterators over queues and jobs, for asyncio.
+"""Iterators over queues, jobs and events, for asyncio.
 
 A scan belongs to one node: its cursors mean nothing elsewhere, so it never fails over; a lost node
-ends it with an error. Everything that is there during the whole scan comes at least once.
+ends it with an error. Everything that is there during the whole scan comes at least once. So does a log of events.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TypeVar
 from disque_py.client import commands
 from disque_py.client.address import Address
 from disque_py.client.commands import JobState
+from disque_py.client.events import COUNT, TAIL_BLOCK_MS, Event
 from disque_py.client.faces import AsyncCommands
 from disque_py.client.request import Request
 from disque_py.client.results import JobInfo
@@ -21,7 +22,7 @@ T = TypeVar("T")
 
 
 class AsyncScans(AsyncCommands):
-    """QSCAN and JSCAN as iterators."""
+    """QSCAN, JSCAN and EVENTS READ as iterators."""
 
     @abstractmethod
     async def scanned_node(self) -> Address:
@@ -66,3 +67,32 @@ class AsyncScans(AsyncCommands):
         """The jobs of one node as SHOW shows them; a job may come twice."""
         wanted = tuple(states)
         return self._scan(lambda cursor: commands.jscan_info_page(cursor, count=count, queue=queue, states=wanted))
+
+    async def events_tail(
+        self,
+        log: str = "",
+        seq: int = 0,
+        *,
+        node: Address | None = None,
+        count: int = COUNT,
+        reader: str = "",
+        idle_ms: int = 0,
+    ) -> AsyncIterator[Event]:
+        """Events of one node as they become readable: from event `seq` of `log` on, or from now on.
+
+        Ends when none came for `idle_ms` (0: never). Raises EventsTrimmedError, NoEventLogError;
+        DisqueConnectionError if the node is lost.
+        """
+        node = node or await self.scanned_node()
+        if not log:
+            info = await self.events_info(node=node)
+            log, seq = info.log, info.next
+        while True:
+            part = await self.events_read(
+                log, seq, count=count, block_ms=idle_ms or TAIL_BLOCK_MS, reader=reader, node=node
+            )
+            for event in part.events():
+                yield event
+            if idle_ms and part.next == seq:
+                return
+            seq = part.next

@@ -17,6 +17,7 @@ from disque_py.client.address import Address
 from disque_py.client.bulk import Bulk
 from disque_py.client.commands import ADD_TIMEOUT_MS, Body, JobState
 from disque_py.client.errors import DisqueConnectionError, NotConnectedError
+from disque_py.client.events import COUNT, TAIL_BLOCK_MS, Event
 from disque_py.client.faces import BlockingCommands
 from disque_py.client.feed import FeedWatch
 from disque_py.client.options import make_options, settings_of_url
@@ -305,3 +306,29 @@ class Disque(BlockingCommands):
         """The jobs of one node as SHOW shows them; a job may come twice."""
         wanted = tuple(states)
         return self._scan(lambda cursor: commands.jscan_info_page(cursor, count=count, queue=queue, states=wanted))
+
+    def events_tail(
+        self,
+        log: str = "",
+        seq: int = 0,
+        *,
+        node: Address | None = None,
+        count: int = COUNT,
+        reader: str = "",
+        idle_ms: int = 0,
+    ) -> Iterator[Event]:
+        """Events of one node as they become readable: from event `seq` of `log` on, or from now on.
+
+        Ends when none came for `idle_ms` (0: never). Raises EventsTrimmedError, NoEventLogError;
+        DisqueConnectionError if the node is lost.
+        """
+        node = node or self.scanned_node()
+        if not log:
+            info = self.events_info(node=node)
+            log, seq = info.log, info.next
+        while True:
+            part = self.events_read(log, seq, count=count, block_ms=idle_ms or TAIL_BLOCK_MS, reader=reader, node=node)
+            yield from part.events()
+            if idle_ms and part.next == seq:
+                return
+            seq = part.next

@@ -121,6 +121,25 @@ class AuthError(ReplyError):
     """No password, or a wrong one."""
 
 
+class EventsTrimmedError(ReplyError):
+    """The event that was asked for is no longer in the node's log of events."""
+
+    @property
+    def first(self) -> int:
+        """The oldest one that can be read."""
+        return int(self.text.split()[1])
+
+
+class NoEventLogError(ReplyError):
+    """The node has no log of events, or not the one that was asked for: it has begun another."""
+
+    @property
+    def log(self) -> str | None:
+        """The log it has; None without one."""
+        found = self.text.split()[1]
+        return None if found == "none" else found
+
+
 BY_CODE: Final[dict[str, type[ReplyError]]] = {
     "NOREPL": NoReplError,
     "PAUSED": PausedError,
@@ -133,6 +152,8 @@ BY_CODE: Final[dict[str, type[ReplyError]]] = {
     "MISCONF": MisconfError,
     "UNREACHABLE": UnreachableError,
     "LOADING": LoadingError,
+    "TRIMMED": EventsTrimmedError,
+    "NOLOG": NoEventLogError,
     "NOAUTH": AuthError,
     "WRONGPASS": AuthError,
 }

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from disque_py.client import commands
+from disque_py.client import commands, events
 from disque_py.client.commands import JobRef, by_node
 from disque_py.client.request import Request
 
@@ -135,6 +135,9 @@ class AsyncCommands(ABC):
     cluster_reset = _awaited(commands.cluster_reset)
     cluster_leaving = _awaited(commands.cluster_leaving)
     cluster_saveconfig = _awaited(commands.cluster_saveconfig)
+    events_info = _awaited(events.events_info)
+    events_read = _awaited(events.events_read)
+    events_seek = _awaited(events.events_seek)
     execute = _awaited(commands.execute)
 
 
@@ -194,6 +197,9 @@ class BlockingCommands(ABC):
     cluster_reset = _called(commands.cluster_reset)
     cluster_leaving = _called(commands.cluster_leaving)
     cluster_saveconfig = _called(commands.cluster_saveconfig)
+    events_info = _called(events.events_info)
+    events_read = _called(events.events_read)
+    events_seek = _called(events.events_seek)
     execute = _called(commands.execute)
 
 

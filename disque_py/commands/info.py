@@ -122,6 +122,7 @@ def _spill(broker: Broker) -> Fields:
         ("spill_trouble", spill.trouble),
         ("total_bodies_spilled", spill.written),
         ("total_bodies_read_back", spill.read),
+        ("total_bodies_rescued", spill.rescued),
         ("total_bodies_lost", spill.lost),
     ]
 

@@ -433,14 +433,18 @@ def _schedule(broker: Broker, job: Job, work: Replication, span_ms: int) -> None
 
 
 def _extend(broker: Broker, job: Job) -> bool:
-    """Ask one more node; those who have the job learn the longer list. Without one, remind the silent: False."""
+    """Ask one more node; those who have the job learn the longer list. Without one, remind the silent: False.
+
+    Where we keep no copy, nobody will be there to tell who else has one: all who were asked learn the list, for a node
+    that believes to be alone forgets the job with its ack, and another holder would queue it again.
+    """
     work = job.work
     if not isinstance(work, Replication):
         return False
     sets = broker.sets
     more = choose(broker, 1, job.holders)
     if more:
-        have = sets.others(sets.of(work.confirmed))
+        have = sets.others(job.holders if work.is_external else sets.of(work.confirmed))
         job.holders = sets.union(job.holders, sets.of(more))
         broker.send(more, REPLJOB, (image_of(broker, job), _flags(job)))
         if have:

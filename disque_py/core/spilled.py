@@ -76,6 +76,26 @@ class Spilled(int):
 Body = bytes | Spilled
 
 
+class Unread:
+    """A body that is not where it was spilled to, and has to be had from elsewhere (rescuing.py).
+
+    place      where it should be
+    reason     what the disk said there
+    position   where the journal ended when it was first looked for; -1: before that
+    tries      how often the journal couldn't be read
+    """
+
+    __slots__ = ("job", "place", "position", "reader", "reason", "tries")
+
+    def __init__(self, job: Job, reader: Reader, place: Spilled, reason: str) -> None:
+        self.job = job
+        self.reader = reader
+        self.place = place
+        self.reason = reason
+        self.position = -1
+        self.tries = 0
+
+
 def size_of(body: Body) -> int:
     """The body's real length, wherever it is."""
     return body.size if type(body) is Spilled else len(body)
@@ -93,6 +113,7 @@ class Spill:
     writing          jobs whose bodies are being written
     writing_bytes    … and how much that is
     reading          jobs whose bodies are asked for, or on their way back
+    unread           bodies that could not be read, and may be in the journal; here until their readers have heard
     lent             bodies read for the journal of this turn (journaling.py)
     fresh            jobs that came since bodies may leave, in order: the last of them …
     older            … and those before, in chunks; `tidied` is the chunk that was last looked at
@@ -100,7 +121,7 @@ class Spill:
     body_bytes_min, near_jobs, near_bytes   limits of spilling.py; tests make them smaller
     bytes_on_disk    bodies that are out
     files, file_bytes   the files they are in, and how long those are
-    written, read, lost   bodies so far; lost: they could not be read back
+    written, read, rescued, lost   bodies so far; rescued: they were read from the journal; lost: not from there either
     written_bytes    … and bytes
     trouble          why nothing can be written at the moment; empty if it can
     """
@@ -125,11 +146,13 @@ class Spill:
         "reading",
         "readings",
         "released",
+        "rescued",
         "rest_until_ms",
         "round_bytes",
         "shard",
         "tidied",
         "trouble",
+        "unread",
         "writing",
         "writing_bytes",
         "written",
@@ -146,6 +169,7 @@ class Spill:
         self.writing: dict[Job, None] = {}
         self.writing_bytes = 0
         self.reading: dict[Job, None] = {}
+        self.unread: dict[Unread, None] = {}
         self.lent: dict[Job, bytes] = {}
         self.fresh: list[Job] = []
         self.older: list[list[Job]] = []
@@ -163,6 +187,7 @@ class Spill:
         self.written = 0
         self.written_bytes = 0
         self.read = 0
+        self.rescued = 0
         self.lost = 0
         self.trouble = ""
 

@@ -9,9 +9,10 @@ The way back: a queue from which jobs are fetched has its next ones read ahead. 
 *stalls* the queue (lifecycle.fetch): it is as if nothing were there until the body is, so the order stays. A GETJOB
 that meets a stalled queue waits for it, as do commands that show bodies (`borrowed`).
 
-A body that can't be read (EIO, the file is gone, not what was written) is lost to this node and never delivered in
-part: the job is forgotten here, counted and logged. If others hold copies, their retry brings it back, as after a
-crash. Where bodies are written to, and how, is no concern of the core (spill_desk.py, persistence/spill.py).
+A body that can't be read (EIO, the file is gone, not what was written) is had from the journal, if there is one
+(rescuing.py). If it isn't there either it is lost to this node, and never delivered in part: the job is forgotten here,
+counted and logged. If others hold copies, their retry brings it back, as after a crash. Where bodies are written to,
+and how, is no concern of the core (spill_desk.py, persistence/spill.py).
 Source: semantics.md, section 7.
 """
 
@@ -256,14 +257,25 @@ def recall(broker: Broker, job: Job) -> None:
 def attach(broker: Broker, job: Job, body: bytes | None) -> None:
     """A body that was asked for is here, or (None) its job is gone: what waited for it goes on."""
     broker.spill.reading.pop(job, None)
-    place = job.body
-    if body is not None and type(place) is Spilled:
-        size = released(broker, place)
-        job.body = body
-        broker.used_memory += size - SPILLED_BYTES
+    if body is not None:
+        _put_back(broker, job, body)
     queue = broker.queues.get(job.queue)
     if queue is not None and queue.is_stalled:
         go_on(broker, queue)
+
+
+def rescued(broker: Broker, job: Job, body: bytes) -> None:
+    """The body was read from the journal, for its place on disk has it no more: it stays in memory."""
+    broker.spill.rescued += 1
+    _put_back(broker, job, body)
+
+
+def _put_back(broker: Broker, job: Job, body: bytes) -> None:
+    place = job.body
+    if type(place) is Spilled:
+        size = released(broker, place)
+        job.body = body
+        broker.used_memory += size - SPILLED_BYTES
 
 
 def go_on(broker: Broker, queue: Queue) -> None:
@@ -312,7 +324,7 @@ def borrowed(broker: Broker, client: Client, jobs: Iterable[Job]) -> Generator[N
 
 
 def lost(broker: Broker, job: Job, reason: str) -> None:
-    """The body can't be read: the job is lost to this node (see the module)."""
+    """The body can't be had from anywhere: the job is lost to this node (see the module)."""
     spill = broker.spill
     spill.lost += 1
     where = "its other holders will queue it" if job.retry_ms and job.holders is not broker.sets.mine else "it is lost"
@@ -324,11 +336,11 @@ def lost(broker: Broker, job: Job, reason: str) -> None:
 def forget_all(broker: Broker) -> None:
     """Every job was forgotten at once (reset.py)."""
     spill = broker.spill
-    readings = spill.readings
+    readings = spill.readings + [(each.job, each.reader) for each in spill.unread]
     spill.is_void = True
     broker.spilled_count = spill.bytes_on_disk = spill.writing_bytes = 0
     spill.writing, spill.reading, spill.lent, spill.heads = {}, {}, {}, {}
-    spill.released, spill.fresh, spill.older, spill.readings = [], [], [], []
+    spill.released, spill.fresh, spill.older, spill.readings, spill.unread = [], [], [], [], {}
     for job, reader in readings:
         reader(broker, job, None)
     broker.stalled.clear()

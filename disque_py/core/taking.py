@@ -67,6 +67,8 @@ def _take(broker: Broker, sender: Node, image: Any) -> int:
         if answer is not None:
             return answer
         job = known
+        if broker.events is not None:
+            events.learn(broker, job, events.INVISIBLE if after_ms else events.PENDING)
     job.imported_at_ms = broker.now_ms
     if after_ms:
         job.requeue_at_ms = broker.now_ms + after_ms

@@ -54,6 +54,7 @@ from disque_py.server.watchdog import Watchdog
 from persistence.file_disk import FileDisk
 from persistence.files import Files
 from persistence.placing import has_journal
+from persistence.trouble import FULL_DISK
 
 # How long clients may take to fetch their last replies, and ADDJOBs to get their copies, when the node ends.
 END_SECONDS: Final = 2.0
@@ -90,6 +91,7 @@ class Lifetime:
         self._membership: Membership
         self._end: asyncio.Future[Ending]
         self._interrupts = 0
+        self._is_known = False  # The nodes file has this node's id.
         self._remembering: Remembering
         self._spill: SpillPlace
         self._events: EventPlace
@@ -107,6 +109,7 @@ class Lifetime:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         try:
             lines = self._keeper.open()
+            self._is_known = bool(lines)
             self._listeners.bind()
             side = self._build(lines)
             try:
@@ -137,7 +140,9 @@ class Lifetime:
             # The id is ours for ever from here on: nobody may see it before it is on disk.
             self._keeper.save_now()
         except OSError as error:
-            raise StartError(f"can't write the nodes file {self._keeper.path}: {error.strerror or error}") from None
+            if error.errno not in FULL_DISK or not self._is_known:
+                raise StartError(f"can't write the nodes file {self._keeper.path}: {error.strerror or error}") from None
+            self._keeper.save()  # It has our id already: there is no hurry.
         # From the first message on: a copy that is confirmed before the journal is open would be in no journal.
         self._broker.is_loading = settings.appendonly or settings.aof_enqueue_jobs_once
         await self._open_bus()
@@ -164,7 +169,6 @@ class Lifetime:
 
     async def _load(self) -> None:
         """Read the journal, if there is to be one; StartError."""
-        settings = self._settings
         loaded: asyncio.Future[str] = self._shell.loop.create_future()
 
         def over(reason: str) -> None:
@@ -182,10 +186,6 @@ class Lifetime:
         ended.cancel()
         if loaded.done() and loaded.result():
             raise StartError(loaded.result())
-        if settings.aof_enqueue_jobs_once and loaded.done():
-            settings.aof_enqueue_jobs_once = False
-            if self._host.has_config_file():
-                self._host.rewrite_config(_log_failure)
 
     def _open_spill(self) -> None:
         """Where bodies go when memory is short; StartError. What a crash left is removed even if they stay here."""
@@ -388,11 +388,6 @@ class Lifetime:
 def journal_directory(settings: Settings) -> str:
     """Where the journal is: beside the nodes file."""
     return os.path.abspath(settings.appendfilename + ".d")
-
-
-def _log_failure(failure: OSError | None) -> None:
-    if failure is not None:
-        log("warning", f"aof-enqueue-jobs-once could not be set to no in the config file: {failure}")
 
 
 def _myself(settings: Settings, node_id: bytes) -> Node:

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 from disque_py.core.client import WAITS_FOR_JOBS
 from disque_py.core.job import ACKED, ACTIVE, JOB_BYTES, QUEUED, WAIT_REPL, Handover, Job
+from disque_py.core.keys import USED_BYTES
 from disque_py.core.queue import QUEUE_BYTES
 from disque_py.core.schedule import HORIZON_MS, SWEEP_MS
-from disque_py.simulator.ledger import Ledger, Promise, RuleBrokenError
+from disque_py.core.tokens import ENTRY_BYTES, TOKEN_BYTES
+from disque_py.simulator.ledger import Ledger, Promise, RuleBrokenError, ids_in
 
 if TYPE_CHECKING:
     from disque_py.core.broker import Broker
@@ -28,7 +30,7 @@ TTL_SHARE: Final = 100
 TASKS_MAX: Final = 5_000
 ANSWERS_MAX: Final = 5_000
 MARGIN_MS: Final = 20_000
-JOB_FIELDS: Final = 3
+FOR_EVER_MS: Final = 1 << 60
 
 
 def jobs_of(broker: Broker) -> Iterator[Job]:
@@ -39,22 +41,24 @@ def jobs_of(broker: Broker) -> Iterator[Job]:
 class Asleep:
     """What a machine knew when its process died, and has on its disk as far as its journal's policy says.
 
-    ids   of jobs -> when they were recorded, or read by this process
+    ids    of jobs -> when they were recorded, or read by this process
+    acked  ids of those it knew to be done: that may not have got to the disk
     """
 
-    __slots__ = ("at_ms", "ids", "may_lose")
+    __slots__ = ("acked", "at_ms", "ids", "may_lose")
 
     def __init__(self, at_ms: int, may_lose: bool) -> None:
         self.at_ms = at_ms
         self.may_lose = may_lose
         self.ids: dict[bytes, int] = {}
+        self.acked: list[bytes] = []
 
 
 class Losses:
     """Who lost what; see the module.
 
-    explained   ids of at-most-once jobs that a mishap explains
     asleep      machines that are down, or read their journal: what they will know again
+    mishap_ms   when a node last lost something, or somebody was forgotten
     settle_ms   so long an ack may be forgotten again, by a power cut
     """
 
@@ -62,15 +66,18 @@ class Losses:
         self._ledger = ledger
         self._left: dict[bytes, list[Machine]] = {}
         self._early: dict[bytes, int] = {}
-        self.explained: dict[bytes, None] = {}
+        self._ahead_ms: dict[Machine, int] = {}
+        self._set_back: dict[Machine, None] = {}
         self.asleep: dict[Machine, Asleep] = {}
+        self.mishap_ms = 0
         self.settle_ms = 0
 
     def died(self, machine: Machine, *, power: bool) -> None:
         """A process is about to lose its memory; with a journal that is no loss yet."""
-        keeper = machine.keeper
+        self.mishap(machine)
+        keeper, ledger = machine.keeper, self._ledger
         for job_id in unseen_jobs(machine):
-            self.explained[job_id] = None  # Delivered as far as the node knew, and nobody got it.
+            ledger.explained[job_id] = None  # Delivered as far as the node knew, and nobody got it.
         if keeper is None:
             self.flushing(machine)
         elif keeper.is_loaded:
@@ -81,6 +88,7 @@ class Losses:
                 for job in jobs_of(machine.broker)
                 if job.state != ACKED and job.id in recorded  # What came in this turn was promised to nobody.
             }
+            asleep.acked = [job.id for job in jobs_of(machine.broker) if job.state == ACKED and job.id in recorded]
         elif power and machine in self.asleep:
             self.asleep[machine].may_lose |= keeper.may_lose(power=True)
 
@@ -89,10 +97,16 @@ class Losses:
         asleep = self.asleep.pop(machine, None)
         if asleep is None:
             return
+        # While a process is not there, a wall clock tells how much of a life has passed (semantics.md, section 1).
+        ahead_ms = self._ahead_ms.get(machine, 0)
+        if machine in self._set_back:
+            self._ledger.delays_ms = FOR_EVER_MS
         for job_id, recorded_ms in asleep.ids.items():
+            promise = self._ledger.by_id.get(job_id)
+            if ahead_ms and promise is not None:
+                promise.early_ms = max(promise.early_ms, ahead_ms)
             if not asleep.may_lose or machine.broker.find(job_id) is not None:
                 continue
-            promise = self._ledger.by_id.get(job_id)
             self._lose(job_id, promise, is_once=promise is None or not promise.retry_ms)
             age_ms = asleep.at_ms - recorded_ms
             if machine.keeper is not None and age_ms > machine.keeper.lost_ms_max and not promise_is_done(promise):
@@ -102,8 +116,20 @@ class Losses:
                     job_id,
                 )
 
+    def mishap(self, machine: Machine) -> None:
+        """Who has which job may not be known any more to all who should know."""
+        self.mishap_ms = machine.world.now_ms
+
+    def jumped(self, machine: Machine, jump_ms: int) -> None:
+        """Somebody sets a wall clock."""
+        if jump_ms > 0:
+            self._ahead_ms[machine] = self._ahead_ms.get(machine, 0) + jump_ms
+        else:
+            self._set_back[machine] = None
+
     def flushing(self, machine: Machine) -> None:
         """A node is about to forget all it has."""
+        self.mishap(machine)
         by_id = self._ledger.by_id
         for job in jobs_of(machine.broker):
             if job.state != ACKED:
@@ -111,7 +137,7 @@ class Losses:
 
     def _lose(self, job_id: bytes, promise: Promise | None, *, is_once: bool) -> None:
         if is_once:
-            self.explained[job_id] = None
+            self._ledger.explained[job_id] = None
         if promise is not None:
             promise.losses += 1
         else:  # Its producer was not answered yet: the copy may be counted in an answer that comes.
@@ -122,6 +148,10 @@ class Losses:
         for job in jobs_of(machine.broker):
             if job.state != ACKED:
                 self._left.setdefault(job.id, []).append(machine)
+
+    def may_come_back(self, job_id: bytes) -> bool:
+        """A node that is down, or reads its journal, has it on its disk."""
+        return any(job_id in asleep.ids for asleep in self.asleep.values())
 
     def of(self, promise: Promise) -> int:
         """How many copies are lost, and excused."""
@@ -135,9 +165,7 @@ def unseen_jobs(machine: Machine) -> Iterator[bytes]:
     for connection in machine.clients:
         if connection.client.held or connection.client.out or connection.client in machine.broker.slices:
             for reply in connection.unseen():
-                for entry in reply if isinstance(reply, list) else ():
-                    if isinstance(entry, list) and len(entry) >= JOB_FIELDS:
-                        yield entry[1]
+                yield from ids_in(reply)
 
 
 def promise_is_done(promise: Promise | None) -> bool:
@@ -147,12 +175,17 @@ def promise_is_done(promise: Promise | None) -> bool:
 
 def look(world: World, ledger: Ledger, losses: Losses) -> None:
     """Compare what was promised with what is there; RuleBrokenError."""
+    oldest_ms = min(world.network.oldest_ms(), world.now_ms - losses.settle_ms)
     alive: dict[bytes, int] = {}
     once: dict[bytes, int] = {}  # At-most-once jobs that may still be delivered.
     for asleep in losses.asleep.values():
         for job_id in asleep.ids:
             alive[job_id] = alive.get(job_id, 0) + 1
             once.setdefault(job_id, 0)
+        for job_id in asleep.acked:
+            alive[job_id] = alive.get(job_id, 0) + 1
+        if asleep.may_lose:  # Also that a job was gone.
+            oldest_ms = min(oldest_ms, asleep.at_ms - losses.settle_ms)
     for machine in world.running():
         if machine.broker.is_loading and (machine.keeper is None or not machine.keeper.is_loaded):
             continue
@@ -169,7 +202,6 @@ def look(world: World, ledger: Ledger, losses: Losses) -> None:
     for job_id, count in once.items():
         if count > 1:
             raise RuleBrokenError("at most once", f"{job_id!r} waits on {count} nodes", job_id)
-    oldest_ms = min(world.network.oldest_ms(), world.now_ms - losses.settle_ms)
     vanished = []
     for promise in list(ledger.open):
         is_here = promise.id in alive
@@ -189,7 +221,7 @@ def look(world: World, ledger: Ledger, losses: Losses) -> None:
                 )
             ledger.close(promise)
         elif promise.id not in once:
-            if promise.delivered or promise.id in losses.explained:
+            if promise.delivered or promise.id in ledger.explained:
                 ledger.close(promise)
             else:
                 vanished.append(promise)
@@ -216,14 +248,16 @@ def _look_at_end(ledger: Ledger, promise: Promise, now_ms: int, oldest_ms: int) 
 
 def _may_have_died(promise: Promise, now_ms: int) -> bool:
     """Its TTL may be over on some node."""
-    return now_ms > promise.added_ms + promise.ttl_ms - promise.ttl_ms // TTL_SHARE - 100
+    return now_ms > promise.added_ms + promise.ttl_ms - promise.early_ms - promise.ttl_ms // TTL_SHARE - 100
 
 
 def check_books(machine: Machine) -> None:
     """A node's counters, sums and indexes equal a recount."""
     broker = machine.broker
     jobs = list(jobs_of(broker))
-    used = sum(JOB_BYTES + len(job.body) for job in jobs)
+    used = sum(JOB_BYTES + len(job.body) + (job.traits.size if job.traits is not None else 0) for job in jobs)
+    used += USED_BYTES * len(broker.keys.over) + ENTRY_BYTES * len(broker.tokens.by_job)
+    used += sum(TOKEN_BYTES + len(name) for name in broker.tokens.by_name)
     used += sum(QUEUE_BYTES + len(name) for name in broker.queues)
     queued: dict[bytes, int] = {}
     acked = once = scheduled = 0

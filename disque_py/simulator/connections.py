@@ -7,10 +7,10 @@ the client without an answer for what has.
 
 from __future__ import annotations
 
-from inspect import getgeneratorlocals
 from typing import TYPE_CHECKING, Any, Final
 
 import hiredis
+from mypy_extensions import mypyc_attr
 
 from disque_py import inputs
 from disque_py.core.client import RUNNING, WAITS_FOR_COPIES, Client
@@ -31,6 +31,7 @@ def words(*parts: str | bytes | int) -> Request:
     return [part if isinstance(part, bytes) else str(part).encode() for part in parts]
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)  # Tests have clients of their own.
 class Connection:
     """One connection; the ClientPort of its Client. Subclasses say what is done with replies.
 
@@ -84,10 +85,8 @@ class Connection:
         for _, replies in self.client.held or ():
             reader.feed(b"".join(replies))
         reader.feed(b"".join(self.client.out))
-        parts = self.broker.slices.get(self.client)
-        if parts is not None:
-            # A GETJOB done in parts (commands/jobs.py): what it has fetched so far.
-            entries = getgeneratorlocals(parts).get("entries", [])
+        if self.client in self.broker.slices:
+            entries = self.client.fetched
             reader.feed(b"*%d\r\n%b" % (len(entries), b"".join(entries)))
         found = []
         while (reply := reader.gets()) is not _NOTHING:
@@ -132,15 +131,12 @@ class Connection:
         if not self.is_open:
             return
         self._requests += requests
-        if self.machine.is_stopped:
-            self.machine.held.append((self._run, ()))
-        else:
-            self._run()
+        self._run()
 
     def _run(self) -> None:
         if not self._requests or not self.is_open:
             return
-        if self.machine.is_stopped:
+        if self.machine.is_stopped or self.machine.is_deaf:
             self.machine.held.append((self._run, ()))
             return
         if self.machine.is_ending:  # Nobody listens any more.

@@ -75,6 +75,8 @@ class SimDisk:
 
     def crash(self) -> None:
         """The node dies now. What its threads still get done is done; `kill` or `cut_power` of the folder is next."""
+        if self.is_crashed:
+            return
         self.is_crashed = True
         if self.folder.is_dead or self.is_stuck:
             return

@@ -33,8 +33,12 @@ class SimHost:
         return {}
 
     def apply_setting(self, name: str) -> None:
-        """Of the process, only the journal is there."""
-        keeper = self._machine.keeper
+        """Of the process, only the journal and the log of events are there."""
+        keeper, annals = self._machine.keeper, self._machine.annals
+        if annals is not None and name == "events":
+            annals.keeper.switch()
+        elif annals is not None and name in ("appendfsync", "events-max-bytes", "events-max-age"):
+            annals.keeper.set_limits()
         if keeper is not None and name == "appendfsync":
             keeper.remembering.set_policy()
         elif keeper is not None and name == "appendonly":

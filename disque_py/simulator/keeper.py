@@ -21,6 +21,7 @@ from disque_py.remembering import Remembering
 from disque_py.simulator.disk import SimDisk
 from disque_py.simulator.folder import SimFolder
 from disque_py.simulator.ledger import RuleBrokenError
+from disque_py.simulator.pledges import Pledges
 from persistence.journal import ALWAYS, EVERYSEC
 from persistence.records import JOB, STATE
 from persistence.recovery import DamagedJournalError, Recovery
@@ -49,6 +50,7 @@ class Keeper:
     remembering  the server's journal of this run
     recorded     id -> (position behind its base, when that was recorded); of an earlier run: (0, when it was read)
     noted        ids of which this run has recorded anything
+    pledges      what it says, against what is recorded; None until its journal is read
     is_loaded    this run has read its journal
     had_trouble  its disk was slow, full or failing: promises of everysec and no are weaker then
     is_ill       its disk fails now: a process that begins may end with an error of the disk
@@ -64,6 +66,7 @@ class Keeper:
         self.recorded: dict[bytes, tuple[int, int]] = {}
         self.noted: dict[bytes, None] = {}
         self.is_loaded = False
+        self.pledges: Pledges | None = None
         self.had_trouble = False
         self.is_ill = False
         self.has_refused = False
@@ -86,13 +89,17 @@ class Keeper:
 
     # -- life --------------------------------------------------------------------------------------
 
-    def load(self) -> None:
-        """The process begins, within a turn: it reads its journal before it serves anybody."""
-        machine = self.machine
+    def begin(self) -> None:
+        """The process begins; `load` comes soon."""
         self.recorded = {}
         self.noted = {}
+        self.pledges = None
         self.is_loaded = False
         self.has_refused = False
+
+    def load(self) -> None:
+        """It reads its journal before it serves anybody. Within a turn."""
+        machine = self.machine
         self.remembering = Remembering(
             machine.driver,
             self._open,
@@ -101,7 +108,6 @@ class Keeper:
             segment_bytes=SEGMENT_BYTES,
             reserve_bytes=RESERVE_BYTES,
         )
-        machine.broker.is_loading = True
         self.remembering.start(self._ready, self._failed)
 
     def _open(self) -> Disk:
@@ -120,6 +126,7 @@ class Keeper:
         now_ms = self.machine.world.now_ms
         self.recorded = {job_id: (0, now_ms) for shard in self.machine.broker.shards for job_id in shard}
         self._watch()
+        self.machine.loaded(has_journal=self.remembering.last_load is not None)
         self.machine.world.on_loaded(self.machine)
 
     def _failed(self, reason: str) -> None:
@@ -156,42 +163,22 @@ class Keeper:
         journal = self.remembering.journal
         if journal is None:
             return
-        world, recorded, noted = self.machine.world, self.recorded, self.noted
-        append = journal.append
+        journal.watch = self._noted
+        self.pledges = Pledges(self.machine, journal)
 
-        def watched(runs: list[list[Any]]) -> int:
-            position = append(runs)
-            for run in runs:
-                if run[0] == JOB:
-                    for item in run[1:]:
-                        recorded.setdefault(item[0], (position, world.now_ms))
-                        noted[item[0]] = None
-                elif run[0] == STATE:
-                    for item in run[1:]:
-                        noted[item[0]] = None
-            return position
-
-        journal.append = watched  # type: ignore[method-assign]  # to watch is not to change
-
-    def check_promise(self, job_id: bytes, what: str) -> None:
-        """Something about this job is said to somebody: that it is here is recorded, as safely as the policy says."""
-        journal = self.remembering.journal
-        if journal is None or not self.is_loaded:
-            return
-        position, _ = self.recorded.get(job_id, (-1, 0))
-        if position < 0:
-            job = self.machine.broker.find(job_id)
-            if job is not None and not job.place:
-                raise RuleBrokenError(
-                    "no promise before its record", f"{what} of {job_id!r} by {self.machine.name}, not recorded", job_id
-                )
-        elif position > journal.ready_position():
-            raise RuleBrokenError(
-                "no promise before its record",
-                f"{what} of {job_id!r} by {self.machine.name}: recorded up to {position},"
-                f" ready up to {journal.ready_position()}",
-                job_id,
-            )
+    def _noted(self, runs: list[list[Any]], position: int) -> None:
+        """The journal was told this."""
+        recorded, noted, now_ms = self.recorded, self.noted, self.machine.world.now_ms
+        if self.pledges is not None:
+            self.pledges.note(runs, position)
+        for run in runs:
+            if run[0] == JOB:
+                for item in run[1:]:
+                    recorded.setdefault(item[0], (position, now_ms))
+                    noted[item[0]] = None
+            elif run[0] == STATE:
+                for item in run[1:]:
+                    noted[item[0]] = None
 
     def is_quiet(self) -> bool:
         """All that memory knows has been given to the disk, and nothing is under way."""
@@ -229,7 +216,7 @@ class Keeper:
                 known_flags &= ~journaling.IS_QUEUED
             if type(known.body) is not bytes:
                 job.body = known.body  # It is on disk, and only there.
-            said, kept = _state(machine.broker, job, flags), _state(machine.broker, known, known_flags)
+            said, kept = _state(machine, job, flags), _state(machine, known, known_flags)
             if type(job.body) is Spilled and job.body.size == len(known.body):
                 said["body"] = kept["body"]  # It is on another disk; who gets the job compares it.
             if said != kept:
@@ -266,7 +253,7 @@ def replay(folder: SimFolder, machine: Machine) -> dict[bytes, tuple[Job, int]]:
     }
 
 
-def _state(broker: Broker, job: Job, flags: int) -> dict[str, Any]:
+def _state(machine: Machine, job: Job, flags: int) -> dict[str, Any]:
     """What a restart has to know of a job; the moments of leases and retries are for the tests of restoring."""
     if job.retry_ms:
         flags &= ~journaling.IS_GIVEN
@@ -279,7 +266,9 @@ def _state(broker: Broker, job: Job, flags: int) -> dict[str, Any]:
         "queue": job.queue,
         "body": job.body,
         "retry": job.retry_ms,
-        "holders": broker.sets.pack(job.holders),
+        # Who was forgotten counts as confirmed from then on (semantics.md, section 3): the journal does not name it,
+        # and memory knows it again when it comes back.
+        "holders": sorted(node.id for node in job.holders if node.id not in machine.forgot),
         "attempt": job.attempt,
         "nacks": job.nacks,
         "deliveries": job.deliveries,

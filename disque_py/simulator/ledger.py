@@ -46,6 +46,7 @@ class Promise:
     ack_answered_ms      when the first was answered
     calm_ack_ms          when the first was answered in good weather
     clean_ms             when a look found nobody who has it alive; 0: somebody has
+    early_ms             how much earlier its TTL may end, for a node that was down saw its wall clock jump
     is_over              everybody who had it has learnt of the ack: it must not come again
     asked                the node that was asked
     is_deleted           by DELJOB or FASTACK, which promise nothing to other nodes
@@ -53,7 +54,7 @@ class Promise:
 
     __slots__ = (
         "ack_answered_ms", "acked_ms", "added_ms", "answered_ms",
-        "asked", "body_bytes", "calm_ack_ms", "clean_ms", "copies", "delivered", "id",
+        "asked", "body_bytes", "calm_ack_ms", "clean_ms", "copies", "delivered", "early_ms", "id",
         "is_deleted", "is_over", "losses", "number", "queue", "retry_ms", "ttl_ms",
     )  # fmt: skip
 
@@ -75,6 +76,7 @@ class Promise:
         self.ack_answered_ms = 0
         self.calm_ack_ms = 0
         self.clean_ms = 0
+        self.early_ms = 0
         self.is_over = False
         self.is_deleted = False
         self.asked: Machine | None = None
@@ -95,6 +97,8 @@ class Ledger:
     is_calm      nothing is wrong with the cluster: who has a job hears at once that it is done
     delays_ms    how long time may have stood still for some copy: stopped processes, stuck links
     explained    ids of at-most-once jobs that may be lost: a mishap, or a reply that nobody read
+    faults       how many last at the moment
+    unrest_ms    when one began or ended last
     delivered, acked, after_ack, duplicates   figures: deliveries, jobs acknowledged (and answered so), deliveries after
                  an answered ACKJOB, deliveries of a job beyond its first
     """
@@ -106,6 +110,8 @@ class Ledger:
         self.is_calm = False
         self.delays_ms = 0
         self.explained: dict[bytes, None] = {}
+        self.faults = 0
+        self.unrest_ms = 0
         self.added = 0
         self.delivered = 0
         self.acked = 0
@@ -205,5 +211,5 @@ class Ledger:
 def ids_in(reply: Any) -> Iterator[bytes]:
     """Ids of the jobs in the reply to a GETJOB; none in any other."""
     for entry in reply if isinstance(reply, list) else ():
-        if isinstance(entry, list) and len(entry) >= JOB_FIELDS:
+        if isinstance(entry, list) and len(entry) >= JOB_FIELDS and isinstance(entry[1], bytes):
             yield entry[1]

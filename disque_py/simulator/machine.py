@@ -25,9 +25,9 @@ from disque_py.simulator.codecs import OLD, VersionedMembership
 from disque_py.simulator.connections import Connection
 from disque_py.simulator.host import SimHost
 from disque_py.simulator.keeper import Keeper
-from disque_py.simulator.network import Pipe
 from disque_py.simulator.pledges import Pledges
 from disque_py.simulator.spill import give_desk
+from disque_py.simulator.traffic import Pipe
 
 if TYPE_CHECKING:
     from disque_py.simulator.world import World

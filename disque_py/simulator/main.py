@@ -6,11 +6,14 @@ The one room of the simulator that knows the outside: processes, the clock, the 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
 from typing import Final
 
 import click
@@ -28,6 +31,11 @@ SEEDS: Final = 50
 # Seeds given to the processes ahead of what they have done.
 AHEAD: Final = 2
 FAILURES_SHRUNK_MAX: Final = 3
+# The file of --report is written after the first seed, and anew after so many.
+REPORT_EVERY: Final = 50
+REPORT_COLUMNS: Final = 160
+# Exit status after Ctrl-C or SIGTERM, as a shell has it.
+INTERRUPTED: Final = 130
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +65,18 @@ def play(order: Order) -> Result:
     return order.play()
 
 
-class Report:
-    """What is shown: a bar while it goes, failures as they come, figures at the end."""
+def leave_signals() -> None:
+    """A process of the pool ends when its seed does: Ctrl-C is for who gives the orders."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
-    def __init__(self, *, is_hashing: bool, total: int | None) -> None:
+
+class Report:
+    """What is shown: a bar while it goes, failures as they come, figures at the end; and a file that says the same."""
+
+    def __init__(self, *, is_hashing: bool, total: int | None, path: Path | None = None) -> None:
+        self._path = path
+        self._failures: list[str] = []
         self.console = Console(stderr=is_hashing, highlight=False)
         self.figures = Figures()
         self.failed = 0
@@ -92,7 +108,10 @@ class Report:
             click.echo(f"{order.seed} {result.digest}")
         if result.failure is not None:
             self.failed += 1
+            self._failures.append(f"{told(result.failure)}\n    {order.command('')}")
             self.console.print(f"seed {order.seed}: {told(result.failure)}", markup=False, style="red")
+        if self.figures.total["seeds"] % REPORT_EVERY == 1:
+            self.write()
         rate = self.figures.events() / max(0.001, time.monotonic() - self._started_s)
         failed = f"{self.failed} failed" if self.failed else ""
         self._bar.update(self._task, advance=1, rate=f"{rate:,.0f}", failed=failed)
@@ -114,9 +133,21 @@ class Report:
         for line in lines:
             self.console.print(line, markup=False, soft_wrap=True)
 
-    def show_summary(self) -> None:
+    def write(self) -> None:
+        """The file: how far it is, and all that failed. Whoever reads it sees the old one or the new."""
+        if self._path is not None:
+            console = Console(file=StringIO(), width=REPORT_COLUMNS, highlight=False)
+            self.show_summary(console)
+            for failure in self._failures:
+                console.print(failure, markup=False, soft_wrap=True)
+            assert isinstance(console.file, StringIO)
+            draft = self._path.with_name(self._path.name + ".new")
+            draft.write_text(console.file.getvalue(), encoding="utf-8")
+            draft.replace(self._path)
+
+    def show_summary(self, console: Console) -> None:
         """Figures of all."""
-        total, console = self.figures.total, self.console
+        total = self.figures.total
         seconds = time.monotonic() - self._started_s
         table = Table(box=None, pad_edge=False)
         for name in COLUMNS:
@@ -131,6 +162,9 @@ class Report:
             f" {total.get('deaths', 0):,} deaths, {total.get('jobs', 0):,} jobs",
             soft_wrap=True,
         )
+        together = self.figures.together()
+        if together.seeds:
+            console.print(f"acknowledged jobs that came again: {together}", soft_wrap=True)
         for line in self.figures.excesses():
             console.print(line, style="red")
 
@@ -140,54 +174,72 @@ def told(failure: Failure) -> str:
     return f"{failure.rule}: {failure.detail}"
 
 
-def run(orders: Iterator[Order], jobs: int, report: Report, until_s: float) -> list[tuple[Order, Result]]:
-    """Play them all, or until it is time; those that failed."""
-    failed: list[tuple[Order, Result]] = []
+class Playing:
+    """Orders on their way, in this process or in others; `failed` and `is_interrupted` say how it went."""
 
-    def done(order: Order, result: Result) -> None:
-        report.add(order, result)
+    def __init__(self, report: Report, until_s: float) -> None:
+        self.failed: list[tuple[Order, Result]] = []
+        self.is_interrupted = False
+        self._report = report
+        self._until_s = until_s
+        self._pending: dict[Future[Result], Order] = {}
+        self._results: dict[int, tuple[Order, Result]] = {}
+        self._next = 0
+
+    def run(self, orders: Iterator[Order], jobs: int) -> None:
+        """Play them all, or until it is time, or somebody has had enough: then what was begun is finished."""
+        try:
+            if jobs == 1:
+                self._play_here(orders)
+            else:
+                self._play_there(orders, jobs)
+        except KeyboardInterrupt:
+            self.is_interrupted = True
+
+    def _play_here(self, orders: Iterator[Order]) -> None:
+        for order in orders:
+            self._done(order, order.play())
+            if time.monotonic() >= self._until_s:
+                break
+
+    def _play_there(self, orders: Iterator[Order], jobs: int) -> None:
+        with ProcessPoolExecutor(jobs, initializer=leave_signals) as pool:
+            try:
+                for order in orders:
+                    if time.monotonic() >= self._until_s:
+                        break
+                    if not (self._pending or self._results):
+                        self._next = order.seed
+                    self._pending[pool.submit(play, order)] = order
+                    while len(self._pending) >= jobs * AHEAD:
+                        self._collect()
+            except KeyboardInterrupt:
+                self.is_interrupted = True
+                self._pending = {future: order for future, order in self._pending.items() if not future.cancel()}
+            while self._pending:
+                self._collect()
+            for seed in sorted(self._results):  # Some before them were called off.
+                self._done(*self._results[seed])
+
+    def _collect(self) -> None:
+        """Wait for one to end; show what is there in the order of seeds."""
+        ended, _ = wait(self._pending, return_when=FIRST_COMPLETED)
+        for future in ended:
+            order = self._pending.pop(future)
+            self._results[order.seed] = (order, future.result())
+        while self._next in self._results:
+            self._done(*self._results.pop(self._next))
+            self._next += 1
+
+    def _done(self, order: Order, result: Result) -> None:
+        self._report.add(order, result)
         if result.failure is not None:
-            failed.append((order, result))
-
-    if jobs == 1:
-        for order in orders:
-            done(order, order.play())
-            if time.monotonic() >= until_s:
-                break
-        return failed
-    with ProcessPoolExecutor(jobs) as pool:
-        pending: dict[Future[Result], Order] = {}
-        results: dict[int, tuple[Order, Result]] = {}
-        first = next_shown = None
-        for order in orders:
-            if time.monotonic() >= until_s:
-                break
-            if first is None:
-                first = next_shown = order.seed
-            pending[pool.submit(play, order)] = order
-            while len(pending) >= jobs * AHEAD:
-                next_shown = _collect(pending, results, next_shown or 0, done)
-        while pending:
-            next_shown = _collect(pending, results, next_shown or 0, done)
-    return failed
+            self.failed.append((order, result))
 
 
-def _collect(
-    pending: dict[Future[Result], Order],
-    results: dict[int, tuple[Order, Result]],
-    next_shown: int,
-    done: object,
-) -> int:
-    """Wait for one to end; show what is there in the order of seeds."""
-    ended, _ = wait(pending, return_when=FIRST_COMPLETED)
-    for future in ended:
-        order = pending.pop(future)
-        results[order.seed] = (order, future.result())
-    while next_shown in results:
-        assert callable(done)
-        done(*results.pop(next_shown))
-        next_shown += 1
-    return next_shown
+def interrupt(*_: object) -> None:
+    """SIGTERM is Ctrl-C."""
+    raise KeyboardInterrupt
 
 
 def seeds_of(text: str) -> range:
@@ -204,10 +256,16 @@ def seeds_of(text: str) -> range:
 @click.option("--minutes", type=float, help="Play seeds for so long, from --seeds or from a random one on.")
 @click.option("--seconds", type=float, default=SECONDS, show_default=True, help="Virtual seconds of weather per seed.")
 @click.option("--jobs", type=int, default=1, show_default=True, help="Processes to play them in.")
-@click.option("--weather", type=click.Choice(list(WEATHER)), help="This kind of weather only.")
+@click.option("--weather", metavar="KIND[+KIND...]", help=f"Only this weather, of {', '.join(WEATHER)}.")
 @click.option("--keep", default="", help="What to keep of a seed's plan, as a shrunk failure shows it.")
 @click.option("--trace-hash", is_flag=True, help="Print a line `seed hash` for each seed.")
 @click.option("--transcript", is_flag=True, help="Print the end of what happened even if nothing broke.")
+@click.option(
+    "--report",
+    "report_path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A file for the summary and what failed, up to date while it goes.",
+)
 @click.option("--shrink/--no-shrink", "shrinks", default=True, help="Whether to make failing plans smaller.")
 def main(
     seeds: str | None,
@@ -218,13 +276,18 @@ def main(
     keep: str,
     trace_hash: bool,
     transcript: bool,
+    report_path: Path | None,
     shrinks: bool,
 ) -> None:
     """Play clusters of the real broker in bad weather, on a virtual clock, network and disk.
 
     Everything is decided by seeds. Without --seeds and --minutes, seeds 1 to 50 are played. The exit status is 1 if
-    any rule broke; then the failing plan is made smaller and shown with what happened last.
+    any rule broke; then the failing plan is made smaller and shown with what happened last. Ctrl-C ends it with the
+    summary of what was played.
     """
+    unknown = [kind for kind in (weather or "fair").split("+") if kind not in WEATHER]
+    if unknown:
+        raise click.BadParameter(f"there is no weather '{unknown[0]}'", param_hint="--weather")
     chosen = seeds_of(seeds) if seeds else range(1, SEEDS + 1)
     until_s = float("inf")
     if minutes is not None:
@@ -236,17 +299,23 @@ def main(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--keep") from None
     orders = (Order(seed, seconds, weather or "", keep) for seed in chosen)
-    with Report(is_hashing=trace_hash, total=None if minutes is not None else len(chosen)) as report:
-        failed = run(orders, jobs, report, until_s)
-    for order, result in failed[:FAILURES_SHRUNK_MAX]:
+    signal.signal(signal.SIGTERM, interrupt)
+    with Report(is_hashing=trace_hash, total=None if minutes is not None else len(chosen), path=report_path) as report:
+        playing = Playing(report, until_s)
+        playing.run(orders, jobs)
+    report.write()
+    failed = playing.failed
+    for order, result in failed[:FAILURES_SHRUNK_MAX] if not playing.is_interrupted else ():
         again = shrink(result, RUNS_MAX if shrinks else 0)
         report.show_failure(order, again if again.failure is not None else result)
     if transcript and not failed:
         plan = draw(chosen.start, round(seconds * 1000), weather=weather or "").kept(Keep.read(keep))
         for line in simulate(plan, is_read=True).transcript:
             report.console.print(line, markup=False, soft_wrap=True)
-    report.show_summary()
-    sys.exit(1 if failed or report.figures.excesses() else 0)
+    report.show_summary(report.console)
+    if failed or report.figures.excesses():
+        sys.exit(1)
+    sys.exit(INTERRUPTED if playing.is_interrupted else 0)
 
 
 if __name__ == "__main__":

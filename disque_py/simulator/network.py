@@ -1,114 +1,37 @@
-"""The network between the nodes of a world: connections, and what weather does to them.
+"""The network between the nodes of a world: how connections come about and end, and what weather does to them.
 
-A connection leads one way: what a node says goes on the one it dialed. Frames arrive in order, each after a delay of
-its own. The model follows cluster_bus/bus.py: a second connection of a node replaces its first, a stranger's job
-messages close theirs, a forgotten node is hung up on in both directions.
+A second connection of a node replaces its first, and a forgotten node is hung up on in both directions, as in
+cluster_bus/bus.py. Nodes with a `cluster-secret` prove to each other that they know it, with the bus's own handshake.
 
 A *cut* breaks connections at once, both ends see it, and no new one comes about. A *silent* cut swallows what is
 sent: TCP keeps it until the cut heals, or somebody gives the connection up. A process that dies closes its
 connections; a machine without power does not, and answers nobody. When a connection is given up, what is on its way
 is lost or arrives; and when the next one is made, the last frames of the old one may come once more (a proxy that
 repeats what was not confirmed). A *lossy* network drops single frames, which TCP never does: harder than life.
+What goes over connections is in traffic.py.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
-from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from cluster_bus.codec import Decoder
-from cluster_bus.handshake import Hello
-from cluster_bus.messages import FIRST_JOB_KIND
+from mypy_extensions import mypyc_attr
+
 from cluster_bus.node import FORGOTTEN, Node
-from disque_py.simulator.codecs import NEW, common, decoder, renewed
-from disque_py.simulator.telling import Ids, tell_frame
+from disque_py.simulator.proving import prove
+from disque_py.simulator.traffic import Pipe, Traffic
 
 if TYPE_CHECKING:
     from disque_py.simulator.machine import Machine
-    from disque_py.simulator.world import World
 
 # cluster_bus/bus.py and link.py: how long an attempt to connect, or a handshake, may take.
 CONNECT_MS: Final = 5_000
 REPEATED_FRAMES_MAX: Final = 3
-REPEATED_MS_MAX: Final = 3_000
-
-IDS: Final = Ids()
-
-# Whether to lose one message: sender, receiver, kind, item.
-Filter = Callable[[str, str, int, Any], bool]
 
 
-class Pipe:
-    """A connection: who dialed it under which name, who reads it, what is on its way.
-
-    node, sender    what the dialer calls the target, and the target the dialer (None: a stranger)
-    frames          sent and not read, oldest first, with the moment each was sent; `landed` of them are there
-    last_ms         when the last of them lands
-    is_open         it is read; else what is in it is lost
-    is_stuck        a silent cut holds up what lands
-    """
-
-    __slots__ = (
-        "decoder", "dialer", "frames", "hello", "is_open", "is_stuck", "landed", "last_ms", "node", "sender", "target",
-        "target_run", "version",
-    )  # fmt: skip
-
-    def __init__(self, dialer: Machine, target: Machine, hello: Hello) -> None:
-        self.dialer = dialer
-        self.target = target
-        self.target_run = target.runs
-        self.hello = hello
-        # That of the process: a machine whose next process is another version still runs this one until it ends.
-        self.version = common(target.membership.version, hello.versions)
-        self.decoder: Decoder = decoder(self.version)
-        self.node: Node | None = None
-        self.sender: Node | None = None
-        self.frames: deque[tuple[int, bytes]] = deque()
-        self.landed = 0
-        self.last_ms = 0
-        self.is_open = True
-        self.is_stuck = False
-
-
-class Network:
-    """All connections.
-
-    delay_ms       the shortest and the longest way of a frame
-    loss           share of the frames that vanish
-    is_rough       what is on its way may be lost or repeated when a connection ends
-    filter         loses single messages; what it takes is gone
-    tap            sees the job messages that are read: sender, receiver, runs
-    frames, bytes  sent so far
-    flying         frames on their way
-    """
-
-    def __init__(self, world: World, rng: Random, delay_ms: tuple[int, int]) -> None:
-        self.world = world
-        self.rng = rng
-        self.delay_ms = delay_ms
-        self.loss = 0.0
-        self.is_rough = False
-        self.filter: Filter | None = None
-        self.tap: Callable[[str, str, list[list[Any]]], None] | None = None
-        self.frames = 0
-        self.bytes = 0
-        self.flying = 0
-        self.pipes: dict[Pipe, None] = {}
-        # Directions that are cut -> how many faults do it.
-        self.cuts: dict[tuple[str, str], int] = {}
-        self.silent: dict[tuple[str, str], int] = {}
-        self._held: list[tuple[Callable[[Pipe], None], Pipe]] = []  # What ends of a silent connection would have seen.
-        self._repeated: dict[tuple[str, str], tuple[tuple[int, int, int], list[tuple[int, bytes]]]] = {}
-
-    def _delay(self) -> int:
-        low_ms, high_ms = self.delay_ms
-        return low_ms if low_ms == high_ms else low_ms + int(self.rng.random() * (high_ms - low_ms + 1))
-
-    def _passes(self, cuts: dict[tuple[str, str], int], one: Machine, other: Machine) -> bool:
-        """A connection needs both directions."""
-        return not cuts or not ((one.name, other.name) in cuts or (other.name, one.name) in cuts)
+@mypyc_attr(allow_interpreted_subclasses=True)  # The benchmarks deliver by hand.
+class Network(Traffic):
+    """All connections; see the module and Traffic."""
 
     # -- connecting --------------------------------------------------------------------------------
 
@@ -147,6 +70,9 @@ class Network:
         dialer.close()
 
     def _establish(self, dialer: Machine, node: Node, target: Machine) -> None:
+        if not prove(dialer, target, self.rng):
+            self._fail(dialer, node, dialer.attempts[node])
+            return
         del dialer.attempts[node]
         pipe = Pipe(dialer, target, dialer.membership.hello())
         dialer.open()
@@ -175,127 +101,6 @@ class Network:
         pipe.sender = target.membership.accept(pipe.hello, pipe.dialer.name, target.name)
         target.close()
 
-    # -- frames ------------------------------------------------------------------------------------
-
-    def send(self, dialer: Machine, node: Node, frame: bytes) -> None:
-        """A frame on the dialer's connection to this node; dropped without one."""
-        pipe = dialer.pipes.get(node)
-        if pipe is None:
-            return
-        if pipe.version == NEW:
-            frame = renewed(frame)
-        world = self.world
-        self.frames += 1
-        self.bytes += len(frame)
-        world.trace.add(world.now_ms, dialer.label + pipe.target.label, frame)
-        if world.trace.lines is not None:
-            told = "; ".join(tell_frame(IDS, frame, pipe.version))
-            world.trace.write(world.now_ms, f"{dialer.name} → {pipe.target.name}  {told}")
-        if self.loss and self.rng.random() < self.loss:
-            return
-        self._fly(pipe, frame)
-
-    def _fly(self, pipe: Pipe, frame: bytes) -> None:
-        world = self.world
-        at_ms = world.now_ms + self._delay()
-        if at_ms < pipe.last_ms:
-            at_ms = pipe.last_ms
-        pipe.last_ms = at_ms
-        pipe.frames.append((world.now_ms, frame))
-        self.flying += 1
-        world.at(at_ms, self._land, pipe)
-
-    def _land(self, pipe: Pipe) -> None:
-        self.flying -= 1
-        target = pipe.target
-        if not pipe.is_open:
-            return
-        if pipe.target_run != target.runs or not target.is_up:
-            pipe.frames.clear()
-            return
-        pipe.landed += 1
-        if not pipe.is_stuck and not target.is_stopped:
-            self._read(pipe)
-
-    def _read(self, pipe: Pipe) -> None:
-        """What has landed."""
-        target = pipe.target
-        target.open()
-        while pipe.landed and pipe.is_open and pipe.frames:
-            pipe.landed -= 1
-            for runs in pipe.decoder.feed(pipe.frames.popleft()[1]):
-                self._deal(pipe, target, runs)
-            if pipe.landed and self.world.is_prompt:
-                target.close()
-                target.open()
-        target.close()
-
-    def _deal(self, pipe: Pipe, target: Machine, runs: list[list[Any]]) -> None:
-        """Bus.link_frame: the runs of a frame, in order."""
-        jobs = []
-        for run in runs:
-            if run[0] >= FIRST_JOB_KIND:
-                jobs.append(run)
-                continue
-            if jobs:
-                self._deal_jobs(pipe, target, jobs)
-                jobs = []
-            if pipe.is_open:
-                target.driver.broker.stats.messages_received += len(run) - 1
-                target.membership.receive(
-                    self._identify(pipe), pipe.hello, pipe.dialer.name, target.name, run[0], run[1:]
-                )
-        if jobs:
-            self._deal_jobs(pipe, target, jobs)
-
-    def _deal_jobs(self, pipe: Pipe, target: Machine, jobs: list[list[Any]]) -> None:
-        if self.filter is not None:
-            jobs = self._filtered(pipe, jobs)
-        if self.tap is not None:
-            self.tap(pipe.dialer.name, target.name, jobs)
-        if not pipe.is_open or not jobs:
-            return
-        sender = self._identify(pipe)
-        if sender is None:
-            self._drop(pipe)
-            if target.incoming.get(pipe.hello.id) is pipe:
-                del target.incoming[pipe.hello.id]
-        else:
-            target.driver.receive(sender, jobs)
-
-    def _identify(self, pipe: Pipe) -> Node | None:
-        """Who dialed this connection, now that it may have been met or forgotten."""
-        if pipe.sender is None or pipe.sender.flags & FORGOTTEN:
-            pipe.sender = pipe.target.membership.accept(pipe.hello, pipe.dialer.name, pipe.target.name)
-        return pipe.sender
-
-    def _filtered(self, pipe: Pipe, jobs: list[list[Any]]) -> list[list[Any]]:
-        kept = []
-        sender, receiver = pipe.dialer.name, pipe.target.name
-        assert self.filter is not None
-        for run in jobs:
-            lost = [item for item in run[1:] if self.filter(sender, receiver, run[0], item)]
-            for item in lost:
-                self.world.on_lost(sender, receiver, run[0], item)
-            if len(lost) < len(run) - 1:
-                kept.append([run[0], *(item for item in run[1:] if not any(item is other for other in lost))])
-        return kept
-
-    def read_landed(self, target: Machine) -> None:
-        """The machine goes on: it reads what came meanwhile."""
-        for pipe in list(self.pipes):
-            if pipe.target is target and pipe.landed and pipe.is_open and not pipe.is_stuck:
-                if pipe.target_run == target.runs:
-                    self._read(pipe)
-
-    def _repeat(self, pipe: Pipe) -> None:
-        """The last frames of the connection before this one come once more, if it led to the same process."""
-        ends, frames = self._repeated.pop((pipe.dialer.name, pipe.target.name), ((0, 0, 0), []))
-        if ends == (pipe.dialer.runs, pipe.target_run, pipe.version):
-            for sent_ms, frame in frames:
-                if self.world.now_ms - sent_ms < REPEATED_MS_MAX:
-                    self._fly(pipe, frame)
-
     # -- ends --------------------------------------------------------------------------------------
 
     def hang_up(self, dialer: Machine, node: Node) -> None:
@@ -323,53 +128,6 @@ class Network:
         if pipe.is_stuck or (self.is_rough and self.rng.random() < 0.5):
             pipe.is_open = False
             pipe.frames.clear()
-
-    def _drop(self, pipe: Pipe) -> None:
-        """The reading end gives it up."""
-        pipe.is_open = False
-        pipe.frames.clear()
-        self._notice(pipe, self._lost)
-
-    def _notice(self, pipe: Pipe, call: Callable[[Pipe], None]) -> None:
-        """The far end finds out, after what was sent before; unless a silent cut swallows that, too."""
-        if not self._passes(self.silent, pipe.dialer, pipe.target):
-            self._held.append((call, pipe))
-        else:
-            self.world.at(max(self.world.now_ms + self._delay(), pipe.last_ms), call, pipe)
-
-    def _ended(self, pipe: Pipe) -> None:
-        """The reading end sees the end of it."""
-        target = pipe.target
-        self.pipes.pop(pipe, None)
-        if not target.is_up or target.incoming.get(pipe.hello.id) is not pipe:
-            return
-        if target.is_stopped:
-            target.held.append((self._ended, (pipe,)))
-            return
-        if pipe.landed:
-            self._read(pipe)
-        pipe.is_open = False
-        if target.incoming.get(pipe.hello.id) is not pipe:
-            return
-        del target.incoming[pipe.hello.id]
-        if pipe.sender is not None:
-            target.open()
-            target.lose_incoming(pipe.sender)
-            target.close()
-
-    def _lost(self, pipe: Pipe) -> None:
-        """The dialing end sees that it is no more."""
-        dialer, node = pipe.dialer, pipe.node
-        self.pipes.pop(pipe, None)
-        if node is None or not dialer.is_up or dialer.pipes.get(node) is not pipe:
-            return
-        if dialer.is_stopped:
-            dialer.held.append((self._lost, (pipe,)))
-            return
-        del dialer.pipes[node]
-        dialer.open()
-        dialer.membership.link_down(node)
-        dialer.close()
 
     # -- weather -----------------------------------------------------------------------------------
 
@@ -450,10 +208,3 @@ class Network:
         for pipe in list(self.pipes):
             if pipe.target is machine and pipe.target_run == machine.runs:
                 self._notice(pipe, self._lost)
-
-    def oldest_ms(self) -> int:
-        """When the oldest frame was sent that is still on its way; now if there is none."""
-        times = [pipe.frames[0][0] for pipe in self.pipes if pipe.frames and pipe.is_open]
-        earliest_ms = self.world.now_ms - REPEATED_MS_MAX
-        times += [frames[0][0] for _, frames in self._repeated.values() if frames[-1][0] >= earliest_ms]
-        return min(times, default=self.world.now_ms)

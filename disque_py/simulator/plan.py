@@ -48,6 +48,11 @@ LOADS: Final = (0.15, 0.4, 0.4, 1.0, 3.0)
 # Long plans are calmer: what they are for is time.
 LONG_MS: Final = 30_000
 LONG_SHARE: Final = 0.4
+APART_SHARE: Final = 0.4
+SECRET_SHARE: Final = 0.2
+# What happens to logs of events, and in so many plans that have them; to their disks also where disks are the weather.
+EVENT_FAULTS: Final = ("events-off", "events-limit", "events-disk")
+EVENT_FAULTS_SHARE: Final = 0.2
 # Of the clusters with little memory so many let bodies go to disk.
 SPILLING_SHARE: Final = 0.6
 
@@ -121,6 +126,9 @@ class Plan:
     load              clients act so many times as often as the calmest
     drifts_ppm, offsets_ms, versions   per node: its clocks, the highest bus version it speaks
     journals          per node: the appendfsync of its journal, "" for none
+    is_apart          producers and consumers use different nodes, so that every job travels
+    secret            cluster-secret
+    has_events        nodes write logs of events, of at most `events_bytes` each
     """
 
     seed: int
@@ -141,6 +149,10 @@ class Plan:
     offsets_ms: tuple[int, ...] = ()
     versions: tuple[int, ...] = ()
     journals: tuple[str, ...] = ()
+    is_apart: bool = False
+    secret: str = ""
+    has_events: bool = False
+    events_bytes: int = 0
     keep: Keep = Keep()
 
     def kept(self, keep: Keep) -> Plan:
@@ -158,21 +170,28 @@ class Plan:
 
 
 def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[str], Random] = Random) -> Plan:
-    """The plan of a seed; `weather` instead of what the seed would choose."""
+    """The plan of a seed; `weather`, kinds of it with a + between them, instead of what the seed would choose."""
     rng = chance(f"{seed} plan")
     nodes = rng.choice((1, 2, 2, 3, 3, 3, 4, 4, 5, 5, 6, 7, NODES_MAX))
-    kinds = (weather,) if weather else _weather(rng)
+    kinds = tuple(weather.split("+")) if weather else _weather(rng)
     if weather:
         nodes = max(nodes, 3)
-    clients = [ClientPlan(number, kind) for number, kind in enumerate(_clients(rng))]
+    names = _clients(rng)
+    more = chance(f"{seed} more")  # What came later to the plans leaves the rest of them as it was.
+    has_events = more.random() < 0.5
+    names += _more_clients(more, has_events=has_events)
+    clients = [ClientPlan(number, kind) for number, kind in enumerate(names)]
     delay_ms = rng.choice(((1, 1), (1, 2), (1, 5), (2, 20), (10, 40), (1, 100)))
+    faults = _faults(rng, kinds, duration_ms)
+    if has_events:
+        faults += _event_faults(more, kinds, duration_ms, len(faults))
     return Plan(
         seed=seed,
         duration_ms=duration_ms,
         nodes=nodes,
         weather=kinds,
         clients=tuple(clients),
-        faults=tuple(_faults(rng, kinds, duration_ms)),
+        faults=tuple(faults),
         load=rng.choice(LOADS) * (LONG_SHARE if duration_ms > LONG_MS else 1.0),
         delay_ms=delay_ms,
         is_prompt=rng.random() < 0.2,
@@ -185,6 +204,10 @@ def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[st
         offsets_ms=tuple(rng.randrange(1 << rng.choice((0, 20, 40))) for _ in NAMES),
         versions=tuple(rng.choice((1, 2)) if "upgrade" in kinds else 1 for _ in NAMES),
         journals=_journals(rng, kinds),
+        is_apart=chance(f"{seed} apart").random() < APART_SHARE,
+        secret=f"secret of {seed}" if chance(f"{seed} secret").random() < SECRET_SHARE else "",
+        has_events=has_events,
+        events_bytes=more.choice((30_000, 150_000, 1 << 30)),
     )
 
 
@@ -213,6 +236,31 @@ def _clients(rng: Random) -> list[str]:
     if rng.random() < 0.5:
         kinds.append("inspector")
     return kinds
+
+
+def _more_clients(rng: Random, *, has_events: bool) -> list[str]:
+    kinds = ["reader"] * rng.choice((1, 1, 2)) if has_events else []
+    if rng.random() < 0.5:
+        kinds += ["keyed producer"] * rng.choice((1, 2))
+    if rng.random() < 0.5:
+        kinds += ["fetcher"] * rng.choice((1, 1, 3))
+    return kinds
+
+
+def _event_faults(rng: Random, kinds: tuple[str, ...], duration_ms: int, number: int) -> list[Fault]:
+    """In most plans logs of events are left alone: what they say can be judged as a whole then."""
+    dice = rng.random()
+    choices = EVENT_FAULTS if dice < EVENT_FAULTS_SHARE else EVENT_FAULTS[-1:] if "disks" in kinds else ()
+    return [
+        Fault(
+            number + at,
+            rng.randrange(duration_ms),
+            rng.choice(choices),
+            rng.choice(FAULT_SPANS_MS),
+            tuple(rng.randrange(1 << 30) for _ in range(4)),
+        )
+        for at in range(rng.choice((1, 2, 4)) if choices else 0)
+    ]
 
 
 def _faults(rng: Random, kinds: tuple[str, ...], duration_ms: int) -> list[Fault]:

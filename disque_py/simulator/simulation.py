@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from disque_py.simulator.calm import Calm
 from disque_py.simulator.checkers import Losses, look
+from disque_py.simulator.farewells import Farewells
 from disque_py.simulator.faults import Weather
 from disque_py.simulator.ledger import Ledger, RuleBrokenError
 from disque_py.simulator.plan import NAMES
+from disque_py.simulator.staff import hire
 from disque_py.simulator.telling import Ids
 from disque_py.simulator.trace import Trace
-from disque_py.simulator.workload import hire
 from disque_py.simulator.world import StuckError, World
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class SimulatedWorld(World):
     def on_death(self, machine: Machine, *, power: bool) -> None:
         """Its memory is about to go."""
         self.simulation.losses.died(machine, power=power)
+        self.simulation.weather.called[machine.membership.me.id] = None
         self.simulation.deaths += 1
         self.later(0, self.simulation.look)
 
@@ -87,9 +89,14 @@ class Simulation:
             cluster_node_timeout=plan.node_timeout_ms,
             maxmemory=plan.maxmemory,
             maxmemory_spill=plan.is_spilling,
+            cluster_secret=plan.secret,
+            events=plan.has_events,
+            events_max_bytes=plan.events_bytes,
         )
         self.world.simulation = self
         self.weather = Weather(self.world, plan, self.ledger, self.losses)
+        self.farewells = Farewells(self.world, self.ledger, self.losses, plan.node_timeout_ms)
+        self.world.network.tap = self.farewells.hear
         self.calm = Calm(self)
         for at in range(plan.nodes):
             self.world.add(
@@ -118,6 +125,9 @@ class Simulation:
     def look(self) -> None:
         """Compare what was promised with what is there, and one node's memory with its journal."""
         look(self.world, self.ledger, self.losses)
+        for machine in self.world.running():
+            if machine.annals is not None:
+                machine.annals.check_states()
         machines = [machine for machine in self.world.running() if machine.keeper is not None]
         if machines:
             self._looks += 1

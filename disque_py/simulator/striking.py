@@ -44,7 +44,8 @@ class Operator(Connection):
 class Striking:
     """What the rooms of faults share.
 
-    gone   nodes that left for good, and ids that nodes had before they were reset
+    gone     nodes that left for good, and ids that nodes had before they were reset
+    called   ids that nodes had when they were reset or died: some are nobody's any more
     """
 
     def __init__(self, world: World, plan: Plan, ledger: Ledger, losses: Losses) -> None:
@@ -53,6 +54,7 @@ class Striking:
         self.ledger = ledger
         self.losses = losses
         self.gone: dict[str, bytes] = {}
+        self.called: dict[bytes, None] = {}
         self.is_over = False
 
     def up(self) -> list[Machine]:
@@ -87,7 +89,21 @@ class Striking:
             self.world.later(LOOK_AGAIN_MS, self.tell_gone, machine)
             return
         for node_id in self.gone.values():
-            self.ask(machine, "CLUSTER", "FORGET", node_id.hex())
+            self.forget_on(machine, node_id)
+
+    def forget_on(self, machine: Machine, node_id: bytes) -> None:
+        """CLUSTER FORGET."""
+        machine.forgot[node_id] = None
+        self.losses.mishap(machine)
+        self.ask(machine, "CLUSTER", "FORGET", node_id.hex())
+
+    def find_gone(self) -> None:
+        """When all who will be there are: an id that none of them has is nobody's, and was perhaps never forgotten."""
+        present = [machine.membership.me.id for machine in self.up()]
+        known = {*present, *self.gone.values()}
+        for node_id in self.called:
+            if node_id not in known:
+                self.gone[f"nobody {node_id.hex()[:8]}"] = node_id
 
 
 def nothing() -> None:

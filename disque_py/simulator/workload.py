@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections import deque
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from disque_py.simulator.connections import Connection, Request, words
 from disque_py.simulator.ledger import Ledger, Promise, RuleBrokenError
+from disque_py.simulator.plan import NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +27,10 @@ RECONNECT_MS: Final = 80
 OUTSTANDING_MAX: Final = 200
 TRAVEL_MS: Final = 3
 # Answers that a well-behaved client must be prepared for.
-EXPECTED_ERRORS: Final = ("NOREPL", "LEAVING", "PAUSED", "OOM", "MAXLEN", "NOJOB", "TOOLATE", "MISCONF", "LOADING")
+EXPECTED_ERRORS: Final = (
+    "NOREPL", "LEAVING", "PAUSED", "OOM", "MAXLEN", "NOJOB", "TOOLATE", "MISCONF", "LOADING", "UNREACHABLE", "NOLOG",
+    "TRIMMED",
+)  # fmt: skip
 RETRIES_S: Final = (0, 1, 1, 2, 3, 5)
 BODIES: Final = (8, 8, 20, 100, 700, 4_000)
 
@@ -72,10 +76,9 @@ class Line(Connection):
         then(reply, about)
 
     def on_unseen(self, reply: Any) -> None:
-        """Jobs are delivered, as far as the node knows; other replies promise nothing to who never read them."""
-        then, about = self._waiting.popleft()
-        if isinstance(reply, list):
-            then(reply, about)
+        """Who never reads a reply was promised nothing and got nothing; the node believes otherwise."""
+        self._waiting.popleft()
+        self._owner.ledger.unread(reply)
 
     def on_lost(self) -> None:
         """What was not answered never will be."""
@@ -86,12 +89,16 @@ class Line(Connection):
 class Actor:
     """A client: acts, sleeps, acts, until it is told to end."""
 
+    # Of every two nodes, the one it uses where clients live apart.
+    SIDE: ClassVar[int] = 0
+
     def __init__(self, world: World, ledger: Ledger, plan: Plan, client: ClientPlan) -> None:
         self.world = world
         self.ledger = ledger
         self.rng: Random = world.stream(f"client {client.number}")
         self.queues = [b"q%d" % number for number in range(plan.queues)]
         self.load = plan.load
+        self.is_apart = plan.is_apart
         self.number = client.number
         self.is_over = False
         self.line: Line | None = None
@@ -122,9 +129,12 @@ class Actor:
             self.world.connect(machine, self.line)
         return self.line
 
-    def pick(self) -> Machine | None:
-        """A node to connect to."""
+    def pick(self, *, anywhere: bool = False) -> Machine | None:
+        """A node to connect to; where clients live apart, one on our side if there is any, unless `anywhere`."""
         machines = [machine for machine in self.world.machines.values() if machine.is_up and not machine.is_stopped]
+        if self.is_apart and not anywhere:
+            mine = [machine for machine in machines if NAMES.index(machine.name) % 2 == self.SIDE]
+            machines = mine or machines
         return self.rng.choice(machines) if machines else None
 
     def travel(self) -> int:
@@ -180,13 +190,14 @@ class Producer(Actor):
     def _answered(self, reply: Any, promise: Promise) -> None:
         if isinstance(reply, bytes):
             self.ledger.answered(promise, reply, self.world.now_ms)
-            keeper = promise.asked.keeper if promise.asked is not None else None
-            if keeper is not None:
-                keeper.check_promise(reply, "answer to ADDJOB")
+            if promise.asked is not None:
+                promise.asked.check_added(reply, promise.copies)
 
 
 class Consumer(Actor):
     """Fetches jobs and works on them; what it does with each is decided when it gets it."""
+
+    SIDE: ClassVar[int] = 1
 
     def __init__(self, world: World, ledger: Ledger, plan: Plan, client: ClientPlan) -> None:
         super().__init__(world, ledger, plan, client)
@@ -217,6 +228,7 @@ class Consumer(Actor):
             return
         deliver, now_ms = self.ledger.deliver, self.world.now_ms
         promises = [deliver(entry[0], entry[1], entry[2], now_ms) for entry in reply]
+        line.machine.check_delivered(reply)
         self.world.later(1 + int(self.rng.expovariate(1 / 15)), self._work, promises, line.machine)
 
     def _work(self, promises: list[Promise], machine: Machine) -> None:
@@ -252,11 +264,13 @@ class Consumer(Actor):
             broker = line.broker
             counts = not broker.is_leaving and bool(broker.cluster.linked)
             request = words("ACKJOB", *(promise.id for promise in promises))
-            line.ask([(request, self._acknowledged, promises if counts else [])], self.travel())
+            line.ask([(request, self._acknowledged, (line, promises, counts))], self.travel())
 
-    def _acknowledged(self, reply: Any, promises: list[Promise]) -> None:
+    def _acknowledged(self, reply: Any, asked: tuple[Line, list[Promise], bool]) -> None:
+        line, promises, counts = asked
         if isinstance(reply, int):
-            for promise in promises:
+            line.machine.check_acked([promise.id for promise in promises])
+            for promise in promises if counts else ():
                 self.ledger.acknowledged(promise, self.world.now_ms)
 
     def _say(self, command: str, promise: Promise, machine: Machine) -> None:
@@ -271,7 +285,7 @@ class Consumer(Actor):
     def _line_to(self, machine: Machine | None) -> Line | None:
         """A second connection, for what must not wait behind a GETJOB."""
         if machine is None or not machine.is_up:
-            machine = self.pick()
+            machine = self.pick(anywhere=True)
             if machine is None:
                 return None
         line = self.side.get(machine.name)
@@ -310,14 +324,3 @@ class Inspector(Actor):
         if rng.random() < 0.05:
             line.hang_up()
         return 5 + int(rng.expovariate(self.load / 100))
-
-
-KINDS: Final[dict[str, type[Actor]]] = {"producer": Producer, "consumer": Consumer, "inspector": Inspector}
-
-
-def hire(world: World, ledger: Ledger, plan: Plan) -> list[Actor]:
-    """The clients of a plan, at work."""
-    actors = [KINDS[client.kind](world, ledger, plan, client) for client in plan.clients]
-    for actor in actors:
-        actor.begin()
-    return actors

@@ -8,7 +8,7 @@
     spark.readStream.format("disque-events").option("bootstrapServers", "10.0.0.1:7711").load()
 
 Three data sources in pure Python, no jar; docs/spark.md tells what they promise. How it is built: what
-talks to nodes and tables imports no Spark (nodes, event_*, events_reading, job_*, jobs_reading,
+talks to nodes and tables imports no Spark (nodes, event_*, events_*, job_*, jobs_reading,
 adding, index_*), so it can be tested, and used, without; thin classes give it the shape that Spark
 asks for (events, jobs, sink, index). pipelines/ are programs on top, query/ needs no Spark at all.
 """

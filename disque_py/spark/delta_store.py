@@ -25,9 +25,15 @@ from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
 # Columns whose smallest and largest values are worth keeping: readers skip files by them.
-STATS_COLUMNS: Final = ("ts", "seq", "job_id", "node", "version")
+STATS_COLUMNS: Final = ("ts", "ctime", "seq", "job_id", "node", "version")
+# Columns whose values hardly repeat: a dictionary would only cost time.
+UNLIKE_VALUES: Final = ("seq", "job_id", "ctime", "body")
 # Rows are sorted by job: small groups let a reader of one job skip nearly all of a file.
-ROW_GROUP_ROWS: Final = 8_192
+ROW_GROUP_ROWS: Final = 16_384
+# What is written here is soon written again, merged or compacted: quick to write and to read counts.
+CODEC: Final = "snappy"
+# What stays is packed tighter.
+PACKED_CODEC: Final = "zstd"
 
 
 class TableError(RuntimeError):
@@ -44,9 +50,9 @@ class NewFile:
     partition: dict[str, str]
     stats: str
 
-    def add_action(self) -> AddAction:
-        """What makes it part of a table."""
-        return AddAction(self.path, self.size, self.partition, time.time_ns() // 1_000_000, True, self.stats)
+    def add_action(self, *, changes_data: bool = True) -> AddAction:
+        """What makes it part of a table; rows that were there before in other files change no data."""
+        return AddAction(self.path, self.size, self.partition, time.time_ns() // 1_000_000, changes_data, self.stats)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +98,9 @@ class Store:
             raise TableError(f"{self.path} can't be opened as a Delta table: {error}") from error
 
 
-def write_file(store: Store, table: pa.Table, partition: Mapping[str, str] | None = None) -> NewFile:
+def write_file(
+    store: Store, table: pa.Table, partition: Mapping[str, str] | None = None, *, codec: str = CODEC
+) -> NewFile:
     """Write rows as one Parquet file in the folder of their partition, which is no column of them."""
     values = dict(partition or {})
     folder = "".join(f"{name}={value}/" for name, value in values.items())
@@ -102,9 +110,29 @@ def write_file(store: Store, table: pa.Table, partition: Mapping[str, str] | Non
         files.create_dir(folder.rstrip("/"), recursive=True)
     # Written by hand rather than by name, so that the size is known without asking the store again.
     with files.open_output_stream(path) as sink:
-        pq.write_table(table, sink, compression="zstd", compression_level=1, row_group_size=ROW_GROUP_ROWS)
+        pq.write_table(
+            table,
+            sink,
+            compression=codec,
+            row_group_size=ROW_GROUP_ROWS,
+            use_dictionary=_dictionaries(table.schema),
+            write_statistics=[name for name in STATS_COLUMNS if name in table.column_names],
+            # A file says its types in Parquet's own words; that is what all readers understand.
+            store_schema=False,
+        )
         size = sink.tell()
     return NewFile(path, size, len(table), values, stats_of(table))
+
+
+def _dictionaries(schema: pa.Schema) -> list[str]:
+    """The columns that get a dictionary, in Parquet's names of their leaves."""
+    names: list[str] = []
+    for column in schema:
+        if pa.types.is_map(column.type):
+            names += (f"{column.name}.key_value.key", f"{column.name}.key_value.value")
+        elif column.name not in UNLIKE_VALUES:
+            names.append(column.name)
+    return names
 
 
 def stats_of(table: pa.Table) -> str:
@@ -133,6 +161,22 @@ def read_file(store: Store, path: str) -> pa.Table:
     """A file that `write_file` wrote."""
     with store.filesystem().open_input_file(path) as source:
         return pq.read_table(source)
+
+
+def write_staged(store: Store, table: pa.Table) -> NewFile:
+    """Rows for whoever commits: as Arrow keeps them, because they are read once, in a moment."""
+    path = f"part-{uuid.uuid4()}.arrow"
+    with store.filesystem().open_output_stream(path) as sink:
+        with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+            writer.write_table(table)
+        size = sink.tell()
+    return NewFile(path, size, len(table), {}, "")
+
+
+def read_staged(store: Store, path: str) -> pa.Table:
+    """A file that `write_staged` wrote. Raises FileNotFoundError."""
+    with store.filesystem().open_input_file(path) as source:
+        return pa.ipc.open_file(source).read_all()
 
 
 def delete_files(store: Store, paths: list[str]) -> None:

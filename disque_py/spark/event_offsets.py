@@ -16,6 +16,13 @@ counts, and gets its place when it answers. A node that is away keeps its place.
 
 A log that was begun anew has another id. Going over to it is a step of its own, without rows: what
 is left of the old log is read first where it can be.
+
+What was lost and passed over (failOnDataLoss is false) is counted in the offset, so that the count
+outlives the process and everybody who sees the query's progress sees it:
+
+     "lost": {"events": 120, "logs": 1}
+
+`events` are those whose numbers are known, `logs` were replaced before their end was read.
 """
 
 from __future__ import annotations
@@ -69,12 +76,32 @@ def positions_of(places: Mapping[str, Any]) -> dict[str, Position]:
     }
 
 
-def offset_of(ends: Mapping[str, Position], starts: Mapping[str, Position]) -> Offset:
+class Lost(NamedTuple):
+    """What a query has passed over so far: events of known numbers, and logs whose end nobody knows."""
+
+    events: int = 0
+    logs: int = 0
+
+    def plus(self, other: Lost) -> Lost:
+        """Both together."""
+        return Lost(self.events + other.events, self.logs + other.logs)
+
+
+def lost_of(offset: Mapping[str, Any]) -> Lost:
+    """What stands in an offset; nothing in most."""
+    lost = offset.get("lost") or {}
+    return Lost(int(lost.get("events", 0)), int(lost.get("logs", 0)))
+
+
+def offset_of(ends: Mapping[str, Position], starts: Mapping[str, Position], lost: Lost | None = None) -> Offset:
     """The offset of a batch; sorted, so that equal ones are equal as text."""
-    return {
+    offset: Offset = {
         "nodes": {node: ends[node].to_json() for node in sorted(ends)},
         "from": {node: starts[node].to_json() for node in sorted(starts)},
     }
+    if lost is not None and any(lost):
+        offset["lost"] = lost._asdict()
+    return offset
 
 
 def split_limit(lags: Mapping[str, int], limit: int | None) -> dict[str, int]:
@@ -158,4 +185,9 @@ def _json_position(name: str, node: str, word: Any, state: LogState) -> Position
         )
     if word == LATEST:
         return Position(state.log, state.next)
+    if name == "startingOffsets" and word > state.next:  # Of endingOffsets, planning says more.
+        raise OptionError(
+            f"disque-events: option {name}: node {node} has {word}, and its log {state.log} ends before {state.next}; "
+            "the number may be of an older log"
+        )
     return Position(state.log, state.first if word == EARLIEST else word)

@@ -11,7 +11,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -22,8 +29,11 @@ from pyspark.sql.types import StructType
 
 from disque_py.client import Address
 from disque_py.spark.event_offsets import EventRange
-from disque_py.spark.event_schema import SPARK_SCHEMA
-from disque_py.spark.events_reading import FORMAT, EventOptions, EventPlanner, event_options, read_range
+from disque_py.spark.event_schema import ARROW_SCHEMA, SPARK_SCHEMA
+from disque_py.spark.event_slices import SLICE_SCHEMA, SLICE_SPARK_SCHEMA
+from disque_py.spark.events_planning import FORMAT, EventOptions, EventPlanner, event_options
+from disque_py.spark.events_reading import read_range
+from disque_py.spark.options import OptionError, check_own_schema
 
 
 class EventPartition(InputPartition):
@@ -118,13 +128,27 @@ class EventSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        """See event_schema.py."""
-        return SPARK_SCHEMA
+        """Of events (event_schema.py), or of slices (event_slices.py) if option `rows` says so."""
+        return SLICE_SPARK_SCHEMA if str(self.options.get("rows", "")).strip().lower() == "slices" else SPARK_SCHEMA
+
+    def _check(self, schema: StructType) -> None:
+        own = SLICE_SCHEMA if self.schema() == SLICE_SPARK_SCHEMA else ARROW_SCHEMA
+        check_own_schema(FORMAT, schema.fieldNames(), own.names)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """For spark.read."""
+        self._check(schema)
         return EventBatchReader(event_options(self.options, is_stream=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 — Spark's name
         """For spark.readStream."""
+        self._check(schema)
         return EventStreamReader(event_options(self.options, is_stream=True))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """There is none."""
+        raise OptionError(f"{FORMAT}: logs are written by nodes alone; to make jobs write to format('disque')")
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 — Spark's name
+        """There is none."""
+        raise OptionError(f"{FORMAT}: logs are written by nodes alone; to make jobs write to format('disque')")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from datetime import date
 from typing import Final
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamArrowWriter,
+    DataSourceWriter,
     InputPartition,
     WriterCommitMessage,
 )
@@ -23,6 +25,8 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from disque_py.spark.delta_store import Store
+from disque_py.spark.event_schema import ARROW_SCHEMA
+from disque_py.spark.event_slices import events_of, is_slices
 from disque_py.spark.index_commit import IndexCommit
 from disque_py.spark.index_reading import TABLES, IndexFile, files_of, read_rows, schema_of
 from disque_py.spark.index_schema import check_columns, open_tables
@@ -41,6 +45,15 @@ def store_of(options: Options) -> Store:
     return Store(path, options.with_prefix("storage."))
 
 
+def _day(options: Options, name: str) -> str:
+    """An option that is a day, or empty. Raises OptionError."""
+    text = options.text(name).strip()
+    try:
+        return date.fromisoformat(text).isoformat() if text else ""
+    except ValueError:
+        raise OptionError(f"{FORMAT}: option {name} is a day such as 2026-01-31, not {text!r}") from None
+
+
 def _options(given: dict[str, str]) -> Options:
     storage = [name for name in given if name.lower().startswith("storage.")]
     return Options(FORMAT, given, (*OPTIONS, "path", *storage))
@@ -57,15 +70,18 @@ class IndexMessage(WriterCommitMessage):
 class IndexWriter(DataSourceStreamArrowWriter):
     """Both indexes, exactly once."""
 
-    def __init__(self, store: Store, columns: pa.Schema, retention: Retention, *, may_gap: bool) -> None:
+    def __init__(
+        self, store: Store, columns: pa.Schema, retention: Retention, *, may_gap: bool, as_slices: bool
+    ) -> None:
         self._store = store
         self._columns = columns
         self._retention = retention
         self._may_gap = may_gap
+        self._as_slices = as_slices
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """On an executor: files."""
-        return IndexMessage(IndexTask(self._store).write_all(iterator))
+        return IndexMessage(IndexTask(self._store).write_all(events_of(iterator) if self._as_slices else iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 — Spark's name
         """On the driver: the transaction."""
@@ -128,7 +144,13 @@ class IndexSource(DataSource):
         options = _options(self.options)
         table = options.choice("table", TABLES[0], TABLES)
         arrow = to_arrow_schema(schema, timezone="UTC")
-        return IndexReader(store_of(options), table, arrow, options.text("since"), options.text("until"))
+        return IndexReader(store_of(options), table, arrow, _day(options, "since"), _day(options, "until"))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """There is none: exactly once is a matter of streams, whose batches have a place in the logs."""
+        raise OptionError(
+            f"{FORMAT}: an index is written by streams only; use writeStream, with trigger(availableNow=True)"
+        )
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802 — Spark's name
         """For df.writeStream; tables are made or widened here, before a row is written."""
@@ -138,7 +160,10 @@ class IndexSource(DataSource):
         store = store_of(options)
         # A literal column can't be null now; in rows from before it was there it is.
         columns = pa.schema([field.with_nullable(True) for field in to_arrow_schema(schema, timezone="UTC")])
+        as_slices = is_slices(columns)
+        if as_slices:
+            columns = ARROW_SCHEMA
         check_columns(columns)
         open_tables(store, columns)
         may_gap = options.choice("gaps", "fail", ("fail", "allow")) == "allow"
-        return IndexWriter(store, columns, retention_of(options), may_gap=may_gap)
+        return IndexWriter(store, columns, retention_of(options), may_gap=may_gap, as_slices=as_slices)

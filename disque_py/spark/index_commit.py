@@ -13,19 +13,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
 
-from disque_py.spark.delta_store import Store, TableError, delete_files, read_file
-from disque_py.spark.index_newest import BETTER_SQL, NEWER_SQL, better_updates, newer_updates, newest, sort_by_job
-from disque_py.spark.index_schema import DAY, HISTORY, KEYS, STAGING, STICKY, open_tables
+from disque_py.spark.delta_store import Store, TableError, delete_files, read_staged
+from disque_py.spark.index_merge import COMMIT_TRIES, CurrentMerge
+from disque_py.spark.index_schema import DAY, HISTORY, STAGING, open_tables
 from disque_py.spark.index_writing import Seen, Written, mark_name
-
-COMMIT_TRIES: Final = 5
-# Set in `current` once a row without queue, priority or meta was merged: from then on merges look at each.
-WEAK_MARK: Final = "index/incomplete"
 
 
 class GapError(RuntimeError):
@@ -121,36 +116,10 @@ class IndexCommit:
         """The newest events into `current` → jobs."""
         staging = self._store.under(STAGING)
         try:
-            staged = [read_file(staging, file.path) for part in parts for file in part.staged]
+            staged = [read_staged(staging, file.path) for part in parts for file in part.staged]
         except FileNotFoundError as error:
             raise TableError(
                 f"disque-index: {staging.path} lacks a file that an executor wrote ({error}); the option path must "
                 "name storage that the driver and all executors reach"
             ) from None
-        if not staged:
-            return 0
-        rows = (
-            staged[0] if len(staged) == 1 else newest(sort_by_job(pa.concat_tables(staged, promote_options="default")))
-        )
-        # Whole rows replace one another, unless a row that lacks something was ever merged.
-        was_weak = current.transaction_version(WEAK_MARK) is not None
-        is_weak = any(rows[name].null_count for name in STICKY) or any(
-            rows[name].null_count < len(rows) for name in KEYS
-        )
-        merge = current.merge(
-            rows,
-            predicate="s.job_id = t.job_id",
-            source_alias="s",
-            target_alias="t",
-            commit_properties=CommitProperties(
-                max_commit_retries=COMMIT_TRIES,
-                app_transactions=[Transaction(WEAK_MARK, 1)] if is_weak and not was_weak else None,
-            ),
-        )
-        if is_weak or was_weak:
-            merge = merge.when_matched_update(newer_updates(rows.column_names), NEWER_SQL)
-            merge = merge.when_matched_update(better_updates(), BETTER_SQL)
-        else:
-            merge = merge.when_matched_update({f"`{name}`": f"s.`{name}`" for name in rows.column_names}, NEWER_SQL)
-        merge.when_not_matched_insert({f"`{name}`": f"s.`{name}`" for name in rows.column_names}).execute()
-        return len(rows)
+        return CurrentMerge(self._store, current).merge(staged) if staged else 0

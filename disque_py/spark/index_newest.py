@@ -1,4 +1,4 @@
-"""Many events → the newest of each job, as rows of `current`; and the merge of such rows into the table.
+"""Many events → the newest of each job, as rows of `current`; and many such rows → one of each job.
 
 The order is (final, version, node, seq): what is final wins, then the higher version; two nodes
 that issued the same version, each on its side of a cut, are told apart by id. Taking the newest is
@@ -93,57 +93,3 @@ def order_key(rows: pa.Table) -> pa.ChunkedArray:
         pc.utf8_lpad(rows["seq"].cast(pa.string()), DIGITS, "0"),
         "/",
     )
-
-
-def _key_sql(side: str) -> str:
-    """`order_key` in the words of the merge."""
-    return (
-        f"concat(cast({side}.final as varchar), '/', lpad(cast({side}.version as varchar), {DIGITS}, '0'), '/', "
-        f"{side}.node, '/', lpad(cast({side}.seq as varchar), {DIGITS}, '0'))"
-    )
-
-
-NEWER_SQL: Final = (
-    "(s.final > t.final OR (s.final = t.final AND (s.version > t.version OR (s.version = t.version AND "
-    "(s.node > t.node OR (s.node = t.node AND s.seq > t.seq))))))"
-)
-
-
-def newer_updates(columns: list[str]) -> dict[str, str]:
-    """What the merge does to a row when the source is newer: column → expression."""
-    updates = {f"`{name}`": f"s.`{name}`" for name in columns if name != "job_id"}
-    for name in STICKY:
-        key = f"{name}_key"
-        taken = (
-            f"(s.{name} IS NOT NULL AND (s.{key} IS NULL OR t.{name} IS NULL OR "
-            f"s.{key} > coalesce(t.{key}, {_key_sql('t')})))"
-        )
-        updates[f"`{name}`"] = f"CASE WHEN {taken} THEN s.{name} ELSE t.{name} END"
-        updates[f"`{key}`"] = (
-            f"CASE WHEN {taken} THEN s.{key} WHEN t.{name} IS NULL THEN NULL "
-            f"ELSE coalesce(t.{key}, {_key_sql('t')}) END"
-        )
-    return updates
-
-
-def _better_sql(name: str) -> str:
-    """Whether an older source knows something of a column that the target does not, or knows from longer ago."""
-    key = f"{name}_key"
-    return (
-        f"(s.{name} IS NOT NULL AND (t.{name} IS NULL OR "
-        f"(t.{key} IS NOT NULL AND coalesce(s.{key}, {_key_sql('s')}) > t.{key})))"
-    )
-
-
-BETTER_SQL: Final = " OR ".join(_better_sql(name) for name in STICKY)
-
-
-def better_updates() -> dict[str, str]:
-    """What the merge does when the source is older and only fills in."""
-    updates = {}
-    for name in STICKY:
-        key = f"{name}_key"
-        better = _better_sql(name)
-        updates[f"`{name}`"] = f"CASE WHEN {better} THEN s.{name} ELSE t.{name} END"
-        updates[f"`{key}`"] = f"CASE WHEN {better} THEN coalesce(s.{key}, {_key_sql('s')}) ELSE t.{key} END"
-    return updates

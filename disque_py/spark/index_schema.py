@@ -18,6 +18,7 @@ from typing import Final
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
+from deltalake.exceptions import DeltaError
 
 from disque_py.spark.delta_store import Store, TableError
 from disque_py.spark.event_schema import ARROW_SCHEMA
@@ -35,6 +36,9 @@ DAY: Final = "day"
 
 # A DataFrame must have these, or its rows can't be put in order.
 NEEDED: Final = ("node", "log", "seq", "ts", "job_id", "version", "to_state")
+
+# Colours and arrows in the messages of object stores.
+TERMINAL: Final = re.compile(r"\x1b\[\d+m|↳")
 
 DESCRIPTION: Final = "disque-py index, format {}"
 CONFIGURATION: Final = {"delta.checkpointInterval": "20", "delta.logRetentionDuration": "interval 7 days"}
@@ -87,7 +91,11 @@ def open_tables(store: Store, columns: pa.Schema) -> tuple[DeltaTable, DeltaTabl
 
 def open_existing(store: Store, name: str) -> DeltaTable:
     """One table of an index that is there. Raises TableError, also for one of a newer version."""
-    if not store.under(name).exists():
+    try:
+        exists = store.under(name).exists()
+    except (DeltaError, OSError) as error:
+        raise _no_storage(store, error) from None
+    if not exists:
         raise TableError(
             f"{store.path} has no table {name}; run the index pipeline first, or check the path for a slip"
         )
@@ -105,17 +113,28 @@ def check_format(store: Store, table: DeltaTable) -> None:
         )
 
 
+def _no_storage(store: Store, error: Exception) -> TableError:
+    why = " ".join(TERMINAL.sub(" ", str(error)).split())[:300]
+    return TableError(
+        f"{store.path} can't be reached or written: {why}; check the option path, the rights to it, and for an object "
+        "store the options storage.*"
+    )
+
+
 def _open(store: Store, wanted: pa.Schema, partition: list[str] | None) -> DeltaTable:
-    if not store.exists():
-        DeltaTable.create(
-            store.path,
-            wanted,
-            mode="ignore",
-            partition_by=partition,
-            description=DESCRIPTION.format(FORMAT),
-            configuration=CONFIGURATION,
-            storage_options=store.options or None,
-        )
+    try:
+        if not store.exists():
+            DeltaTable.create(
+                store.path,
+                wanted,
+                mode="ignore",
+                partition_by=partition,
+                description=DESCRIPTION.format(FORMAT),
+                configuration=CONFIGURATION,
+                storage_options=store.options or None,
+            )
+    except (DeltaError, OSError) as error:
+        raise _no_storage(store, error) from None
     table = store.table()
     check_format(store, table)
     have = arrow_schema(table)

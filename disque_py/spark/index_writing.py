@@ -16,10 +16,12 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disque_py.spark.delta_store import NewFile, Store, write_file
+from disque_py.spark.delta_store import NewFile, Store, write_file, write_staged
 from disque_py.spark.index_newest import newest, sort_by_job, with_final
 from disque_py.spark.index_schema import FINAL, HISTORY, STAGING
 
+# The day of rows without a moment.
+EPOCH: Final = pa.scalar(0, pa.int32()).cast(pa.date32())
 # Rows that a task holds in memory before it writes files.
 FLUSH_ROWS: Final = 400_000
 
@@ -93,16 +95,18 @@ class IndexTask:
         self.written.dropped += count - len(events)
         if not len(events):
             return
-        events = sort_by_job(with_final(events))
+        # In one piece: taking rows out of many costs three times as much.
+        events = sort_by_job(with_final(events.combine_chunks()))
         # Events of a node (it was started, it was emptied) belong to no job.
         of_jobs = events.filter(events["job_id"].is_valid()) if events["job_id"].null_count else events
         if len(of_jobs):
-            self.written.staged.append(write_file(self._store.under(STAGING), newest(of_jobs)))
+            self.written.staged.append(write_staged(self._store.under(STAGING), newest(of_jobs)))
         rows = events.drop_columns([FINAL])
-        days = pc.strftime(rows["ts"], "%Y-%m-%d")
-        for day in sorted(pc.unique(days).to_pylist()):
-            part = rows.filter(pc.equal(days, day))
-            self.written.history.append(write_file(self._store.under(HISTORY), part, {"day": day}))
+        days = rows["ts"].cast(pa.timestamp("us")).cast(pa.date32()).fill_null(EPOCH)
+        found = sorted(pc.unique(days).to_pylist())
+        for day in found:
+            part = rows if len(found) == 1 else rows.filter(pc.equal(days, day))
+            self.written.history.append(write_file(self._store.under(HISTORY), part, {"day": day.isoformat()}))
 
     def _unseen(self, events: pa.Table) -> pa.Table:
         """Without what is committed, and without repetitions."""

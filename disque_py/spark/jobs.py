@@ -22,8 +22,8 @@ from pyspark.sql.types import StructType
 
 from disque_py.client import Address
 from disque_py.spark.job_tokens import Share
-from disque_py.spark.jobs_reading import FORMAT, SPARK_SCHEMA, JobOptions, JobPlanner, fetch, job_options
-from disque_py.spark.options import OptionError
+from disque_py.spark.jobs_reading import ARROW_SCHEMA, FORMAT, SPARK_SCHEMA, JobOptions, JobPlanner, fetch, job_options
+from disque_py.spark.options import OptionError, check_own_schema
 from disque_py.spark.sink import JobStreamWriter, JobWriter, sink_options
 
 
@@ -105,6 +105,7 @@ class JobSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 — Spark's name
         """For spark.readStream."""
+        check_own_schema(FORMAT, schema.fieldNames(), ARROW_SCHEMA.names)
         return JobStreamReader(job_options(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:

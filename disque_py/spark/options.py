@@ -9,7 +9,7 @@ nothing, in silence. Everything is read before a connection is opened or a row i
 from __future__ import annotations
 
 import ssl as tls
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
@@ -114,6 +114,15 @@ class Options:
     def with_prefix(self, prefix: str) -> dict[str, str]:
         """Options that begin with it, the prefix cut off."""
         return {name[len(prefix) :]: value for name, value in self._values.items() if name.startswith(prefix.lower())}
+
+
+def check_own_schema(format_name: str, given: Sequence[str], own: Sequence[str]) -> None:
+    """Columns that were asked for with .schema(…), beside those that there are. Raises OptionError when they differ."""
+    if list(given) != list(own):
+        raise OptionError(
+            f"{format_name}: the source has columns of its own, and .schema({', '.join(given)}) has others; leave "
+            ".schema() out and select what you need"
+        )
 
 
 @dataclass(frozen=True, slots=True)

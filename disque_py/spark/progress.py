@@ -20,7 +20,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from disque_py.spark.delta_store import Store
 from disque_py.spark.progress_file import last_note
-from disque_py.spark.progress_text import figures_of, line_of, prometheus_of
+from disque_py.spark.progress_text import figures_of, line_of, prometheus_of, rows_of
 
 
 class ProgressListener(StreamingQueryListener):
@@ -59,7 +59,7 @@ class ProgressListener(StreamingQueryListener):
         note = last_note(self._store) if self._store is not None else {}
         now_ms = time.time_ns() // 1_000_000
         rows, batches = self._totals.get(name, (0, 0))
-        rows, batches = self._totals[name] = rows + int(progress.get("numInputRows", 0)), batches + 1
+        rows, batches = self._totals[name] = rows + rows_of(progress, note), batches + 1
         self._figures[name] = figures_of(progress, note, rows, batches, now_ms)
         if not self._quiet:
             print(line_of(name, progress, note, now_ms), file=sys.stderr, flush=True)

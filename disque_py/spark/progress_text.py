@@ -18,6 +18,8 @@ HELP = {
     "disque_pipeline_batch_ms": ("gauge", "Milliseconds that the last batch took."),
     "disque_pipeline_lag_events": ("gauge", "Events in the logs that the last batch did not reach."),
     "disque_pipeline_lag_seconds": ("gauge", "Age of the newest event that was indexed, 0 when nothing waits."),
+    "disque_pipeline_lost_events": ("gauge", "Events that were gone before they were read, and passed over."),
+    "disque_pipeline_lost_logs": ("gauge", "Logs that were replaced before they were read to their end."),
     "disque_pipeline_merge_ms": ("gauge", "Milliseconds of the last merge into the table of newest events."),
     "disque_pipeline_jobs": ("gauge", "Jobs that the last batch has changed."),
 }
@@ -39,13 +41,28 @@ def lag_events(progress: Mapping[str, Any]) -> int | None:
 
 
 def _nodes(offset: Any) -> dict[str, Any] | None:
+    nodes = _offset(offset).get("nodes")
+    return nodes if isinstance(nodes, dict) else None
+
+
+def _offset(offset: Any) -> Mapping[str, Any]:
+    """One of ours; empty for what is none."""
     if isinstance(offset, str):
         try:
             offset = json.loads(offset)
         except ValueError:
-            return None
-    nodes = offset.get("nodes") if isinstance(offset, Mapping) else None
-    return nodes if isinstance(nodes, dict) else None
+            return {}
+    return offset if isinstance(offset, Mapping) else {}
+
+
+def lost(progress: Mapping[str, Any]) -> dict[str, int]:
+    """What the query has passed over because failOnDataLoss is false: `events` and `logs`; empty for nothing."""
+    total: dict[str, int] = {}
+    for source in progress.get("sources", ()):
+        end = _offset(source.get("endOffset"))
+        for name, count in (end.get("lost") or {}).items():
+            total[name] = total.get(name, 0) + int(count)
+    return total
 
 
 def lag_seconds(progress: Mapping[str, Any], note: Mapping[str, Any], now_ms: int) -> float | None:
@@ -56,10 +73,17 @@ def lag_seconds(progress: Mapping[str, Any], note: Mapping[str, Any], now_ms: in
     return max(0, now_ms - int(note["newest_ms"])) / 1000 if waiting else 0.0
 
 
+def rows_of(progress: Mapping[str, Any], note: Mapping[str, Any]) -> int:
+    """Rows of the batch: what its sink says, since a row may carry many events; else what Spark says."""
+    if note.get("batch") == progress.get("batchId") and "rows" in note:
+        return int(note["rows"]) + int(note.get("dropped", 0))
+    return int(progress.get("numInputRows", 0))
+
+
 def line_of(name: str, progress: Mapping[str, Any], note: Mapping[str, Any], now_ms: int) -> str:
     """A batch as one line."""
     took_ms = int(progress.get("durationMs", {}).get("triggerExecution", 0))
-    rows = int(progress.get("numInputRows", 0))
+    rows = rows_of(progress, note)
     words = [f"{name}: batch {progress.get('batchId')}", f"{rows} rows in {took_ms} ms"]
     if took_ms:
         words.append(f"{rows * 1000 // took_ms}/s")
@@ -69,6 +93,9 @@ def line_of(name: str, progress: Mapping[str, Any], note: Mapping[str, Any], now
     seconds = lag_seconds(progress, note, now_ms)
     if seconds:
         words.append(f"{seconds:.1f} s")
+    gone = lost(progress)
+    if gone:
+        words.append(f"lost {gone.get('events', 0)} events and the ends of {gone.get('logs', 0)} logs")
     if note.get("batch") == progress.get("batchId") and "merge_ms" in note:
         words.append(f"{note.get('jobs', 0)} jobs merged in {note['merge_ms']} ms")
         if note.get("dropped"):
@@ -87,6 +114,8 @@ def figures_of(
         "disque_pipeline_batch_ms": progress.get("durationMs", {}).get("triggerExecution", 0),
         "disque_pipeline_lag_events": lag_events(progress),
         "disque_pipeline_lag_seconds": lag_seconds(progress, note, now_ms),
+        "disque_pipeline_lost_events": lost(progress).get("events"),
+        "disque_pipeline_lost_logs": lost(progress).get("logs"),
         "disque_pipeline_merge_ms": note.get("merge_ms"),
         "disque_pipeline_jobs": note.get("jobs"),
     }

@@ -17,6 +17,7 @@ from typing import Final
 from deltalake import DeltaTable
 
 from disque_py.spark.delta_store import Store
+from disque_py.spark.index_compaction import compact
 from disque_py.spark.index_schema import CURRENT, HISTORY, STAGING, open_existing
 from disque_py.spark.options import OptionError, Options
 
@@ -84,7 +85,7 @@ def tidy(store: Store, retention: Retention, now_s: float) -> dict[str, int]:
         if name == HISTORY and retention.history_s is not None:
             day = (datetime.fromtimestamp(now_s, UTC) - timedelta(seconds=retention.history_s)).strftime("%Y-%m-%d")
             done["days"] += _delete_days(table, day)
-        done["files_merged"] += int(table.optimize.compact().get("numFilesRemoved", 0))
+        done["files_merged"] += compact(store, name, table)
         done["files_removed"] += len(
             table.vacuum(VACUUM_HOURS, dry_run=False, enforce_retention_duration=False, full=True)
         )
@@ -105,6 +106,6 @@ def _empty_staging(store: Store, now_s: float) -> None:
     staging = store.under(STAGING)
     if not staging.is_local or not staging.local_path.exists():
         return
-    for path in staging.local_path.glob("part-*.parquet"):
+    for path in staging.local_path.glob("part-*"):
         if path.stat().st_mtime < now_s - STAGING_AGE_S:
             path.unlink(missing_ok=True)

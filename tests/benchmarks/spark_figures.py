@@ -1,10 +1,11 @@
 # ruff: noqa: E402 — the import path comes first
 """Figures of the Spark side, against real nodes on this machine.
 
-    python tests/benchmarks/spark_figures.py [sink] [jobs] [index] [freshness] [query] [--rows N] [--nodes N]
+    python tests/benchmarks/spark_figures.py [sink] [jobs] [index] [freshness] [query] [--markdown] [--rows N]
 
 Needs the extra disque-py[spark]. Rates depend on the machine, whose cores the nodes, the JVM and its
-Python workers share; so each figure stands beside one of the same run that needs no Spark.
+Python workers share; so a rate stands beside one of the same run that needs no Spark, or beside the
+CPU time that all processes together have spent on each row, event or job (process_cpu.py).
 """
 
 from __future__ import annotations
@@ -16,24 +17,65 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "integration"), str(ROOT / "tests" / "unit")]
+sys.path[:0] = [str(ROOT / "tests" / "benchmarks")]
 os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
 
+import duckdb
+
 from disque_py.client import Disque
-from disque_py.spark.events_reading import EventPlanner, event_options
+from disque_py.spark.delta_store import Store, TableError
 from disque_py.spark.pipelines import index
 from disque_py.spark.pipelines.session import open_session
+from disque_py.spark.progress_file import last_note
 from disque_py.spark.query import questions
 from disque_py.spark.query.tables import open_index
+from process_cpu import JVM, NODES, cpu_seconds, micros_each
 from servers import Cluster
 
 BODY = "x" * 75
 PROBE_S = 0.25
+FRESHNESS_S = 60
+# Jobs that are added before they are fetched and acknowledged, so most of a job's events come in one batch.
+WAVE = 50_000
+# The log of events is synced, and can be read, within a second.
+SETTLE_S = 1.5
+
+Lap = tuple[dict[str, Any], dict[str, float]]
+
+
+class Figures:
+    """What was measured: printed as it comes, and as a table at the end.
+
+    load   the machine's when the figure was taken
+    """
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[str, str, str, float]] = []
+
+    def say(self, name: str, value: str, cpu: dict[str, float] | None = None) -> None:
+        """One figure; `cpu` in microseconds by group."""
+        spent = "" if cpu is None else _spent(cpu)
+        load = os.getloadavg()[0]
+        self.rows.append((name, value, spent, load))
+        print(f"{name:<52} {value:>12}  {spent:<48} load {load:.1f}", flush=True)
+
+    def markdown(self) -> str:
+        """A table for docs/performance.md."""
+        lines = ["| what | measured | CPU µs each: nodes + JVM + Python = all | load |", "|---|---:|---:|---:|"]
+        lines += [f"| {name} | {value} | {spent} | {load:.1f} |" for name, value, spent, load in self.rows]
+        return "\n".join(lines)
+
+
+def _spent(cpu: dict[str, float]) -> str:
+    total = sum(cpu.values())
+    rest = total - cpu[NODES] - cpu[JVM]
+    return f"{cpu[NODES]:.1f} + {cpu[JVM]:.1f} + {rest:.1f} = {total:.1f}"
 
 
 def places(cluster: Cluster) -> str:
@@ -41,89 +83,99 @@ def places(cluster: Cluster) -> str:
     return ",".join(f"127.0.0.1:{server.port}" for server in cluster.servers)
 
 
-def say(name: str, value: str) -> None:
-    """One figure."""
-    print(f"{name:<58} {value:>16}", flush=True)
+def timed(figures: Figures, name: str, count: int, work: Callable[[], object]) -> float:
+    """Do it, and say how many per second → that."""
+    before, began = cpu_seconds(), time.monotonic()
+    work()
+    rate = count / (time.monotonic() - began)
+    figures.say(name, f"{rate:,.0f}/s", micros_each(before, cpu_seconds(), count))
+    return rate
 
 
-def rate(count: int, began: float) -> str:
-    """Per second."""
-    return f"{count / (time.monotonic() - began):,.0f}/s"
+def batches(query: Any, rows_of: Callable[[dict[str, Any]], int]) -> Iterator[tuple[int, float, Lap]]:
+    """Batches of a query as they end → rows, rows per second, (progress, CPU microseconds per row)."""
+    seen, before = -1, cpu_seconds()
+    while query.isActive or (query.lastProgress and query.lastProgress["batchId"] != seen):
+        time.sleep(0.05)
+        progress = query.lastProgress
+        if not progress or progress["batchId"] == seen:
+            continue
+        seen, after, count = progress["batchId"], cpu_seconds(), rows_of(progress)
+        if count:
+            rate = count * 1000 / max(1, progress["durationMs"]["triggerExecution"])
+            yield count, rate, (progress, micros_each(before, after, count))
+        before = after
+    query.awaitTermination()
 
 
-def sink(spark: Any, cluster: Cluster, rows: int, folder: Path) -> None:
+def sink(figures: Figures, spark: Any, cluster: Cluster, words: argparse.Namespace, folder: Path) -> None:
     """Rows per second into one node, beside the client library in a plain program."""
-    one = places(cluster).split(",")[0]
-    for attempt in ("cold", "warm"):
-        began = time.monotonic()
+    one, rows = places(cluster).split(",")[0], words.rows
+    ratios = []
+    for attempt in ("cold", "warm", "warm again"):
         with Disque(one, discover=False) as disque:
-            disque.add_jobs(f"plain-{attempt}", [BODY] * rows, retry=3600)
-        say(f"plain pipelined Python, {attempt}", rate(rows, began))
+            plain = timed(
+                figures, f"plain pipelined Python, {attempt}", rows,
+                lambda disque=disque: disque.add_jobs("plain", [BODY] * rows, retry=3600),
+            )  # fmt: skip
         frame = spark.range(0, rows, numPartitions=2).selectExpr(f"'{BODY}' AS body")
-        began = time.monotonic()
         writer = frame.write.format("disque").option("bootstrapServers", one).option("retry", "3600")
-        writer.option("queue", f"batch-{attempt}").mode("append").save()
-        say(f"sink, batch, {attempt}", rate(rows, began))
+        rate = timed(figures, f"sink, batch, {attempt}", rows, writer.option("queue", "batch").mode("append").save)
+        ratios.append(rate / plain)
     source = str(folder / "rows")
-    spark.range(0, rows, numPartitions=4).selectExpr(f"'{BODY}' AS body").write.parquet(source)
+    spark.range(0, rows, numPartitions=6).selectExpr(f"'{BODY}' AS body").write.parquet(source)
     stream = spark.readStream.schema("body string").option("maxFilesPerTrigger", 2).parquet(source)
     writer = stream.writeStream.format("disque").option("bootstrapServers", one).option("queue", "stream")
     writer = writer.option("retry", "3600").option("checkpointLocation", str(folder / "sink"))
     query = writer.trigger(availableNow=True).start()
-    query.awaitTermination()
-    for progress in query.recentProgress:
-        if progress["numInputRows"]:
-            say(f"sink, stream, batch {progress['batchId']}", f"{progress['processedRowsPerSecond']:,.0f}/s")
+    for count, rate, (progress, cpu) in batches(query, lambda progress: int(progress["numInputRows"])):
+        figures.say(f"sink, stream, batch {progress['batchId']} of {count:,}", f"{rate:,.0f}/s", cpu)
+    figures.say("sink, batch / plain, median of the warm ones (≥ 0.9)", f"{statistics.median(ratios[1:]):.2f}")
 
 
-def jobs(spark: Any, cluster: Cluster, rows: int, folder: Path) -> None:
-    """Jobs per second out of the queues, executors fetching."""
-    with Disque(*places(cluster).split(",")) as disque:
-        disque.add_jobs("work", [BODY] * rows, retry=3600, replicate=1)
+def jobs(figures: Figures, spark: Any, cluster: Cluster, words: argparse.Namespace, folder: Path) -> None:
+    """Jobs per second out of the queues, executors fetching, acks included."""
+    for place in places(cluster).split(","):
+        with Disque(place, discover=False) as disque:
+            disque.add_jobs("work", [BODY] * (words.rows // len(cluster.servers)), retry=3600, replicate=1)
     reader = spark.readStream.format("disque").option("bootstrapServers", places(cluster)).option("subscribe", "work")
-    frame = reader.option("maxJobsPerTrigger", str(max(1, rows // 3))).load()
+    frame = reader.option("maxJobsPerTrigger", str(max(1, words.rows // 3))).load()
     writer = frame.writeStream.format("noop").option("checkpointLocation", str(folder / "jobs"))
     query = writer.trigger(availableNow=True).start()
-    query.awaitTermination()
-    for progress in query.recentProgress:
-        if progress["numInputRows"]:
-            batch = f"job source, batch {progress['batchId']} of {progress['numInputRows']:,}"
-            say(batch, f"{progress['processedRowsPerSecond']:,.0f}/s")
+    for count, rate, (progress, cpu) in batches(query, lambda progress: int(progress["numInputRows"])):
+        figures.say(f"job source, batch {progress['batchId']} of {count:,} (≥ 80,000/s)", f"{rate:,.0f}/s", cpu)
 
 
 def make_events(cluster: Cluster, rows: int) -> None:
-    """About three events per job."""
-    with Disque(*places(cluster).split(",")) as disque:
-        disque.add_jobs("flights", [BODY] * rows, retry=3600, replicate=1)
-        left = rows
-        while left:
-            taken = disque.get_jobs("flights", count=1000, timeout_ms=1000)
-            disque.ack_jobs(taken)
-            left = left - len(taken) if taken else 0
-    time.sleep(1.5)
+    """Three events for each job, on all nodes alike."""
+    for place in places(cluster).split(","):
+        with Disque(place, discover=False) as disque:
+            left = rows // len(cluster.servers)
+            while left:
+                wave = min(WAVE, left)
+                disque.add_jobs("flights", [BODY] * wave, retry=3600, replicate=1)
+                left -= wave
+                while wave and (taken := disque.get_jobs("flights", count=1000, timeout_ms=1000)):
+                    disque.ack_jobs(taken)
+                    wave -= len(taken)
+    time.sleep(SETTLE_S)
 
 
-def indexes(spark: Any, cluster: Cluster, rows: int, folder: Path) -> None:
+def indexes(figures: Figures, spark: Any, cluster: Cluster, words: argparse.Namespace, folder: Path) -> None:
     """Events per second through both tables, per micro-batch."""
-    make_events(cluster, rows)
-    options = {"bootstrapServers": places(cluster), "startingOffsets": "earliest"}
-    planner = EventPlanner(event_options(options, is_stream=True))
-    total = sum(piece.end - piece.start for piece, _ in planner.ranges(planner.latest(planner.initial())))
-    planner.close()
-    began = time.monotonic()
+    make_events(cluster, words.rows)
+    path = str(folder / "index")
     query = index.run(
-        spark, places(cluster), str(folder / "index"), trigger=None,
-        source={"maxOffsetsPerTrigger": str(max(1, total // 4)), "minPartitions": "2"},
+        spark, places(cluster), path, trigger=None,
+        source={"maxOffsetsPerTrigger": str(words.batch), "minPartitions": "2"},
     )  # fmt: skip
-    query.awaitTermination()
-    for progress in query.recentProgress:
-        if progress["numInputRows"]:
-            batch = f"index, batch {progress['batchId']} of {progress['numInputRows']:,} events"
-            say(batch, f"{progress['processedRowsPerSecond']:,.0f}/s")
-    say(f"index, {total:,} events, all in all", rate(total, began))
+    store = Store(path)
+    for count, rate, (progress, cpu) in batches(query, lambda progress: int(last_note(store).get("rows", 0))):
+        what = f"index, batch {progress['batchId']} of {count:,} events"
+        figures.say(f"{what}, cold" if progress["batchId"] == 0 else f"{what} (≥ 120,000/s)", f"{rate:,.0f}/s", cpu)
 
 
-def freshness(spark: Any, cluster: Cluster, rows: int, folder: Path) -> None:
+def freshness(figures: Figures, spark: Any, cluster: Cluster, words: argparse.Namespace, folder: Path) -> None:
     """How old an event is when it can be seen in `current`, at a trigger of two seconds."""
     path = str(folder / "fresh")
     query = index.run(spark, places(cluster), path, trigger="2 seconds")
@@ -138,14 +190,16 @@ def freshness(spark: Any, cluster: Cluster, rows: int, folder: Path) -> None:
     producer = threading.Thread(target=add)
     producer.start()
     newest = 0
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + FRESHNESS_S
     while time.monotonic() < deadline:
         time.sleep(PROBE_S)
         try:
             with open_index(path) as db:
                 found = questions.ask(db, "SELECT epoch_ms(max(ts)) FROM current WHERE queue = 'fresh'").rows[0][0]
-        except Exception:
-            continue
+        except (TableError, duckdb.Error) as error:
+            if newest:
+                raise RuntimeError("the index could be read, and now it can't") from error
+            continue  # The first batch has not made the tables yet.
         if found is not None and found > newest:
             newest = found
             ages.append(time.time() - newest / 1000)
@@ -154,21 +208,21 @@ def freshness(spark: Any, cluster: Cluster, rows: int, folder: Path) -> None:
     query.stop()
     # The first batches start Spark's workers.
     ages = sorted(ages[3:])
-    say("freshness of current at a 2 s trigger, p50", f"{statistics.median(ages):.1f} s")
-    say("freshness of current at a 2 s trigger, p95", f"{ages[int(len(ages) * 0.95)]:.1f} s")
+    figures.say("freshness of current at a 2 s trigger, p50", f"{statistics.median(ages):.1f} s")
+    figures.say("freshness of current at a 2 s trigger, p95 (≤ 4 s)", f"{ages[int(len(ages) * 0.95)]:.1f} s")
 
 
-def query(spark: Any, cluster: Cluster, rows: int, folder: Path) -> None:
+def query(figures: Figures, spark: Any, cluster: Cluster, words: argparse.Namespace, folder: Path) -> None:
     """Milliseconds of the questions, on the index that `indexes` made."""
     path = str(folder / "index")
     if not Path(path).exists():
-        indexes(spark, cluster, rows, folder)
+        indexes(figures, spark, cluster, words, folder)
     with open_index(path) as db:
         count = questions.summary(db)["events"]
         job_id = questions.ask(db, "SELECT job_id FROM current LIMIT 1 OFFSET 17").rows[0][0]
         asked: dict[str, Callable[[], object]] = {
-            "trace": lambda: questions.trace(db, job_id),
-            "depth": lambda: questions.depth(db),
+            "trace (≤ 50 ms)": lambda: questions.trace(db, job_id),
+            "depth (≤ 50 ms)": lambda: questions.depth(db),
             "latency": lambda: questions.latency(db),
             "depth over time": lambda: questions.depth_over_time(db),
         }
@@ -178,7 +232,7 @@ def query(spark: Any, cluster: Cluster, rows: int, folder: Path) -> None:
                 began = time.perf_counter()
                 ask()
                 times.append((time.perf_counter() - began) * 1000)
-            say(f"{name} on {count:,} events, median", f"{statistics.median(times):,.0f} ms")
+            figures.say(f"{name} on {count:,} events, median", f"{statistics.median(times):,.0f} ms")
 
 
 BENCHMARKS = {"sink": sink, "jobs": jobs, "index": indexes, "freshness": freshness, "query": query}
@@ -187,21 +241,28 @@ BENCHMARKS = {"sink": sink, "jobs": jobs, "index": indexes, "freshness": freshne
 def main() -> int:
     """Run what was asked for, all without a word."""
     parser = argparse.ArgumentParser(description="Figures of the Spark side.")
-    parser.add_argument("names", nargs="*", help="all without one")
-    parser.add_argument("--rows", type=int, default=300_000, help="rows or jobs (300,000)")
+    parser.add_argument("names", nargs="*", choices=[*BENCHMARKS, []], help="all without one")
+    parser.add_argument(
+        "--rows", type=int, default=350_000, help="rows or jobs (350,000); an index has three times as many"
+    )
+    parser.add_argument("--batch", type=int, default=500_000, help="events of a micro-batch of the index (500,000)")
     parser.add_argument("--nodes", type=int, default=2, help="nodes of the cluster (2)")
+    parser.add_argument("--markdown", action="store_true", help="a table for docs/performance.md at the end")
     words = parser.parse_args()
     print(f"load at the start: {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores", flush=True)
+    figures = Figures()
     with tempfile.TemporaryDirectory(prefix="disque-spark-") as folder:
         spark = open_session("figures", **{"spark.master": "local[2]"})
         try:
             for name in words.names or BENCHMARKS:
                 below = Path(folder) / name if name != "query" else Path(folder) / "index"
                 below.mkdir(exist_ok=True)
-                with Cluster(below / "nodes", words.nodes, ["--events", "yes"]) as cluster:
-                    BENCHMARKS[name](spark, cluster, words.rows, below)
+                with Cluster(below / f"nodes-of-{name}", words.nodes, ["--events", "yes"]) as cluster:
+                    BENCHMARKS[name](figures, spark, cluster, words, below)
         finally:
             spark.stop()
+    if words.markdown:
+        print(figures.markdown())
     return 0
 
 

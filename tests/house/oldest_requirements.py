@@ -1,9 +1,15 @@
-"""Print the dependencies of pyproject.toml, each in the oldest release it allows; for `make bounds`."""
+"""Print the dependencies of pyproject.toml, each in the oldest release it allows; for `make bounds`.
+
+python oldest_requirements.py [extra …]      also those of extras
+"""
 
 from __future__ import annotations
 
+import re
+import sys
 import tomllib
 from pathlib import Path
 
 project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-print("\n".join(word.replace(">=", "==") for word in project["dependencies"]))
+words = project["dependencies"] + [word for extra in sys.argv[1:] for word in project["optional-dependencies"][extra]]
+print("\n".join(re.sub(r">=([\d.]+)(,<[\d.]+)?$", r"==\1", word) for word in words))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 SKIPPED_FOLDERS = {
-    ".git", ".venv", ".demo", ".compat", ".bounds", ".spark", ".mypy_cache", ".ruff_cache", ".pytest_cache",
-    ".hypothesis", ".import_linter_cache", "__pycache__", "build", "dist", "node_modules",
+    ".git", ".venv", ".demo", ".compat", ".bounds", ".bounds-spark", ".spark", ".mypy_cache", ".ruff_cache",
+    ".pytest_cache", ".hypothesis", ".import_linter_cache", "__pycache__", "build", "dist", "node_modules",
 }  # fmt: skip
 # Paths that exist on one machine only. /tmp, /var and /etc are everybody's.
 MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:home|root|Users|work|farm|opt/(?:dev|wheels|pypi))/\w")

@@ -156,18 +156,22 @@ def test_acks_of_a_full_disk_survive_a_kill_under_always(crowded, small_disk):
     assert all(server.command("SHOW", job_id) is not None for job_id in ids[10:])
 
 
-def test_a_node_does_not_start_on_a_full_disk_and_says_why(crowded, small_disk):
+def test_a_start_on_a_full_disk_goes_on_when_there_is_room(crowded, small_disk):
+    """What became of an at-most-once job has to be recorded before anybody is served."""
     server = crowded(*EVERYSEC)
-    server.stop()
+    job_id = server.command("ADDJOB", "q", "body", 0, "RETRY", 0)
+    server.kill()
     path = ballast(small_disk)
     server.launch()
-    try:
-        until(lambda: "No space left on device" in server.output(), 5)
-    finally:
-        server.kill()
+    until(lambda: "Nobody is served before the disk works" in server.output(), 10)
+    with pytest.raises(hiredis.ReplyError, match="LOADING"):
+        server.command("QLEN", "q")
+    assert journal_info(server)["loading_trouble"] == "No space left on device"
     path.unlink()
-    server.restart()
-    assert server.command("PING") == b"PONG"
+    until(lambda: server.answers() and journal_info(server)["loading"] == "0", 10)
+    assert server.command("GETJOB", "NOHANG", "FROM", "q") is None
+    assert server.command("SHOW", job_id) is not None
+    assert accepts(server)
 
 
 def test_a_file_size_limit_is_a_disk_in_trouble_like_any_other(make_server):

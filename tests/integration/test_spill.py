@@ -98,6 +98,19 @@ def test_files_that_somebody_cuts_cost_those_bodies_and_nothing_else(server):
     assert "can't be read" in server.output()
 
 
+def test_with_a_journal_they_cost_nothing(tmp_path):
+    """Bodies are taken from the journal, in order."""
+    with Server(tmp_path / "node", None, (*OPTIONS, "--appendonly", "yes", "--appendfsync", "no")) as server:
+        add(server, 3_000)
+        for path in spill_folder(server).glob("*.spill"):
+            os.truncate(path, 0)
+        assert take(server, 3_000) == list(range(3_000))
+        memory = server.info("memory")
+        assert int(memory["total_bodies_rescued"]) > 0
+        assert memory["total_bodies_lost"] == "0"
+        assert server.output().count("from the journal") == 1
+
+
 def test_it_can_be_switched_on_while_the_node_runs(tmp_path):
     with Server(tmp_path / "node", None, ("--maxmemory", "12mb")) as server:
         add(server, 1_800)

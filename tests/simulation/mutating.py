@@ -1,17 +1,21 @@
 """Deliberate defects, put into the running code one at a time, and how long the simulator needs to find each.
 
 A mutation replaces a piece of one function's source and gives the function the code that results, so whoever holds the
-function gets the defect. `python tests/simulation/mutating.py --hunt` looks for each and writes the list in
-docs/simulator.md; with words only those whose names contain one of them are looked for, and nothing is written.
+function gets the defect; that takes functions of Python, so the packages must not be compiled.
+`python tests/simulation/mutating.py --hunt` looks for each and writes the list in docs/simulator.md; with words only
+those whose names contain one of them are looked for, and nothing is written. A hunt with `--state FILE` notes what it
+has found out, and goes on there when it is started again; `--jobs N` looks for so many at a time.
 """
 
 from __future__ import annotations
 
 import argparse
 import inspect
+import json
 import sys
 import textwrap
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -21,7 +25,7 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # Where the packages lie, if they are not installed.
 
 from disque_py.simulator.plan import draw
-from disque_py.simulator.simulation import Failure, simulate
+from disque_py.simulator.simulation import simulate
 
 SECONDS = 6
 SEEDS_MAX = 30
@@ -41,11 +45,13 @@ class Mutation(NamedTuple):
 
 MUTATIONS = (
     Mutation("WILLQUEUE is not answered", "disque_py.core.requeue:on_willqueue",
-             "tell_queued(broker, job, QUEUED_WAITING)", "pass", "breaks"),
-    Mutation("holders are counted, not compared", "disque_py.core.acks:on_deljob",
-             "job.holders <= theirs", "len(job.holders) <= len(theirs)"),
-    Mutation("a DELJOB deletes whatever is known here", "disque_py.core.acks:on_deljob",
-             "job.holders <= theirs", "True"),
+             "tell_queued(broker, job, QUEUED_WAITING)", "pass"),
+    Mutation("jobs that wait are not announced", "disque_py.core.requeue:send_announcements",
+             "broker.send(others, QUEUED, item)", "pass"),
+    Mutation("holders are counted, not compared", "disque_py.core.acks:on_setack",
+             "if job.holders is theirs:", "if len(ours) == len(theirs):", "shifting"),
+    Mutation("who is no holder yet confirms for good", "disque_py.core.acks:on_gotack",
+             "if was_named or not ours:", "if True:", "delays"),
     Mutation("acks are forgotten at a restart", "disque_py.core.restoring:Restoring._apply",
              "if flags & IS_ACKED:", "if False:", "restarts"),
     Mutation("replies do not wait for the journal", "disque_py.promises:Promises.hold_replies",
@@ -61,13 +67,13 @@ MUTATIONS = (
     Mutation("answers to hand-overs are not remembered", "disque_py.core.taking:on_yourjobs",
              "state.answers[number] = answers", "pass"),
     Mutation("a hand-over to a dead process waits for ever", "disque_py.core.handover:on_run_over",
-             "pending, state.pending = state.pending, {}", "pending = {}", "kills"),
+             "pending, state.pending = state.pending, {}", "pending = {}", "kills+losses"),
     Mutation("what is done is not remembered", "disque_py.core.done:DoneTable.add",
-             "self._now.add(job_id)", "pass", "losses"),
+             "self._now.add(job_id)", "pass", "breaks"),
     Mutation("one copy less is enough", "disque_py.core.replication:on_gotjob",
              "len(confirmed) >= job.replicate", "len(confirmed) >= job.replicate - 1", "kills"),
     Mutation("a leaver drops its copy whether there is another or not", "disque_py.core.leaving:_drop_if_answered",
-             "if move.has_other:", "if True:", "leaving"),
+             "if move.has_other:", "if True:", "leaving+resets"),
     Mutation("acks are asked for once", "disque_py.core.acks:look_again",
              "try_collect(broker, job)", "pass"),
     Mutation("an answer does not end a suspicion", "cluster_bus.failure:heal",
@@ -92,19 +98,25 @@ MUTATIONS = (
              "broker.touched[job] = True", "pass", "restarts"),
     Mutation("an unknown job's SETACK is not answered", "disque_py.core.acks:on_setack",
              'send(only, GOTACK, (job_id, b"", 0))', "pass"),
-    Mutation("the interest of a node outlives its link", "disque_py.inputs:incoming_lost",
-             "interest.forget_node(broker, node)", "pass", "breaks"),
+    Mutation("an interest that is over is not told", "disque_py.core.interest:_recheck",
+             "_tell(broker, queue, value, plain)", "pass"),
     Mutation("a hint is given once", "disque_py.core.interest:send_hints",
              "broker.schedule.call_at(queue.hint_until_ms, partial(broker.owe_hint, queue))", "pass"),
     Mutation("a leased job is queued again by others", "disque_py.core.requeue:on_leased",
              "lifecycle.postpone(broker, job, until_ms)", "pass"),
-    Mutation("copies are not asked for again on a new link", "disque_py.core.replication:on_link_up",
-             "broker.send(only, REPLJOB, (image_of(broker, job), _flags(job)))", "pass", "breaks"),
+    Mutation("a missing copy is not asked for again", "disque_py.core.replication:on_timer",
+             "_extend(broker, job)", "False", "losses"),
+    Mutation("messages do not wait for the journal", "disque_py.promises:Holding.hold_messages",
+             "if position <= ready and not held:", "if True:"),
+    Mutation("a collector takes its own word for all", "disque_py.core.acks:_missing",
+             "and node not in confirmed]", "and node not in confirmed and not confirmed]"),
+    Mutation("at-most-once jobs are queued again", "disque_py.core.requeue:is_queueable",
+             "(not job.is_delivered and job.work is None)", "True"),
     Mutation("timers change jobs while the journal is loaded", "disque_py.core.timers:tick",
              "broker.schedule.due(JOBS_PER_TICK) if not broker.is_loading else ()",
              "broker.schedule.due(JOBS_PER_TICK)", "restarts"),
     Mutation("what an earlier process wrote is believed to be synced", "persistence.recovery:Recovery._write_again",
-             "while left > 0:", "while False:", "disks"),
+             "while left > 0:", "while False:", "disks+power"),
     Mutation("jobs are given away after the journal's end", "disque_py.remembering:Remembering.close",
              "self._broker.is_loading = True", "pass", "upgrade"),
 )  # fmt: skip
@@ -147,31 +159,65 @@ def defective(mutation: Mutation) -> Iterator[None]:
         function.__code__ = whole
 
 
-def hunt(mutation: Mutation, seeds_max: int = SEEDS_MAX) -> tuple[int, Failure | None]:
+class Found(NamedTuple):
+    """How a hunt ended: seeds played, and the rule that broke; empty: none did."""
+
+    seeds: int
+    rule: str
+
+    def __str__(self) -> str:
+        return f"{self.seeds} seeds, {self.rule}" if self.rule else f"not in {self.seeds}"
+
+
+def hunt(mutation: Mutation, seeds_max: int = SEEDS_MAX) -> Found:
     """How many seeds were played until the defect showed, and how."""
     for seed in range(1, seeds_max + 1):
         plan = draw(seed, SECONDS * 1000, weather=mutation.weather)
         with defective(mutation):
             failure = simulate(plan).failure
         if failure is not None and simulate(plan).failure is None:  # A seed that fails anyway shows nothing.
-            return seed, failure
-    return seeds_max, None
+            return Found(seed, failure.rule)
+    return Found(seeds_max, "")
 
 
-def table(rows: list[tuple[Mutation, int, Failure | None]]) -> str:
+def hunt_all(mutations: list[Mutation], seeds_max: int, jobs: int, state: Path | None) -> list[tuple[Mutation, Found]]:
+    """Each of them; a line as each ends. What `state` knows from an earlier hunt is not looked for again."""
+    known: dict[str, list[object]] = json.loads(state.read_text()) if state is not None and state.exists() else {}
+    rows: dict[str, Found] = {}
+    with ProcessPoolExecutor(jobs) as pool:
+        hunts = {}
+        for mutation in mutations:
+            mutated(mutation)  # It fits the code.
+            key = json.dumps([*mutation, seeds_max])
+            if key in known:
+                seeds, rule = known[key]
+                rows[mutation.name] = Found(int(str(seeds)), str(rule))
+            else:
+                hunts[pool.submit(hunt, mutation, seeds_max)] = mutation, key
+        for ended in as_completed(hunts):
+            mutation, key = hunts[ended]
+            found = rows[mutation.name] = ended.result()
+            print(f"{mutation.name}: {found}", flush=True)
+            if state is not None:
+                known[key] = list(found)
+                state.write_text(json.dumps(known, indent=1))
+    return [(mutation, rows[mutation.name]) for mutation in mutations]
+
+
+def table(rows: list[tuple[Mutation, Found]]) -> str:
     """The list as docs/simulator.md has it."""
-    found = sum(failure is not None for _, _, failure in rows)
+    count = sum(bool(found.rule) for _, found in rows)
     lines = [
         TITLE,
         "",
         f"Put into the code one at a time by `python tests/simulation/mutating.py --hunt`, with seeds from 1 on,"
-        f" {SECONDS} virtual seconds each and {SEEDS_MAX} at most: {found} of {len(rows)} were found.",
+        f" {SECONDS} virtual seconds each and {SEEDS_MAX} at most: {count} of {len(rows)} were found.",
         "",
         "| defect | weather | seeds needed | rule that broke |",
         "|---|---|---|---|",
     ]
-    for mutation, seeds, failure in rows:
-        needed = f"{seeds} | {failure.rule}" if failure is not None else f"not in {seeds} |"
+    for mutation, found in rows:
+        needed = f"{found.seeds} | {found.rule}" if found.rule else f"not in {found.seeds} |"
         lines.append(f"| {mutation.name} | {mutation.weather or 'any'} | {needed} |")
     return "\n".join(lines) + "\n"
 
@@ -190,19 +236,18 @@ def main() -> int:
     parser.add_argument("words", nargs="*", help="only those whose names contain one of these")
     parser.add_argument("--hunt", action="store_true", help="hunt all, and write the list in docs/simulator.md")
     parser.add_argument("--seeds", type=int, default=SEEDS_MAX, help="so many at most for each")
+    parser.add_argument("--jobs", type=int, default=1, help="so many at a time")
+    parser.add_argument("--state", type=Path, help="note results here, and take over those that are there")
     chosen = parser.parse_args()
     if not chosen.hunt and not chosen.words:
         parser.error("--hunt, or words of names")
-    rows = []
-    for mutation in MUTATIONS:
-        if chosen.words and not any(word in mutation.name for word in chosen.words):
-            continue
-        seeds, failure = hunt(mutation, chosen.seeds)
-        rows.append((mutation, seeds, failure))
-        print(f"{mutation.name}: {f'{seeds} seeds, {failure.rule}' if failure else f'not in {seeds}'}", flush=True)
+    mutations = [
+        mutation for mutation in MUTATIONS if not chosen.words or any(word in mutation.name for word in chosen.words)
+    ]
+    rows = hunt_all(mutations, chosen.seeds, chosen.jobs, chosen.state)
     if chosen.hunt and not chosen.words:
         write_page(table(rows))
-    return int(any(failure is None for _, _, failure in rows))
+    return int(not all(found.rule for _, found in rows))
 
 
 if __name__ == "__main__":

@@ -11,10 +11,11 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra disque-py[spark] is not installed")
 pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not installed")
 
+import disque_py
 from disque_py.spark import NoJavaError, ensure_java, register
+from spark_settings import SETTINGS
 
-ROOT = Path(__file__).resolve().parents[2]
-QUIET = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+TESTS = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(scope="session")
@@ -28,23 +29,12 @@ def spark(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("spark")
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    # Workers are processes of their own: they find this package and the tests' stub by path.
-    tests = [ROOT, ROOT / "tests" / "unit", ROOT / "tests" / "spark"]
-    os.environ["PYTHONPATH"] = os.pathsep.join([*map(str, tests), os.environ.get("PYTHONPATH", "")])
+    # Workers are processes of their own: they find what the tests share by path, and the package where it is installed.
+    shared = [str(Path(disque_py.__file__).parents[1]), str(TESTS / "unit"), str(TESTS / "spark")]
+    os.environ["PYTHONPATH"] = os.pathsep.join([*shared, *filter(None, [os.environ.get("PYTHONPATH")])])
     builder = SparkSession.builder.master("local[2,3]").appName("tests")
-    for name, value in {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.memory": "1g",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": QUIET,
-        "spark.local.dir": str(folder / "local"),
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.streaming.pollingDelay": "10ms",
-    }.items():
+    folders = {"spark.local.dir": str(folder / "local"), "spark.sql.warehouse.dir": str(folder / "warehouse")}
+    for name, value in {**SETTINGS, **folders}.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")

@@ -43,6 +43,22 @@ def all_places(cluster: StubCluster) -> list[tuple[str, str, int]]:
     return sorted((node.id, node.log, node.first + at) for node in cluster.nodes for at in range(len(node.lines)))
 
 
+def failing_once(frame: Any, marker: Path) -> Any:
+    """The same rows, through a task that fails the first time, after some of them."""
+    place = str(marker)
+
+    def once(batches: Any) -> Any:
+        from pathlib import Path
+
+        for batch in batches:
+            yield batch
+            if not Path(place).exists():
+                Path(place).touch()
+                raise RuntimeError("the task fails once")
+
+    return frame.mapInArrow(once, frame.schema)
+
+
 def forget_commit(folder: Path, batch: int) -> None:
     """As after a crash between a batch's sink and Spark's note that it is done."""
     commits = folder / "checkpoint" / "commits"

@@ -25,6 +25,11 @@ def test_logs_without_an_event_are_no_rows(spark):
         assert spark.read.format("disque-events").option("bootstrapServers", cluster.servers).load().count() == 0
 
 
+def test_columns_of_ones_own_are_refused(spark):
+    with pytest.raises(Exception, match=r"the source has columns of its own, and .schema\(a\) has others"):
+        spark.read.format("disque-events").schema("a int").option("bootstrapServers", "a").load().count()
+
+
 def test_options_that_make_no_sense_are_one_sentence(spark):
     with pytest.raises(Exception, match="has no option 'startingoffset'; did you mean startingOffsets"):
         spark.read.format("disque-events").option("bootstrapServers", "a").option("startingOffset", "1").load().count()

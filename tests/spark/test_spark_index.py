@@ -11,6 +11,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as f
 
+from disque_py.spark.pipelines import index as pipeline
 from runs import all_places, forget_commit, index, places, rows
 from spark_stub import StubCluster
 
@@ -57,6 +58,20 @@ def test_a_task_that_fails_once_rows_out_of_order_and_a_new_column(spark, tmp_pa
         }
 
 
+def test_a_query_that_goes_on_sees_what_comes(spark, tmp_path):
+    with StubCluster() as cluster:
+        node = cluster.nodes[0]
+        node.events(5)
+        query = pipeline.run(spark, cluster.servers, str(tmp_path / "index"), trigger="100 milliseconds")
+        try:
+            query.processAllAvailable()
+            node.events(7)
+            query.processAllAvailable()
+        finally:
+            query.stop()
+        assert places(tmp_path) == all_places(cluster)
+
+
 def test_nodes_join_and_leave(spark, tmp_path):
     with StubCluster(2) as cluster:
         for node in cluster.nodes:
@@ -89,6 +104,16 @@ def test_an_index_is_read_back_with_days_and_maps(spark, tmp_path):
         read = spark.read.format("disque-index").option("since", "2023-11-15").load(str(tmp_path / "index"))
         row = read.collect()[0]
         assert (row.job_id, row.meta, str(row.day)) == ("D-late", {"k": "v"}, "2023-11-15")
+        with pytest.raises(Exception, match="option since is a day such as 2026-01-31, not 'soon'"):
+            spark.read.format("disque-index").option("since", "soon").load(str(tmp_path / "index")).count()
+
+
+def test_logs_are_not_written_and_an_index_is_written_by_streams_only(spark, tmp_path):
+    rows = spark.range(1).selectExpr("'a' AS body")
+    with pytest.raises(Exception, match="logs are written by nodes alone"):
+        rows.write.format("disque-events").option("bootstrapServers", "a").mode("append").save()
+    with pytest.raises(Exception, match="an index is written by streams only"):
+        rows.write.format("disque-index").option("path", str(tmp_path)).mode("append").save()
 
 
 @pytest.mark.parametrize(

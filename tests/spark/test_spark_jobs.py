@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
+from runs import failing_once
 from spark_stub import StubCluster
 
 
-def consume(spark, cluster, folder, **options):
+def consume(spark, cluster, folder, change=lambda frame: frame, **options):
     reader = spark.readStream.format("disque").options(bootstrapServers=cluster.servers, subscribe="work", **options)
-    writer = reader.load().writeStream.format("parquet").option("path", str(folder / "out"))
+    writer = change(reader.load()).writeStream.format("parquet").option("path", str(folder / "out"))
     query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
     query.awaitTermination()
     return [row.id for row in spark.read.parquet(str(folder / "out")).select("id").collect()]
@@ -38,6 +41,17 @@ def test_a_batch_that_is_repeated_gets_the_same_jobs_and_they_are_acknowledged_o
         again = consume(spark, cluster, tmp_path)
         assert sorted(again) == sorted(first)
         assert sorted(node.acked) == sorted(first)
+
+
+def test_a_task_that_fails_once_gets_the_same_jobs_again(spark, tmp_path):
+    with StubCluster() as cluster:
+        node = cluster.nodes[0]
+        node.fill("work", 200)
+        change = partial(failing_once, marker=tmp_path / "failed")
+        found = consume(spark, cluster, tmp_path, change=change)
+        assert (tmp_path / "failed").exists()
+        assert len(found) == 200
+        assert sorted(found) == sorted(set(found)) == sorted(node.acked)
 
 
 def test_queues_are_no_batch_source(spark):

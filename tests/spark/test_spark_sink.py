@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from deltalake import DeltaTable
 
+from runs import failing_once
 from spark_stub import StubCluster
 
 
@@ -47,6 +48,14 @@ def test_a_stream_becomes_jobs_with_keys_that_make_a_repetition_harmless(spark, 
             (tmp_path / "checkpoint" / "commits" / name).unlink()
         run()
         assert bodies(cluster) == list(range(20))
+
+
+def test_a_task_that_fails_once_makes_each_job_once_if_rows_have_keys(spark, tmp_path):
+    with StubCluster() as cluster:
+        rows = frame(spark, 50).selectExpr("body", "queue", "body AS dedupKey")
+        write(failing_once(rows, tmp_path / "failed"), cluster)
+        assert (tmp_path / "failed").exists()
+        assert bodies(cluster) == list(range(50))
 
 
 def test_refused_rows_fail_the_write_or_are_skipped_or_go_to_a_table_with_their_reason(spark, tmp_path):

@@ -13,28 +13,30 @@ import pytest
 pytest.importorskip("grpc", reason="spark-pipelines needs pyspark[pipelines]")
 pytest.importorskip("yaml", reason="spark-pipelines needs pyspark[pipelines]")
 
+import disque_py
 import disque_py.spark.declarative
 from disque_py.spark import ensure_java
 from index_events import rows
+from spark_settings import SETTINGS
 from spark_stub import StubCluster
 
 PROJECT = Path(disque_py.spark.declarative.__file__).parent
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.timeout(400)
 def test_the_project_indexes_events_and_counts_depth_also_when_it_runs_again(tmp_path):
     project = tmp_path / "project"
     shutil.copytree(PROJECT, project, ignore=shutil.ignore_patterns("__pycache__"))
-    settings = project / "spark-pipeline.yml"
+    file = project / "spark-pipeline.yml"
     with StubCluster() as cluster:
-        text = settings.read_text().replace("127.0.0.1:7711", cluster.servers)
-        settings.write_text(text.replace("/tmp/disque-declarative", str(tmp_path)))
+        text = file.read_text().replace("127.0.0.1:7711", cluster.servers)
+        file.write_text(text.replace("/tmp/disque-declarative", str(tmp_path)))
         environment = {
-            **os.environ, "JAVA_HOME": ensure_java(), "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT),
-            "SPARK_LOCAL_IP": "127.0.0.1",
+            **os.environ, "JAVA_HOME": ensure_java(), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYTHONPATH": str(Path(disque_py.__file__).parents[1]),
         }  # fmt: skip
-        words = ["--conf", "spark.sql.catalogImplementation=hive", "--conf", "spark.ui.enabled=false"]
+        settings = {**SETTINGS, "spark.sql.catalogImplementation": "hive"}
+        words = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
         script = Path(sys.executable).with_name("spark-pipelines")
         for _ in range(2):
             cluster.nodes[0].events(30)

@@ -73,6 +73,15 @@ def test_backups_are_gathered_and_restored(node, tmp_path):
     assert (status, "disque.aof.d.old-1" in text, "another id" in text) == (0, True, True)
 
 
+def test_a_journals_directory_is_not_taken_for_a_nodes(node, tmp_path):
+    """The node would not look there, and start empty."""
+    run("backup", f"127.0.0.1:{node.port}", "--to", tmp_path / "all", "--keep")
+    (tmp_path / "home").mkdir()
+    status, text = run("restore", tmp_path / "all", tmp_path / "home" / "disque.aof.d")
+    assert (status, "give the directory it is in" in text) == (2, True)
+    assert not (tmp_path / "home" / "disque.aof.d").exists()
+
+
 def test_without_keep_the_nodes_copy_goes(node, tmp_path):
     assert run("backup", f"127.0.0.1:{node.port}", "--to", tmp_path / "all")[0] == 0
     assert not (tmp_path / "node").exists()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from brokers import add_node, ask, ask_parsed, make_broker, make_client, pass_time
-from cluster_bus.messages import DELJOB, GOTJOB, LEASED, QUEUED, REPLJOB, SETACK
+from cluster_bus.messages import DELJOB, GOTJOB, LEASED, QUEUED, REPLJOB, SETACK, YOURJOBS
 from cluster_bus.node import Node
 from copies import advance, hold, make_id, make_job, say, sent_of
 from disque_py.core import events
@@ -155,6 +155,17 @@ def test_who_only_learns_writes_nothing_and_takes_the_version():
     packed = broker.sets.pack(broker.sets.of((node,)))
     say(broker, node, SETACK, (job.id, packed, 7))
     assert job.version == 7
+    assert told(broker) == []
+
+
+def test_who_is_given_a_job_it_knew_as_running_learns_that_it_waits():
+    """Its lease elsewhere is over, else it would not be given away; the next delivery leaves pending, since now."""
+    broker, _ = start()
+    node = add_node(broker)
+    job = hold(broker, node)
+    say(broker, node, LEASED, (job.id, 30_000, 1, 5))
+    say(broker, node, YOURJOBS, (1, 0, [image_of(broker, job)]))
+    assert (events.STATUS_NAMES[job.status], job.since_ms) == ("pending", broker.wall_ms)
     assert told(broker) == []
 
 

@@ -253,6 +253,20 @@ def test_without_an_own_copy_a_confirmed_node_is_told_to_queue_the_job():
     assert (producer.out, broker.job_count) == ([b"+%b\r\n" % job.id], 0)
 
 
+def test_who_is_asked_for_a_copy_we_do_not_keep_learns_of_those_asked_later():
+    """
+    Its confirmation was on its way when another node was asked, and soon nobody will be there who knows both. It would
+    believe to be alone, forget the job with its ack, and the other one would queue it again.
+    """
+    broker, b, c = make_cluster()
+    broker.cluster.set_leaving(True)
+    _, job = add(broker, 0, "REPLICATE", 1)
+    ((first,), _) = sent_of(broker, REPLJOB)[0]
+    advance(broker, EXTEND_MS)
+    assert job.holders == {b, c}
+    assert sent_of(broker, HOLDERS) == [((first,), (job.id, pack(b, c)))]
+
+
 def test_jobs_that_others_hold_for_us_count_as_added():
     broker, b, c = make_cluster()
     broker.cluster.set_leaving(True)

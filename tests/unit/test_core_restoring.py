@@ -12,7 +12,19 @@ from disque_py.core.job import ACKED, ACTIVE, QUEUED
 from disque_py.core.restoring import Restoring, give_up_once
 from journal_files import ACKED_ID, GONE_ID, IS_DELIVERED, IS_QUEUED, ONCE_ID, QUEUED_ID, WAS_QUEUED, base, bases
 from journaled import recount
-from persistence.records import DROPPED, GONE, IS_ALWAYS, JOB, PAUSE, STATE, FormatError, decode_block, decode_header
+from persistence.records import (
+    DROPPED,
+    GONE,
+    IS_ALWAYS,
+    JOB,
+    KEY,
+    PAUSE,
+    STATE,
+    TOKEN,
+    FormatError,
+    decode_block,
+    decode_header,
+)
 
 IN_QUEUE = IS_QUEUED | WAS_QUEUED
 
@@ -182,6 +194,34 @@ def test_what_is_in_a_dropped_segment_that_is_still_there_is_over():
     assert (broker.find(QUEUED_ID), broker.find(ACKED_ID).place) == (None, 2)
     assert b"q" not in broker.queues or not broker.queues[b"q"].paused
     recount(broker)
+
+
+@pytest.mark.parametrize("is_dropped", [False, True])
+def test_tokens_and_keys_of_a_dropped_segment_are_over_too(is_dropped):
+    """What of them still counted was recorded again; these were not."""
+    broker = make_broker(node_id=journal_files.NODE)
+    restoring = Restoring(broker, journal_files.NODE)
+    leased = journal_files.base(
+        QUEUED_ID, b"q", b"one", retry_ms=30_000, flags=IS_DELIVERED | journal_files.IS_LEASED, due_ms=9_000
+    )
+    restoring.block(1, broker.wall_ms, 0, [[TOKEN, (b"t", 0, [(QUEUED_ID, 0)])], [KEY, (GONE_ID, 60_000)]])
+    restoring.block(2, broker.wall_ms, 0, [[JOB, leased], *([[DROPPED, 1]] if is_dropped else [])])
+    finish(restoring)
+    assert list(broker.tokens.by_name) == ([] if is_dropped else [b"t"])
+    assert list(broker.keys.over) == ([] if is_dropped else [GONE_ID])
+
+
+def test_tokens_and_keys_that_were_recorded_again_are_those_of_the_later_record():
+    broker = make_broker(node_id=journal_files.NODE)
+    restoring = Restoring(broker, journal_files.NODE)
+    leased = journal_files.base(
+        QUEUED_ID, b"q", b"one", retry_ms=30_000, flags=IS_DELIVERED | journal_files.IS_LEASED, due_ms=9_000
+    )
+    again = [[TOKEN, (b"t", 0, [(QUEUED_ID, 0)])], [KEY, (GONE_ID, 60_000)]]
+    restoring.block(1, broker.wall_ms, 0, [list(run) for run in again])
+    restoring.block(2, broker.wall_ms, 0, [[JOB, leased], *again, [DROPPED, 1]])
+    finish(restoring)
+    assert (broker.tokens.by_name[b"t"].place, broker.keys.over[GONE_ID][1]) == (2, 2)
 
 
 def test_states_of_jobs_without_a_base_mean_nothing():

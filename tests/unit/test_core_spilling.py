@@ -208,6 +208,26 @@ def test_what_is_on_disk_comes_back_when_spilling_is_switched_off():
     assert [entry[1] for entry in take_all(node)] == ids
 
 
+def test_a_base_in_an_earlier_journal_is_none():
+    """The journal was switched off and on: until it has the job again, the only body there is stays in memory."""
+    node = SpillingNode(appendonly=True, maxmemory=1_000_000)
+    node.settle()
+    ids = node.fill(20)
+    node.answer("CONFIG", "SET", "appendonly", "no")
+    node.settle()
+    assert all(node.job(job_id).place for job_id in ids)
+    node.ask("CONFIG", "SET", "appendonly", "yes")
+    node.driver.begin()
+    assert node.disk.run_one()
+    node.put("CONFIG", "SET", "maxmemory", 10_000)
+    node.end_turn()
+    assert (node.broker.is_journaling, node.driver.rewriting.is_first) == (True, True)
+    assert node.broker.spill.writing == {}
+    node.settle(3_000)
+    assert node.out()
+    node.check()
+
+
 def test_a_walk_that_finds_nothing_rests():
     node = SpillingNode()
     node.fill(45)
@@ -298,6 +318,14 @@ def step(node: SpillingNode, rng: Random) -> SpillingNode:
         node.answer("CONFIG", "SET", "maxmemory", rng.choice((5_000, 30_000, 30_000, 60_000)))
     elif dice < 0.95:
         node.spill_folder.fail(rng.choice(("write", "create")), errno.ENOSPC, times=2, is_partial=True)
+    elif dice < 0.952 and some and is_recorded(node):
+        node.spill_folder.fail("read", errno.EIO, times=2)
+        shown = node.answer("SHOW", some)  # Nothing, if its life is over.
+        if shown and shown[5] != b"acked":
+            assert shown[shown.index(b"body") + 1] == node.bodies[some]
+        assert node.broker.spill.lost == 0
+        node.settle()
+        node.spill_folder.heal()
     elif dice < 0.955:
         node.answer("DEBUG", "FLUSHALL")
         node.bodies.clear()
@@ -314,6 +342,12 @@ def step(node: SpillingNode, rng: Random) -> SpillingNode:
         node = node.restart()
         assert {job_id for shard in node.broker.shards for job_id in shard} >= ids - expired(node, ids)
     return node
+
+
+def is_recorded(node: SpillingNode) -> bool:
+    """The journal has every job."""
+    rewriting = node.driver.rewriting
+    return rewriting is not None and not rewriting.is_first
 
 
 def get_in_order(node: SpillingNode, queue: str, count: int) -> None:

@@ -107,6 +107,39 @@ def test_a_disk_that_can_not_be_read_is_told():
     assert "Can't read the journal" in again.failed
 
 
+def test_a_full_disk_is_waited_for():
+    """What the restart means for an at-most-once job can't be recorded; who is served then is served for good."""
+    node = start(appendfsync="everysec")
+    add(node, 2)
+    (job_id,) = add(node, retry=0)
+    node.folder.remove("reserve") if "reserve" in node.folder.names() else None
+    node.folder.capacity_bytes = node.folder.used_bytes
+    again = begin(node)
+    again.settle(10_000)
+    assert (again.is_ready, again.failed) == (False, "")
+    assert dict(again.remembering.fields())["loading_trouble"] == "No space left on device"
+    assert [line for line in again.log if line.startswith("Nobody is served")] == [again.log[-1]]
+    again.folder.capacity_bytes = None
+    again.settle(2_000)
+    assert (again.is_ready, again.broker.job_count) == (True, 3)
+    assert again.broker.find(job_id).is_delivered
+
+
+def test_a_disk_too_full_to_cut_a_torn_tail_is_waited_for():
+    node = start()
+    add(node, 3)
+    name = [each for each in node.folder.names() if each.endswith(".seg")][-1]
+    node.folder.truncate(name, node.folder.size(name) - 1)
+    again = begin(node)
+    again.folder.fail("write truncate", errno.ENOSPC, times=5)
+    again.settle(2_500)
+    assert (again.is_ready, again.failed, again.remembering._driver.loading.trouble != "") == (False, "", True)
+    again.settle(5_000)
+    assert (again.is_ready, again.broker.job_count) == (True, 2)
+    assert again.stop() is None
+    assert again.restart().broker.job_count == 2
+
+
 def test_journals_of_the_first_format_are_read_and_written_on():
     node = JournaledNode(node_id=journal_files.NODE, appendonly=False)
     node.folder.create("0000000001.seg", (journal_files.JOURNALS / "v1.seg").read_bytes())

@@ -60,6 +60,13 @@ def test_a_position_is_ready_when_it_is_written_and_events_when_they_are_synced(
     assert log.durable_seq == 3
 
 
+def test_before_there_is_a_file_the_oldest_event_is_the_first_that_can_be_read():
+    """Events that wait for the file are in nobody's reach: first 2, next 1 would be an odd answer to EVENTS INFO."""
+    log, _, _ = start()
+    log.append([["a"]])
+    assert (log.first_seq, log.durable_seq, log.next_seq) == (1, 1, 2)
+
+
 def test_with_always_a_write_is_synced_before_it_counts():
     log, disk, _ = start(syncs_each=True)
     log.append([["a"]])

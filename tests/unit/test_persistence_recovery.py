@@ -10,9 +10,10 @@ import pytest
 import journal_files
 from disque_py.simulator.disk import InlineDisk
 from disque_py.simulator.folder import SimFolder
-from persistence.journal import CLEAN_NAME, Journal
+from persistence.journal import Journal
 from persistence.records import GONE, HEAD_BYTES, HEADER_ALIGN, NewerFormatError, encode_header
 from persistence.recovery import RESTORED_NAME, DamagedJournalError, Recovery
+from persistence.writing import CLEAN_NAME
 
 NODE = bytes(20)
 
@@ -256,3 +257,56 @@ def test_what_the_system_only_believes_to_have_written_is_written_again():
         copy = folder.copy(Random(seed))
         copy.cut_power()
         assert len(read(copy)[0]) == 2
+
+
+def closed(count=6):
+    """A journal of several segments that was closed."""
+    folder, journal = written(count)
+    disk = journal._disk
+    journal.close(lambda _: None, leave_mark=True)
+    disk.run()
+    assert read(folder)[1].is_clean
+    return folder, journal
+
+
+def test_a_last_file_that_went_after_a_clean_stop_is_missing():
+    """Nothing else names the newest file; what was in it was acknowledged."""
+    folder, _ = closed()
+    name = [name for name in folder.names() if name.endswith(".seg")][-1]
+    folder.remove(name)
+    with pytest.raises(DamagedJournalError, match=f"{name} is missing: the journal was closed there"):
+        read(folder)
+
+
+def test_all_files_gone_after_a_clean_stop_is_no_new_journal():
+    folder, _ = closed()
+    for name in folder.names():
+        if name.endswith(".seg"):
+            folder.remove(name)
+    with pytest.raises(DamagedJournalError, match="is missing"):
+        read(folder)
+
+
+def test_an_end_that_was_cut_between_two_blocks_after_a_clean_stop_is_torn():
+    folder, journal = written(2, segment_bytes=10_000)
+    end = folder.size("0000000001.seg")
+    journal.append([[GONE, (b"x" * 40, 1)]])
+    journal.close(lambda _: None, leave_mark=True)
+    journal._disk.run()
+    cut = folder.size("0000000001.seg") - end
+    folder.truncate("0000000001.seg", end)
+    assert read(folder)[1].torn == ("0000000001.seg", end, cut)
+
+
+def test_a_mark_for_an_earlier_file_means_nothing():
+    folder, _ = closed()
+    folder.replace(CLEAN_NAME, b"1 0 999999\n")
+    recovery = read(folder)[1]
+    assert (recovery.is_clean, recovery.torn) == (False, None)
+
+
+def test_a_mark_that_can_not_be_read_is_none():
+    folder, _ = closed()
+    for text in (b"", b"1 0", b"x y z"):
+        folder.replace(CLEAN_NAME, text)
+        assert not read(folder)[1].is_clean

@@ -207,6 +207,30 @@ def test_the_controlled_restart_works_without_a_journal_too():
     assert again.remembering.journal is None
 
 
+def test_aof_enqueue_jobs_once_is_spent_before_anybody_is_served():
+    """A crash right after the first delivery must not bring the queues back a second time."""
+    node = start()
+    add(node)
+    node.stop()
+    again = JournaledNode(node.folder, run=2, aof_enqueue_jobs_once=True)
+    host = again.broker.host
+    host.is_slow = True
+    again.settle(100)
+    assert (again.is_ready, again.broker.is_loading, len(host.writing)) == (False, True, 1)
+    assert not again.broker.settings.aof_enqueue_jobs_once
+    again._turn(host.writing.pop())
+    assert (again.is_ready, again.broker.is_loading, again.log[1:]) == (True, False, [])
+
+
+def test_a_config_file_that_can_not_be_written_is_told():
+    node = start(appendonly=False)
+    again = JournaledNode(node.folder, run=2, aof_enqueue_jobs_once=True)
+    again.broker.host.failures["rewrite_config"] = OSError(errno.EROFS, "Read-only file system")
+    again.settle(100)
+    assert again.is_ready
+    assert "could not be set to no in the config file" in again.log[0]
+
+
 def test_a_journal_that_just_began_is_not_enough_for_a_shutdown():
     node = start(appendonly=False)
     add(node)

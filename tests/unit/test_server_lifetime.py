@@ -138,6 +138,23 @@ def test_a_nodes_file_that_can_not_be_written_is_no_start(settings, tmp_path):
         live(settings, None)
 
 
+def test_a_full_disk_keeps_no_node_from_starting_whose_id_is_on_it(settings, tmp_path, caplog):
+    async def look(node):
+        assert (tmp_path / "nodes.conf").exists()
+
+    live(settings, look)
+    (tmp_path / "nodes.conf.new").symlink_to("/dev/full")
+    caplog.set_level(logging.DEBUG)
+
+    async def visit(node):
+        assert await ask(settings, b"PING") == b"+PONG\r\n"
+        while "can't write the nodes file" not in caplog.text:
+            await asyncio.sleep(0.01)
+        (tmp_path / "nodes.conf.new").unlink()
+
+    assert live(settings, visit).status == 0
+
+
 def test_an_exception_in_a_turn_stops_the_node_with_a_traceback(settings, caplog):
     """The broker can't be trusted any more; whoever watches the process starts it again."""
 

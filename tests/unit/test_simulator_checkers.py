@@ -6,7 +6,7 @@ import pytest
 
 from disque_py.core import lifecycle
 from disque_py.core.job import QUEUED
-from disque_py.simulator.checkers import Losses, check_books, jobs_of, look, tell
+from disque_py.simulator.checkers import Asleep, Losses, check_books, jobs_of, look, tell
 from disque_py.simulator.ledger import Ledger, RuleBrokenError
 from simulated import asker, joined, words
 
@@ -135,3 +135,45 @@ def test_a_job_can_be_told():
     [job] = jobs_of(scene.world["b"])
     assert promise.id[11:19].decode() in tell(scene.world["b"], job)
     assert "holders a b" in tell(scene.world["b"], job)
+
+
+def test_a_life_that_a_wall_clock_ended_is_no_loss():
+    """A node that was down takes the time from its wall clock, which was set ahead meanwhile."""
+    scene = Scene()
+    promise = scene.add()
+    machine = scene.world.machines["a"]
+    scene.losses.jumped(machine, HOUR_MS)
+    asleep = scene.losses.asleep[machine] = Asleep(scene.world.now_ms, may_lose=False)
+    asleep.ids = {promise.id: scene.world.now_ms}
+    scene.forget(promise, "a")
+    scene.losses.loaded(machine)
+    assert promise.early_ms == HOUR_MS
+    scene.look()
+    assert not scene.ledger.delays_ms
+
+
+def test_a_clock_that_was_set_back_makes_lives_longer():
+    """No time passes while the node is down."""
+    scene = Scene()
+    machine = scene.world.machines["a"]
+    scene.losses.jumped(machine, -HOUR_MS)
+    scene.losses.asleep[machine] = Asleep(scene.world.now_ms, may_lose=False)
+    scene.losses.loaded(machine)
+    assert scene.ledger.delays_ms > HOUR_MS
+
+
+def test_an_ack_on_a_node_that_sleeps_may_have_to_be_heard_again():
+    """It may not have got to the disk before the node died: nothing is over until it is up."""
+    scene = Scene()
+    promise = scene.add()
+    machine = scene.world.machines["a"]
+    scene.ledger.acknowledging(promise, scene.world.now_ms)
+    scene.ledger.acknowledged(promise, scene.world.now_ms)
+    scene.forget(promise, "a")
+    asleep = scene.losses.asleep[machine] = Asleep(scene.world.now_ms, may_lose=False)
+    for is_over in (False, True):
+        asleep.acked = [] if is_over else [promise.id]
+        for _ in range(2):
+            scene.look()
+            scene.world.run(10)
+        assert promise.is_over == is_over

@@ -34,6 +34,21 @@ def test_too_many_deliveries_after_an_ack_are_an_excess():
         figures.add(("kills",), run(ACKED_MIN, 0))
     assert figures.excesses() == []
     figures.add(("kills",), run(ACKED_MIN, ACKED_MIN // 10))
-    assert len(figures.excesses()) == 1
+    assert len(figures.excesses()) == 2
     figures.add(("kills",), run(100 * ACKED_MIN, 0))
     assert figures.excesses() == []
+
+
+def test_kinds_of_weather_are_judged_together_where_there_are_few_seeds_of_each():
+    """Each counts with its own limit: 3 of 1,000 for kills, 41 for halves."""
+    figures = Figures()
+    for _ in range(SEEDS_MIN // 2):
+        figures.add(("kills",), run(1_000, 0))
+        figures.add(("halves",), run(1_000, 43))
+        figures.add(("clocks",), run(1_000, 1_000))
+    assert figures.together() == (SEEDS_MIN, 10_000, 215, 220.0)
+    assert figures.excesses() == []
+    figures.add(("kills",), run(1_000, 8))
+    assert figures.together().limit == 223
+    [excess] = figures.excesses()
+    assert excess.startswith("too many acknowledged jobs came again: 223 of 11,000 in the 11 seeds")

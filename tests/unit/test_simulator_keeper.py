@@ -8,7 +8,7 @@ from disque_py.core import lifecycle
 from disque_py.simulator.keeper import LOST_MS_MAX
 from disque_py.simulator.ledger import RuleBrokenError
 from disque_py.simulator.world import World
-from simulated import ask, asker, words
+from simulated import ask
 
 
 @pytest.fixture
@@ -45,17 +45,6 @@ def test_memory_is_compared_with_a_replay(world):
     lifecycle.forget(world["a"], job)
     with pytest.raises(RuleBrokenError, match="in its journal only"):
         keeper.check_replay()
-
-
-def test_a_promise_without_its_record_is_found(world):
-    """An answer that did not wait for the disk."""
-    connection = asker(world, "a")
-    connection.send([words("ADDJOB", "q", "x", 0)])
-    [job_id] = connection.unseen()
-    with pytest.raises(RuleBrokenError, match="before its record"):
-        world.machines["a"].keeper.check_promise(job_id, "answer")
-    world.run(100)
-    world.machines["a"].keeper.check_promise(job_id, "answer")
 
 
 @pytest.mark.parametrize(("policy", "power", "may_lose"), [("always", True, False), ("everysec", False, False),

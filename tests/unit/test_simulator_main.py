@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import time
+
 import pytest
 from click.testing import CliRunner
 
@@ -53,3 +58,32 @@ def test_ranges_of_seeds():
 def test_nonsense_is_refused(words):
     """Before anything is played."""
     assert run(*words).exit_code == 2
+
+
+def test_the_report_is_a_file(tmp_path, monkeypatch):
+    """The summary, then each failure with the command that plays it again."""
+    report = tmp_path / "report"
+    assert run("--seeds", "1..3", "--weather", "fair", "--report", str(report)).exit_code == 0
+    assert "3 seeds, 0 failed" in report.read_text()
+    monkeypatch.setattr(lifecycle, "lease", lifecycle.forget)
+    run("--seeds", "5", "--weather", "fair", "--seconds", "1", "--no-shrink", "--report", str(report))
+    assert report.read_text().rstrip().endswith("bin/disque-sim --seeds 5 --seconds 1 --weather fair")
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_an_interrupt_ends_it_with_the_summary(tmp_path, jobs):
+    """Also SIGTERM; what was begun is counted."""
+    report = tmp_path / "report"
+    command = [sys.executable, "-m", "disque_py.simulator.main", "--seeds", "1..100000", "--seconds", "0.2"]
+    command += ["--weather", "fair", "--jobs", jobs, "--report", str(report)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            while not report.exists() and process.poll() is None:
+                time.sleep(0.1)
+            process.send_signal(signal.SIGTERM)
+            output, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    assert " seeds, 0 failed" in output
+    assert " seeds, 0 failed" in report.read_text()

@@ -36,7 +36,7 @@ def test_a_flush_is_a_loss_of_everything_there():
     weather = weathered("a")
     job_id = ask(weather.world, "a", "ADDJOB", "q0", "x", 0, "RETRY", 0)
     strike(weather, "flush", picks=(0, 0, 0, 0))
-    assert job_id in weather.losses.explained
+    assert job_id in weather.ledger.explained
     assert weather.world["a"].job_count == 0
 
 
@@ -48,3 +48,17 @@ def test_a_pause_ends():
     assert [weather.world[name].queues[b"q0"].paused for name in "ab"] == [3, 3]
     weather.world.run(300)
     assert not any(weather.world[name].paused_count for name in "ab")
+
+
+def test_who_was_reset_twice_in_a_row_is_forgotten_under_every_name():
+    """Also under the one that no fault's end came to see."""
+    weather = weathered("abc")
+    for _ in range(2):
+        strike(weather, "reset", picks=(0, 0, 0, 0))
+        between = weather.world.machines["a"].membership.me.id
+    weather.world.run(300)
+    weather.world.until(weather.world.is_meshed, 10_000)
+    weather.find_gone()
+    assert set(weather.called) <= set(weather.gone.values())
+    assert between not in weather.gone.values()
+    assert len(weather.called) == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from disque_py.simulator.faults import Weather
-from disque_py.simulator.plan import NAMES, NODES_MAX, WEATHER, Keep, draw
+from disque_py.simulator.plan import EVENT_FAULTS, NAMES, NODES_MAX, WEATHER, Keep, draw
 
 
 def test_a_seed_draws_the_same_plan_always():
@@ -34,7 +34,7 @@ def test_weather_may_be_asked_for():
     plan = draw(3, 20_000, weather="halves")
     assert plan.weather == ("halves",)
     assert plan.nodes >= 3
-    assert {fault.kind for fault in plan.faults} == {"halves"}
+    assert {fault.kind for fault in plan.faults} - set(EVENT_FAULTS) == {"halves"}
 
 
 def test_what_is_kept_keeps_its_numbers():
@@ -63,3 +63,8 @@ def test_nonsense_to_keep_is_refused():
 def test_there_are_names_for_all_who_may_join():
     """A letter each."""
     assert len(NAMES) == 26
+
+
+def test_several_kinds_of_weather_may_be_asked_for():
+    """With a + between them."""
+    assert draw(3, 20_000, weather="disks+power").weather == ("disks", "power")

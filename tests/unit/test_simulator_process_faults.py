@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from disque_py.simulator.network import Pipe
+from disque_py.simulator.traffic import Pipe
 from simulated import ask, strike, weathered
 
 

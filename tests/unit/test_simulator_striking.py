@@ -37,3 +37,12 @@ def test_a_node_that_reads_its_journal_is_told_later():
     weather.tell_gone(world.machines["a"])
     world.run(2_000)
     assert world["a"].cluster.find(gone.node_id) is None
+
+
+def test_ids_that_nobody_has_any_more_are_found():
+    """A node that was reset and died before anybody could tell the others."""
+    weather = weathered("ab")
+    weather.called = {b"a former id": None, weather.world.machines["a"].node_id: None}
+    weather.find_gone()
+    weather.find_gone()
+    assert list(weather.gone.values()) == [b"a former id"]

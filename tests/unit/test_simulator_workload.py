@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from disque_py.simulator.connections import words
 from disque_py.simulator.ledger import Ledger, RuleBrokenError
 from disque_py.simulator.plan import ClientPlan
-from disque_py.simulator.workload import KINDS, Consumer, Inspector, Line, Producer, hire
+from disque_py.simulator.staff import KINDS
+from disque_py.simulator.workload import Line
 from simulated import joined, small_plan
 
 
@@ -77,13 +80,6 @@ def test_a_reply_that_nobody_asked_for_breaks_a_rule(world, plan):
         line.send([words("PING")])
 
 
-def test_everybody_of_a_plan_is_hired(world):
-    """In the order of their numbers."""
-    plan = small_plan(3, nodes=2)
-    kinds = {"producer": Producer, "consumer": Consumer, "inspector": Inspector}
-    assert [type(each) for each in hire(world, Ledger(), plan)] == [kinds[client.kind] for client in plan.clients]
-
-
 def test_who_is_told_to_end_acts_no_more(world, plan):
     """Connections stay until the end."""
     ledger = Ledger()
@@ -95,3 +91,29 @@ def test_who_is_told_to_end_acts_no_more(world, plan):
     count = len(ledger.promises)
     world.run(500)
     assert len(ledger.promises) == count
+
+
+def test_a_reply_nobody_reads_is_no_delivery(world, plan):
+    """The node believes that it delivered the job, nobody got it: an at-most-once one may be lost, or come again."""
+    ledger = Ledger()
+    consumer = actor("consumer", world, plan, ledger)
+    line = Line(world, consumer)
+    world.connect(world.machines["a"], line)
+    world.machines["a"].stop()
+    line.ask([(words("GETJOB", "FROM", "q"), consumer._got, line)], 0)
+    line.on_unseen([[b"q", b"some id", b"0 body"]])
+    assert ledger.explained == {b"some id": None}
+    assert ledger.delivered == line.outstanding == 0
+
+
+def test_clients_may_live_apart(world, plan):
+    """Producers on every other node, consumers on those between; whoever is alone serves all."""
+    apart = replace(plan, is_apart=True)
+    actors = {kind: actor(kind, world, apart, Ledger()) for kind in ("producer", "consumer")}
+    assert {kind: {each.pick().name for _ in range(9)} for kind, each in actors.items()} == {
+        "producer": {"a"},
+        "consumer": {"b"},
+    }
+    assert {actors["consumer"].pick(anywhere=True).name for _ in range(30)} == {"a", "b"}
+    world.machines["b"].die()
+    assert actors["consumer"].pick().name == "a"

@@ -9,9 +9,20 @@ import pytest
 pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not installed")
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from disque_py.spark.delta_store import Store, TableError, delete_files, read_file, stats_of, write_file
+from disque_py.spark.delta_store import (
+    PACKED_CODEC,
+    Store,
+    TableError,
+    delete_files,
+    read_file,
+    read_staged,
+    stats_of,
+    write_file,
+    write_staged,
+)
 
 ROWS = pa.table({"job_id": ["b", "a"], "seq": [1, 2]})
 
@@ -30,6 +41,26 @@ def test_a_file_becomes_rows_of_a_table_by_its_action(tmp_path):
     table = DeltaTable.create(store.path, ROWS.schema)
     table.create_write_transaction([write_file(store, ROWS).add_action()], "append", ROWS.schema)
     assert sorted(store.table().to_pyarrow_table()["seq"].to_pylist()) == [1, 2]
+
+
+def test_staged_rows_come_back_as_they_were_and_are_gone_once_deleted(tmp_path):
+    store = Store(str(tmp_path)).under("_staging")
+    file = write_staged(store, ROWS)
+    assert read_staged(store, file.path) == ROWS
+    delete_files(store, [file.path])
+    with pytest.raises(FileNotFoundError):
+        read_staged(store, file.path)
+
+
+def test_a_file_keeps_types_and_has_bounds_only_where_readers_use_them(tmp_path):
+    kinds = {"ts": pa.timestamp("us", "UTC"), "meta": pa.map_(pa.string(), pa.string()), "queue": pa.string()}
+    rows = pa.table({"ts": [1_000], "meta": [[("k", "v")]], "queue": ["q"]}, pa.schema(list(kinds.items())))
+    file = write_file(Store(str(tmp_path)), rows, codec=PACKED_CODEC)
+    assert read_file(Store(str(tmp_path)), file.path).schema.types == rows.schema.types
+    group = pq.ParquetFile(tmp_path / file.path).metadata.row_group(0)
+    columns = {group.column(at).path_in_schema: group.column(at) for at in range(group.num_columns)}
+    assert (columns["ts"].is_stats_set, columns["queue"].is_stats_set) == (True, False)
+    assert {column.compression for column in columns.values()} == {"ZSTD"}
 
 
 def test_statistics_are_what_delta_keeps():

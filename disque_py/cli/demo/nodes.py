@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,12 +43,13 @@ class NodesError(Exception):
 
 
 class NodeProcess:
-    """One node: its name in the display, its port, and the process while there is one."""
+    """One node: its name in the display, its port, further words for its start, and the process while there is one."""
 
-    def __init__(self, name: str, port: int, folder: Path) -> None:
+    def __init__(self, name: str, port: int, folder: Path, options: Sequence[str] = ()) -> None:
         self.name = name
         self.port = port
         self.folder = folder
+        self._options = options
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -63,6 +65,7 @@ class NodeProcess:
                 *server_command(),
                 *("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)),
                 *("--cluster-config-file", "nodes.conf", "--logfile", str(self.log)),
+                *self._options,
             ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -103,12 +106,12 @@ class NodeProcess:
 
 
 class Nodes:
-    """The cluster of the demonstration; use it as a context."""
+    """The cluster of the demonstration; use it as a context. `scratch` is removed at the end."""
 
-    def __init__(self) -> None:
-        self._scratch = Path(tempfile.mkdtemp(prefix="disque-demo-"))
+    def __init__(self, options: Sequence[str] = ()) -> None:
+        self.scratch = Path(tempfile.mkdtemp(prefix="disque-demo-"))
         self.all = [
-            NodeProcess(name, port, self._scratch / name)
+            NodeProcess(name, port, self.scratch / name, options)
             for name, port in zip(NAMES, free_ports(len(NAMES)), strict=True)
         ]
 
@@ -122,7 +125,7 @@ class Nodes:
             node.terminate()
         for node in self.all:
             node.wait_stopped(STOP_SECONDS)
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        shutil.rmtree(self.scratch, ignore_errors=True)
 
     async def join(self) -> None:
         """Introduce the nodes to each other and wait until each can reach all. NodesError."""

@@ -83,6 +83,12 @@ class Tally:
             if self._deliveries[row]:
                 self.unanswered -= 1
 
+    def all_were_added(self) -> None:
+        """A producer that answers once for all has done so."""
+        self._is_added = bytearray(b"\1") * len(self._is_added)
+        self.added = len(self._is_added)
+        self.unanswered = 0
+
     @property
     def arrived(self) -> int:
         """Flights that are in for certain: a node said so, or a worker got it before. Never less than delivered."""

@@ -11,11 +11,15 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-ISSUE_WORDS: Final = ("OptionError", "ClusterError", "TableError", "DataLossError", "GapError", "SchemaError")
+SPAN: Final = re.compile(r"\d+ (?:milliseconds?|seconds?|minutes?|hours?)")
+ISSUE_WORDS: Final = ("OptionError", "ClusterError", "TableError", "DataLossError", "GapError", "SchemaError",
+    "IndexSchemaError", "NoLogError", "RefusedError",
+)  # fmt: skip
 
 
 def parser() -> argparse.ArgumentParser:
@@ -27,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
     for stream in (index, recency):
         stream.add_argument("--nodes", required=True, help="host:port of some nodes, with commas")
         stream.add_argument("--path", required=True, help="folder or URI of the tables")
-        stream.add_argument("--trigger", default="2 seconds", help="time between batches (2 seconds)")
+        stream.add_argument("--trigger", type=span, default="2 seconds", help="time between batches (2 seconds)")
         stream.add_argument("--once", action="store_true", help="everything there is now, then end")
         stream.add_argument("--checkpoint", default="", help="by default a folder below --path")
         stream.add_argument("--metrics-port", type=int, help="serve Prometheus text on 127.0.0.1")
@@ -59,6 +63,13 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def span(text: str) -> str:
+    """A span of time as Spark's triggers take it. Raises ArgumentTypeError, whose text argparse shows."""
+    if not SPAN.fullmatch(text.strip()):
+        raise argparse.ArgumentTypeError(f"{text!r} is no span of time such as '2 seconds' or '1 minute'")
+    return text.strip()
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a pipeline → exit status."""
     words = parser().parse_args(argv)
@@ -83,7 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def sentence_of(error: BaseException) -> str | None:
     """What to say about a trouble that has a sentence of its own, wherever Spark has wrapped it; None for others."""
-    if type(error).__name__ in (*ISSUE_WORDS, "NoJavaError", "ImportError", "ModuleNotFoundError"):
+    if type(error).__name__ in (*ISSUE_WORDS, "NoJavaError") or isinstance(error, ImportError | OSError):
         return str(error)
     for line in str(error).splitlines():
         name, colon, text = line.strip().partition(": ")
@@ -96,12 +107,15 @@ def _upkeep(words: argparse.Namespace) -> int:
     import time
 
     from disque_py.spark.delta_store import Store
+    from disque_py.spark.index_schema import HISTORY, open_existing
     from disque_py.spark.options import Options
     from disque_py.spark.upkeep import retention_of, tidy
 
     given = {"currentRetention": words.current_retention, "historyRetention": words.history_retention}
     options = Options("upkeep", {name: value for name, value in given.items() if value}, given)
-    done = tidy(Store(words.path), retention_of(options), time.time())
+    retention = retention_of(options)
+    open_existing(Store(words.path), HISTORY)  # A slip in the path is no index without work to do.
+    done = tidy(Store(words.path), retention, time.time())
     print(", ".join(f"{name.replace('_', ' ')} {count}" for name, count in done.items()))
     return 0
 

@@ -31,7 +31,8 @@ def run(
     source, sink   further options of `disque-events` and `disque-index`
     """
     reader = spark.readStream.format("disque-events").option("bootstrapServers", nodes)
-    reader = reader.option("startingOffsets", "earliest").option("reader", "spark-index")
+    # Nothing is done to the events on their way, so Spark need not take them apart.
+    reader = reader.option("startingOffsets", "earliest").option("reader", "spark-index").option("rows", "slices")
     for name, value in (source or {}).items():
         reader = reader.option(name, value)
     writer = reader.load().writeStream.format("disque-index").option("path", path).queryName("index")

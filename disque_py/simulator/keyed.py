@@ -1,0 +1,216 @@
+"""Keyed: producers that give their jobs keys, priorities and metadata, and what must be true of the answers.
+
+Of all ADDJOBs with one queue and key only the first makes a job; the others are answered with its id, wherever they are
+asked, also when the job is over, until its TTL is (docs/commands.md, ADDJOB). The book of keys holds that against the
+world: while all nodes were linked and nothing went wrong from the first request to the last answer, two ids for one key
+break a rule; and while no node forgot anything, at-most-once jobs never get a second one, whatever was cut: such an
+ADDJOB is refused.
+
+The body that a keyed job arrives with says which of the requests made it, as for any other job (ledger.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from disque_py.core.job import WAIT_REPL
+from disque_py.core.keys import KEY_AT, KEY_END
+from disque_py.simulator.connections import Request, words
+from disque_py.simulator.ledger import Promise, RuleBrokenError
+from disque_py.simulator.workload import BODIES, OUTSTANDING_MAX, RECONNECT_MS, Actor
+from persistence.journal import ALWAYS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from disque_py.simulator.ledger import Ledger
+    from disque_py.simulator.machine import Machine
+    from disque_py.simulator.plan import Plan
+    from disque_py.simulator.world import World
+
+KEYS: Final = 40
+RETRIES_S: Final = (0, 1, 2, 4)
+PRIORITIES: Final = (-5, 0, 3, 1 << 40, 1_700_000_000_500)
+META: Final = (("carrier", "UA"), ("tail", "N14228"), ("dest", "IAH"), ("\xff", ""))
+# A TTL that ends soon frees its key soon; how far from its end nothing is said about that.
+TTL_SLACK_MS: Final = 2_500
+# Weather in which no node forgets a job or leaves; with the journal `always` also these.
+KEEPING: Final = frozenset(
+    ("fair", "pauses", "breaks", "one-way", "halves", "ring", "bridge", "alone", "shifting", "delays", "clocks")
+)
+KEEPING_WITH_JOURNAL: Final = frozenset(("kills", "power", "restarts", "upgrade"))
+
+
+class Label:
+    """What a job was added with, besides what every job has.
+
+    meta      names and values, as GETJOB shows them
+    copies    as asked for; 0: at most once
+    """
+
+    __slots__ = ("copies", "key", "meta", "priority")
+
+    def __init__(self, key: bytes, priority: int | None, meta: list[bytes], copies: int = 1) -> None:
+        self.copies = copies
+        self.key = key
+        self.priority = priority
+        self.meta = meta
+
+
+class Use:
+    """An id that a key was answered with.
+
+    sent_ms, answered_ms   of the first request that was answered so
+    is_calm    nothing was wrong when that was sent, nor when it was answered
+    """
+
+    __slots__ = ("answered_ms", "is_calm", "job_id", "promise", "sent_ms")
+
+    def __init__(self, job_id: bytes, promise: Promise, sent_ms: int, answered_ms: int, is_calm: bool) -> None:
+        self.job_id = job_id
+        self.promise = promise
+        self.sent_ms = sent_ms
+        self.answered_ms = answered_ms
+        self.is_calm = is_calm
+
+
+class KeyBook:
+    """What all clients of a world were told about keys.
+
+    labels      by the numbers of promises
+    uses        by queue and key
+    never_two   no node forgets anything in this plan, so at-most-once jobs must not get a second id
+    """
+
+    def __init__(self, world: World, ledger: Ledger, plan: Plan) -> None:
+        self.labels: dict[int, Label] = {}
+        self.uses: dict[tuple[bytes, bytes], list[Use]] = {}
+        self._world = world
+        self._ledger = ledger
+        journals = plan.journals[: plan.nodes]
+        is_safe = bool(journals) and all(policy == ALWAYS for policy in journals)
+        self.never_two = (
+            all(kind in KEEPING or (is_safe and kind in KEEPING_WITH_JOURNAL) for kind in plan.weather)
+            and not plan.maxmemory
+        )
+
+    def is_calm(self) -> bool:
+        """Nothing is wrong at the moment: all nodes are there and linked, and no fault lasts."""
+        return not self._ledger.faults and self._world.is_meshed()
+
+    def answered(self, promise: Promise, job_id: bytes, sent_ms: int, was_calm: bool) -> bool:
+        """An ADDJOB was answered with this id; whether it is its own job's. RuleBrokenError."""
+        now_ms = self._world.now_ms
+        use = Use(job_id, promise, sent_ms, now_ms, was_calm and self.is_calm())
+        uses = self.uses.setdefault((promise.queue, self.labels[promise.number].key), [])
+        for known in uses:
+            if known.job_id[KEY_AT:KEY_END] != job_id[KEY_AT:KEY_END]:
+                raise RuleBrokenError("ids tell their key", f"{known.job_id!r} and {job_id!r}", job_id)
+            if known.job_id == job_id:
+                return self._is_own(promise, job_id)
+        for known in uses:
+            self._check_two(known, use)
+        uses.append(use)
+        return self._is_own(promise, job_id)
+
+    def _check_two(self, known: Use, use: Use) -> None:
+        """One key has two ids."""
+        first = known.promise
+        ledger, now_ms = self._ledger, self._world.now_ms
+        if now_ms > known.sent_ms + first.ttl_ms - first.ttl_ms // 100 - TTL_SLACK_MS:
+            return  # Its life may be over, and its key free.
+        since_ms = min(known.sent_ms, use.sent_ms)
+        if known.is_calm and use.is_calm and ledger.unrest_ms < since_ms:
+            raise RuleBrokenError(
+                "one job per key",
+                f"{known.job_id!r} and {use.job_id!r}, and nothing was wrong",
+                known.job_id,
+                use.job_id,
+            )
+        if self.never_two and not first.retry_ms and not use.promise.retry_ms:
+            raise RuleBrokenError(
+                "one at-most-once job per key", f"{known.job_id!r} and {use.job_id!r}", known.job_id, use.job_id
+            )
+
+    def _is_own(self, promise: Promise, job_id: bytes) -> bool:
+        """Whether the job of this id was made by this request, as far as a node has it; else who made it is told so."""
+        owner = self._ledger.by_id.get(job_id)
+        if owner is None:
+            body = self._body_of(job_id)
+            number = body.partition(b" ")[0]
+            if not number.isdigit():
+                return False  # It is over, or its body is on disk; nobody will ask for it.
+            owner = self._ledger.promises[int(number)]
+        if owner is not promise and not owner.answered_ms:
+            # Its own answer was lost; but somebody was told of the job, so it is there. Perhaps its creator died before
+            # the outcome was known: then whoever has a copy names it.
+            owner.asked = None
+            owner.copies = min(1, owner.copies)
+            self._ledger.answered(owner, job_id, self._world.now_ms)
+        return owner is promise
+
+    def _body_of(self, job_id: bytes) -> bytes:
+        for machine in self._world.running():
+            job = machine.broker.find(job_id)
+            if job is not None and job.state != WAIT_REPL and type(job.body) is bytes and job.body:
+                return job.body
+        return b""
+
+
+class KeyedProducer(Actor):
+    """Adds jobs with keys, priorities and metadata; the same ones again and again, here and there."""
+
+    book: KeyBook
+
+    def act(self) -> int:
+        """Some ADDJOBs."""
+        rng = self.rng
+        if rng.random() < 0.15 and self.line is not None and self.line.is_open:
+            self.line.hang_up()
+        line = self.reach()
+        if line is None:
+            return RECONNECT_MS
+        if line.outstanding < OUTSTANDING_MAX:
+            line.ask([self._addjob(line.machine) for _ in range(rng.choice((1, 1, 2, 6)))], self.travel())
+        return 1 + int(rng.expovariate(self.load / 60))
+
+    def pick(self, *, anywhere: bool = True) -> Machine | None:
+        """Any node: a key is the same on all of them."""
+        return super().pick(anywhere=anywhere)
+
+    def _addjob(self, machine: Machine) -> tuple[Request, Callable[[Any, Any], None], Any]:
+        rng = self.rng
+        number = rng.randrange(KEYS)
+        # Retry and TTL go with the key; a key whose jobs are of two kinds would prove less.
+        retry_s = RETRIES_S[number % len(RETRIES_S)]
+        ttl_s = 4 if number % 7 == 0 else 3_600
+        queue = self.queues[number % len(self.queues)]
+        copies = rng.choice((1, 1, 2, 3)) if retry_s else 0
+        key = b"key %d" % number if rng.random() < 0.8 else b""
+        priority = rng.choice(PRIORITIES) if rng.random() < 0.5 else None
+        meta = [word for pair in rng.sample(META, rng.randrange(3)) for word in pair]
+        options: list[str | int | bytes] = ["RETRY", retry_s, "TTL", ttl_s]
+        options += ["REPLICATE", copies] if copies else []
+        options += ["KEY", key] if key else []
+        options += ["PRIORITY", priority] if priority is not None else []
+        for at in range(0, len(meta), 2):
+            options += ["META", meta[at], meta[at + 1]]
+        timeout_ms = rng.choice((0, 300, 2_000))
+        promise = self.ledger.add(queue, rng.choice(BODIES), retry_s * 1000, ttl_s * 1000, copies, self.world.now_ms)
+        promise.asked = machine
+        self.book.labels[promise.number] = Label(key, priority, [word.encode() for word in meta], copies)
+        request = words("ADDJOB", queue, promise.body(), timeout_ms, *options)
+        return request, self._answered, (promise, self.world.now_ms, self.book.is_calm())
+
+    def _answered(self, reply: Any, asked: tuple[Promise, int, bool]) -> None:
+        promise, sent_ms, was_calm = asked
+        if not isinstance(reply, bytes):
+            return
+        if self.book.labels[promise.number].key and not self.book.answered(promise, reply, sent_ms, was_calm):
+            return
+        if promise.answered_ms and promise.id == reply:
+            promise.copies = self.book.labels[promise.number].copies
+            return  # Another request for this key was told so a moment before.
+        self.ledger.answered(promise, reply, self.world.now_ms)
+        if promise.asked is not None:
+            promise.asked.check_added(reply, promise.copies)

@@ -1,0 +1,35 @@
+"""Staff: the kinds of clients there are, by the names that plans have for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from disque_py.simulator.fetchers import Fetcher
+from disque_py.simulator.keyed import KeyBook, KeyedProducer
+from disque_py.simulator.readers import Reader
+from disque_py.simulator.workload import Actor, Consumer, Inspector, Producer
+
+if TYPE_CHECKING:
+    from disque_py.simulator.ledger import Ledger
+    from disque_py.simulator.plan import Plan
+    from disque_py.simulator.world import World
+
+KINDS: Final[dict[str, type[Actor]]] = {
+    "producer": Producer,
+    "consumer": Consumer,
+    "inspector": Inspector,
+    "reader": Reader,
+    "keyed producer": KeyedProducer,
+    "fetcher": Fetcher,
+}
+
+
+def hire(world: World, ledger: Ledger, plan: Plan) -> list[Actor]:
+    """The clients of a plan, at work."""
+    actors = [KINDS[client.kind](world, ledger, plan, client) for client in plan.clients]
+    book = KeyBook(world, ledger, plan)
+    for actor in actors:
+        if isinstance(actor, KeyedProducer | Fetcher):
+            actor.book = book
+        actor.begin()
+    return actors

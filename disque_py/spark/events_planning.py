@@ -1,0 +1,382 @@
+"""Which events come next: the options of a query of the event logs, and the driver's planning of batches.
+
+`EventPlanner` lives in one process beside Spark's driver and talks to all nodes; it keeps nothing
+that a restart would miss, since every batch is described by its offset alone (event_offsets.py).
+events_reading.py reads what was planned. Spark is not imported: events.py wraps both.
+
+What is gone is never passed over in silence: with failOnDataLoss (the default) it is an error that
+says which events of which node; without, a warning, and reading goes on *forwards* inside what was
+planned, so that nothing is read twice.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import warnings
+from collections.abc import Set
+from dataclasses import dataclass
+from typing import Any, Final
+
+from disque_py.client import Address, DisqueConnectionError
+from disque_py.spark.event_log import DataLossError, LogState, NoLogError, log_state, read_slice, seek
+from disque_py.spark.event_offsets import (
+    EventRange,
+    Lost,
+    Offset,
+    Position,
+    lost_of,
+    offset_of,
+    plan,
+    positions_of,
+    ranges,
+    read_json_offsets,
+)
+from disque_py.spark.nodes import ClusterError, Nodes
+from disque_py.spark.options import CONNECTION_OPTIONS, ClusterOptions, OptionError, Options, cluster_options
+
+OPTIONS: Final = (
+    *CONNECTION_OPTIONS,
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
+    "minPartitions",
+    "failOnDataLoss",
+    "fetch.maxRows",
+    "fetch.maxBytes",
+    "fetch.timeoutMs",
+    "reader",
+    "rows",
+)
+FORMAT: Final = "disque-events"
+# Of every log (docs/events.md).
+FIRST_SEQ: Final = 1
+
+# Why events may be gone, and what to do.
+TRIMMED: Final = "raise events-max-bytes or events-max-age of the node, or read more often"
+REPLACED: Final = (
+    "a node begins another log when it can't continue the last one: its directory was emptied, events were switched "
+    "off and on, or its disk failed; the node's log file says which"
+)
+CUT_SHORT: Final = "the node runs on an older copy of its directory, or the offset belongs to another cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class EventOptions:
+    """What a query of the event logs wants.
+
+    starting, ending         "earliest", "latest", or node id → number
+    starting_ms              startingTimestamp, which wins over `starting`
+    events_max, bytes_max    for a batch
+    piece_count_min          minPartitions
+    may_lose                 not failOnDataLoss
+    fetch_rows, fetch_bytes  for one EVENTS READ
+    fetch_timeout_s          how long a task waits for events that were announced
+    reader                   the name under which the broker shows our lag
+    as_slices                rows are slices (event_slices.py), not events
+    """
+
+    cluster: ClusterOptions
+    starting: str | dict[str, Any]
+    ending: str | dict[str, Any]
+    starting_ms: int | None
+    events_max: int | None
+    bytes_max: int | None
+    piece_count_min: int
+    may_lose: bool
+    fetch_rows: int
+    fetch_bytes: int
+    fetch_timeout_s: float
+    reader: str
+    as_slices: bool
+
+
+def event_options(given: Any, *, is_stream: bool) -> EventOptions:
+    """The options, checked. Raises OptionError."""
+    options = Options(FORMAT, given, OPTIONS)
+    if is_stream and options.has("endingOffsets"):
+        raise OptionError(f"{FORMAT}: option endingOffsets is for batch reads; a stream has no end")
+    starting = _offsets_word(options, "startingOffsets", "latest" if is_stream else "earliest")
+    if not is_stream and starting == "latest":
+        raise OptionError(f"{FORMAT}: option startingOffsets can't be latest in a batch read, nothing would be read")
+    return EventOptions(
+        cluster=cluster_options(options),
+        starting=starting,
+        ending=_offsets_word(options, "endingOffsets", "latest"),
+        starting_ms=options.integer_or_none("startingTimestamp"),
+        events_max=options.integer_or_none("maxOffsetsPerTrigger", 1),
+        bytes_max=options.integer_or_none("maxBytesPerTrigger", 1),
+        piece_count_min=options.integer("minPartitions", 0),
+        may_lose=not options.flag("failOnDataLoss", default=True),
+        fetch_rows=options.integer("fetch.maxRows", 50_000, 1),
+        fetch_bytes=options.integer("fetch.maxBytes", 16 << 20, 1 << 10),
+        fetch_timeout_s=options.integer("fetch.timeoutMs", 60_000, 1) / 1000,
+        reader=options.text("reader"),
+        as_slices=options.choice("rows", "events", ("events", "slices")) == "slices",
+    )
+
+
+def _offsets_word(options: Options, name: str, default: str) -> str | dict[str, Any]:
+    word = options.text(name, default).strip()
+    if word.lower() in ("earliest", "latest") and not (name == "endingOffsets" and word.lower() == "earliest"):
+        return word.lower()
+    try:
+        value = json.loads(word)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise OptionError(
+            f'{FORMAT}: option {name} is earliest, latest or a JSON object such as {{"<node id>": 120}}, not {word!r}'
+        )
+    # A whole offset, as a checkpoint has it, is welcome too.
+    return value["nodes"] if isinstance(value.get("nodes"), dict) else value
+
+
+class EventPlanner:
+    """Plans batches; one per query, in the process that Spark keeps for its reader."""
+
+    def __init__(self, options: EventOptions) -> None:
+        self.options = options
+        self._nodes = Nodes(options.cluster)
+        self._target: dict[str, LogState] | None = None
+        self._initial: Offset | None = None
+        # Passed over since the last offset was made; and nodes of which it was said that they are gone.
+        self._lost = Lost()
+        self._gone: set[str] = set()
+
+    def close(self) -> None:
+        """Hang up; whatever is asked next connects again."""
+        self._nodes.close()
+
+    def initial(self) -> Offset:
+        """Where a new query begins. Raises ClusterError, OptionError before anything is read."""
+        if self._initial is None:
+            states, away = self._states()
+            positions = self._starts(states, away)
+            self._initial = offset_of(positions, positions)
+        return self._initial
+
+    def freeze(self) -> None:
+        """From now on, nothing beyond what is there now (AvailableNow)."""
+        self._target, _ = self._states()
+
+    def latest(self, start: Offset) -> Offset:
+        """The end of the next batch, `start` itself when there is nothing new.
+
+        Raises DataLossError when events that should come next are gone, and may not be lost.
+        """
+        states, away = self._states(patient=True)
+        begins = positions_of(start["nodes"])
+        self._lost = lost_of(start)
+        self._tell_gone(begins, states.keys() | away.keys())
+        ends: dict[str, Position] = dict(begins)
+        for node, state in states.items():
+            place = begins.get(node)
+            if place is None:
+                # A node that joined: everything it still has.
+                begins[node] = ends[node] = Position(state.log, state.first)
+            elif place.is_pending:
+                begins[node] = ends[node] = self._arrive(node, state, place)
+            elif place.log != state.log:
+                ends[node] = self._go_over(node, place, state)
+            elif place.next < state.first:
+                begins[node] = self._pass_trimmed(node, place, state.first)
+            elif place.next > state.next:
+                self._lose(
+                    f"node {node}: log {state.log} ends before {state.next}, and {place.next} should come next",
+                    CUT_SHORT,
+                )
+        readable = {
+            node: self._capped(node, state)
+            for node, state in states.items()
+            if ends[node].log == begins[node].log == state.log
+        }
+        planned = plan(begins, readable, self._limit(readable))
+        ends = {node: planned[node] if node in readable else ends[node] for node in ends}
+        if ends == positions_of(start["nodes"]):
+            return start
+        return offset_of(ends, begins, self._lost)
+
+    def report(self) -> Offset | None:
+        """Where all logs end now, for the lag that Spark shows; None when nobody answers."""
+        try:
+            states, _ = self._states(patient=True)
+        except ClusterError:
+            return None
+        ends = {node: Position(state.log, state.next) for node, state in states.items()}
+        return {"nodes": {node: ends[node].to_json() for node in sorted(ends)}}
+
+    def ranges(self, end: Offset) -> list[tuple[EventRange, Address]]:
+        """A batch as ranges and the addresses where they can be read. Raises ClusterError when a node is away."""
+        pieces = ranges(positions_of(end["from"]), positions_of(end["nodes"]), self.options.piece_count_min)
+        if not pieces:
+            return []
+        places = self._nodes.discover()
+        for piece in pieces:
+            if piece.node not in places:
+                raise ClusterError(
+                    f"{FORMAT}: node {piece.node} has events {piece.start} to {piece.end - 1} of this batch and is no "
+                    "longer known to the cluster; let it join again, or begin with a new checkpoint"
+                )
+        return [(piece, places[piece.node].address) for piece in pieces]
+
+    def batch(self) -> list[tuple[EventRange, Address]]:
+        """Everything between startingOffsets and endingOffsets, for a batch read."""
+        states, away = self._states()
+        if away and not self.options.may_lose:
+            node, reason = next(iter(sorted(away.items())))
+            raise ClusterError(
+                f"{FORMAT}: node {node} can't be reached ({reason}); start it, or set failOnDataLoss=false to read "
+                "without it"
+            )
+        starts = self._starts(states, {})
+        ends = {node: Position(state.log, state.next) for node, state in states.items()}
+        if isinstance(self.options.ending, dict):
+            ends = read_json_offsets("endingOffsets", self.options.ending, states)
+        for node, place in starts.items():
+            state, end = states[node], ends[node]
+            if place.log != state.log or end.log != state.log:
+                self._lose(f"node {node}: log {place.log} is gone, the node now has {state.log}", REPLACED, logs=1)
+                starts[node] = Position(state.log, state.first)
+                ends[node] = Position(state.log, state.next)
+            elif place.next < state.first:
+                starts[node] = self._pass_trimmed(node, place, state.first)
+            if end.log == state.log and end.next > state.next:
+                raise OptionError(
+                    f"{FORMAT}: option endingOffsets asks node {node} for events up to {end.next}, its log ends "
+                    f"before {state.next}"
+                )
+        return self.ranges(offset_of(ends, starts))
+
+    def _states(self, *, patient: bool = False) -> tuple[dict[str, LogState], dict[str, str]]:
+        """The logs of all nodes that answer, and why the others don't.
+
+        A node without a log is an error when a query begins; later it is away (`patient`): the last log
+        could not be written, and the next one will begin.
+        """
+        states: dict[str, LogState] = {}
+        away: dict[str, str] = {}
+        for node, place in sorted(self._nodes.discover().items()):
+            try:
+                states[node] = log_state(self._nodes, place.address)
+            except DisqueConnectionError as error:
+                away[node] = str(error)
+            except NoLogError as error:
+                if not patient:
+                    raise
+                away[node] = str(error)
+        return states, away
+
+    def _starts(self, states: dict[str, LogState], away: dict[str, str]) -> dict[str, Position]:
+        options = self.options
+        if options.starting_ms is not None:
+            starts = {node: self._sought(node, state, options.starting_ms) for node, state in states.items()}
+            return starts | {node: Position(since=options.starting_ms) for node in away}
+        if isinstance(options.starting, dict):
+            if away:
+                node, reason = next(iter(sorted(away.items())))
+                raise ClusterError(
+                    f"{FORMAT}: option startingOffsets names places in logs, and node {node} can't be reached "
+                    f"({reason}); start it first"
+                )
+            return read_json_offsets("startingOffsets", options.starting, states)
+        if options.starting == "earliest":
+            # Nodes that are away begin at their first event when they come.
+            return {node: Position(state.log, state.first) for node, state in states.items()}
+        now_ms = time.time_ns() // 1_000_000
+        starts = {node: Position(state.log, state.next) for node, state in states.items()}
+        return starts | {node: Position(since=now_ms) for node in away}
+
+    def _sought(self, node: str, state: LogState, ms: int) -> Position:
+        seq = seek(self._nodes, self._nodes.places[node].address, ms)
+        return Position(state.log, min(max(seq, state.first), state.next))
+
+    def _arrive(self, node: str, state: LogState, place: Position) -> Position:
+        assert place.since is not None
+        return self._sought(node, state, place.since)
+
+    def _go_over(self, node: str, place: Position, state: LogState) -> Position:
+        """A node has begun another log: the rest of the old one first, then the beginning of the new."""
+        address = self._nodes.places[node].address
+        rest = 0
+        while True:
+            part = read_slice(
+                self._nodes, address, place.log, place.next + rest, self.options.fetch_rows, self.options.fetch_bytes
+            )
+            if not part.is_log_known or part.trimmed_to is not None:
+                self._lose(
+                    f"node {node}: log {place.log} is gone, in which we had read up to {place.next + rest}; the node "
+                    f"has begun log {state.log}",
+                    REPLACED,
+                    logs=1,
+                )
+                break
+            if not part.lines:
+                break
+            rest += part.lines.count(b"\n")
+        if rest:
+            return Position(place.log, place.next + rest)
+        if state.first > FIRST_SEQ:
+            self._lose(
+                f"node {node}: events {FIRST_SEQ} to {state.first - 1} of log {state.log}, which follows log "
+                f"{place.log}, were trimmed before we read them",
+                TRIMMED,
+                events=state.first - FIRST_SEQ,
+            )
+        return Position(state.log, state.first)
+
+    def _pass_trimmed(self, node: str, place: Position, first: int) -> Position:
+        self._lose(
+            f"node {node}: events {place.next} to {first - 1} of log {place.log} were trimmed before we read them",
+            TRIMMED,
+            events=first - place.next,
+        )
+        return Position(place.log, first)
+
+    def _lose(self, what: str, why: str, *, events: int = 0, logs: int = 0) -> None:
+        """Events are gone: the end of the query, or a warning and a count in the offset."""
+        if not self.options.may_lose:
+            raise DataLossError(f"{FORMAT}: {what}; {why}; to go on with what is left set failOnDataLoss=false")
+        self._lost = self._lost.plus(Lost(events, logs))
+        warnings.warn(
+            f"{FORMAT}: {what}; going on, because failOnDataLoss is false; lost so far: {self._lost.events} events "
+            f"whose numbers are known, the ends of {self._lost.logs} logs",
+            stacklevel=2,
+        )
+
+    def _tell_gone(self, begins: dict[str, Position], known: Set[str]) -> None:
+        """Nodes that no node knows any more: that one left is no error, that it may have had more is said."""
+        for node in sorted(begins.keys() - known - self._gone):
+            self._gone.add(node)
+            place = begins[node]
+            # No warning: nodes leave, and then there is nothing to be done.
+            print(
+                f"{FORMAT}: node {node} is no longer known to the cluster; of its log {place.log or '(not seen yet)'} "
+                f"{place.next} should come next. If it was emptied or replaced, what it had beyond is lost; if it "
+                "comes back, reading goes on there",
+                file=sys.stderr,
+            )
+        self._gone &= begins.keys() - known
+
+    def _capped(self, node: str, state: LogState) -> LogState:
+        if self._target is None:
+            return state
+        target = self._target.get(node)
+        if target is None or target.log != state.log:
+            # Came after the query was started: its turn is the next query.
+            return LogState(state.log, state.first, 0 if target is None else state.next, 0)
+        return LogState(state.log, state.first, min(state.next, target.next), state.bytes)
+
+    def _limit(self, states: dict[str, LogState]) -> int | None:
+        options = self.options
+        limit = options.events_max
+        if options.bytes_max is not None:
+            count = sum(state.next - state.first for state in states.values() if state.next)
+            size = sum(state.bytes for state in states.values())
+            if count > 0 and size > 0:
+                by_bytes = max(1, options.bytes_max * count // size)
+                limit = by_bytes if limit is None else min(limit, by_bytes)
+        return limit

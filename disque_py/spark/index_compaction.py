@@ -1,0 +1,85 @@
+"""Few large files out of many small ones: `history` day by day, `current` span by span.
+
+A batch adds a file per task to `history`. Here the small ones of a day become large ones, sorted by job as
+every file is, so that who asks for one job still reads a few rows of each file; and packed better,
+because they stay. Nothing is read twice by someone who follows the table: these commits say that they
+change no data.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable
+from deltalake.transaction import RemoveAction
+
+from disque_py.spark.delta_store import PACKED_CODEC, NewFile, Store, delete_files, write_file
+from disque_py.spark.index_merge import COMMIT_TRIES, CurrentMerge
+from disque_py.spark.index_reading import IndexFile, read_rows
+from disque_py.spark.index_schema import CURRENT, DAY, HISTORY, arrow_schema
+
+# Rows of a file of `history`, about: they are sorted in memory, 200 bytes each.
+FILE_ROWS: Final = 1_000_000
+SORT_KEYS: Final = ("job_id", "version", "node", "seq")
+
+
+def compact(store: Store, name: str, table: DeltaTable) -> int:
+    """One round for one of the two tables → files that are gone."""
+    return CurrentMerge(store, table).compact() if name == CURRENT else compact_history(store, table)
+
+
+def compact_history(store: Store, table: DeltaTable) -> int:
+    """Small files of each day, put together → files that are gone."""
+    gone = 0
+    for day, files in sorted(_small_files(table).items()):
+        group: list[tuple[str, int, int]] = []
+        for file in [*files, None]:
+            if file is None or sum(rows for _, _, rows in group) + file[2] > FILE_ROWS:
+                if len(group) > 1:
+                    _merge(store, table, day, group)
+                    gone += len(group)
+                group = []
+            if file is not None:
+                group.append(file)
+    return gone
+
+
+def _small_files(table: DeltaTable) -> dict[str, list[tuple[str, int, int]]]:
+    """Day → (path, bytes, rows) of what is less than half a file, oldest first."""
+    actions = pa.table(table.get_add_actions(flatten=True))
+    names = ("path", "size_bytes", "num_records", f"partition.{DAY}")
+    days: dict[str, list[tuple[str, int, int]]] = {}
+    if not len(actions):
+        return days
+    order = actions.take(pc.sort_indices(actions, sort_keys=[("modification_time", "ascending")]))
+    for path, size, rows, day in zip(*(order[name].to_pylist() for name in names), strict=True):
+        if rows is not None and rows < FILE_ROWS // 2:
+            days.setdefault(str(day), []).append((path, size, rows))
+    return days
+
+
+def _merge(store: Store, table: DeltaTable, day: str, group: list[tuple[str, int, int]]) -> None:
+    schema = arrow_schema(table)
+    schema = schema.remove(schema.get_field_index(DAY))
+    batches = [batch for path, _, _ in group for batch in read_rows(store, HISTORY, IndexFile(path, day), schema)]
+    rows = pa.Table.from_batches(batches, schema=schema).combine_chunks()
+    rows = rows.take(pc.sort_indices(rows, sort_keys=[(key, "ascending") for key in SORT_KEYS]))
+    written: NewFile = write_file(store.under(HISTORY), rows, {DAY: day}, codec=PACKED_CODEC)
+    now_ms = time.time_ns() // 1_000_000
+    try:
+        table.create_write_transaction(
+            [
+                *(RemoveAction(path, False, now_ms, size, {DAY: day}) for path, size, _ in group),
+                written.add_action(changes_data=False),
+            ],
+            mode="append",
+            schema=table.schema(),
+            partition_by=[DAY],
+            commit_properties=CommitProperties(max_commit_retries=COMMIT_TRIES),
+        )
+    except Exception:
+        delete_files(store.under(HISTORY), [written.path])
+        raise

@@ -1,0 +1,182 @@
+"""The newest events into `current`: the few files that hold those jobs are written anew, no others.
+
+A job's creation time never changes, and the jobs of a batch were mostly created at about the same
+time. So the files of `current` hold jobs that were created one after the other, each file a span
+of creation times, as Delta's statistics tell. A batch touches the files whose spans its jobs fall
+into: they are read, put together with the batch's rows, reduced to the newest row per job
+(index_newest.py), and written again, in spans of a bounded number of rows; one transaction
+takes the old files out and the new ones in. So a batch costs what it touches, however large
+the table is, and readers see a plain Delta table with one row per job at every moment.
+
+A file whose span is not known (rows without a creation time) is always touched; a batch with such
+rows touches all. Small files are taken along, so that they don't become many.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable
+from deltalake.transaction import RemoveAction
+
+from disque_py.spark.delta_store import NewFile, Store, delete_files, write_file
+from disque_py.spark.index_newest import newest, sort_by_job
+from disque_py.spark.index_reading import IndexFile, read_rows
+from disque_py.spark.index_schema import CURRENT, arrow_schema
+
+CREATED: Final = "ctime"
+# Rows of a file at most. More: a batch rewrites more rows that it does not change; fewer: more files to open.
+FILE_ROWS: Final = 150_000
+# Files with fewer rows are taken along by every batch.
+SMALL_ROWS: Final = 20_000
+COMMIT_TRIES: Final = 5
+# Arrow lets go of the interpreter, so spans are worked on side by side; each needs memory for its rows.
+WORKERS: Final = min(4, os.cpu_count() or 1)
+
+
+@dataclass(frozen=True, slots=True)
+class SpanFile:
+    """A file of `current` and the creation times in it; None: not known."""
+
+    path: str
+    size: int
+    rows: int
+    first: int | None
+    last: int | None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its span is."""
+        return self.first is not None and self.last is not None
+
+    def remove_action(self) -> RemoveAction:
+        """What takes it out of the table."""
+        return RemoveAction(self.path, True, time.time_ns() // 1_000_000, self.size, {})
+
+
+def span_files(table: DeltaTable) -> list[SpanFile]:
+    """The table's files as it is now, by their spans."""
+    actions = pa.table(table.get_add_actions(flatten=True))
+    names = ("path", "size_bytes", "num_records", f"min.{CREATED}", f"max.{CREATED}", f"null_count.{CREATED}")
+    columns = [actions[name].to_pylist() if name in actions.column_names else [None] * len(actions) for name in names]
+    files = []
+    for path, size, rows, first, last, nulls in zip(*columns, strict=True):
+        is_known = nulls == 0 and rows is not None
+        files.append(SpanFile(path, size, rows or 0, first if is_known else None, last if is_known else None))
+    return sorted(files, key=lambda file: (file.is_known, file.first or 0, file.path))
+
+
+def touched(files: Iterable[SpanFile], created: np.ndarray | None) -> tuple[list[SpanFile], list[SpanFile]]:
+    """Files that jobs of these creation times (sorted; None: of any) may be in, and the others."""
+    yes: list[SpanFile] = []
+    no: list[SpanFile] = []
+    for file in files:
+        if created is None or not file.is_known or file.rows < SMALL_ROWS:
+            yes.append(file)
+        else:
+            found = np.searchsorted(created, file.first) < np.searchsorted(created, file.last, side="right")
+            (yes if found else no).append(file)
+    return yes, no
+
+
+def bounds_of(created: np.ndarray, starts: Sequence[int]) -> np.ndarray:
+    """Where sorted creation times are cut into files: before each of `starts`, and again where it gets too many."""
+    edges = np.searchsorted(created, np.array(sorted(starts), np.int64))
+    bounds: list[int] = []
+    for first, after in zip([0, *edges], [*edges, len(created)], strict=True):
+        count = int(after - first)
+        if not count:
+            continue
+        if first:
+            bounds.append(int(created[first]))
+        parts = -(-count // FILE_ROWS)
+        bounds += [int(created[first + count * part // parts]) for part in range(1, parts)]
+    return np.unique(np.array(bounds, np.int64))
+
+
+class CurrentMerge:
+    """Merges into the table of newest events of the index under `store`."""
+
+    def __init__(self, store: Store, table: DeltaTable) -> None:
+        self._store = store
+        self._table = table
+        self._schema = arrow_schema(table)
+
+    def merge(self, staged: Sequence[pa.Table]) -> int:
+        """Rows that index_newest.newest gave, of several tasks → how many jobs they are of."""
+        rows = pa.concat_tables(staged, promote_options="default")
+        created = _created(rows)
+        sought = None if created is None else np.sort(created)
+        old, kept = touched(span_files(self._table), sought)
+        self._rewrite(old, kept, [rows])
+        return len(rows) if len(staged) == 1 else int(pc.count_distinct(rows["job_id"]).as_py())
+
+    def compact(self) -> int:
+        """Put small neighbours together → files that are gone."""
+        files = span_files(self._table)
+        small = [file for file in files if file.rows < FILE_ROWS // 4]
+        if len(small) < 2:
+            return 0
+        self._rewrite(small, [file for file in files if file not in small], [])
+        return len(small)
+
+    def _rewrite(self, old: list[SpanFile], kept: list[SpanFile], staged: list[pa.Table]) -> None:
+        """Old files and new rows → new files, in one transaction."""
+        with ThreadPoolExecutor(WORKERS) as pool:
+            rows = pa.concat_tables([*pool.map(self._read, old), *staged], promote_options="default")
+            written = list(
+                pool.map(self._reduce, _spans(rows, [file.first for file in kept if file.first is not None]))
+            )
+        try:
+            self._table.create_write_transaction(
+                [*(file.remove_action() for file in old), *(file.add_action() for file in written)],
+                mode="append",
+                schema=self._table.schema(),
+                commit_properties=CommitProperties(max_commit_retries=COMMIT_TRIES),
+            )
+        except Exception:
+            delete_files(self._store.under(CURRENT), [file.path for file in written])
+            raise
+
+    def _read(self, file: SpanFile) -> pa.Table:
+        batches = read_rows(self._store, CURRENT, IndexFile(file.path, None), self._schema)
+        return pa.Table.from_batches(batches, schema=self._schema)
+
+    def _reduce(self, rows: pa.Table) -> NewFile:
+        return write_file(self._store.under(CURRENT), newest(sort_by_job(rows)))
+
+
+def _created(rows: pa.Table) -> np.ndarray | None:
+    """Creation times, None when a row has none."""
+    if CREATED not in rows.column_names or rows[CREATED].null_count:
+        return None
+    return rows[CREATED].to_numpy()
+
+
+def _spans(rows: pa.Table, starts: Sequence[int]) -> list[pa.Table]:
+    """The rows of each new file; all rows of a job are in one."""
+    # One copy of everything, as one piece: what follows takes from it.
+    rows = rows.combine_chunks()
+    created = _created(rows)
+    if created is None:
+        # Two rows of a job may not agree on its span: to one row per job first, and those without a span apart.
+        rows = newest(sort_by_job(rows))
+        unknown = rows.filter(rows[CREATED].is_null()) if CREATED in rows.column_names else rows
+        known = rows.filter(rows[CREATED].is_valid()) if CREATED in rows.column_names else rows.slice(0, 0)
+        return [*(_spans(known, starts) if len(known) else ()), *([unknown] if len(unknown) else ())]
+    bounds = bounds_of(np.sort(created), starts)
+    if not len(bounds):
+        return [rows]
+    place = np.searchsorted(bounds, created, side="right")
+    order = np.argsort(place, kind="stable")
+    edges = np.searchsorted(place[order], np.arange(len(bounds) + 2))
+    return [rows.take(pa.array(order[first:after])) for first, after in pairwise(edges) if after > first]

@@ -1,0 +1,58 @@
+"""Reserve: a file whose blocks were allocated in good times, for the acks of a full disk.
+
+Under `appendfsync always` an ack is a promise, and needs room on the disk; refusing acks is what keeps a full disk
+full. So 8 MiB are kept, enough for some 100,000 of them. When the disk is full the file is renamed to be the journal's
+next one, and written in place. That there is room again is seen by reserving another: then writing goes on as ever.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import Final
+
+from persistence.disk import READING, Disk
+
+RESERVE_BYTES: Final = 8 * 1024 * 1024
+RESERVE_NAME: Final = "reserve"
+
+
+class Reserve:
+    """The reserved file of one journal.
+
+    size       its length; 0: there shall be none
+    is_there   it can be taken
+    is_used    the journal is being written to it
+    """
+
+    def __init__(self, disk: Disk, size: int, *, is_there: bool) -> None:
+        self.size = size
+        self.is_there = is_there
+        self.is_used = False
+        self._disk = disk
+        self._is_allocating = False
+
+    @property
+    def is_missing(self) -> bool:
+        """It should be there and isn't."""
+        return self.size > 0 and not self.is_there
+
+    def took(self) -> None:
+        """It is the journal's file now."""
+        self.is_there = False
+        self.is_used = True
+
+    def allocate(self, then: Callable[[], None]) -> None:
+        """Have one; `then` is called if there is one."""
+        if self._is_allocating:
+            return
+        self._is_allocating = True
+        size = self.size
+
+        def done(outcome: OSError | None) -> None:
+            self._is_allocating = False
+            if outcome is None or outcome.errno == errno.EEXIST:
+                self.is_there = True
+                then()
+
+        self._disk.start(READING, lambda folder: folder.allocate(RESERVE_NAME, size), done)

@@ -1,0 +1,55 @@
+"""CPU time of this process's children and theirs, by what they are: nodes, the JVM, Python workers.
+
+On a machine that does other things, too, a rate says little; what an event or a job costs, added up over all
+processes that had to do with it, says how many two free cores could do. Read from /proc, so Linux only; children that
+have ended are not counted.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+PROC = Path("/proc")
+TICKS = os.sysconf("SC_CLK_TCK")
+NODES, JVM, WORKERS, HERE = "nodes", "JVM", "Python workers", "this process"
+
+
+def cpu_seconds() -> dict[str, float]:
+    """Group → seconds of CPU so far."""
+    found: dict[int, tuple[int, float, str]] = {}
+    for entry in PROC.iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            status = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+            words = (entry / "cmdline").read_text().replace("\0", " ")
+        except (OSError, IndexError):
+            continue  # It has ended meanwhile.
+        found[int(entry.name)] = (int(status[1]), (int(status[11]) + int(status[12])) / TICKS, words)
+    groups = dict.fromkeys((NODES, JVM, WORKERS, HERE), 0.0)
+    for pid, (_, seconds, words) in found.items():
+        if pid == os.getpid():
+            groups[HERE] += seconds
+        elif _is_ours(pid, found):
+            groups[_group_of(words)] += seconds
+    return groups
+
+
+def _is_ours(pid: int, found: dict[int, tuple[int, float, str]]) -> bool:
+    while pid in found:
+        if pid == os.getpid():
+            return True
+        pid = found[pid][0]
+    return False
+
+
+def _group_of(words: str) -> str:
+    if "disque_py.server" in words:
+        return NODES
+    return JVM if words.split(" ")[0].endswith("java") else WORKERS
+
+
+def micros_each(before: dict[str, float], after: dict[str, float], count: int) -> dict[str, float]:
+    """Microseconds of CPU per item, by group."""
+    return {name: (after[name] - before[name]) * 1e6 / max(1, count) for name in after}

@@ -1,0 +1,112 @@
+"""Annals: a machine's log of events goes on after a crash, and whatever is told is in it."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from disque_py.core.events import ACKED, ADDED
+from disque_py.event_keeper import ON
+from disque_py.simulator.ledger import RuleBrokenError
+from disque_py.simulator.world import World
+from simulated import ask, asker, words
+
+
+@pytest.fixture
+def world():
+    world = World("a", events=True)
+    world.run(200)
+    return world
+
+
+@pytest.fixture
+def annals(world):
+    return world.machines["a"].annals
+
+
+def test_a_node_serves_when_its_log_is_open():
+    """What clients ask before waits."""
+    world = World("", events=True)
+    machine = world.add("a")
+    connection = asker(world, "a")
+    connection.send([words("PING")])
+    assert (machine.is_deaf, connection.replies) == (True, [])
+    world.run(100)
+    assert (machine.is_deaf, connection.replies) == (False, [b"PONG"])
+    assert machine.annals.is_whole
+
+
+def test_a_disk_that_does_not_answer_is_not_waited_for():
+    world = World("", events=True)
+    machine = world.add("a")
+    machine.annals.had_trouble = machine.annals.disk.is_stuck = True
+    world.run(3_100)
+    assert (machine.is_deaf, machine.annals.is_whole) == (False, False)
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_the_log_goes_on_after_a_crash(world, annals, power):
+    """A kill costs nothing, a power cut the last second, which nobody could read."""
+    job_id = ask(world, "a", "ADDJOB", "q", "x", 0)
+    log_id = annals.current.log_id
+    world.machines["a"].die(power=power)
+    world.restart("a")
+    world.run(500)
+    assert (annals.current.log_id, annals.keeper.state) == (log_id, ON)
+    assert bool(annals.current.last_of(job_id, (ADDED,))) is not power
+    assert bool(annals.lost) is power
+
+
+def test_another_log_without_a_reason_breaks_a_rule(world, annals):
+    """The marker of the open log is gone, and nothing had happened to the disk."""
+    world.machines["a"].die()
+    annals.folder.remove("open")
+    world.restart("a")
+    with pytest.raises(RuleBrokenError, match="a log goes on"):
+        world.run(500)
+
+
+def test_a_log_that_ends_too_early_breaks_a_rule(world, annals):
+    ask(world, "a", "ADDJOB", "q", "x", 0)
+    world.machines["a"].die()
+    [name] = [name for name in annals.folder.names() if name.endswith(".events")]
+    annals.folder.truncate(name, annals.folder.size(name) - 1)
+    world.restart("a")
+    with pytest.raises(RuleBrokenError, match="events stay"):
+        world.run(500)
+
+
+def test_what_is_told_without_its_event_breaks_a_rule(world, annals):
+    """Neither what is in no log, nor what the disk has not got yet."""
+    job_id = ask(world, "a", "ADDJOB", "q", "x", 0)
+    annals.check_told(job_id, (ADDED,), "answer")
+    with pytest.raises(RuleBrokenError, match="no event"):
+        annals.check_told(job_id, (ACKED,), "answer")
+    connection = asker(world, "a")
+    connection.send([words("ACKJOB", job_id)])
+    with pytest.raises(RuleBrokenError, match="before its event"):
+        annals.check_told(job_id, (ACKED,), "answer")
+    assert connection.replies == []
+
+
+def test_versions_must_rise(world, annals):
+    job_id = ask(world, "a", "ADDJOB", "q", "x", 0)
+    world["a"].find(job_id).version = 0
+    with pytest.raises(RuleBrokenError, match="versions rise"):
+        ask(world, "a", "ACKJOB", job_id)
+
+
+def test_a_queued_job_must_be_pending(world, annals):
+    job_id = ask(world, "a", "ADDJOB", "q", "x", 0)
+    annals.check_states()
+    world["a"].find(job_id).status = 3
+    with pytest.raises(RuleBrokenError, match="events tell the state"):
+        annals.check_states()
+
+
+def test_a_log_that_ends_on_a_healthy_disk_breaks_a_rule(world, annals):
+    """In trouble it may, and the next one has another id."""
+    annals.folder.fail("write", errno.EIO)
+    with pytest.raises(RuleBrokenError, match="a disk in health"):
+        ask(world, "a", "ADDJOB", "q", "x", 0)

@@ -1,0 +1,84 @@
+"""Farewells: the end of a collection, and copies that come late."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import pytest
+
+from cluster_bus.messages import DELJOB, LEFT_OK, REPLJOB
+from disque_py.core import lifecycle
+from disque_py.simulator.checkers import Asleep, Losses
+from disque_py.simulator.farewells import Farewells
+from disque_py.simulator.ledger import Ledger, RuleBrokenError
+from simulated import asker, joined, words
+
+
+class Scene:
+    """A job with copies on both of two nodes, which somebody listens to."""
+
+    def __init__(self) -> None:
+        self.world = joined("ab")
+        self.ledger = Ledger()
+        self.losses = Losses(self.ledger)
+        self.farewells = Farewells(self.world, self.ledger, self.losses, 1_000)
+        self.promise = self.ledger.add(b"q", 20, 60_000, 3_600_000, 2, self.world.now_ms)
+        connection = asker(self.world, "a")
+        connection.send([words("ADDJOB", "q", self.promise.body(), 0, "REPLICATE", 2)])
+        self.world.run(50)
+        self.job_id = connection.replies[0]
+        self.ledger.answered(self.promise, self.job_id, self.world.now_ms)
+
+    def delete_on_b(self) -> None:
+        """b reads a DELJOB with a set, and forgets the job."""
+        self.farewells.hear("a", "b", [[DELJOB, [self.job_id, b"ids"]]])
+        lifecycle.forget(self.world["b"], self.world["b"].find(self.job_id))
+        self.world.run(1)
+
+
+def test_a_job_is_not_deleted_while_somebody_has_it_alive():
+    """That one would queue it again."""
+    with pytest.raises(RuleBrokenError, match=r"ends when all know.* b deleted .* a has it alive"):
+        Scene().delete_on_b()
+
+
+def test_a_mishap_since_excuses_it():
+    """What was known of holders may be gone."""
+    scene = Scene()
+    scene.losses.mishap(scene.world.machines["a"])
+    scene.delete_on_b()
+    assert scene.farewells.deleted
+
+
+@pytest.mark.parametrize("lives", [False, True])
+def test_a_late_copy_does_not_live_where_the_job_is_known_as_done(lives):
+    """It is answered with the ack."""
+    scene = Scene()
+    lifecycle.acknowledge(scene.world["a"], scene.world["a"].find(scene.job_id))
+    scene.delete_on_b()
+    if lives:
+        scene.farewells.hear("b", "a", [[REPLJOB, [(scene.job_id,), 0]]])  # For a, which did not delete it.
+        scene.world["b"].shards = scene.world["a"].shards
+        scene.world["a"].find(scene.job_id).state = 1
+        scene.farewells.hear("a", "b", [[REPLJOB, [(scene.job_id,), 0]]])
+        with pytest.raises(RuleBrokenError, match="done is remembered"):
+            scene.world.run(1)
+    else:
+        scene.farewells.hear("a", "b", [[REPLJOB, [(scene.job_id,), 0]]])
+        scene.world.run(1)
+
+
+@pytest.mark.parametrize("excuse", ["", "a disk has it", "somebody asked for its end"])
+def test_a_leaver_keeps_the_last_copy(excuse):
+    """The other holders have said that they have nothing."""
+    scene = Scene()
+    lifecycle.forget(scene.world["b"], scene.world["b"].find(scene.job_id))
+    if excuse == "a disk has it":
+        asleep = scene.losses.asleep[scene.world.machines["b"]] = Asleep(scene.world.now_ms, may_lose=False)
+        asleep.ids = {scene.job_id: scene.world.now_ms}
+    elif excuse:
+        scene.ledger.acknowledging(scene.promise, scene.world.now_ms)
+    scene.farewells.hear("b", "a", [[LEFT_OK, [scene.job_id, 0]]])
+    lifecycle.forget(scene.world["a"], scene.world["a"].find(scene.job_id))
+    with nullcontext() if excuse else pytest.raises(RuleBrokenError, match="keeps the last copy"):
+        scene.world.run(1)

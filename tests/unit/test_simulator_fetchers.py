@@ -1,0 +1,122 @@
+"""Fetchers: an answer under a token can be had again, and nothing else comes under it."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.simulator.fetchers import Batch, Fetcher, check_order, check_repeated
+from disque_py.simulator.keyed import KeyBook, Label
+from disque_py.simulator.ledger import Ledger, RuleBrokenError
+from disque_py.simulator.plan import ClientPlan
+from simulated import ask, joined, small_plan
+
+WITH = ("WITHMETA", "WITHLEASE")
+
+
+@pytest.fixture
+def world():
+    return joined("ab")
+
+
+@pytest.fixture
+def machine(world):
+    return world.machines["a"]
+
+
+@pytest.fixture
+def fetcher(world):
+    ledger, plan = Ledger(), small_plan(3, nodes=2)
+    fetcher = Fetcher(world, ledger, plan, ClientPlan(0, "fetcher"))
+    fetcher.book = KeyBook(world, ledger, plan)
+    return fetcher
+
+
+def add(world, ledger, *options, retry_s=5):
+    """A job on a."""
+    promise = ledger.add(b"q0", 20, retry_s * 1000, 3_600_000, 1, world.now_ms)
+    job_id = ask(world, "a", "ADDJOB", "q0", promise.body(), 0, "RETRY", retry_s, "REPLICATE", 1, *options)
+    ledger.answered(promise, job_id, world.now_ms)
+    return promise
+
+
+@pytest.fixture
+def batch(world, machine, fetcher):
+    """Three jobs that were fetched under a token."""
+    for _ in range(3):
+        add(world, fetcher.ledger)
+    batch = Batch(machine, b"t", 2_000)
+    reply = ask(world, "a", "GETJOB", *WITH, "COUNT", 9, "LEASE", 2, "TOKEN", "t", "FROM", "q0")
+    fetcher._got(reply, batch)
+    return batch
+
+
+def test_fetchers_fetch_repeat_and_acknowledge(world, fetcher):
+    for _ in range(30):
+        add(world, fetcher.ledger)
+    fetcher.begin()
+    world.run(20_000)
+    assert fetcher.ledger.delivered >= 30
+    assert fetcher.ledger.acked > 10
+
+
+def test_a_repeat_is_what_is_still_leased_in_the_order_of_the_answer(world, fetcher, batch):
+    """Nothing is delivered by it."""
+    first, second, third = batch.attempts
+    ask(world, "a", "ACKJOB", second)
+    fetcher._got(ask(world, "a", "GETJOB", *WITH, "TOKEN", "t", "FROM", "q0"), batch)
+    check_repeated(batch, [first, third])
+    assert fetcher.ledger.delivered == 3
+    for wrong in ([third, first], [first, b"D-other"], [third]):
+        with pytest.raises(RuleBrokenError, match="a token answers again"):
+            check_repeated(batch, wrong)
+
+
+def test_other_jobs_or_none_while_some_are_leased_break_a_rule(world, fetcher, batch):
+    other = add(world, fetcher.ledger)
+    for reply in (None, [[b"q0", other.id, other.body(), b"meta", [], b"lease-ms", 5, b"attempt", 1]]):
+        with pytest.raises(RuleBrokenError, match="a token answers again"):
+            fetcher._got(reply, batch)
+
+
+def test_when_all_leases_are_over_the_token_is_unknown_again(world, fetcher, batch):
+    world.run(2_500)
+    fetcher._got(ask(world, "a", "GETJOB", *WITH, "NOHANG", "TOKEN", "t", "LEASE", 2, "FROM", "q0"), batch)
+    assert fetcher.ledger.duplicates == 1
+
+
+def test_counts_are_those_of_the_answer(world, fetcher, batch):
+    fetcher._acknowledged(ask(world, "a", "ACKTOKEN", "t"), batch)
+    assert fetcher.ledger.acked == 3
+    with pytest.raises(RuleBrokenError, match="tokens are counted"):
+        fetcher._counted(4, batch)
+
+
+def test_metadata_and_priority_are_those_that_were_given(world, fetcher, machine):
+    promise = add(world, fetcher.ledger, "META", "carrier", "UA", "PRIORITY", 7)
+    fetcher.book.labels[promise.number] = Label(b"", 7, [b"carrier", b"UA"])
+    [entry] = ask(world, "a", "GETJOB", *WITH, "LEASE", 2, "FROM", "q0")
+    batch = Batch(machine, b"t", 2_000)
+    fetcher._check_entry(entry, promise, batch)
+    batch.lease_ms = 1_000
+    with pytest.raises(RuleBrokenError, match="a lease is as long"):
+        fetcher._check_entry(entry, promise, batch)
+    for label in (Label(b"", 7, []), Label(b"", 8, [b"carrier", b"UA"])):
+        fetcher.book.labels[promise.number] = label
+        with pytest.raises(RuleBrokenError, match="as they were added"):
+            fetcher._check_entry(entry, promise, batch)
+
+
+def test_the_best_come_first(world, machine, fetcher):
+    """By priority, then by age."""
+    late, early, urgent = (add(world, fetcher.ledger, "PRIORITY", priority) for priority in (9, 9, 2))
+    entries = ask(world, "a", "GETJOB", "COUNT", 9, "FROM", "q0")
+    assert [entry[1] for entry in entries] == [urgent.id, late.id, early.id]
+    check_order(machine, entries)
+    with pytest.raises(RuleBrokenError, match="a queue is in order"):
+        check_order(machine, entries[::-1])
+
+
+def test_at_most_once_jobs_are_passed_by(world, machine, fetcher):
+    promise = add(world, fetcher.ledger, retry_s=0)
+    with pytest.raises(RuleBrokenError, match="pass at-most-once"):
+        fetcher._check_entry([b"q0", promise.id, promise.body(), b"meta", []], promise, Batch(machine, b"t", 0))

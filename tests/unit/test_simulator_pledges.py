@@ -1,0 +1,137 @@
+"""Pledges: what is said, against what is recorded."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster_bus.codec import encode_run, frame
+from cluster_bus.messages import DELJOB, GOTACK, GOTJOB, YOURJOBS
+from disque_py.core import handover
+from disque_py.simulator.disk import DELAYS_MS
+from disque_py.simulator.ledger import RuleBrokenError
+from disque_py.simulator.pledges import Pledges
+from disque_py.simulator.world import World
+from simulated import ask, asker, words
+
+
+@pytest.fixture
+def world():
+    world = World("")
+    for name in "ab":
+        world.add(name, journal="always")
+    world.join()
+    world.run(200)
+    return world
+
+
+def pledges(world: World, name: str = "a") -> Pledges:
+    found = world.machines[name].keeper.pledges
+    assert found is not None
+    return found
+
+
+def stuck(world: World, name: str = "a") -> None:
+    """Nothing gets to this disk any more."""
+    world.machines[name].keeper.disk.is_stuck = True
+
+
+def free(world: World, name: str = "a") -> None:
+    world.machines[name].keeper.disk.is_stuck = False
+    world.machines[name].keeper.disk.delays_ms = list(DELAYS_MS)
+    world.machines[name].keeper.disk.free()
+
+
+def test_an_answer_that_does_not_wait_for_its_record_is_found(world):
+    """Once the record is safe the answer may go."""
+    connection = asker(world, "a")
+    connection.send([words("ADDJOB", "q", "x", 0, "REPLICATE", 1)])
+    [job_id] = connection.unseen()
+    with pytest.raises(RuleBrokenError, match=r"the answer to an ADDJOB .* recorded up to"):
+        pledges(world).check_added(job_id, 1)
+    world.run(100)
+    pledges(world).check_added(job_id, 1)
+
+
+def test_a_copy_that_was_not_counted_need_not_be_safe(world):
+    """A node that replicated elsewhere may get the job back before it has answered."""
+    stuck(world)
+    connection = asker(world, "a")
+    connection.send([words("ADDJOB", "q", "x", 0, "REPLICATE", 2)])
+    world.run(100)
+    [job_id] = connection.unseen()
+    pledges(world).check_added(job_id, 1)
+    with pytest.raises(RuleBrokenError):
+        pledges(world).check_added(job_id, 2)
+    free(world)
+
+
+@pytest.mark.parametrize(("kind", "item"), [(GOTJOB, []), (GOTACK, [b"some", 1]), (DELJOB, [b"some"])])
+def test_messages_wait_for_their_records(world, kind, item):
+    """GOTJOB for the job, GOTACK for the ack, DELJOB until it is gone."""
+    job_id = ask(world, "a", "ADDJOB", "q", "x", 0, "REPLICATE", 1)
+    stuck(world)
+    connection = asker(world, "a")
+    connection.send([words("ADDJOB", "q", "y", 0, "REPLICATE", 1)])
+    later_id = connection.unseen()[0]
+    connection.send([words("ACKJOB", job_id), words("ACKJOB", later_id)])
+    told = later_id if kind == GOTJOB else job_id
+    world.run(20)
+    if kind == GOTJOB:
+        pledges(world)._check_said(world["b"].me, kind, [job_id])
+    with pytest.raises(RuleBrokenError, match="before its record"):
+        pledges(world)._check_said(world["b"].me, kind, [told, *item])
+    free(world)
+
+
+def test_an_answered_ack_is_recorded(world):
+    """Whether the record of the job is gone with it or not."""
+    job_id = ask(world, "a", "ADDJOB", "q", "x", 0, "REPLICATE", 1)
+    stuck(world)
+    asker(world, "a").send([words("ACKJOB", job_id)])
+    with pytest.raises(RuleBrokenError, match="ACKJOB"):
+        pledges(world).check_acked(job_id)
+    free(world)
+    world.run(100)
+    pledges(world).check_acked(job_id)
+
+
+def test_a_delivery_is_recorded(world):
+    """Before the consumer has the job."""
+    job_id = ask(world, "a", "ADDJOB", "q", "x", 0, "RETRY", 0)
+    stuck(world)
+    asker(world, "a").send([words("GETJOB", "FROM", "q")])
+    with pytest.raises(RuleBrokenError, match="a delivery"):
+        pledges(world).check_delivered(job_id)
+    free(world)
+    world.run(100)
+    pledges(world).check_delivered(job_id)
+
+
+def test_what_is_given_away_is_recorded_first(world):
+    """YOURJOBS names jobs that the journal knows as being given away."""
+    job_id = ask(world, "a", "ADDJOB", "q", "x", 0, "RETRY", 0)
+    ask(world, "a", "DEQUEUE", job_id)
+    stuck(world)
+    broker = world["a"]
+    job = broker.find(job_id)
+    taker = next(node for node in broker.cluster.linked if node.host == "b")
+    world.machines["a"].open()
+    handover.hand_over(broker, taker, [job])
+    world.machines["a"].close()
+    with pytest.raises(RuleBrokenError, match="YOURJOBS"):
+        pledges(world)._check_said(taker, YOURJOBS, [job.work.number, 0, [(job_id,)]])
+    free(world)
+
+
+def test_frames_are_opened_while_something_is_not_safe(world):
+    """What a node says that has nothing to hide needs no look."""
+    stuck(world)
+    connection = asker(world, "a")
+    connection.send([words("ADDJOB", "q", "x", 0, "REPLICATE", 1)])
+    [job_id] = connection.unseen()
+    data = frame(1, [encode_run(GOTJOB, [job_id])])
+    with pytest.raises(RuleBrokenError, match="GOTJOB"):
+        pledges(world).check_frame(world["b"].me, data)
+    free(world)
+    world.run(100)
+    pledges(world).check_frame(world["b"].me, data)

@@ -1,0 +1,55 @@
+"""Traffic: frames arrive in order, and are read as the bus would."""
+
+from __future__ import annotations
+
+from cluster_bus.messages import INTEREST
+from simulated import joined
+
+
+def say(world, name, queue):
+    machine = world.machines[name]
+    machine.open()
+    machine.broker.send(machine.membership.linked, INTEREST, (queue, 1))
+    machine.close()
+
+
+def heard(world):
+    """What is read from now on."""
+    told = []
+    world.network.tap = lambda sender, receiver, runs: told.extend(
+        (sender, receiver, item[0]) for run in runs if run[0] == INTEREST for item in run[1:] if item[0]
+    )
+    return told
+
+
+def test_frames_of_a_connection_arrive_in_order():
+    """Whatever each of them takes on its way."""
+    world = joined("ab", delay_ms=(1, 50))
+    told = heard(world)
+    for number in range(20):
+        say(world, "a", b"q%d" % number)
+        world.run(1)
+    world.run(500)
+    assert told == [("a", "b", b"q%d" % number) for number in range(20)]
+
+
+def test_what_is_on_its_way_has_an_age():
+    world = joined("ab", delay_ms=(20, 20))
+    world.run(200)
+    say(world, "a", b"q")
+    sent_ms = world.now_ms
+    world.run(10)
+    assert world.network.oldest_ms() == sent_ms
+    world.run(100)
+    assert world.network.oldest_ms() == world.now_ms or world.network.flying
+
+
+def test_a_lost_frame_is_lost_for_good():
+    world = joined("ab")
+    told = heard(world)
+    world.network.loss = 1.0
+    say(world, "a", b"q")
+    world.network.loss = 0.0
+    say(world, "a", b"r")
+    world.run(50)
+    assert told == [("a", "b", b"r")]

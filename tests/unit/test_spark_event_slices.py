@@ -1,0 +1,39 @@
+"""event_slices.py: many events in a row, and out of it again."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="the extra disque-py[spark] is not installed")
+
+import pyarrow as pa
+
+from disque_py.spark.event_lines import LineReader
+from disque_py.spark.event_slices import SLICE_SCHEMA, events_of, is_slices, slice_of
+
+
+def lines(first: int, after: int) -> bytes:
+    return b"".join(
+        json.dumps({"seq": seq, "ts": 5, "job_id": f"D-{seq}"}).encode() + b"\n" for seq in range(first, after)
+    )
+
+
+def test_a_slice_is_one_row_and_gives_its_events_back():
+    packed = slice_of("n1", "l1", 7, lines(7, 27))
+    assert (len(packed), packed.schema) == (1, SLICE_SCHEMA)
+    assert packed.to_pylist()[0] | {"lines": b""} == {
+        "node": "n1", "log": "l1", "seq": 7, "count": 20, "size": len(lines(7, 27)), "lines": b""
+    }  # fmt: skip
+    assert list(events_of([packed])) == [LineReader().batch("n1", "l1", lines(7, 27))]
+
+
+def test_rows_are_slices_by_their_columns():
+    assert is_slices(SLICE_SCHEMA)
+    assert not is_slices(pa.schema([("node", pa.string()), ("lines", pa.binary())]))
+
+
+def test_a_slice_that_holds_other_events_than_it_says_is_refused():
+    with pytest.raises(ValueError, match="a slice of node n1, log l1 has not the events 8 to 12"):
+        list(events_of([slice_of("n1", "l1", 8, lines(7, 12))]))

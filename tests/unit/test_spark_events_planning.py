@@ -1,0 +1,244 @@
+"""events_planning.py: batches are planned without loss or repetition, or a sentence says why not."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="the extra disque-py[spark] is not installed")
+
+from disque_py.spark.event_log import DataLossError
+from disque_py.spark.events_planning import EventPlanner, event_options
+from disque_py.spark.nodes import ClusterError
+from disque_py.spark.options import OptionError
+from event_plans import all_of, close_all, drain, planner, rows
+from spark_stub import StubCluster
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    """Planners of a test hang up when it is over."""
+    yield
+    close_all()
+
+
+def test_everything_from_the_earliest_in_batches_of_the_limit():
+    with StubCluster(3) as cluster:
+        for node, count in zip(cluster.nodes, (7, 20, 0), strict=True):
+            node.events(count)
+        plan = planner(cluster, startingOffsets="earliest", maxOffsetsPerTrigger="9")
+        found, end = drain(plan, plan.initial())
+        assert sorted(found) == all_of(*cluster.nodes)
+        assert plan.latest(end) is end
+
+
+def test_a_first_batch_repeated_after_a_crash_begins_where_it_began():
+    """Spark then asks for the initial offset again, which by then is another place."""
+    with StubCluster() as cluster:
+        cluster.nodes[0].events(5)
+        plan = planner(cluster, startingOffsets="latest")
+        start = plan.initial()
+        cluster.nodes[0].events(5)
+        end = plan.latest(start)
+        cluster.nodes[0].events(100)
+        again = planner(cluster, startingOffsets="latest")
+        assert again.initial() != start
+        assert rows(again, end) == [(cluster.nodes[0].id, seq) for seq in range(5, 10)]
+
+
+def test_a_node_that_joins_begins_at_its_first_event_and_one_that_leaves_keeps_its_place():
+    with StubCluster(2) as cluster:
+        first, second = cluster.nodes
+        first.events(3)
+        second.events(3)
+        plan = planner(cluster, startingOffsets="earliest")
+        _, end = drain(plan, plan.initial())
+        third = cluster.add_node()
+        third.events(4)
+        cluster.hidden.add(second.id)
+        second.events(2)
+        found, end = drain(plan, end)
+        assert found == all_of(third)
+        assert end["nodes"][second.id]["next"] == 3
+        cluster.hidden.clear()
+        assert drain(plan, end)[0] == all_of(second, first=3)
+
+
+def test_a_node_that_was_away_when_the_query_began_at_the_end_begins_at_that_moment():
+    with StubCluster(2) as cluster:
+        away = cluster.nodes[1]
+        away.events(4)
+        plan = planner(cluster, startingTimestamp="1700000000020")
+        plan._nodes.discover()
+        port, away.port = away.port, 1
+        start = planner(cluster, startingTimestamp="1700000000020").initial()
+        assert start["nodes"][away.id] == {"since": 1_700_000_000_020}
+        away.port = port
+        assert drain(plan, start)[0] == [(away.id, 2), (away.id, 3)]
+
+
+def test_available_now_stops_where_the_logs_ended_at_the_start():
+    with StubCluster(2) as cluster:
+        for node in cluster.nodes:
+            node.events(10)
+        plan = planner(cluster, startingOffsets="earliest", maxOffsetsPerTrigger="6")
+        plan.freeze()
+        wanted = all_of(*cluster.nodes)
+        start = plan.initial()
+        for node in cluster.nodes:
+            node.events(10)
+        cluster.add_node().events(3)
+        assert sorted(drain(plan, start)[0]) == wanted
+
+
+def test_trimmed_events_are_an_error_or_passed_over_forwards():
+    with StubCluster() as cluster:
+        node = cluster.nodes[0]
+        node.events(10)
+        start = planner(cluster, startingOffsets="earliest").initial()
+        node.trim(4)
+        with pytest.raises(DataLossError, match="events 0 to 3 of log log1a were trimmed"):
+            planner(cluster, startingOffsets="earliest").latest(start)
+        plan = planner(cluster, startingOffsets="earliest", failOnDataLoss="false")
+        with pytest.warns(UserWarning, match="failOnDataLoss is false"):
+            end = plan.latest(start)
+        assert rows(plan, end) == all_of(node)
+
+
+def test_a_log_begun_anew_is_read_after_the_rest_of_the_old_one():
+    with StubCluster() as cluster:
+        node = cluster.nodes[0]
+        node.events(5)
+        plan = planner(cluster, startingOffsets="earliest", maxOffsetsPerTrigger="3")
+        start = plan.latest(plan.initial())
+        node.new_log("log1b", keep=True)
+        node.events(2)
+        assert drain(plan, start)[0] == [(node.id, 3), (node.id, 4), (node.id, 0), (node.id, 1)]
+
+
+def test_a_node_without_a_log_is_an_error_at_the_start_and_away_later():
+    """Its log could not be written; the next one begins when it can."""
+    with StubCluster(2) as cluster:
+        node = cluster.nodes[1]
+        node.events(3)
+        plan = planner(cluster, startingOffsets="earliest")
+        _, end = drain(plan, plan.initial())
+        node.events(2)
+        real, node.on_events = node.on_events, lambda argv: b"-NOLOG none\r\n"
+        assert plan.latest(end) is end
+        with pytest.raises(ClusterError, match="has no event log; set `events yes`"):
+            planner(cluster).initial()
+        node.on_events = real
+        assert drain(plan, end)[0] == all_of(node, first=3)
+
+
+def test_a_log_that_is_gone_is_an_error_that_names_both():
+    with StubCluster() as cluster:
+        node = cluster.nodes[0]
+        node.events(5)
+        plan = planner(cluster, startingOffsets="earliest")
+        _, end = drain(plan, plan.initial())
+        node.new_log("log1b")
+        node.events(2)
+        with pytest.raises(DataLossError, match=r"log log1a is gone, in which we had read up to 5.*log1b"):
+            plan.latest(end)
+        loose = planner(cluster, failOnDataLoss="false")
+        with pytest.warns(UserWarning, match="log1a is gone.*; lost so far: 0 events .*, the ends of 1 logs"):
+            found, end = drain(loose, end)
+        assert (found, end["lost"]) == (all_of(node), {"events": 0, "logs": 1})
+
+
+def test_a_new_log_that_lost_its_beginning_before_we_came_is_no_silent_loss():
+    with StubCluster() as cluster:
+        node = cluster.nodes[0]
+        node.events(5)
+        plan = planner(cluster, startingOffsets="earliest")
+        _, end = drain(plan, plan.initial())
+        node.new_log("log1b", keep=True)
+        node.events(9)
+        node.trim(4)
+        with pytest.raises(
+            DataLossError, match=r"events 1 to 3 of log log1b, which follows log log1a, were trimmed.*events-max-age"
+        ):
+            drain(plan, end)
+        loose = planner(cluster, failOnDataLoss="false")
+        with pytest.warns(UserWarning, match="lost so far: 3 events"):
+            assert drain(loose, end)[0] == all_of(node)
+
+
+def test_what_was_passed_over_is_counted_in_the_offset():
+    with StubCluster(2) as cluster:
+        for node, cut in zip(cluster.nodes, (3, 4), strict=True):
+            node.events(10)
+            node.trim(cut)
+        plan = planner(cluster, startingOffsets="earliest", failOnDataLoss="false")
+        starts = {node.id: {"log": node.log, "next": 0} for node in cluster.nodes}
+        with pytest.warns(UserWarning, match="lost so far"):
+            end = plan.latest({"nodes": starts, "from": starts})
+        assert end["lost"] == {"events": 7, "logs": 0}
+        cluster.nodes[0].events(2)
+        assert plan.latest(end)["lost"] == {"events": 7, "logs": 0}
+
+
+def test_a_node_that_nobody_knows_any_more_is_told_of_once(capsys):
+    with StubCluster(2) as cluster:
+        gone = cluster.nodes[1]
+        gone.events(3)
+        plan = planner(cluster, startingOffsets="earliest")
+        _, end = drain(plan, plan.initial())
+        cluster.hidden.add(gone.id)
+        assert (plan.latest(end), plan.latest(end)) == (end, end)
+        told = capsys.readouterr().err
+        assert told.count(f"node {gone.id} is no longer known to the cluster; of its log log2a 3 should come next") == 1
+
+
+def test_bytes_limit_a_batch_through_the_average_event():
+    with StubCluster() as cluster:
+        cluster.nodes[0].events(100)
+        size = sum(map(len, cluster.nodes[0].lines))
+        plan = planner(cluster, startingOffsets="earliest", maxBytesPerTrigger=str(size // 10))
+        assert plan.latest(plan.initial())["nodes"][cluster.nodes[0].id]["next"] == 10
+
+
+def test_the_ends_of_logs_are_reported_for_the_lag():
+    with StubCluster() as cluster:
+        cluster.nodes[0].events(4)
+        plan = planner(cluster)
+        assert plan.report() == {"nodes": {cluster.nodes[0].id: {"log": "log1a", "next": 4}}}
+
+
+def batch(cluster: StubCluster, **given: str) -> EventPlanner:
+    return planner(cluster, is_stream=False, **given)
+
+
+def test_a_batch_read_is_everything_between_two_places():
+    with StubCluster() as cluster:
+        node = cluster.nodes[0]
+        node.events(10)
+        plan = batch(cluster, startingOffsets=f'{{"{node.id}": 2}}', endingOffsets=f'{{"{node.id}": 6}}')
+        assert [(piece.start, piece.end) for piece, _ in plan.batch()] == [(2, 6)]
+        with pytest.raises(OptionError, match="events up to 60, its log ends before 10"):
+            batch(cluster, endingOffsets=f'{{"{node.id}": 60}}').batch()
+
+
+def test_a_batch_read_wants_all_nodes():
+    with StubCluster(2) as cluster:
+        cluster.nodes[0].events(1)
+        cluster.nodes[1].stop()
+        with pytest.raises(ClusterError, match=f"node {cluster.nodes[1].id} can't be reached"):
+            batch(cluster).batch()
+        assert len(batch(cluster, failOnDataLoss="false").batch()) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "is_stream", "text"),
+    [
+        ({"startingOffsets": "latest"}, False, "can't be latest in a batch"),
+        ({"endingOffsets": "latest"}, True, "endingOffsets is for batch reads"),
+        ({"startingOffsets": "[1]"}, True, "startingOffsets is earliest, latest or a JSON object"),
+        ({"startingoffset": "latest"}, True, "did you mean startingOffsets"),
+        ({"maxOffsetsPerTrigger": "0"}, True, "maxOffsetsPerTrigger is at least 1"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(given, is_stream, text):
+    with pytest.raises(OptionError, match=text):
+        event_options({"bootstrapServers": "a", **given}, is_stream=is_stream)
