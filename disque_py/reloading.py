@@ -61,13 +61,13 @@ class Reloading:
     def _checked(self, outcome: str | OSError) -> None:
         self._driver.begin()
         promises = self._driver.promises
-        if isinstance(outcome, OSError):
+        if promises is None or promises.journal is not self._journal:
+            self._done(OSError("the node ends"))  # Nobody is served any more: a restart believes that nothing happens.
+        elif isinstance(outcome, OSError):
             self._go_on(outcome)
         elif outcome:
             self._journal.is_incomplete = True
             self._go_on(OSError(outcome.replace(ADVICE, HEALING)))
-        elif promises is None or promises.journal is not self._journal:
-            self._go_on(OSError("the journal was switched off meanwhile"))
         else:
             self._journal.close(self._closed, leave_mark=True)
 

@@ -165,6 +165,11 @@ class Journal(Writing):
         return f"the disk is too slow, nothing was synced for {self.unsynced_ms() // 1000} seconds"
 
     @property
+    def is_closing(self) -> bool:
+        """It is about to be closed."""
+        return self._closing is not None
+
+    @property
     def _is_ending(self) -> bool:
         """What comes after this journal will not be in it."""
         return self._closing is not None and not self._leaves_mark

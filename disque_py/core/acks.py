@@ -329,6 +329,9 @@ def on_deljob(broker: Broker, sender: Node, items: list[Any]) -> None:
                 if flag == IS_DONE:
                     events.ended(broker, job, events.ACKED)
                 elif flag == replication.NEVER_WAS:
+                    if job.traits is not None and not job.traits.is_open:
+                        broker.stats.ignored("deljob of a job that was named meanwhile")
+                        continue  # A producer was told that it exists, while its creator could not be asked.
                     lifecycle.never_was(broker, job)
                 replication.remove(broker, job)
             continue

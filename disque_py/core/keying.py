@@ -144,13 +144,21 @@ def _search(broker: Broker, chars: bytes) -> Search:
 
 
 def _is_open(broker: Broker, job_id: bytes) -> bool:
-    """Whether it is not certain yet that this job, which is known here, exists."""
+    """Whether it is not certain yet that this job, which is known here, exists. Else it is about to be named.
+
+    A copy whose creator can't be asked is named, and exists from then on: a word of its creator's that comes late, on a
+    link that goes the other way, does not take it back (acks.on_deljob).
+    """
     job = broker.find(job_id)
     if job is None:
         return False
     if job.state == WAIT_REPL or (type(job.work) is Handover and job.work.client is not None):
         return True
-    return _creator_to_ask(broker, job) is not None
+    if _creator_to_ask(broker, job) is not None:
+        return True
+    if job.traits is not None:
+        job.traits.is_open = False
+    return False
 
 
 def _creator_to_ask(broker: Broker, job: Job) -> Node | None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from disque_py.core.events import DELETED, DELETED_COPY, DROPPED, EXPIRED_EVENT, LOST, PENDING
+from disque_py.core.events import ACKED, DELETED, DELETED_COPY, DROPPED, EXPIRED_EVENT, LOST, PENDING
 from disque_py.core.job import QUEUED
 from disque_py.event_keeper import CLOSED, OFF, ON, OPENING, EventKeeper
 from disque_py.simulator.disk import SimDisk
@@ -210,6 +210,7 @@ class Annals:
         assert log is not None
         current.append(seq, events, end, log.wall_ms)
         versions = self._versions
+        has_forgotten = any(machine.forgot for machine in self.machine.world.machines.values())
         for event in events:
             job_id = job_of(event)
             if job_id:
@@ -220,8 +221,9 @@ class Annals:
                         f"{event!r} on {self.machine.name}, which had {versions[job_id]}",
                         job_id,
                     )
-                if event[0] in GONE_CODES:
-                    # It may come again from a node that knows less: lost here, and yet taken over there.
+                if event[0] in GONE_CODES or (has_forgotten and event[0] == ACKED):
+                    # It may come again from a node that knows less: lost here, and yet taken over there; or done, and
+                    # kept by a node that was forgotten, which counts as confirmed.
                     versions.pop(job_id, None)
                 else:
                     versions[job_id] = version

@@ -4,7 +4,8 @@ DELJOB with a set says that everybody who may have the job has confirmed to know
 whenever a node deletes a job at that word, nobody may have the job alive. That holds for every job that was added
 after the last mishap: a node that died, was flushed, reset or forgotten may have taken what it knew of holders with it.
 
-Who deleted a job remembers that it is done: a copy that comes late must not live there.
+Who deleted a job remembers that it is done, and so does who was asked as a holder and had nothing: a copy that comes
+late must not live there.
 
 A node that leaves asks the other holders before it gives its copy up (LEFT, LEFT_OK): the last copy it keeps.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from cluster_bus.messages import DELJOB, LEFT_OK, REPLJOB, YOURJOBS
+from cluster_bus.messages import DELJOB, LEFT_OK, REPLJOB, SETACK, YOURJOBS
 from disque_py.core.job import ACKED, WAIT_REPL, Job
 from disque_py.simulator.ledger import Ledger, RuleBrokenError
 
@@ -29,7 +30,7 @@ TTL_MARGIN_MS: Final = 60_000
 class Farewells:
     """Hears what nodes read; see the module.
 
-    deleted   (node, run, id) -> when this process deleted the job because all knew
+    heard   (node, run, id) -> when this process last confirmed, as a holder, that the job is done, or deleted it
     """
 
     def __init__(self, world: World, ledger: Ledger, losses: Losses, node_timeout_ms: int) -> None:
@@ -37,7 +38,7 @@ class Farewells:
         self._ledger = ledger
         self._losses = losses
         self._remembered_ms = node_timeout_ms
-        self.deleted: dict[tuple[str, int, bytes], int] = {}
+        self.heard: dict[tuple[str, int, bytes], int] = {}
 
     def hear(self, sender: str, receiver: str, runs: list[list[Any]]) -> None:
         """These messages are about to be read (Network.tap); what they did is seen a moment later."""
@@ -48,6 +49,10 @@ class Farewells:
                 for item in run[1:]:
                     if item[1] and machine.broker.find(item[0]) is not None:
                         self._world.later(0, self._deleted, machine, machine.runs, item[0])
+            elif kind == SETACK:
+                for item in run[1:]:
+                    if machine.membership.me.id in item[1]:
+                        self._world.later(0, self._asked, machine, machine.runs, item[0])
             elif kind == LEFT_OK:
                 for item in run[1:]:
                     if _is_alive(machine.broker.find(item[0])):
@@ -64,7 +69,7 @@ class Farewells:
     def _deleted(self, machine: Machine, run: int, job_id: bytes) -> None:
         if machine.runs != run or not machine.is_up or machine.broker.find(job_id) is not None:
             return
-        self.deleted[machine.name, run, job_id] = self._world.now_ms
+        self.heard[machine.name, run, job_id] = self._world.now_ms
         promise = self._ledger.by_id.get(job_id)
         if promise is None or promise.added_ms <= self._losses.mishap_ms or promise.is_deleted:
             return
@@ -75,6 +80,10 @@ class Farewells:
                     f"{machine.name} deleted {promise}, and {other.name} has it alive",
                     job_id,
                 )
+
+    def _asked(self, machine: Machine, run: int, job_id: bytes) -> None:
+        if machine.runs == run and machine.is_up and not _is_alive(machine.broker.find(job_id)):
+            self.heard[machine.name, run, job_id] = self._world.now_ms
 
     def _left(self, machine: Machine, run: int, job_id: bytes) -> None:
         if machine.runs != run or not machine.is_up or machine.broker.find(job_id) is not None:
@@ -90,7 +99,7 @@ class Farewells:
             )
 
     def _come(self, machine: Machine, job_id: bytes) -> None:
-        at_ms = self.deleted.get((machine.name, machine.runs, job_id))
+        at_ms = self.heard.get((machine.name, machine.runs, job_id))
         if at_ms is not None and at_ms > self._losses.mishap_ms and self._is_fresh(at_ms):
             self._world.later(0, self._came, machine, machine.runs, job_id)
 

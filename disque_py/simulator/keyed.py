@@ -87,6 +87,7 @@ class KeyBook:
         self.uses: dict[tuple[bytes, bytes], list[Use]] = {}
         self._world = world
         self._ledger = ledger
+        self._formed_ms = 0  # When the nodes were seen to have met; before that each is alone.
         journals = plan.journals[: plan.nodes]
         is_safe = bool(journals) and all(policy == ALWAYS for policy in journals)
         self.never_two = (
@@ -96,7 +97,10 @@ class KeyBook:
 
     def is_calm(self) -> bool:
         """Nothing is wrong at the moment: all nodes are there and linked, and no fault lasts."""
-        return not self._ledger.faults and self._world.is_meshed()
+        if not self._world.is_meshed():
+            return False
+        self._formed_ms = self._formed_ms or self._world.now_ms
+        return not self._ledger.faults
 
     def answered(self, promise: Promise, job_id: bytes, sent_ms: int, was_calm: bool) -> bool:
         """An ADDJOB was answered with this id; whether it is its own job's. RuleBrokenError."""
@@ -127,7 +131,8 @@ class KeyBook:
                 known.job_id,
                 use.job_id,
             )
-        if self.never_two and not first.retry_ms and not use.promise.retry_ms:
+        has_met = 0 < self._formed_ms <= since_ms
+        if self.never_two and has_met and not first.retry_ms and not use.promise.retry_ms:
             raise RuleBrokenError(
                 "one at-most-once job per key", f"{known.job_id!r} and {use.job_id!r}", known.job_id, use.job_id
             )

@@ -20,10 +20,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from disque_py.client import Address, DisqueConnectionError, DisqueError, ReplyError
-from disque_py.client.protocol import text
 from disque_py.spark.event_schema import TEXT_MAP
 from disque_py.spark.job_tokens import Offset, Share, first_offset, next_offset, shares_of, token, tokens
 from disque_py.spark.nodes import ClusterError, Nodes
@@ -272,17 +272,39 @@ def _batch(entries: list[Any], node: str) -> pa.RecordBatch:
         at = places.get(name)
         return [None] * len(entries) if at is None else [entry[at] for entry in entries]
 
-    metas = [
-        None if flat is None else list(zip(map(text, flat[::2]), map(text, flat[1::2]), strict=True))
-        for flat in column(b"meta")
-    ]
     arrays = [
-        pa.array([text(entry[0]) for entry in entries], pa.string()),
-        pa.array([text(entry[1]) for entry in entries], pa.string()),
+        _texts([entry[0] for entry in entries]),
+        _texts([entry[1] for entry in entries]),
         pa.array([entry[2] for entry in entries], pa.binary()),
         pa.array(column(b"nacks"), pa.int64()),
         pa.array(column(b"additional-deliveries"), pa.int64()),
-        pa.array(metas, TEXT_MAP),
+        _metas(column(b"meta")),
         pa.repeat(pa.scalar(node, pa.string()), len(entries)),
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
+
+
+def _texts(values: list[bytes]) -> pa.Array:
+    """Names and ids; bytes that are no UTF-8 become U+FFFD, which is what events say of such a queue, too."""
+    try:
+        return pa.array(values, pa.binary()).cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([_readable(value) for value in values], pa.string())
+
+
+def _readable(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
+
+
+def _metas(flats: list[list[bytes] | None]) -> pa.Array:
+    """Name-value lists as maps. Most jobs have none, and then there is nothing to look at."""
+    if not any(flats):
+        none = pa.array([], pa.string())
+        return pa.MapArray.from_arrays(pa.array(np.zeros(len(flats) + 1, np.int32)), none, none)
+    return pa.array(
+        [
+            list(zip(map(_readable, flat[::2]), map(_readable, flat[1::2]), strict=True)) if flat else []
+            for flat in flats
+        ],
+        TEXT_MAP,
+    )

@@ -15,8 +15,8 @@ TICKS = os.sysconf("SC_CLK_TCK")
 NODES, JVM, WORKERS, HERE = "nodes", "JVM", "Python workers", "this process"
 
 
-def cpu_seconds() -> dict[str, float]:
-    """Group → seconds of CPU so far."""
+def cpu_seconds() -> dict[int, tuple[str, float]]:
+    """Process → its group, and seconds of CPU so far."""
     found: dict[int, tuple[int, float, str]] = {}
     for entry in PROC.iterdir():
         if not entry.name.isdigit():
@@ -27,13 +27,7 @@ def cpu_seconds() -> dict[str, float]:
         except (OSError, IndexError):
             continue  # It has ended meanwhile.
         found[int(entry.name)] = (int(status[1]), (int(status[11]) + int(status[12])) / TICKS, words)
-    groups = dict.fromkeys((NODES, JVM, WORKERS, HERE), 0.0)
-    for pid, (_, seconds, words) in found.items():
-        if pid == os.getpid():
-            groups[HERE] += seconds
-        elif _is_ours(pid, found):
-            groups[_group_of(words)] += seconds
-    return groups
+    return {pid: (_group_of(pid, words), spent) for pid, (_, spent, words) in found.items() if _is_ours(pid, found)}
 
 
 def _is_ours(pid: int, found: dict[int, tuple[int, float, str]]) -> bool:
@@ -44,12 +38,19 @@ def _is_ours(pid: int, found: dict[int, tuple[int, float, str]]) -> bool:
     return False
 
 
-def _group_of(words: str) -> str:
+def _group_of(pid: int, words: str) -> str:
+    if pid == os.getpid():
+        return HERE
     if "disque_py.server" in words:
         return NODES
     return JVM if words.split(" ")[0].endswith("java") else WORKERS
 
 
-def micros_each(before: dict[str, float], after: dict[str, float], count: int) -> dict[str, float]:
-    """Microseconds of CPU per item, by group."""
-    return {name: (after[name] - before[name]) * 1e6 / max(1, count) for name in after}
+def micros_each(
+    before: dict[int, tuple[str, float]], after: dict[int, tuple[str, float]], count: int
+) -> dict[str, float]:
+    """Microseconds of CPU per item, by group; of processes that are there at the end."""
+    spent = dict.fromkeys((NODES, JVM, WORKERS, HERE), 0.0)
+    for pid, (group, seconds) in after.items():
+        spent[group] += (seconds - before.get(pid, (group, 0.0))[1]) * 1e6 / max(1, count)
+    return spent

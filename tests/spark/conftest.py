@@ -41,3 +41,10 @@ def spark(tmp_path_factory):
     register(session)
     yield session
     session.stop()
+
+
+def pytest_collection_modifyitems(items):
+    """The first test starts Java, and a busy machine takes its time for every task."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(400))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from brokers import add_node, ask, make_broker, make_client
-from cluster_bus.messages import ISKEY, KEYIS, OUTCOME, OUTCOME_IS, REFUSED, REFUSED_KEY, REPLJOB
+from cluster_bus.messages import DELJOB, ISKEY, KEYIS, OUTCOME, OUTCOME_IS, REFUSED, REFUSED_KEY, REPLJOB
 from copies import advance, image, make_id, say, sent_of
 from disque_py import inputs
 from disque_py.core import keying
 from disque_py.core.image import image_of
 from disque_py.core.keys import KEY_AT, KEY_END, key_chars
-from disque_py.core.replication import NEW_KEY
+from disque_py.core.replication import NEVER_WAS, NEW_KEY
 from disque_py.core.traits import Traits
 
 CHARS = key_chars(b"q", b"k")
@@ -197,6 +197,20 @@ def test_the_creator_is_asked_before_a_copy_is_named():
     say(broker, creator, OUTCOME_IS, (job_id,))
     inputs.settle(broker)
     assert sent_of(broker, KEYIS) == [((asker,), (5, CHARS, job_id))]
+
+
+def test_what_was_named_exists_whatever_its_creator_says_later():
+    """Our link to it was broken, so nobody could be asked; its own brings word that there were too few copies."""
+    broker = make_broker()
+    client = make_client(broker)
+    creator = add_node(broker, 1)
+    job_id = b"D-" + creator.name[:8] + other_id()[10:]
+    say(broker, creator, REPLJOB, ((job_id, *keyed_image(broker, creator)[1:]), NEW_KEY))
+    broker.cluster.link_down(creator)
+    assert add(broker, client) == b"+%b\r\n" % job_id
+    say(broker, creator, DELJOB, (job_id, None, NEVER_WAS))
+    assert broker.find(job_id) is not None
+    assert broker.keys.named(CHARS) == job_id
 
 
 def test_the_outcome_of_a_job_that_waits_for_copies_is_told_when_there_is_one():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 
 from journaled import JournaledNode
+from persistence.disk import WRITING
 
 
 def start(**settings) -> tuple[JournaledNode, list[bytes]]:
@@ -78,6 +79,28 @@ def test_a_journal_that_does_not_have_all_jobs_yet_is_not_left():
     assert "doesn't have all jobs yet" in str(reload(node, 1_000)[0])
     node.settings["appendonly"] = True
     goes_on(node, ids)
+
+
+def test_a_journal_that_is_being_closed_is_not_read():
+    node, ids = start()
+    node.ask("CONFIG", "SET", "appendonly", "no", client=1)
+    assert "being closed" in str(reload(node)[0])
+    assert not node.broker.is_loading
+    assert sorted(node.memory()) == sorted(ids)
+
+
+def test_a_node_that_ends_while_the_journal_is_looked_at_stays_deaf():
+    """Its journal has the mark: nothing may happen any more."""
+    node, ids = start()
+    node.ask("DEBUG", "LOADAOF")
+    outcome = []
+    node._turn(lambda: node.remembering.close(outcome.append))
+    while node.work(WRITING):
+        pass
+    assert (outcome, node.broker.is_loading) == ([None], True)
+    node.settle(100)
+    assert node.broker.is_loading
+    assert sorted(node.restart().memory()) == sorted(ids)
 
 
 def test_a_disk_that_fails_before_all_is_written_leaves_everything_as_it_is():

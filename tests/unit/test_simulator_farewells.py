@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from cluster_bus.messages import DELJOB, LEFT_OK, REPLJOB
+from cluster_bus.messages import DELJOB, LEFT_OK, REPLJOB, SETACK
 from disque_py.core import lifecycle
 from disque_py.simulator.checkers import Asleep, Losses
 from disque_py.simulator.farewells import Farewells
@@ -47,7 +47,7 @@ def test_a_mishap_since_excuses_it():
     scene = Scene()
     scene.losses.mishap(scene.world.machines["a"])
     scene.delete_on_b()
-    assert scene.farewells.deleted
+    assert scene.farewells.heard
 
 
 @pytest.mark.parametrize("lives", [False, True])
@@ -81,4 +81,17 @@ def test_a_leaver_keeps_the_last_copy(excuse):
     scene.farewells.hear("b", "a", [[LEFT_OK, [scene.job_id, 0]]])
     lifecycle.forget(scene.world["a"], scene.world["a"].find(scene.job_id))
     with nullcontext() if excuse else pytest.raises(RuleBrokenError, match="keeps the last copy"):
+        scene.world.run(1)
+
+
+def test_who_was_asked_as_a_holder_remembers_the_ack():
+    """A copy that comes after the question finds it."""
+    scene = Scene()
+    machine = scene.world.machines["b"]
+    lifecycle.forget(machine.broker, machine.broker.find(scene.job_id))
+    scene.farewells.hear("a", "b", [[SETACK, [scene.job_id, machine.node_id, 1]]])
+    scene.world.run(1)
+    machine.broker.shards = scene.world["a"].shards  # The copy lives there.
+    scene.farewells.hear("a", "b", [[REPLJOB, [(scene.job_id,), 0]]])
+    with pytest.raises(RuleBrokenError, match="done is remembered"):
         scene.world.run(1)

@@ -83,6 +83,7 @@ def test_two_ids_need_an_excuse(world, ledger, book, was_calm, unrest_ms, retry_
     """Something was wrong meanwhile; for an at-most-once job that is none."""
     job_ids = [b"D-0000000a-%b%b-05a1" % (b"k" * 18, end) for end in (b"aaaaaa", b"bbbbbb")]
     book.never_two = True
+    assert book.is_calm()
     ledger.unrest_ms = unrest_ms
     first, second = (promised(world, ledger, book, retry_ms=retry_ms) for _ in "ab")
     book.answered(first, job_ids[0], world.now_ms, was_calm)

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="the extra disque-py[spark] is not installed")
 
-from disque_py.spark.jobs_reading import JobPlanner, fetch, job_options
+from disque_py.spark.jobs_reading import JobPlanner, _batch, fetch, job_options
 from disque_py.spark.nodes import ClusterError
 from disque_py.spark.options import OptionError
 from spark_stub import StubCluster
@@ -67,6 +67,15 @@ def test_a_row_says_what_the_node_said():
         row = rows(plan, plan.latest(plan.initial()))[0]
         assert (row["queue"], row["body"], row["nacks"], row["meta"]) == ("work", b"body-0", 0, [("carrier", "UA")])
         assert row["node"] == cluster.nodes[0].id
+
+
+def test_what_is_no_text_is_readable_all_the_same_and_jobs_without_meta_have_an_empty_one():
+    names = [b"nacks", 0, b"additional-deliveries", 0, b"meta"]
+    entries = [[b"w\xff", b"D-1", b"\xfe", *names, []], [b"work", b"D-2", b"", *names, [b"k\xff", b"v"]]]
+    first, second = _batch(entries, "n1").to_pylist()
+    assert (first["queue"], first["body"], first["meta"]) == ("w\ufffd", b"\xfe", [])
+    assert (second["queue"], second["meta"]) == ("work", [("k\ufffd", "v")])
+    assert _batch(entries[:1], "n1").to_pylist() == [first]
 
 
 def test_a_batch_read_again_gives_the_same_jobs():
