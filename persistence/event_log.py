@@ -36,10 +36,12 @@ BATCH_BYTES_MAX: Final = 4 * 1024 * 1024
 MARK_BYTES: Final = 64 * 1024
 
 SYNC_EVERY_MS: Final = 1_000
-# Nobody's reply waits longer for a write. There may be an fsync in it (a segment that ends, or `always`), which a busy disk
-# takes seconds for; a log that is given up is a hole in what its readers know.
+# Nobody's reply waits longer for a write. There may be an fsync in it (a segment that ends, or `always`), which a busy
+# disk takes seconds for; a log that is given up is a hole in what its readers know.
 STALL_MS: Final = 5_000
 TRIM_EVERY_MS: Final = 1_000
+# A node ticks every 100 ms; one that didn't for so long was stopped, or busy, and knows nothing about its disk.
+STOOD_STILL_MS: Final = 500
 
 OPEN_NAME: Final = "open"
 CLOSED_NAME: Final = "closed"
@@ -122,6 +124,7 @@ class EventLog:
         self._is_busy = False
         # When the disk last did, or was given, something of what waits for it.
         self._moved_ms = 0
+        self._ticked_ms = 0
         self._is_syncing = False
         self._synced_ms = 0
         self._trimmed_ms = 0
@@ -176,6 +179,9 @@ class EventLog:
         """Time passed (`now_ms`, `wall_ms` are set): the sync that is due, a disk that stands still, old segments."""
         if self.is_closed:
             return
+        if self.now_ms - self._ticked_ms > STOOD_STILL_MS:
+            self._moved_ms = self.now_ms  # We stood still, not the disk: it has its time from now on.
+        self._ticked_ms = self.now_ms
         if self._is_moving and self.now_ms - self._moved_ms > STALL_MS:
             self.fail(f"the disk has taken no write for {(self.now_ms - self._moved_ms) / 1000:.1f} seconds")
             return

@@ -175,7 +175,7 @@ def main() -> None:
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     lines = Lines()
     while len(head := source.read(LENGTH.size)) == LENGTH.size:
-        blocks: Any = msgpack.unpackb(source.read(LENGTH.unpack(head)[0]))
+        blocks: Blocks = [tuple(block) for block in msgpack.unpackb(source.read(LENGTH.unpack(head)[0]))]
         text, ends = text_of(lines, blocks)
         packed: bytes = msgpack.packb((text, ends.tobytes()))
         sink.write(LENGTH.pack(len(packed)))

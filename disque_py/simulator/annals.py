@@ -244,11 +244,11 @@ class Annals:
         gate = self.machine.driver.gate
         if gate is None or not gate.must_wait():
             return  # The journal is in trouble: what is still answered then waits for nothing.
-        if current.end_of(seq) > log.ready_position():
+        if current.end_of(seq) > log.written:
             raise RuleBrokenError(
                 "no promise before its event",
                 f"{what} of {job_id!r} by {self.machine.name}: event {seq} ends at {current.end_of(seq)},"
-                f" written up to {log.ready_position()}",
+                f" written up to {log.written}",
                 job_id,
             )
 

@@ -46,15 +46,18 @@ class Label:
 
     meta      names and values, as GETJOB shows them
     copies    as asked for; 0: at most once
+    sent_ms, was_calm   when it was sent, and whether nothing was wrong then
     """
 
-    __slots__ = ("copies", "key", "meta", "priority")
+    __slots__ = ("copies", "key", "meta", "priority", "sent_ms", "was_calm")
 
     def __init__(self, key: bytes, priority: int | None, meta: list[bytes], copies: int = 1) -> None:
         self.copies = copies
         self.key = key
         self.priority = priority
         self.meta = meta
+        self.sent_ms = 0
+        self.was_calm = False
 
 
 class Use:
@@ -203,18 +206,19 @@ class KeyedProducer(Actor):
         timeout_ms = rng.choice((0, 300, 2_000))
         promise = self.ledger.add(queue, rng.choice(BODIES), retry_s * 1000, ttl_s * 1000, copies, self.world.now_ms)
         promise.asked = machine
-        self.book.labels[promise.number] = Label(key, priority, [word.encode() for word in meta], copies)
+        label = self.book.labels[promise.number] = Label(key, priority, [word.encode() for word in meta], copies)
+        label.sent_ms, label.was_calm = self.world.now_ms, self.book.is_calm()
         request = words("ADDJOB", queue, promise.body(), timeout_ms, *options)
-        return request, self._answered, (promise, self.world.now_ms, self.book.is_calm())
+        return request, self._answered, promise
 
-    def _answered(self, reply: Any, asked: tuple[Promise, int, bool]) -> None:
-        promise, sent_ms, was_calm = asked
+    def _answered(self, reply: Any, promise: Promise) -> None:
         if not isinstance(reply, bytes):
             return
-        if self.book.labels[promise.number].key and not self.book.answered(promise, reply, sent_ms, was_calm):
+        label = self.book.labels[promise.number]
+        if label.key and not self.book.answered(promise, reply, label.sent_ms, label.was_calm):
             return
         if promise.answered_ms and promise.id == reply:
-            promise.copies = self.book.labels[promise.number].copies
+            promise.copies = label.copies
             return  # Another request for this key was told so a moment before.
         self.ledger.answered(promise, reply, self.world.now_ms)
         if promise.asked is not None:

@@ -12,6 +12,7 @@ node that holds a copy: nothing is lost, and nothing has to be remembered.
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 import warnings
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from disque_py.client import Address, DisqueConnectionError, DisqueError, ReplyError
+from disque_py.client import Address, DisqueConnectionError, DisqueError, NotConnectedError, ReplyError
 from disque_py.spark.event_schema import TEXT_MAP
 from disque_py.spark.job_tokens import Offset, Share, first_offset, next_offset, shares_of, token, tokens
 from disque_py.spark.nodes import ClusterError, Nodes
@@ -42,6 +43,9 @@ JOBS_MAX: Final = 100_000
 LEASE_MS: Final = 120_000
 # Tokens in one ACKTOKEN: a node serves nobody else while it acknowledges their jobs, some milliseconds per token.
 ACK_TOKENS: Final = 4
+# How long a node is asked again after a connection to it broke, and how often.
+LOST_S: Final = 10.0
+PAUSE_S: Final = 0.2
 # Nodes that acknowledge side by side.
 ACK_NODES: Final = 16
 
@@ -231,8 +235,9 @@ class JobPlanner:
 def fetch(options: JobOptions, offset: Offset, share: Share, address: Address | None) -> Iterator[pa.RecordBatch]:
     """A task's jobs. Raises ClusterError when the node refuses the command.
 
-    A node that can't be reached gives no rows: its jobs are then not acknowledged either, and come
-    back after their RETRY.
+    A node that can't be reached gives no rows, and has nothing under these tokens that could be acknowledged:
+    its jobs come back after their RETRY. A connection that broke is another matter: the node may have given jobs
+    whose rows never came, and their token is acknowledged with the batch. So it is asked again, for LOST_S.
     """
     nodes = Nodes(options.cluster)
     reason = "it is no longer known to the cluster"
@@ -244,7 +249,7 @@ def fetch(options: JobOptions, offset: Offset, share: Share, address: Address | 
                 "GETJOB", "NOHANG", "COUNT", share.jobs, "WITHCOUNTERS", "WITHMETA",
                 "TOKEN", token(offset, share.node, number), *options.where, "FROM", *options.queues,
             )  # fmt: skip
-            entries = nodes.ask(address, *words)
+            entries = _ask(nodes, address, words, is_first=number == share.first)
             if not entries:
                 return
             yield _batch(entries, share.node)
@@ -261,6 +266,20 @@ def fetch(options: JobOptions, offset: Offset, share: Share, address: Address | 
         "after their RETRY",
         stacklevel=2,
     )
+
+
+def _ask(nodes: Nodes, address: Address, words: tuple[str | bytes | int, ...], *, is_first: bool) -> Any:
+    """A GETJOB by token, until it is answered. Raises DisqueConnectionError: at once if nothing can have been sent."""
+    may_be_sent = not is_first
+    deadline = time.monotonic() + LOST_S
+    while True:
+        try:
+            return nodes.ask(address, *words)
+        except DisqueConnectionError as error:
+            may_be_sent = may_be_sent or not isinstance(error, NotConnectedError)
+            if not may_be_sent or time.monotonic() > deadline:
+                raise
+        time.sleep(PAUSE_S)
 
 
 def _batch(entries: list[Any], node: str) -> pa.RecordBatch:

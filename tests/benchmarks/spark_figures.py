@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import statistics
 import sys
 import tempfile
@@ -258,6 +259,8 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=2, help="nodes of the cluster (2)")
     parser.add_argument("--markdown", action="store_true", help="a table for docs/performance.md at the end")
     words = parser.parse_args()
+    # Nodes and workers are ended on the way out, also when somebody is tired of waiting.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     machine = in_words(described())
     print(machine, flush=True)
     figures = Figures()

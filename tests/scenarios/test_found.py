@@ -18,7 +18,7 @@ def lose(world, kind, sender, receiver):
     left = [1]
 
     def drop(from_, to, what, item):
-        return (from_, to, what) == (sender, receiver, kind) and left and left.pop() == 1
+        return (from_, to, what) == (sender, receiver, kind) and bool(left) and left.pop() == 1
 
     world.drop = drop
 

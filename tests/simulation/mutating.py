@@ -121,6 +121,16 @@ MUTATIONS = (
              "while left > 0:", "while False:", "disks+power"),
     Mutation("jobs are given away after the journal's end", "disque_py.remembering:Remembering.close",
              "self._broker.is_loading = True", "pass", "upgrade"),
+    Mutation("a requeue is no event", "disque_py.core.requeue:requeue",
+             "events.note(broker, job, events.REQUEUED if again else events.QUEUED)", "pass", "pauses"),
+    Mutation("replies do not wait for the log of events", "persistence.event_log:EventLog.ready_position",
+             "self.position if self.is_closed else self.written", "self.position"),
+    Mutation("events can be read before they are on disk", "persistence.event_log:EventLog._on_written",
+             "if is_synced:", "if True:", "power"),
+    Mutation("who knows a key does not say so", "disque_py.core.keying:on_iskey",
+             "named = broker.keys.named(chars)", 'named = b""'),
+    Mutation("a token forgets its first job", "disque_py.core.tokens:Tokens.held",
+             "for job, attempt in list(token.jobs.items()):", "for job, attempt in list(token.jobs.items())[1:]:"),
 )  # fmt: skip
 
 

@@ -2,7 +2,8 @@
 
 It keeps what it was given and answers by the wire format of docs/protocol.md; jobs are spread over
 nothing and copied nowhere. `StubCluster` is a context; nodes join with `add_node` and vanish with
-`stop`. Faults are set by tests: `refuse` (queue → error), `read_limit` (lines per EVENTS READ).
+`stop`. Faults are set by tests: `refuse` (queue → error), `read_limit` (lines per EVENTS READ), `swallow`
+(command → how many answers are lost).
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class StubNode:
         self.refuse: dict[bytes, bytes] = {}
         self.password: bytes | None = None
         self.hang_up_after: int | None = None
+        self.swallow: dict[bytes, int] = {}
         self.lock = threading.Lock()
         node = self
 
@@ -115,7 +117,12 @@ class StubNode:
                 return None
         if self.password is not None and name == "hello":
             return b"-NOAUTH Authentication required.\r\n"
-        return getattr(self, f"on_{name}")(argv)
+        answer: bytes = getattr(self, f"on_{name}")(argv)
+        if self.swallow.get(argv[0], 0):
+            # It is done, and nobody hears of it.
+            self.swallow[argv[0]] -= 1
+            return None
+        return answer
 
     def on_auth(self, argv: list[bytes]) -> bytes:
         if argv[1] != self.password:

@@ -208,6 +208,7 @@ def test_a_named_member_without_the_job_confirms_and_keeps_the_ack():
 
 
 @pytest.mark.parametrize("reason", ["memory", "count", "holders"])
+@pytest.mark.plain
 def test_without_room_an_ack_of_an_unknown_job_is_confirmed_and_known_as_done(reason, monkeypatch):
     """Somebody who invents ids must not fill our memory; a late copy of a real one is not taken all the same."""
     broker, b, _ = make_cluster()
@@ -241,6 +242,7 @@ def test_without_room_a_job_we_hold_keeps_its_ack(monkeypatch):
     assert broker.find(job.id).state == ACKED
 
 
+@pytest.mark.plain
 def test_without_room_an_ack_of_an_unknown_job_is_passed_on_and_not_kept(monkeypatch):
     monkeypatch.setattr(acks, "ACKED_COUNT_MAX", 0)
     broker, *_ = make_cluster()

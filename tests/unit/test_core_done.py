@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from disque_py.core import done
 from disque_py.core.done import DoneTable
 
@@ -36,6 +38,7 @@ def test_an_id_goes_after_twice_that():
     assert len(table) == 0
 
 
+@pytest.mark.plain
 def test_many_newer_ids_push_the_oldest_out(monkeypatch):
     """The table is bounded, whatever the load."""
     monkeypatch.setattr(done, "GENERATION_MAX", 100)

@@ -190,6 +190,7 @@ def test_nothing_is_left_when_the_queue_goes_later():
     assert broker.interest == {}
 
 
+@pytest.mark.plain
 def test_a_node_can_make_us_remember_only_so_much(monkeypatch):
     monkeypatch.setattr(interest, "ENTRIES_PER_LINK_MAX", 10)
     broker, b = make_cluster()

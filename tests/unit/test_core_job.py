@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from brokers import make_broker
 from copies import hold, make_job
 from disque_py.core import acks
@@ -21,6 +23,7 @@ def test_states_have_the_names_that_clients_see():
     ]  # fmt: skip
 
 
+@pytest.mark.plain
 def test_a_job_has_no_room_for_more():
     """Millions of them: a dict each would cost more than the job."""
     assert not hasattr(make_job(make_broker()), "__dict__")

@@ -72,6 +72,7 @@ def test_eviction_frees_enough_in_one_go():
     assert broker.stats.jobs_evicted == 110 - broker.acked_count > 0
 
 
+@pytest.mark.plain
 def test_with_very_many_jobs_each_attempt_looks_at_a_part(monkeypatch):
     """No command may take long because memory is short; the next attempts go on from there."""
     monkeypatch.setattr(memory, "LOOKED_PER_ATTEMPT", 20)

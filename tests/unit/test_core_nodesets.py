@@ -94,6 +94,7 @@ def test_names_are_what_clients_see_sorted():
     assert make_sets().names((NODES[1], NODES[0])) == [b"01" * 20, b"02" * 20]
 
 
+@pytest.mark.plain
 def test_memory_of_sets_is_bounded(monkeypatch):
     """Others choose which sets we see. Afterwards sets are made anew, equal to the old ones."""
     monkeypatch.setattr(nodesets, "SETS_MAX", 10)
@@ -110,6 +111,7 @@ def test_memory_of_sets_is_bounded(monkeypatch):
     assert sets.of((ME,)) is sets.mine
 
 
+@pytest.mark.plain
 def test_few_large_sets_are_bounded_like_many_small_ones(monkeypatch):
     """Fifty thousand sets of a thousand nodes would be gigabytes; so would one of them, named in as many orders."""
     monkeypatch.setattr(nodesets, "MEMBERS_MAX", 1_000)

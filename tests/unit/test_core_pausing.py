@@ -178,6 +178,7 @@ def test_a_node_that_joins_learns_what_was_set_with_bcast_ended_pauses_included(
     assert [item[:2] for _, item in sent_of(broker, PAUSE)] == [(b"one", PAUSED_IN), (b"two", 0)]
 
 
+@pytest.mark.plain
 def test_versions_of_ended_pauses_are_bounded_and_running_ones_are_kept(monkeypatch):
     monkeypatch.setattr(pausing, "VERSIONS_MAX", 20)
     monkeypatch.setattr(pausing, "VERSIONS_PER_SWEEP", 5)
@@ -190,6 +191,7 @@ def test_versions_of_ended_pauses_are_bounded_and_running_ones_are_kept(monkeypa
     assert b"99" in broker.pause_versions
 
 
+@pytest.mark.plain
 def test_a_node_can_pause_only_so_many_queues_here(monkeypatch):
     """Each is a queue in memory; whoever may say PAUSE may say it with any name."""
     monkeypatch.setattr(pausing, "PAUSED_FROM_ELSEWHERE_MAX", 10)

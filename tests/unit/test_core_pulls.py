@@ -233,6 +233,6 @@ def test_a_job_finds_the_consumer_on_another_node_in_three_hops():
     world.run(60_000)
     started_ms = world.now_ms
     job_id = world.ask("a", "ADDJOB", "q", "body", 0, "REPLICATE", 1)
-    world.until(lambda: consumer.replies, 1000)
+    world.until(lambda: bool(consumer.replies), 1000)
     assert consumer.replies == [[[b"q", job_id, b"body"]]]
     assert world.now_ms - started_ms <= 5

@@ -209,6 +209,7 @@ def test_a_nack_on_another_node_ends_our_lease():
 
 
 @pytest.mark.parametrize("jitter_ms", [-250, 249])
+@pytest.mark.plain
 def test_queued_elsewhere_never_shortens_a_lease_we_heard_of(jitter_ms):
     """A holder re-queues no earlier than the last lease end it heard of (semantics.md, section 2)."""
     broker, b, c = make_cluster()

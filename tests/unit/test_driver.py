@@ -177,6 +177,7 @@ def test_a_long_run_is_cut():
     assert all(length <= ITEMS_PER_RUN for length in lengths)
 
 
+@pytest.mark.plain
 def test_large_jobs_travel_in_several_frames(monkeypatch):
     monkeypatch.setattr(driver_module, "FRAME_BYTES", 1000)
     driver, outside = make_driver()
@@ -274,6 +275,7 @@ def test_a_reset_is_saved_before_it_goes_on():
     assert outside.saves == 1
 
 
+@pytest.mark.plain
 def test_a_link_to_a_new_process_comes_before_what_that_process_says():
     """Else its first hand-over would be taken for one of the old process, which was answered already."""
     driver, _ = make_driver()

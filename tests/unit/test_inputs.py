@@ -181,6 +181,7 @@ def test_what_may_depend_on_the_job_waits_for_it(following):
     assert client.waiting == WAITS_FOR_COPIES
 
 
+@pytest.mark.plain
 def test_only_so_many_addjobs_wait_at_once(monkeypatch):
     monkeypatch.setattr(inputs, "OVERLAP_MAX", 10)
     broker, client = start()

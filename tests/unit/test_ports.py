@@ -48,6 +48,7 @@ def methods(of):
 
 
 @pytest.mark.parametrize(("port", "implementation"), PAIRS, ids=lambda each: each.__name__)
+@pytest.mark.plain
 def test_every_implementation_has_what_the_port_promises(port, implementation):
     """The type checker sees the server's; those of tests are compared here."""
     has = methods(implementation)

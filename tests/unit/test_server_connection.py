@@ -285,6 +285,7 @@ def test_a_time_out_is_answered_in_time():
     serve(story)
 
 
+@pytest.mark.plain
 def test_many_addjobs_of_one_client_go_on_as_their_copies_come(monkeypatch):
     monkeypatch.setattr("disque_py.inputs.OVERLAP_MAX", 10)
 

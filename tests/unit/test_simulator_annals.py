@@ -105,6 +105,19 @@ def test_a_queued_job_must_be_pending(world, annals):
         annals.check_states()
 
 
+def test_a_stopped_process_goes_on_with_its_log(world, annals):
+    """Though a write was under way when it was stopped."""
+    machine = world.machines["a"]
+    connection = asker(world, "a")
+    connection.send([words("ADDJOB", "q", "x", 0)])
+    machine.stop()
+    world.run(5_000)
+    machine.go_on()
+    world.run(100)
+    assert annals.keeper.state == ON
+    assert len(connection.replies) == 1
+
+
 def test_a_log_that_ends_on_a_healthy_disk_breaks_a_rule(world, annals):
     """In trouble it may, and the next one has another id."""
     annals.folder.fail("write", errno.EIO)

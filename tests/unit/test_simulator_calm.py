@@ -46,6 +46,7 @@ def test_nodes_that_are_down_come_up():
         (requeue, "on_willqueue", "what waits is not queued again"),
     ],
 )
+@pytest.mark.plain
 def test_what_does_not_come_to_an_end_is_found(monkeypatch, module, name, rule):
     """Acks that nobody answers, jobs that nobody queues again, questions about jobs that wait elsewhere."""
     for table in (module, timers, inputs):

@@ -107,6 +107,7 @@ def test_ids_of_a_key_have_its_characters(world, ledger, book):
         book.answered(promised(world, ledger, book), b"D-0000000a-%baaaaaa-05a1" % (b"l" * 18), world.now_ms, True)
 
 
+@pytest.mark.plain
 def test_nodes_that_forget_excuse_a_second_id():
     """Only weather in which nobody forgets, or journals that don't, make the stricter promise."""
     world, ledger = SimpleNamespace(), Ledger()

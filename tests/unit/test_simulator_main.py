@@ -34,6 +34,7 @@ def test_hashes_are_the_same_in_one_process_and_in_two():
     assert [line for line in two.stdout.splitlines() if line in lines] == lines
 
 
+@pytest.mark.plain
 def test_a_broken_rule_is_shrunk_and_shown(monkeypatch):
     """With the command that plays it again; the exit status says it, too."""
     monkeypatch.setattr(lifecycle, "lease", lifecycle.forget)
@@ -60,6 +61,7 @@ def test_nonsense_is_refused(words):
     assert run(*words).exit_code == 2
 
 
+@pytest.mark.plain
 def test_the_report_is_a_file(tmp_path, monkeypatch):
     """The summary, then each failure with the command that plays it again."""
     report = tmp_path / "report"

@@ -25,6 +25,7 @@ def test_the_same_plan_has_the_same_trace_and_figures_twice():
     assert simulate(small_plan(10, weather="kills", duration_ms=1_000)).digest != one.digest
 
 
+@pytest.mark.plain
 def test_a_broken_rule_is_told_with_its_transcript(monkeypatch):
     """A node that forgets a job instead of keeping it under its lease."""
     monkeypatch.setattr(lifecycle, "lease", lifecycle.forget)
@@ -34,6 +35,7 @@ def test_a_broken_rule_is_told_with_its_transcript(monkeypatch):
     assert result.failure.transcript
 
 
+@pytest.mark.plain
 def test_an_exception_of_the_server_is_a_failure_with_its_place(monkeypatch):
     """The module and the line where it came from."""
 
@@ -47,6 +49,7 @@ def test_an_exception_of_the_server_is_a_failure_with_its_place(monkeypatch):
     assert "by a test in test_simulator_simulation.py" in failure.detail
 
 
+@pytest.mark.plain
 def test_nodes_are_looked_at_after_each_death():
     """And once more before and after the calm."""
     seed = next(seed for seed in range(100) if len(small_plan(seed, weather="kills", duration_ms=2_000).faults) > 2)

@@ -69,6 +69,18 @@ def test_a_row_says_what_the_node_said():
         assert row["node"] == cluster.nodes[0].id
 
 
+def test_jobs_whose_answer_was_lost_are_asked_for_again_so_that_no_ack_takes_them_unread():
+    with StubCluster() as cluster:
+        node = cluster.nodes[0]
+        node.fill("work", 2500)
+        plan = planner(cluster, minPartitions="1")
+        end = plan.latest(plan.initial())
+        node.swallow = {b"GETJOB": 3}
+        found = rows(plan, end)
+        plan.commit(end)
+        assert len(node.acked) == len({row["id"] for row in found}) == 2500
+
+
 def test_what_is_no_text_is_readable_all_the_same_and_jobs_without_meta_have_an_empty_one():
     names = [b"nacks", 0, b"additional-deliveries", 0, b"meta"]
     entries = [[b"w\xff", b"D-1", b"\xfe", *names, []], [b"work", b"D-2", b"", *names, [b"k\xff", b"v"]]]

@@ -144,9 +144,9 @@ async def delivered(load: Load, count: int) -> None:
             return
 
 
-async def drained(nodes: Nodes, load: Load) -> int:
-    """Let late deliveries come and acks be collected; how many jobs are left in the nodes."""
-    deadline = load.clock() + DRAIN_SECONDS
+async def drained(nodes: Nodes, load: Load, seconds: float = DRAIN_SECONDS) -> int:
+    """Let late deliveries come and acks be collected; how many jobs are left in the nodes after `seconds` at most."""
+    deadline = load.clock() + seconds
     left = -1
     while left and load.clock() < deadline:
         await asyncio.sleep(LOOK_SECONDS)
