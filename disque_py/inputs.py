@@ -269,9 +269,11 @@ def _may_overlap(client: Client, argv: list[bytes]) -> bool:
     """
     if client.waiting != WAITS_FOR_COPIES or client.slots is None or len(client.slots) >= OVERLAP_MAX:
         return False
-    if len(argv) == 6:
-        return argv[4].lower() != b"maxlen"  # One option, as most have.
-    return 6 not in map(len, argv[4:]) or not any(word.lower() == b"maxlen" for word in argv[4:])
+    for at in range(4, len(argv)):
+        word = argv[at]
+        if len(word) == 6 and word.lower() == b"maxlen":
+            return False
+    return True
 
 
 def _reply_in_mode(client: Client, mode: int, reply: bytes) -> None:
