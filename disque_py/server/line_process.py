@@ -18,7 +18,7 @@ import sys
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import msgpack  # type: ignore[import-untyped]  # It ships no types.
 
