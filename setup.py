@@ -1,8 +1,8 @@
 """What pyproject.toml cannot say: the pure modules become C, where there is a compiler.
 
-disque-py is plain Python and runs from source as it is. Its pure modules (no sockets, files, threads) are fully typed, so
-mypyc can translate them: the same behaviour, at twice the speed and more (docs/performance.md). A wheel that is built where
-a C compiler and Python's headers are found has them compiled; DISQUE_PY_COMPILE=no makes a wheel of pure Python,
+disque-py is plain Python and runs from source as it is. Its pure modules (no sockets, files, threads) are fully typed,
+so mypyc can translate them: the same behaviour, at twice the speed (docs/performance.md). A wheel that is built where a
+C compiler and Python's headers are found has them compiled; DISQUE_PY_COMPILE=no makes a wheel of pure Python,
 DISQUE_PY_COMPILE=yes fails where it can't compile instead of going on without. An editable install stays Python.
 """
 
@@ -67,6 +67,7 @@ class Build(build_ext):
     """All cores; and what can't be built isn't, unless that was asked for."""
 
     def finalize_options(self) -> None:
+        """As many compilers as cores."""
         super().finalize_options()
         self.parallel = self.parallel or os.cpu_count()
 
@@ -77,7 +78,7 @@ class Build(build_ext):
         except Exception as error:
             if wanted() == "yes":
                 raise
-            print(f"not compiled, so this will be pure Python: {error}", file=sys.stderr)
+            sys.stderr.write(f"not compiled, so this will be pure Python: {error}\n")
             for extension in self.extensions:
                 Path(self.get_ext_fullpath(extension.name)).unlink(missing_ok=True)
             self.extensions = []

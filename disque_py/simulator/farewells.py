@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from cluster_bus.messages import DELJOB, LEFT_OK, REPLJOB, SETACK, YOURJOBS
+from cluster_bus.messages import DELJOB, LEFT, LEFT_OK, REPLJOB, SETACK, YOURJOBS
 from disque_py.core.job import ACKED, WAIT_REPL, Job
 from disque_py.simulator.ledger import Ledger, RuleBrokenError
 
@@ -25,11 +25,14 @@ if TYPE_CHECKING:
 
 # A job whose life is nearly over may end on some node first.
 TTL_MARGIN_MS: Final = 60_000
+# So long before that the new copy may have been taken.
+TAKEN_MS_MAX: Final = 2_000
 
 
 class Farewells:
     """Hears what nodes read; see the module.
 
+    leaving   id -> when a holder was first asked whether a copy may go
     heard   (node, run, id) -> when this process last confirmed, as a holder, that the job is done, or deleted it
     """
 
@@ -38,6 +41,7 @@ class Farewells:
         self._ledger = ledger
         self._losses = losses
         self._remembered_ms = node_timeout_ms
+        self.leaving: dict[bytes, int] = {}
         self.heard: dict[tuple[str, int, bytes], int] = {}
 
     def hear(self, sender: str, receiver: str, runs: list[list[Any]]) -> None:
@@ -53,6 +57,9 @@ class Farewells:
                 for item in run[1:]:
                     if machine.membership.me.id in item[1]:
                         self._world.later(0, self._asked, machine, machine.runs, item[0])
+            elif kind == LEFT:
+                for item in run[1:]:
+                    self.leaving.setdefault(item[0], self._world.now_ms)
             elif kind == LEFT_OK:
                 for item in run[1:]:
                     if _is_alive(machine.broker.find(item[0])):
@@ -73,6 +80,8 @@ class Farewells:
         promise = self._ledger.by_id.get(job_id)
         if promise is None or promise.added_ms <= self._losses.mishap_ms or promise.is_deleted:
             return
+        if self._losses.has_leavers:
+            return  # Copies go as soon as answers are read, or stay after all: sets run ahead of that.
         for other in self._world.running():
             if _is_alive(other.broker.find(job_id)):
                 raise RuleBrokenError(
@@ -91,6 +100,8 @@ class Farewells:
         promise = self._ledger.by_id.get(job_id)
         if promise is None or promise.acked_ms or self._losses.may_come_back(job_id):
             return
+        if self._losses.mishap_ms > self.leaving.get(job_id, self._world.now_ms) - TAKEN_MS_MAX:
+            return  # It may have hit the copy that was to replace this one.
         if promise.added_ms + promise.ttl_ms - promise.early_ms < self._world.now_ms + TTL_MARGIN_MS:
             return
         if not any(other.broker.find(job_id) is not None for other in self._world.running()):

@@ -28,7 +28,11 @@ from typing import Any, cast
 
 import hiredis
 
+import disque_py
+
 ROOT = Path(__file__).resolve().parents[2]
+# Where the package under test is: an installed wheel, or the checkout.
+INSTALLED = Path(disque_py.__file__).resolve().parents[1]
 HOST = "127.0.0.1"
 # Below the range the system takes ports of outgoing connections from, the bus ports (10000 above) included.
 PORTS = range(12_000, 22_000)
@@ -172,7 +176,7 @@ class Server:
     def launch(self) -> None:
         """Start the process, and don't wait."""
         assert not self.is_running
-        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
+        path = os.pathsep.join(filter(None, (str(INSTALLED), os.environ.get("PYTHONPATH", ""))))
         with (self.folder / "output").open("ab") as output:
             self.process = subprocess.Popen(
                 self.words,

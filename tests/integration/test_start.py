@@ -17,7 +17,7 @@ import hiredis
 import pytest
 
 from disque_py import __version__
-from servers import BUS_PORT_ABOVE, HOST, ROOT, Connection, free_port, until
+from servers import BUS_PORT_ABOVE, HOST, INSTALLED, Connection, free_port, until
 
 PROGRAM = [sys.executable, "-m", "disque_py.server.main"]
 
@@ -33,7 +33,7 @@ def run(*words, text=None, folder=None):
         timeout=20,
         check=False,
         cwd=folder or "/",
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(INSTALLED)},
     )
     return result.returncode, result.stdout, result.stderr
 
@@ -42,7 +42,7 @@ def run(*words, text=None, folder=None):
 def started(*words, **options):
     """The program as a process, killed at the end of the block if it has not ended by itself."""
     with subprocess.Popen(
-        [*PROGRAM, *map(str, words)], env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True, **options
+        [*PROGRAM, *map(str, words)], env={**os.environ, "PYTHONPATH": str(INSTALLED)}, text=True, **options
     ) as process:
         try:
             yield process
