@@ -14,7 +14,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from disque_py.core.events import ACKED, DELETED, DELETED_COPY, DROPPED, EXPIRED_EVENT, LOST, PENDING
+from disque_py.core.events import ACKED, DELETED, DELETED_COPY, DROPPED, EXPIRED_EVENT, FLUSHED, LOST, PENDING
 from disque_py.core.job import QUEUED
 from disque_py.event_keeper import CLOSED, OFF, ON, OPENING, EventKeeper
 from disque_py.simulator.disk import SimDisk
@@ -227,6 +227,8 @@ class Annals:
                     versions.pop(job_id, None)
                 else:
                     versions[job_id] = version
+            elif event[0] == FLUSHED:
+                versions.clear()  # What comes back comes from nodes that know less.
 
     # -- what must hold ----------------------------------------------------------------------------
 
