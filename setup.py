@@ -21,11 +21,13 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 FOLDERS = ("disque_py", "disque_py/core", "disque_py/commands", "disque_py/simulator", "cluster_bus", "persistence")
-# What stays as it is: protocols that anybody may implement, what derives from a builtin type, sockets, files, threads.
+# What stays as it is: protocols that anybody may implement, what derives from a builtin type, what is frozen and sent
+# to other processes; sockets, files, threads.
 PLAIN = {
     "disque_py/ports.py",
     "disque_py/core/spilled.py",
     "disque_py/simulator/main.py",
+    "disque_py/simulator/plan.py",
     "cluster_bus/bus.py",
     "cluster_bus/link.py",
     "cluster_bus/nodes_store.py",
