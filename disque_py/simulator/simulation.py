@@ -10,7 +10,7 @@ from disque_py.simulator.checkers import Losses, look
 from disque_py.simulator.farewells import Farewells
 from disque_py.simulator.faults import Weather
 from disque_py.simulator.ledger import Ledger, RuleBrokenError
-from disque_py.simulator.plan import NAMES
+from disque_py.simulator.plan import NAMES, Plan
 from disque_py.simulator.staff import hire
 from disque_py.simulator.telling import Ids
 from disque_py.simulator.trace import Trace
@@ -18,7 +18,6 @@ from disque_py.simulator.world import StuckError, World
 
 if TYPE_CHECKING:
     from disque_py.simulator.machine import Machine
-    from disque_py.simulator.plan import Plan
 
 JOIN_MS: Final = 30_000
 TRANSCRIPT_LINES: Final = 60
