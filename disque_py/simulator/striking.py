@@ -97,6 +97,17 @@ class Striking:
         self.losses.mishap(machine)
         self.ask(machine, "CLUSTER", "FORGET", node_id.hex())
 
+    def find_back(self) -> None:
+        """Who was reset, and killed before that was on disk, is who it was: whoever forgot it has to meet it again."""
+        present = {machine.membership.me.id: machine for machine in self.up()}
+        for name, node_id in list(self.gone.items()):
+            back = present.get(node_id)
+            if back is not None:
+                del self.gone[name]
+                for other in self.up():
+                    if other is not back:
+                        self.meet(other, back.name)
+
     def find_gone(self) -> None:
         """When all who will be there are: an id that none of them has is nobody's, and was perhaps never forgotten."""
         present = [machine.membership.me.id for machine in self.up()]

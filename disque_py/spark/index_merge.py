@@ -113,12 +113,19 @@ class CurrentMerge:
 
     def merge(self, staged: Sequence[pa.Table]) -> int:
         """Rows that index_newest.newest gave, of several tasks → how many jobs they are of."""
-        rows = pa.concat_tables(staged, promote_options="default")
+        rows = pa.concat_tables([self._typed(table) for table in staged], promote_options="default")
         created = _created(rows)
         sought = None if created is None else np.sort(created)
         old, kept = touched(span_files(self._table), sought)
         self._rewrite(old, kept, [rows])
         return len(rows) if len(staged) == 1 else int(pc.count_distinct(rows["job_id"]).as_py())
+
+    def _typed(self, rows: pa.Table) -> pa.Table:
+        """As the table has it: Spark calls UTC by the name of its session's time zone."""
+        fields = [
+            self._schema.field(field.name) if field.name in self._schema.names else field for field in rows.schema
+        ]
+        return rows.cast(pa.schema([field.with_nullable(True) for field in fields]))
 
     def compact(self) -> int:
         """Put small neighbours together → files that are gone."""

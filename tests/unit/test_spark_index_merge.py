@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not installed")
 
 import numpy as np
+import pyarrow as pa
 
 from disque_py.spark import index_merge
 from disque_py.spark.delta_store import Store
@@ -96,3 +97,15 @@ def test_small_neighbours_are_put_together(tmp_path):
     assert CurrentMerge(store, store.under(CURRENT).table()).compact() == 6
     assert [(file.rows, file.first, file.last) for file in current(tmp_path)] == [(52, 0, 201)]
     assert len(rows(tmp_path, "current")) == 52
+
+
+def test_another_name_of_utc_is_no_other_type(tmp_path):
+    """Spark calls its time zone as its session does: Etc/UTC, say."""
+    index(tmp_path, jobs(0, 4, 1))
+    store = Store(str(tmp_path))
+    merge = CurrentMerge(store, store.under(CURRENT).table())
+    again = merge._read(current(tmp_path)[0])
+    at = again.schema.get_field_index("ts")
+    named = again.set_column(at, "ts", again["ts"].cast(pa.timestamp("us", "Etc/UTC")))
+    assert merge.merge([named]) == 4
+    assert len(rows(tmp_path, "current")) == 4
