@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable
 from deltalake.transaction import RemoveAction
 
-from disque_py.spark.delta_store import PACKED_CODEC, NewFile, Store, delete_files, write_file
+from disque_py.spark.delta_store import PACKED_CODEC, NewFile, Store, write_file
 from disque_py.spark.index_merge import COMMIT_TRIES, CurrentMerge
 from disque_py.spark.index_reading import IndexFile, read_rows
 from disque_py.spark.index_schema import CURRENT, DAY, HISTORY, arrow_schema
@@ -69,17 +69,14 @@ def _merge(store: Store, table: DeltaTable, day: str, group: list[tuple[str, int
     rows = rows.take(pc.sort_indices(rows, sort_keys=[(key, "ascending") for key in SORT_KEYS]))
     written: NewFile = write_file(store.under(HISTORY), rows, {DAY: day}, codec=PACKED_CODEC)
     now_ms = time.time_ns() // 1_000_000
-    try:
-        table.create_write_transaction(
-            [
-                *(RemoveAction(path, False, now_ms, size, {DAY: day}) for path, size, _ in group),
-                written.add_action(changes_data=False),
-            ],
-            mode="append",
-            schema=table.schema(),
-            partition_by=[DAY],
-            commit_properties=CommitProperties(max_commit_retries=COMMIT_TRIES),
-        )
-    except Exception:
-        delete_files(store.under(HISTORY), [written.path])
-        raise
+    # Should this fail, the new file stays: perhaps it failed behind the commit (index_merge.py).
+    table.create_write_transaction(
+        [
+            *(RemoveAction(path, False, now_ms, size, {DAY: day}) for path, size, _ in group),
+            written.add_action(changes_data=False),
+        ],
+        mode="append",
+        schema=table.schema(),
+        partition_by=[DAY],
+        commit_properties=CommitProperties(max_commit_retries=COMMIT_TRIES),
+    )

@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable
 from deltalake.transaction import RemoveAction
 
-from disque_py.spark.delta_store import NewFile, Store, delete_files, write_file
+from disque_py.spark.delta_store import NewFile, Store, write_file
 from disque_py.spark.index_newest import newest, sort_by_job
 from disque_py.spark.index_reading import IndexFile, read_rows
 from disque_py.spark.index_schema import CURRENT, arrow_schema
@@ -143,16 +143,13 @@ class CurrentMerge:
             written = list(
                 pool.map(self._reduce, _spans(rows, [file.first for file in kept if file.first is not None]))
             )
-        try:
-            self._table.create_write_transaction(
-                [*(file.remove_action() for file in old), *(file.add_action() for file in written)],
-                mode="append",
-                schema=self._table.schema(),
-                commit_properties=CommitProperties(max_commit_retries=COMMIT_TRIES),
-            )
-        except Exception:
-            delete_files(self._store.under(CURRENT), [file.path for file in written])
-            raise
+        # If this fails the new files stay: perhaps it failed behind the commit. Upkeep removes what is in no table.
+        self._table.create_write_transaction(
+            [*(file.remove_action() for file in old), *(file.add_action() for file in written)],
+            mode="append",
+            schema=self._table.schema(),
+            commit_properties=CommitProperties(max_commit_retries=COMMIT_TRIES),
+        )
 
     def _read(self, file: SpanFile) -> pa.Table:
         batches = read_rows(self._store, CURRENT, IndexFile(file.path, None), self._schema)
