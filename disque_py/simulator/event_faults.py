@@ -5,11 +5,10 @@ These come on top of what else a plan has (plan.py), so that plans without event
 
 from __future__ import annotations
 
-import errno
 from typing import TYPE_CHECKING, Final
 
+from disque_py.simulator.ailing import TROUBLES, afflict, cure
 from disque_py.simulator.annals import CAPACITY_BYTES
-from disque_py.simulator.disk import DELAYS_MS
 from disque_py.simulator.operator_faults import OperatorFaults
 from disque_py.simulator.striking import Struck
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from disque_py.simulator.plan import Fault
 
 SLOW_MS: Final = (50, 600, 2_000)
-TROUBLES: Final = ("slow", "stuck", "full", "sync fails", "write fails")
 LIMITS_BYTES: Final = (10_000, 60_000, 1 << 30)
 
 
@@ -56,26 +54,9 @@ class EventFaults(OperatorFaults):
         folder, disk = annals.folder, annals.disk
         annals.had_trouble = True
         kind = TROUBLES[fault.picks[1] % len(TROUBLES)]
-        if kind == "slow":
-            disk.delays_ms = [
-                (low_ms + 20, high_ms + SLOW_MS[fault.picks[2] % len(SLOW_MS)]) for low_ms, high_ms in disk.delays_ms
-            ]
-        elif kind == "stuck":
-            disk.is_stuck = True
-        elif kind == "full":
-            folder.capacity_bytes = folder.used_bytes + fault.picks[2] % 3_000
-        elif kind == "sync fails":
-            folder.fail("sync", errno.EIO, nth=1 + fault.picks[2] % 3, times=1 + fault.picks[3] % 3)
-        else:
-            folder.fail(
-                "write create", errno.EIO, nth=1 + fault.picks[2] % 5, times=1 + fault.picks[3] % 4, is_partial=True
-            )
+        afflict(folder, disk, kind, fault, SLOW_MS[fault.picks[2] % len(SLOW_MS)])
 
         def heal() -> None:
-            folder.capacity_bytes = CAPACITY_BYTES
-            folder.heal()
-            disk.delays_ms = list(DELAYS_MS)
-            if disk.is_stuck:
-                disk.free()
+            cure(folder, disk, CAPACITY_BYTES)
 
         return f"disk under the events of {machine.name}: {kind}", heal

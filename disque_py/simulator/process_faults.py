@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 from typing import TYPE_CHECKING, Final
 
+from disque_py.simulator.ailing import TROUBLES, afflict, cure
 from disque_py.simulator.codecs import NEW, OLD
-from disque_py.simulator.disk import DELAYS_MS
 from disque_py.simulator.keeper import CAPACITY_BYTES
 from disque_py.simulator.link_faults import LinkFaults
 from disque_py.simulator.striking import Struck, nothing
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 
 FUSE_MAX: Final = 12
 SLOW_MS: Final = (50, 300, 1_000)
-DISK_TROUBLES: Final = ("slow", "stuck", "full", "sync fails", "write fails")
 
 
 class ProcessFaults(LinkFaults):
@@ -103,30 +101,13 @@ class ProcessFaults(LinkFaults):
         assert keeper is not None
         folder = keeper.folder
         keeper.had_trouble = True
-        kind = DISK_TROUBLES[fault.picks[1] % len(DISK_TROUBLES)]
+        kind = TROUBLES[fault.picks[1] % len(TROUBLES)]
         disk = keeper.disk
         keeper.is_ill = kind not in ("slow", "stuck") or keeper.is_ill
-        if kind == "slow":
-            disk.delays_ms = [
-                (low_ms + 20, high_ms + SLOW_MS[fault.picks[2] % len(SLOW_MS)]) for low_ms, high_ms in disk.delays_ms
-            ]
-        elif kind == "stuck":
-            disk.is_stuck = True
-        elif kind == "full":
-            folder.capacity_bytes = folder.used_bytes + fault.picks[2] % 3_000
-        elif kind == "sync fails":
-            folder.fail("sync", errno.EIO, nth=1 + fault.picks[2] % 3, times=1 + fault.picks[3] % 3)
-        else:
-            folder.fail(
-                "write create", errno.EIO, nth=1 + fault.picks[2] % 5, times=1 + fault.picks[3] % 4, is_partial=True
-            )
+        afflict(folder, disk, kind, fault, SLOW_MS[fault.picks[2] % len(SLOW_MS)])
 
         def heal() -> None:
-            folder.capacity_bytes = CAPACITY_BYTES
-            folder.heal()
-            disk.delays_ms = list(DELAYS_MS)
-            if disk.is_stuck:
-                disk.free()
+            cure(folder, disk, CAPACITY_BYTES)
             keeper.is_ill = False
             if keeper.has_refused:
                 self._rise(machine)
