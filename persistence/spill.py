@@ -17,6 +17,7 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -112,28 +113,30 @@ class SpillStore:
         file.size = offset
         file.writing += 1
         self.size += length
-        name = file_name(number)
+        self._disk.start(
+            WRITING,
+            partial(_append, entries, number, start, is_new),
+            partial(self._written, file, number, length, places, done),
+        )
 
-        def work(folder: Folder) -> None:
-            if is_new:
-                folder.create(name, b"")
-            chunks: list[bytes] = []
-            for key, body in entries:
-                chunks += (HEAD.pack(checksum(key, body), len(body), key), body)
-            folder.write(name, start, chunks)
-
-        def written(outcome: OSError | None) -> None:
-            file.writing -= 1
-            if isinstance(outcome, OSError):
-                self._close(number)  # What else is under way for this file may still be well.
-                done(outcome)
-            else:
-                file.live += length
-                self.live += length
-                done(places)
-            self._drop_if_dead(number)
-
-        self._disk.start(WRITING, work, written)
+    def _written(
+        self,
+        file: SpillFile,
+        number: int,
+        length: int,
+        places: list[Place],
+        done: Callable[[list[Place] | OSError], None],
+        outcome: OSError | None,
+    ) -> None:
+        file.writing -= 1
+        if isinstance(outcome, OSError):
+            self._close(number)  # What else is under way for this file may still be well.
+            done(outcome)
+        else:
+            file.live += length
+            self.live += length
+            done(places)
+        self._drop_if_dead(number)
 
     def close_file(self) -> None:
         """What comes next goes to a new file."""
@@ -232,6 +235,17 @@ class SpillStore:
             done(outcome)
 
         self._disk.start(READING, work, scanned)
+
+
+def _append(entries: list[Entry], number: int, start: int, is_new: bool, folder: Folder) -> None:
+    """What `SpillStore.write` does on the disk."""
+    name = file_name(number)
+    if is_new:
+        folder.create(name, b"")
+    chunks: list[bytes] = []
+    for key, body in entries:
+        chunks += (HEAD.pack(checksum(key, body), len(body), key), body)
+    folder.write(name, start, chunks)
 
 
 def read_all(folder: Folder, wanted: list[Wanted]) -> list[bytes | OSError]:

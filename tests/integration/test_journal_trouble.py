@@ -51,20 +51,21 @@ def crowded(small_disk):
 
 
 def add_until_refused(server, *, limit_s=20):
-    """Jobs until MISCONF: the ids that were acknowledged, the error, and a connection or None.
+    """Jobs until MISCONF: the ids that were acknowledged, the error, and the connections that wait.
 
-    The ADDJOB under way when the disk fails is not answered before it is recorded; it waits on that connection.
+    An ADDJOB under way when the disk fails is not answered before it is recorded; it waits on its connection. There
+    may be several, where the disk takes its time to say that it fails.
     """
     ids = []
-    waiting = None
+    waiting = []
     client = server.connect(1.0)
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
         try:
             ids.append(client.command("ADDJOB", "q", BODY, 0, "RETRY", 300))
         except TimeoutError:
-            assert waiting is None
-            waiting, client = client, server.connect(1.0)
+            waiting.append(client)
+            client = server.connect(1.0)
         except hiredis.ReplyError as error:
             client.close()
             return ids, str(error), waiting
@@ -72,12 +73,13 @@ def add_until_refused(server, *, limit_s=20):
 
 
 def answered(waiting):
-    """What the ADDJOB got that had to wait, once the disk is back; as a list, for there may have been none."""
-    if waiting is None:
-        return []
-    with waiting:
-        waiting.sock.settimeout(10)
-        return [waiting.read()]
+    """What the ADDJOBs got that had to wait, once the disk is back."""
+    replies = []
+    for connection in waiting:
+        with connection:
+            connection.sock.settimeout(10)
+            replies.append(connection.read())
+    return replies
 
 
 def accepts(server):

@@ -79,18 +79,6 @@ class SpillingNode(JournaledNode):
         self.bodies[job_id] = body
         return job_id
 
-    def answer(self, *words: str | bytes | int) -> Any:
-        """A command, and its reply, for which the disks work as long as need be."""
-        got = self.ask(*words)
-        for _ in range(5_000):
-            if got:
-                break
-            if not self.work():
-                self.pass_ms(1)
-                self.tick()
-            got = self.taken()
-        return got[0] if got else None
-
     def fill(self, count: int, queue: str = "q", *options: str | int) -> list[bytes]:
         """Add so many jobs, and let the disk keep up."""
         ids = []

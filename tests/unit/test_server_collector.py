@@ -8,6 +8,12 @@ import weakref
 import pytest
 
 from disque_py.server.collector import JOB_COUNT_MAX, collect_when_cheap, tune_collector
+from evented import EventedNode
+from journaled import JournaledNode
+from spilled import SpillingNode
+
+# What may be left, however many jobs there were.
+LEFT_MAX = 10
 
 
 class Knot:
@@ -37,3 +43,47 @@ def test_cycles_are_freed_only_while_few_jobs_make_it_cheap():
     assert knot() is not None
     assert collect_when_cheap(JOB_COUNT_MAX - 1)
     assert knot() is None
+
+
+def a_day(node):
+    """Jobs come, are shown, fetched, given back and acknowledged; some are deleted, some expire."""
+    for _ in range(30):
+        node.answer("ADDJOB", "q", b"x" * 400, 0, "RETRY", 60)
+        node.answer("ADDJOB", "others", b"y" * 400, 0, "TTL", 2, "MAXLEN", 1_000)
+        node.settle()
+    ids = [node.answer("GETJOB", "FROM", "q")[0][1] for _ in range(30)]
+    for job_id in ids[:10]:
+        node.answer("SHOW", job_id)
+        node.answer("NACK", job_id)
+    node.answer("WORKING", ids[10])
+    node.answer("QSCAN", "IMPORTRATE", 1)
+    node.answer("JSCAN", "REPLY", "all")
+    node.answer("QPEEK", "others", 5)
+    node.answer("GETJOB", "NOSUCH")
+    node.answer("ACKJOB", *ids[:20])
+    node.answer("DELJOB", *ids[20:])
+    for _ in range(6):
+        node.pass_ms(1_000)
+        node.tick()
+        node.settle()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: JournaledNode(appendonly=True, appendfsync="always"),
+        lambda: SpillingNode(appendonly=True, appendfsync="everysec", maxmemory=50_000),
+        lambda: SpillingNode(maxmemory=50_000),
+        EventedNode,
+    ],
+)
+def test_jobs_leave_nothing_for_the_collector(make):
+    """In the compiled build, too, where named functions inside others may make cycles."""
+    node = make()
+    node.settle()
+    a_day(node)
+    gc.collect()
+    gc.disable()
+    for _ in range(3):
+        a_day(node)
+    assert gc.collect() <= LEFT_MAX
