@@ -185,6 +185,8 @@ class ClientConnection(asyncio.Protocol):
             self._at = inputs.execute(broker, client, self._requests, self._at, until_ns, room)
             if stopwatch_ns() > until_ns or self._at < len(self._requests) or self._at == before:
                 break
+        if is_free and self._parser.error and self._at >= len(self._requests) and not client.close_asked:
+            self._refuse(client)  # The slice was over when all before it had run.
         if client.close_asked:
             self._requests = []
             self._at = 0

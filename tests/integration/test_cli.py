@@ -313,7 +313,7 @@ def test_a_node_is_removed_when_its_jobs_are_elsewhere(make_cluster):
     a, b, c = make_cluster(3).servers
     for number in range(40):
         c.command("ADDJOB", "q", number, 3000, "REPLICATE", 1 + number % 3)
-    c.command("ADDJOB", "leased", "x", 3000, "RETRY", 2, "REPLICATE", 1)
+    c.command("ADDJOB", "leased", "x", 3000, "RETRY", 4, "REPLICATE", 1)
     assert c.command("GETJOB", "FROM", "leased")
     lines = run(CLUSTER, "remove-node", address(c), "--shutdown").splitlines()
     counts = [int(line.split()[0]) for line in lines if line.endswith((" jobs left", " job left"))]

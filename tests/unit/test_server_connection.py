@@ -149,6 +149,18 @@ def test_a_protocol_error_behind_an_addjob_that_waits_is_said_after_its_reply():
     serve(story)
 
 
+def test_a_protocol_error_is_said_also_when_the_slice_ended_before_it(monkeypatch):
+    """Nothing else would come by to say it."""
+    monkeypatch.setattr("disque_py.server.connection.SLICE_NS", -1)
+
+    async def story(server):
+        talk = await server.connect()
+        talk.write(encode("ECHO", "hello") + b"*x\r\n")
+        assert await talk.rest() == b"$5\r\nhello\r\n-ERR Protocol error: invalid multibulk length\r\n"
+
+    serve(story)
+
+
 @LOOPS
 def test_quit_comes_after_what_was_asked_before_and_nothing_after(loop_factory):
     async def story(server):

@@ -57,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(demonstrate(console, options))
     except (FlightsError, NodesError, OSError) as error:
-        console.print(f"bin/demo: {error}", style="bold red", markup=False)
+        console.print(f"bin/demo: {error}", style="bold red", markup=False, soft_wrap=True)
         return 1
     except asyncio.CancelledError:
         console.print("interrupted; nothing is left running")
