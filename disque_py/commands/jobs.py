@@ -172,7 +172,7 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         if broker.is_journaling:
             broker.touched[job] = False
         broker.stats.jobs_added += 1
-        return b"+%b\r\n" % job.id
+        return b"+" + job.id + b"\r\n"
     if is_async and not timeout_ms:
         timeout_ms = ASYNC_WAIT_MS
     replication.start(broker, client, job, timeout_ms, is_external=is_external)
@@ -199,7 +199,7 @@ def _create_with_key(
         _start_alone(broker, job)
         lifecycle.touch(broker, job)
         broker.stats.jobs_added += 1
-        return b"+%b\r\n" % job.id
+        return b"+" + job.id + b"\r\n"
     if is_async and not timeout_ms:
         timeout_ms = ASYNC_WAIT_MS
     replication.start(broker, client, job, timeout_ms, is_external=is_external, slot=slot)

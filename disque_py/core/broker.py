@@ -109,8 +109,10 @@ class Broker:
         self.queue_serial = 0
         self.queue_gc: Iterator[Queue] = iter(())
         self.waiting_repl: dict[Job, None] = {}
-        # (when to ask one more node, job) in order of creation, for jobs in WAIT_REPL (replication.py).
-        self.extensions: deque[tuple[int, Job]] = deque()
+        # (when to ask one more node, jobs of a millisecond), oldest first, of jobs in WAIT_REPL (replication.py).
+        self.extensions: deque[tuple[int, list[Job]]] = deque()
+        self.extending: list[Job] = []  # The newest of these lists, and its millisecond.
+        self.extending_ms = -1
         # Acked jobs whose other holders were asked for the first time, or that others ask about (acks.py).
         self.asked = Line(ACK_ASKED_MS)
         self.heard = Line(ACK_HEARD_MS)

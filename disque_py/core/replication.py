@@ -91,7 +91,11 @@ def start(
         _schedule(broker, job, work, EXTEND_MS)
     else:
         # Nearly all jobs have their copies long before: a place in this line costs less than a timer.
-        broker.extensions.append((now_ms + EXTEND_MS, job))
+        if now_ms != broker.extending_ms:
+            broker.extending_ms = now_ms
+            broker.extending = []
+            broker.extensions.append((now_ms + EXTEND_MS, broker.extending))
+        broker.extending.append(job)
 
 
 def _flags(job: Job) -> int:
@@ -262,7 +266,7 @@ def on_gotjob(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 def achieve(broker: Broker, job: Job, work: Replication) -> None:
     """Enough nodes hold the job: queue it, or have it queued, and answer the producer."""
-    reply = b"+%b\r\n" % job.id
+    reply = b"+" + job.id + b"\r\n"
     if work.is_external:
         first = broker.rng.choice(sorted(work.confirmed, key=_node_id))
         broker.send(broker.sets.only(first), ENQUEUE, (job.id, job.delay_ms))
@@ -382,9 +386,9 @@ def extend_due(broker: Broker) -> None:
     line = broker.extensions
     now_ms = broker.now_ms
     while line and line[0][0] <= now_ms:
-        job = line.popleft()[1]
-        if job.state == WAIT_REPL and isinstance(job.work, Replication):
-            on_timer(broker, job, job.work)
+        for job in line.popleft()[1]:
+            if job.state == WAIT_REPL and isinstance(job.work, Replication):
+                on_timer(broker, job, job.work)
 
 
 def on_timer(broker: Broker, job: Job, work: Replication) -> None:
