@@ -1,16 +1,39 @@
-"""PRIORITY, META and KEY: the words of ADDJOB that only some jobs have. Spec: queues.md, sections 1 to 3 and 9.
+"""ADDJOB.
 
-The handler itself is in jobs.py; what is read here ends as the job's traits (core/traits.py).
+Nearly all jobs have a few options that end in fields of the job. PRIORITY, META and KEY are rare; what is read of them
+(`Adding`) ends as the job's traits (core/traits.py). Arguments are read into locals, and refused before anything is
+changed. Spec: disque/commands.md, section 2; queues.md, sections 1 to 3 and 9.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
-from disque_py.commands.options import read_integer
+from cluster_bus.node import LEAVING as IS_LEAVING
+from disque_py.commands.options import INT64_MAX, SECONDS_MAX, between, read_integer, read_timeout
+from disque_py.core import handover, keying, keys, lifecycle, memory, pausing, replication
 from disque_py.core.broker import Broker
-from disque_py.core.errors import CommandError
+from disque_py.core.client import Client
+from disque_py.core.errors import PAUSED, SYNTAX, CommandError
+from disque_py.core.job import Job
+from disque_py.core.queue import PAUSED_IN
 from disque_py.core.traits import META_BYTES_MAX, Traits
+
+TTL_DEFAULT_S: Final = 86_400
+RETRY_DEFAULT_S_MAX: Final = 300
+REPLICATE_MAX: Final = 65_535
+REPLICATE_DEFAULT: Final = 3
+# An ASYNC job of which we keep no copy waits for others to have it, but not for ever.
+ASYNC_WAIT_MS: Final = 1_000
+
+NOREPL: Final = "NOREPL Not enough reachable nodes for the requested replication level"
+NOREPL_EXTERNAL: Final = NOREPL + ", since I'm unable to hold a copy of the message for the following reason: "
+TTL_ERROR: Final = "ERR TTL must be a number > 0"
+RETRY_ERROR: Final = "ERR RETRY time must be a non negative number"
+DELAY_ERROR: Final = "ERR DELAY time must be a non negative number"
+REPLICATE_ERROR: Final = "ERR REPLICATE must be between 1 and 65535"
+MAXLEN_ERROR: Final = "ERR MAXLEN must be a positive number"
 
 WORDS: Final = frozenset((b"priority", b"meta", b"key"))
 KEY_BYTES_MAX: Final = 1024
@@ -18,6 +41,161 @@ KEY_BYTES_MAX: Final = 1024
 PRIORITY_ERROR: Final = "ERR PRIORITY must be a 64-bit integer"
 META_ERROR: Final = "ERR syntax error: META needs a name and a value"
 KEY_ERROR: Final = f"ERR KEY must have 1 to {KEY_BYTES_MAX} bytes"
+
+
+def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """ADDJOB queue body ms-timeout [REPLICATE n] [DELAY s] [RETRY s] [TTL s] [MAXLEN n] [ASYNC] …."""
+    replicate = 0
+    ttl_s = TTL_DEFAULT_S
+    retry_s = -1
+    delay_s = 0
+    maxlen = 0
+    is_async = False
+    more: Adding | None = None
+    at = 4
+    end = len(argv)
+    while at < end:
+        option = argv[at].lower()
+        if option == b"async":
+            is_async = True
+            at += 1
+            continue
+        if at + 1 >= end:
+            raise CommandError(SYNTAX)
+        word = argv[at + 1]
+        if option == b"replicate":
+            replicate = between(word, 1, REPLICATE_MAX, REPLICATE_ERROR)
+        elif option == b"retry":
+            retry_s = between(word, 0, SECONDS_MAX, RETRY_ERROR)
+        elif option == b"delay":
+            delay_s = between(word, 0, SECONDS_MAX, DELAY_ERROR)
+        elif option == b"ttl":
+            ttl_s = between(word, 1, SECONDS_MAX, TTL_ERROR)
+        elif option == b"maxlen":
+            maxlen = between(word, 1, INT64_MAX, MAXLEN_ERROR)
+        elif option in WORDS:
+            if more is None:
+                more = Adding(broker)
+            at = more.read(option, argv, at)
+            continue
+        else:
+            raise CommandError(SYNTAX)
+        at += 2
+    timeout_ms = 0 if argv[3] == b"0" else read_timeout(argv[3])
+
+    if retry_s < 0:
+        retry_s = RETRY_DEFAULT_S_MAX if ttl_s >= 10 * RETRY_DEFAULT_S_MAX else max(1, ttl_s // 10)
+    if not retry_s:
+        if replicate > 1:
+            raise CommandError("ERR With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)")
+        replicate = 1
+    if delay_s >= ttl_s:
+        raise CommandError("ERR The specified DELAY is greater than TTL. Job refused since would never be delivered")
+    is_external = False
+    if broker.used_memory > broker.memory_limits[0] or broker.me.flags & IS_LEAVING:
+        is_external = memory.replicates_externally(broker, replicate or default_replicate(broker, True))
+    if not replicate:
+        if broker.cluster.size == 1 and not broker.settings.replicate_default:
+            replicate = 1
+        else:
+            replicate = default_replicate(broker, is_external)
+    if replicate > 1 or is_external:
+        needed = replicate if is_external else replicate - 1
+        short = needed - len(broker.cluster.usable)
+        if short > 0:
+            if is_external and short == 1:
+                reason = "I'm leaving the cluster" if broker.is_leaving else "I'm out of memory"
+                raise CommandError(NOREPL_EXTERNAL + reason)
+            raise CommandError(NOREPL)
+    name = argv[1]
+    queue = broker.queues.get(name)
+    if queue is not None:
+        if maxlen and queue.length >= maxlen:
+            raise CommandError("MAXLEN Queue is already longer than the specified MAXLEN count")
+        if queue.paused & PAUSED_IN:
+            raise CommandError(PAUSED)
+        name = queue.name  # One object for all its jobs.
+
+    ttl_ms = ttl_s * 1000
+    job = Job(
+        broker.ids.next(ttl_ms, retry_s > 0),
+        name,
+        argv[2],
+        broker.next_ctime(),
+        broker.now_ms + ttl_ms,
+        retry_s * 1000,
+        delay_s * 1000,
+        replicate,
+        broker.sets.mine,
+    )
+    if more is not None:
+        job.traits = more.traits()
+        if more.key:
+            job.id = broker.ids.keyed(keys.key_chars(name, more.key), job.id)
+            deadline_ms = broker.now_ms + timeout_ms if timeout_ms else 0
+            create = partial(_create_with_key, deadline_ms, is_external, is_async)
+            return keying.add(broker, client, job, timeout_ms, create)
+    if is_external and not retry_s:
+        handover.start_once(broker, client, job, timeout_ms)
+        return None
+    # Without a copy of our own even ASYNC waits: an id that nobody holds would be a lie.
+    if not is_external and (is_async or replicate == 1):
+        if replicate == 1 and not delay_s:
+            lifecycle.register_queued(broker, job, queue)
+        else:
+            _start_alone(broker, job)
+        if broker.is_journaling:
+            broker.touched[job] = False
+        broker.stats.jobs_added += 1
+        return b"+" + job.id + b"\r\n"
+    if is_async and not timeout_ms:
+        timeout_ms = ASYNC_WAIT_MS
+    replication.start(broker, client, job, timeout_ms, is_external=is_external)
+    return None
+
+
+def _create_with_key(
+    deadline_ms: int,
+    is_external: bool,
+    is_async: bool,
+    broker: Broker,
+    client: Client,
+    job: Job,
+    slot: list[bytes | None] | None,
+) -> bytes | None:
+    """The rest of an ADDJOB whose key is not used: as above, after some time perhaps (keying.py, `Create`)."""
+    if pausing.is_paused_in(broker, job):
+        raise CommandError(PAUSED)
+    timeout_ms = max(1, deadline_ms - broker.now_ms) if deadline_ms else 0
+    if is_external and not job.retry_ms:
+        handover.start_once(broker, client, job, timeout_ms, slot)
+        return None
+    if not is_external and (is_async or job.replicate == 1):
+        _start_alone(broker, job)
+        lifecycle.touch(broker, job)
+        broker.stats.jobs_added += 1
+        return b"+" + job.id + b"\r\n"
+    if is_async and not timeout_ms:
+        timeout_ms = ASYNC_WAIT_MS
+    replication.start(broker, client, job, timeout_ms, is_external=is_external, slot=slot)
+    return None
+
+
+def _start_alone(broker: Broker, job: Job) -> None:
+    """A job whose producer doesn't wait for copies."""
+    if job.replicate > 1:
+        replication.start_async(broker, job)
+    lifecycle.register(broker, job)
+    replication.queue_or_delay(broker, job)
+
+
+def default_replicate(broker: Broker, is_external: bool) -> int:
+    """`replicate-default`, or 3 but no more than there are nodes to count on (semantics.md, section 6; quirks Q13)."""
+    configured = broker.settings.replicate_default
+    if configured:
+        return configured
+    usable = broker.countable()
+    return max(1, min(REPLICATE_DEFAULT, usable if is_external else usable + 1))
 
 
 class Adding:

@@ -11,10 +11,16 @@ from typing import Final
 
 from disque_py.core.errors import BAD_ID, NOT_AN_INTEGER, SYNTAX, CommandError
 from disque_py.core.ids import is_valid_id
+from disque_py.core.wish import TOKEN_BYTES_MAX
 
 INT64_MIN: Final = -(1 << 63)
 INT64_MAX: Final = (1 << 63) - 1
 UINT64_MASK: Final = (1 << 64) - 1
+
+# Spans are kept in milliseconds in 64 bits; longer ones are refused, never cut (quirks Q19).
+SECONDS_MAX: Final = INT64_MAX // 1_000_000
+LEASE_ERROR: Final = "ERR LEASE must be a number of seconds > 0"
+TOKEN_ERROR: Final = f"ERR TOKEN must have 1 to {TOKEN_BYTES_MAX} bytes"
 
 _INTEGER: Final = re.compile(rb"[+-]?[0-9]{1,40}")
 # What nearly all integers in arguments are: small, or said before. One look-up instead of a match and a conversion.
@@ -38,6 +44,28 @@ def read_integer(word: bytes, error: str = NOT_AN_INTEGER) -> int:
     if len(KNOWN_INTEGERS) < KNOWN_INTEGERS_MAX:
         KNOWN_INTEGERS[word] = value
     return value
+
+
+def between(word: bytes, low: int, high: int, text: str) -> int:
+    """An integer in these bounds, both included; CommandError(text)."""
+    value = KNOWN_INTEGERS.get(word)
+    if value is None:
+        value = read_integer(word, text)
+    if not low <= value <= high:
+        raise CommandError(text)
+    return value
+
+
+def read_lease(word: bytes, text: str = LEASE_ERROR) -> int:
+    """Seconds of a lease, as milliseconds."""
+    return 1000 * between(word, 1, SECONDS_MAX, text)
+
+
+def read_token(word: bytes) -> bytes:
+    """A token: any bytes, not very many."""
+    if not 0 < len(word) <= TOKEN_BYTES_MAX:
+        raise CommandError(TOKEN_ERROR)
+    return word
 
 
 def read_timeout(word: bytes) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from disque_py.commands import (
+    adding,
     clients,
     cluster,
     configuring,
@@ -15,6 +16,7 @@ from disque_py.commands import (
     debugging,
     describing,
     events,
+    fetching,
     hello,
     info,
     jobs,
@@ -117,8 +119,8 @@ COMMANDS: Final = (
     _c("command", describing.command, 0, "readonly loading", "server", DESCRIBE, "Describe the commands of the server."),
     _c("latency", latency.latency, -2, "readonly admin loading", "server", LATENCY, "Show what made the server wait."),
     _c("hello", hello.hello, -1, "readonly fast", "cluster", HELLO, "Show the nodes and their priorities, or agree on the protocol version."),
-    _c("addjob", jobs.addjob, -4, "write denyoom fast", "jobs", ADDJOB, "Add a job to a queue."),
-    _c("getjob", jobs.getjob, -2, "write fast", "jobs", GETJOB, "Take jobs from queues, or wait for one."),
+    _c("addjob", adding.addjob, -4, "write denyoom fast", "jobs", ADDJOB, "Add a job to a queue."),
+    _c("getjob", fetching.getjob, -2, "write fast", "jobs", GETJOB, "Take jobs from queues, or wait for one."),
     _c("ackjob", jobs.ackjob, -1, "write fast", "jobs", IDS, "Acknowledge jobs as processed."),
     _c("fastack", jobs.fastack, -1, "write fast", "jobs", IDS, "Acknowledge with fewer messages and less certainty."),
     _c("deljob", jobs.deljob, -1, "write fast", "jobs", IDS, "Delete jobs from this node only."),

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from disque_py.commands.jobs import LEASE_ERROR, PART, nack_one, read_lease
+from disque_py.commands.jobs import nack_one
+from disque_py.commands.options import LEASE_ERROR, read_lease
 from disque_py.core import acks, lifecycle, requeue, slices
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.job import Job
+from disque_py.core.slices import PART
 from disque_py.resp import integer
 
 Deed = Callable[[Broker, Job], int]

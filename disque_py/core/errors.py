@@ -17,6 +17,7 @@ class CommandError(Exception):
         self.text = text
 
 
+PAUSED: Final = "PAUSED Queue paused in input, try later"
 SYNTAX: Final = "ERR syntax error"
 NOT_AN_INTEGER: Final = "ERR value is not an integer or out of range"
 BAD_ID: Final = "BADID Invalid Job ID format."

@@ -117,3 +117,9 @@ def _remember(broker: Broker, name: bytes, flags: int, version_ms: int, version_
             del versions[old]
     if broker.is_journaling:
         broker.outbox.pauses[name] = None
+
+
+def is_paused_in(broker: Broker, job: Job) -> bool:
+    """Whether the job's queue takes no jobs on this node now."""
+    queue = broker.queues.get(job.queue)
+    return queue is not None and bool(queue.paused & PAUSED_IN)

@@ -10,11 +10,15 @@ until they are there (spilling.py).
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import Final
 
 from disque_py.core.broker import Broker
 from disque_py.core.client import RUNNING, WAITS_FOR_SLICES, WROTE, Client
 from disque_py.core.errors import CommandError
 from disque_py.resp import error
+
+# Longer commands are done in parts of so many jobs, about half a millisecond each.
+PART: Final = 250
 
 # The parts of a command; its reply, or None if another mechanism answers (a GETJOB that ends up waiting).
 Slices = Generator[None, None, bytes | None]

@@ -241,6 +241,13 @@ def ask(broker: Broker, client: Client, *words: str | bytes | int) -> bytes:
     return data
 
 
+def error_of(broker: Broker, client: Client, *words: str | bytes | int) -> str:
+    """What a command is refused with."""
+    reply = ask(broker, client, *words)
+    assert reply.startswith(b"-"), reply
+    return reply[1:-2].decode()
+
+
 def ask_parsed(broker: Broker, client: Client, *words: str | bytes | int) -> Any:
     """The same, with the one reply as Python values (errors as hiredis.ReplyError)."""
     reader = hiredis.Reader()

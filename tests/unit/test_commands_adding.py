@@ -1,10 +1,14 @@
-"""commands/adding.py: PRIORITY, META and KEY of ADDJOB."""
+"""commands/adding.py: ADDJOB, what a producer may ask for, and in which order it is refused."""
 
 from __future__ import annotations
 
 import pytest
 
-from brokers import ask, ask_parsed, make_broker, make_client
+from brokers import add_node, ask, ask_parsed, error_of, make_broker, make_client
+from cluster_bus.messages import REPLJOB
+from cluster_bus.node import FAIL, LEAVING, PFAIL
+from copies import queue_of, sent_of
+from disque_py.core.job import ACTIVE, QUEUED
 from journaled import JournaledNode
 
 
@@ -125,3 +129,163 @@ def test_priority_and_pairs_survive_a_crash():
     (entries,) = node.taken()
     assert [entry[4] for entry in entries] == [[b"p", b"1"], [b"p", b"5"], [b"p", b"9"]]
     assert all(used >= 0 for used in node.broker.live_bytes.values())
+
+
+# -- options that end in fields of the job --------------------------------------------------------------------
+
+
+def added(broker, client, *words):
+    """An ADDJOB that is answered at once; its job."""
+    reply = ask(broker, client, "ADDJOB", "q", "body", 0, *words)
+    assert reply.startswith(b"+D-"), reply
+    return broker.find(reply[1:-2])
+
+
+def test_a_job_is_queued_and_answered_with_its_id_as_a_simple_string():
+    broker, client = start()
+    job = added(broker, client)
+    assert (job.state, job.queue, job.body, queue_of(broker)) == (QUEUED, b"q", b"body", [job.id])
+
+
+def test_defaults():
+    """TTL a day, RETRY a tenth of it but at most five minutes, no DELAY."""
+    broker, client = start()
+    job = added(broker, client)
+    assert (job.expire_at_ms - broker.now_ms, job.retry_ms, job.delay_ms, job.replicate) == (86_400_000, 300_000, 0, 1)
+
+
+@pytest.mark.parametrize(("ttl_s", "retry_s"), [(1, 1), (9, 1), (19, 1), (20, 2), (3000, 300), (100_000, 300)])
+def test_the_default_retry_is_a_tenth_of_the_ttl_between_one_and_300_seconds(ttl_s, retry_s):
+    broker, client = start()
+    assert added(broker, client, "TTL", ttl_s).retry_ms == retry_s * 1000
+
+
+def test_options_in_any_order_and_case_and_the_last_of_each_counts():
+    broker, client = start()
+    job = added(broker, client, "retry", 7, "ASYNC", "tTl", 50, "DELAY", 1, "Replicate", 1, "RETRY", 8, "MAXLEN", 5)
+    assert (job.retry_ms, job.expire_at_ms - broker.now_ms, job.delay_ms) == (8000, 50_000, 1000)
+
+
+def test_a_delayed_job_is_not_queued_yet():
+    broker, client = start()
+    job = added(broker, client, "DELAY", 5)
+    assert (job.state, queue_of(broker)) == (ACTIVE, [])
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("REPLICATE", 0), "ERR REPLICATE must be between 1 and 65535"),
+        (("REPLICATE", 65_536), "ERR REPLICATE must be between 1 and 65535"),
+        (("REPLICATE", "x"), "ERR REPLICATE must be between 1 and 65535"),
+        (("TTL", 0), "ERR TTL must be a number > 0"),
+        (("TTL", "x"), "ERR TTL must be a number > 0"),
+        (("TTL", 2**63 - 1), "ERR TTL must be a number > 0"),
+        (("RETRY", -1), "ERR RETRY time must be a non negative number"),
+        (("DELAY", -1), "ERR DELAY time must be a non negative number"),
+        (("MAXLEN", 0), "ERR MAXLEN must be a positive number"),
+        (("MAXLEN", "x"), "ERR MAXLEN must be a positive number"),
+        (("NOSUCH", 1), "ERR syntax error"),
+        (("NOSUCH",), "ERR syntax error"),
+        (("TTL",), "ERR syntax error"),
+        (("ASYNC", "TTL"), "ERR syntax error"),
+        (("RETRY", 0, "REPLICATE", 2),
+         "ERR With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)"),
+        (("TTL", 5, "DELAY", 5),
+         "ERR The specified DELAY is greater than TTL. Job refused since would never be delivered"),
+        (("REPLICATE", 2), "NOREPL Not enough reachable nodes for the requested replication level"),
+        (("REPLICATE", 2, "ASYNC"), "NOREPL Not enough reachable nodes for the requested replication level"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(words, text):
+    broker, client = start()
+    assert error_of(broker, client, "ADDJOB", "q", "body", 0, *words) == text
+    assert (broker.job_count, broker.queues) == (0, {})
+
+
+@pytest.mark.parametrize(
+    ("timeout", "text"),
+    [("x", "ERR timeout is not an integer or out of range"), (-1, "ERR timeout is negative")],
+)
+def test_a_wrong_time_out_is_refused(timeout, text):
+    broker, client = start()
+    assert error_of(broker, client, "ADDJOB", "q", "body", timeout) == text
+
+
+@pytest.mark.parametrize(
+    ("timeout", "words", "text"),
+    [
+        (-1, ("RETRY", 0, "REPLICATE", 2, "TTL", 5, "DELAY", 9, "MAXLEN", 1, "TTL", 0), "ERR TTL must"),
+        (-1, ("RETRY", 0, "REPLICATE", 2, "TTL", 5, "DELAY", 9, "MAXLEN", 1), "ERR timeout is"),
+        (0, ("RETRY", 0, "REPLICATE", 2, "TTL", 5, "DELAY", 9, "MAXLEN", 1), "ERR With RETRY"),
+        (0, ("RETRY", 1, "REPLICATE", 2, "TTL", 5, "DELAY", 9, "MAXLEN", 1), "ERR The specified DELAY"),
+        (0, ("RETRY", 1, "REPLICATE", 2, "TTL", 5, "MAXLEN", 1), "NOREPL"),
+        (0, ("RETRY", 1, "REPLICATE", 1, "TTL", 5, "MAXLEN", 1), "MAXLEN"),
+        (0, ("RETRY", 1, "REPLICATE", 1, "TTL", 5), "PAUSED"),
+    ],
+)
+def test_the_first_failure_wins_in_the_originals_order(timeout, words, text):
+    broker, client = start()
+    added(broker, client)
+    ask(broker, client, "PAUSE", "q", "in")
+    assert error_of(broker, client, "ADDJOB", "q", "body", timeout, *words).startswith(text)
+
+
+def test_a_queue_at_its_maxlen_takes_no_more():
+    broker, client = start()
+    added(broker, client, "MAXLEN", 1)
+    assert error_of(broker, client, "ADDJOB", "q", "body", 0, "MAXLEN", 1).startswith("MAXLEN Queue is already longer")
+    assert ask(broker, client, "ADDJOB", "q", "body", 0, "MAXLEN", 2).startswith(b"+")
+
+
+def test_at_most_once_is_one_copy_whatever_the_cluster():
+    """The original wanted REPLICATE 1 said explicitly in any cluster."""
+    broker, client = start()
+    add_node(broker)
+    job = added(broker, client, "RETRY", 0)
+    assert (job.replicate, job.holders) == (1, {broker.me})
+    assert job.id.endswith(b"-05a0")
+
+
+@pytest.mark.parametrize(("nodes", "copies"), [(0, 1), (1, 2), (2, 3), (5, 3)])
+def test_the_default_of_copies_is_three_or_as_many_nodes_as_there_are(nodes, copies):
+    broker, client = start()
+    for number in range(nodes):
+        add_node(broker, 2 + number)
+    ask(broker, client, "ADDJOB", "q", "body", 0)
+    (job,) = [job for shard in broker.shards for job in shard.values()]
+    assert job.replicate == copies
+
+
+def test_failed_and_leaving_nodes_are_not_counted_and_suspected_ones_are():
+    """So that draining one node breaks no producer, and a minority refuses rather than promises less (quirks Q13)."""
+    broker, client = start()
+    b, c = add_node(broker, 2), add_node(broker, 3)
+    b.flags |= FAIL
+    c.flags |= LEAVING
+    broker.cluster.refresh()
+    assert added(broker, client).replicate == 1
+    b.flags = PFAIL
+    broker.cluster.refresh()
+    assert error_of(broker, client, "ADDJOB", "q", "body", 0).startswith("NOREPL")
+
+
+def test_replicate_default_overrides_it():
+    broker = make_broker(replicate_default=2)
+    client = make_client(broker)
+    assert error_of(broker, client, "ADDJOB", "q", "body", 0).startswith("NOREPL")
+    add_node(broker)
+    add_node(broker, 3)
+    ask(broker, client, "ADDJOB", "q", "body", 0)
+    assert len(sent_of(broker, REPLJOB)[0][0]) == 1
+
+
+@pytest.mark.parametrize(("replicate", "is_explained"), [(2, True), (3, False)])
+def test_one_node_short_says_why_no_copy_can_be_kept_here(replicate, is_explained):
+    broker, client = start()
+    add_node(broker)
+    broker.cluster.set_leaving(True)
+    text = error_of(broker, client, "ADDJOB", "q", "body", 0, "REPLICATE", replicate)
+    assert text == "NOREPL Not enough reachable nodes for the requested replication level" + is_explained * (
+        ", since I'm unable to hold a copy of the message for the following reason: I'm leaving the cluster"
+    )

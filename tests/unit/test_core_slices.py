@@ -7,11 +7,11 @@ import pytest
 from brokers import ask, make_broker, make_client, port_of
 from copies import hold, hold_queued, make_id
 from disque_py import inputs
-from disque_py.commands.jobs import PART
 from disque_py.core import slices
 from disque_py.core.client import RUNNING, WAITS_FOR_SLICES
 from disque_py.core.errors import CommandError
 from disque_py.core.job import ACTIVE
+from disque_py.core.slices import PART
 
 
 def parts_of(count, reply=b"+DONE\r\n", done=None):

@@ -1,0 +1,163 @@
+"""GETJOB: at once, in parts, from disk, or when there is something.
+
+Arguments are read into locals, and refused before anything is changed; who gets which job is the core's (delivery.py).
+Spec: disque/commands.md, section 2; queues.md, section 2.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from disque_py.commands.options import INT64_MAX, between, read_lease, read_timeout, read_token, value_of
+from disque_py.core import delivery, pulls, slices, spilling
+from disque_py.core.broker import Broker
+from disque_py.core.client import Client
+from disque_py.core.errors import LEAVING, MISCONF, SYNTAX, CommandError
+from disque_py.core.job import Job
+from disque_py.core.queue import Queue
+from disque_py.core.slices import PART
+from disque_py.core.wish import COUNTERS, LEASE, META, PLAIN, Wish, wish_of
+from disque_py.resp import array, nil_array
+
+QUEUES_MAX: Final = 4_096
+# What a GETJOB wants to see of each job.
+SHOWN: Final = {b"withcounters": COUNTERS, b"withmeta": META, b"withlease": LEASE}
+
+
+def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """GETJOB [NOHANG] [TIMEOUT ms] [COUNT n] [WITH…] [LEASE s] [TOKEN t] FROM queue [queue ...]."""
+    nohang = False
+    timeout_ms = 0
+    count = 1
+    shows = 0
+    lease_ms = 0
+    token = b""
+    at = 1
+    end = len(argv)
+    while True:
+        if at >= end:
+            raise CommandError(SYNTAX)
+        option = argv[at].lower()
+        if option == b"from":
+            at += 1
+            break
+        if option == b"nohang":
+            nohang = True
+        elif option in SHOWN:
+            shows |= SHOWN[option]
+        elif option == b"timeout":
+            timeout_ms = read_timeout(value_of(argv, at))
+            at += 1
+        elif option == b"count":
+            count = between(value_of(argv, at), 1, INT64_MAX, "ERR COUNT must be a number greater than zero")
+            at += 1
+        elif option == b"lease":
+            lease_ms = read_lease(value_of(argv, at))
+            at += 1
+        elif option == b"token":
+            token = read_token(value_of(argv, at))
+            at += 1
+        else:
+            raise CommandError(SYNTAX)
+        at += 1
+    if at >= end:
+        raise CommandError(SYNTAX)
+    names = argv[at:]
+    if len(names) > QUEUES_MAX:
+        raise CommandError(f"ERR too many queues, at most {QUEUES_MAX} per GETJOB")
+    if broker.ready:
+        delivery.serve_ready(broker)  # Who waited longer comes first.
+    wish = wish_of(shows, lease_ms, token) if shows or lease_ms or token else PLAIN
+    if token and (held := broker.tokens.held(token)):
+        return slices.begin(broker, client, _getjob_again(broker, client, held, shows))
+    if count > PART and sum(queue.length for name in names if (queue := broker.queues.get(name))) > PART:
+        return slices.begin(broker, client, _getjob_in_parts(broker, client, names, count, wish))
+    known = broker.queues
+    queues = [known.get(name) or broker.queue(name) for name in names]
+    entries = delivery.collect(broker, queues, count, wish, delivery.REPLY_BYTES_MAX)
+    if entries:
+        return b"*%d\r\n%b" % (len(entries), b"".join(entries))
+    if broker.spilled_count and any(queue.is_stalled for queue in queues):
+        asked = _Asked(names, count, wish, nohang, timeout_ms)
+        return slices.begin(broker, client, _getjob_from_disk(broker, client, asked))
+    return _getjob_of_none(broker, client, queues, wish, nohang, timeout_ms)
+
+
+def _getjob_of_none(
+    broker: Broker, client: Client, queues: list[Queue], wish: Wish, nohang: bool, timeout_ms: int
+) -> bytes | None:
+    """There is nothing in these queues: the client waits, or learns that there is nothing."""
+    if broker.disk_level and any(queue.length for queue in queues):
+        raise CommandError(MISCONF + broker.disk_trouble)  # What is there is delivered at most once, or a great many.
+    if nohang:
+        for queue in queues:
+            queue.polled_ms = broker.now_ms
+            if wish.is_picky:
+                queue.picky_ms = broker.now_ms
+            else:
+                queue.waited_ms = broker.now_ms
+            broker.interest_due[queue] = None
+            pulls.ask_sources(broker, queue, is_urgent=False)
+            pulls.ask_everybody(broker, queue)
+        return nil_array(client.protocol)
+    if broker.is_leaving:
+        raise CommandError(LEAVING)
+    delivery.wait(broker, client, queues, timeout_ms, wish)
+    return None
+
+
+class _Asked(NamedTuple):
+    """The words of a GETJOB."""
+
+    names: list[bytes]
+    count_max: int
+    wish: Wish
+    nohang: bool
+    timeout_ms: int
+
+
+def _getjob_from_disk(broker: Broker, client: Client, asked: _Asked) -> slices.Slices:
+    """A GETJOB whose first job is on disk: it begins anew when that is back.
+
+    One that has found some before it meets such a job takes these: nobody's lease runs while he waits for a disk.
+    """
+    is_stalled = True
+    queues: list[Queue] = []
+    while is_stalled:
+        broker.stalled[client] = None
+        yield
+        if broker.ready:
+            delivery.serve_ready(broker)
+        queues = [broker.queues.get(name) or broker.queue(name) for name in asked.names]
+        most = min(PART, asked.count_max)
+        entries = delivery.collect(broker, queues, most, asked.wish, delivery.REPLY_BYTES_MAX)
+        if entries:
+            return b"*%d\r\n%b" % (len(entries), b"".join(entries))
+        is_stalled = any(queue.is_stalled for queue in queues)
+    return _getjob_of_none(broker, client, queues, asked.wish, asked.nohang, asked.timeout_ms)
+
+
+def _getjob_again(broker: Broker, client: Client, jobs: list[Job], shows: int) -> slices.Slices:
+    """A GETJOB with a token that was answered before: the same jobs, as far as they are still leased."""
+    bodies = yield from spilling.borrowed(broker, client, jobs)
+    return array([delivery.entry_of(broker, job, bodies[job], shows) for job in jobs if job in bodies])
+
+
+def _getjob_in_parts(broker: Broker, client: Client, names: list[bytes], count: int, wish: Wish) -> slices.Slices:
+    """A GETJOB of very many jobs; there were some when it began, so it never waits."""
+    entries: list[bytes] = []
+    client.fetched = entries
+    size = 0
+    while len(entries) < count and size < delivery.REPLY_BYTES_MAX:
+        queues = [queue for name in names if (queue := broker.queues.get(name)) is not None]
+        most = min(PART, count - len(entries))
+        part = delivery.collect(broker, queues, most, wish, delivery.REPLY_BYTES_MAX - size)
+        if not part:
+            if entries or not any(queue.is_stalled for queue in queues):
+                break
+            broker.stalled[client] = None
+        entries += part
+        size += sum(map(len, part))
+        yield
+    client.fetched = []
+    return b"*%d\r\n%b" % (len(entries), b"".join(entries)) if entries else nil_array(client.protocol)
