@@ -30,6 +30,7 @@ from disque_py.core import (
     pulls,
     replication,
     requeue,
+    spilling,
     taking,
     timers,
 )
@@ -169,6 +170,10 @@ def execute(
         elif gate and (refusal := _refuse(broker, client, row, argv)) is not None:
             reply = refusal
         elif row.is_denyoom and broker.used_memory > high_memory and memory.is_full(broker):
+            if spilling.makes_room(broker):
+                spilling.wait_for_room(broker, client)
+                at -= 1
+                break
             reply = OOM_REPLY
         else:
             if gate and broker.monitors:

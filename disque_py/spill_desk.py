@@ -111,6 +111,8 @@ class SpillDesk:
             places, spill.released = spill.released, []
             for place in places:
                 self.store.release(place.file, place.size)
+        if spill.crowd:
+            spilling.let_in(broker)
 
     def write(self) -> None:
         """After it: what may leave memory."""
@@ -148,6 +150,8 @@ class SpillDesk:
         spill = self._broker.spill
         batch: list[tuple[Job, Body]] = []
         entries: list[tuple[bytes, bytes]] = []
+        if not spill.writing:
+            spill.wrote_ms = self._broker.now_ms
         for job in jobs:
             body = job.body
             if type(body) is bytes and job not in spill.writing:

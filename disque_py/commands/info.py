@@ -119,6 +119,7 @@ def _spill(broker: Broker) -> Fields:
         ("spill_files", spill.files),
         ("spill_file_bytes", spill.file_bytes),
         ("spill_writing_bytes", spill.writing_bytes),
+        ("spill_waiting_clients", len(spill.crowd)),
         ("spill_trouble", spill.trouble),
         ("total_bodies_spilled", spill.written),
         ("total_bodies_read_back", spill.read),

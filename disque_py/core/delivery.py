@@ -16,7 +16,7 @@ from disque_py.core.errors import LEAVING
 from disque_py.core.job import Job
 from disque_py.core.queue import PAUSED_OUT, Queue
 from disque_py.core.wish import COUNTERS, LEASE, META, PLAIN, WITH_COUNTERS, Wish
-from disque_py.resp import array, bulk, bulk_array, integer, nil_array
+from disque_py.resp import EMPTY_ARRAY, bulk_array, nil_array
 
 # A reply stops growing here; the client can ask again (semantics.md, section 13).
 REPLY_BYTES_MAX: Final = 1024 * 1024
@@ -84,15 +84,29 @@ def deliver(broker: Broker, queue: Queue, job: Job, wish: Wish) -> bytes:
 
 def entry_of(broker: Broker, job: Job, body: bytes, shows: int) -> bytes:
     """A delivered job as an entry of GETJOB's reply, with all that was asked for (semantics.md, section 12)."""
-    parts = [bulk(job.queue), bulk(job.id), bulk(body)]
+    name, job_id = job.queue, job.id
+    count = 3
+    more = b""
     if shows & COUNTERS:
-        parts += [bulk("nacks"), integer(job.nacks), bulk("additional-deliveries"), integer(job.deliveries)]
+        count = 7
+        more = b"$5\r\nnacks\r\n:%d\r\n$21\r\nadditional-deliveries\r\n:%d\r\n" % (job.nacks, job.deliveries)
     if shows & META:
-        parts += [bulk("meta"), bulk_array(job.meta)]
+        count += 2
+        more += b"$4\r\nmeta\r\n%b" % (bulk_array(job.meta) if job.meta else EMPTY_ARRAY)
     if shows & LEASE:
+        count += 4
         left_ms = job.requeue_at_ms - broker.now_ms if job.retry_ms else 0
-        parts += [bulk("lease-ms"), integer(max(0, left_ms)), bulk("attempt"), integer(job.attempt)]
-    return array(parts)
+        more += b"$8\r\nlease-ms\r\n:%d\r\n$7\r\nattempt\r\n:%d\r\n" % (max(0, left_ms), job.attempt)
+    return b"*%d\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n%b" % (
+        count,
+        len(name),
+        name,
+        len(job_id),
+        job_id,
+        len(body),
+        body,
+        more,
+    )
 
 
 def ran_dry(broker: Broker, queue: Queue) -> None:
@@ -230,6 +244,7 @@ def drop_client(broker: Broker, client: Client) -> None:
         replication.drop_client(broker, client, None)
     broker.slices.pop(client, None)
     broker.stalled.pop(client, None)
+    broker.spill.crowd.pop(client, None)
     broker.clients.pop(client.id, None)
     broker.monitors.pop(client, None)
     broker.outbox.clients.pop(client, None)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from disque_py.core.broker import Broker
+    from disque_py.core.client import Client
     from disque_py.core.job import Job
     from disque_py.core.queue import Queue
 
@@ -123,6 +124,8 @@ class Spill:
     files, file_bytes   the files they are in, and how long those are
     written, read, rescued, lost   bodies so far; rescued: they were read from the journal; lost: not from there either
     written_bytes    … and bytes
+    wrote_ms         when a body last got out, or the first of those now under way was started
+    crowd            clients who wait for room
     trouble          why nothing can be written at the moment; empty if it can
     """
 
@@ -130,6 +133,7 @@ class Spill:
         "above",
         "body_bytes_min",
         "bytes_on_disk",
+        "crowd",
         "file_bytes",
         "files",
         "fresh",
@@ -157,6 +161,7 @@ class Spill:
         "writing_bytes",
         "written",
         "written_bytes",
+        "wrote_ms",
     )
 
     def __init__(self) -> None:
@@ -168,6 +173,8 @@ class Spill:
         self.is_void = False
         self.writing: dict[Job, None] = {}
         self.writing_bytes = 0
+        self.wrote_ms = 0
+        self.crowd: dict[Client, None] = {}
         self.reading: dict[Job, None] = {}
         self.unread: dict[Unread, None] = {}
         self.lent: dict[Job, bytes] = {}

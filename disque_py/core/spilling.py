@@ -9,6 +9,9 @@ The way back: a queue from which jobs are fetched has its next ones read ahead. 
 *stalls* the queue (lifecycle.fetch): it is as if nothing were there until the body is, so the order stays. A GETJOB
 that meets a stalled queue waits for it, as do commands that show bodies (`borrowed`).
 
+Producers may be quicker than the disk. At 100 % their commands wait until bodies are out (`makes_room`), as long as the
+disk gets on with it; -OOM is for when it doesn't, or when nothing is left that may go.
+
 A body that can't be read (EIO, the file is gone, not what was written) is had from the journal, if there is one
 (rescuing.py). If it isn't there either it is lost to this node, and never delivered in part: the job is forgotten here,
 counted and logged. If others hold copies, their retry brings it back, as after a crash. Where bodies are written to,
@@ -24,7 +27,7 @@ from typing import Final
 
 from disque_py.core import events, replication
 from disque_py.core.broker import SHARDS, Broker
-from disque_py.core.client import Client
+from disque_py.core.client import RUNNING, WAITS_FOR_ROOM, Client
 from disque_py.core.job import ACTIVE, GONE, JOB_BYTES, QUEUED, Job
 from disque_py.core.queue import Queue
 from disque_py.core.spilled import SPILLED_BYTES, Spilled, released
@@ -43,6 +46,9 @@ CHUNK: Final = 4_096
 # Fewer bytes of bodies than this are not worth looking for.
 BODIES_MIN: Final = 1 << 20
 BODIES_SHARE: Final = 64
+
+# Who adds a job waits for room as long as a body has got out this lately.
+WAIT_MS: Final = 2_000
 
 # (queue, position) -> what stands there: asked for once per choice.
 Near = dict[tuple[Queue, int], tuple[int, int] | None]
@@ -68,6 +74,29 @@ def is_behind(broker: Broker) -> bool:
         and (bool(spill.writing) or broker.now_ms >= spill.rest_until_ms)
         and bodies_in_memory(broker) + spill.writing_bytes >= worth_seeking(broker)
     )
+
+
+def makes_room(broker: Broker) -> bool:
+    """Memory is full only until bodies are out that are on their way: who adds a job can wait for that."""
+    spill = broker.spill
+    return bool(spill.writing) and is_behind(broker) and broker.now_ms - spill.wrote_ms < WAIT_MS
+
+
+def wait_for_room(broker: Broker, client: Client) -> None:
+    """The client's next request is kept, as long as `makes_room`; one that waits for copies comes by again anyway."""
+    if client.waiting == RUNNING:
+        client.waiting = WAITS_FOR_ROOM
+        broker.spill.crowd[client] = None
+
+
+def let_in(broker: Broker) -> None:
+    """Whoever waits for room goes on when there is some, or none to be expected."""
+    spill = broker.spill
+    if broker.used_memory <= broker.memory_limits[1] or not makes_room(broker):
+        for client in spill.crowd:
+            client.waiting = RUNNING
+            broker.outbox.clients[client] = None
+        spill.crowd = {}
 
 
 # -- out --------------------------------------------------------------------------------------------
@@ -208,6 +237,7 @@ def gone(broker: Broker, job: Job, body: bytes, place: Spilled) -> bool:
     broker.used_memory -= size - SPILLED_BYTES
     broker.spilled_count += 1
     spill.bytes_on_disk += size
+    spill.wrote_ms = broker.now_ms
     spill.written += 1
     spill.written_bytes += size
     return True

@@ -85,6 +85,7 @@ class Replies:
         self.reader = hiredis.Reader()
         self.asked: list[tuple[tuple[Any, ...], int, int, Journal | None]] = []
         self.got: list[Any] = []
+        self.request: list[list[bytes]] = []  # Not run yet.
 
     def wake(self) -> None:
         out, self.client.out = self.client.out, []
@@ -220,6 +221,8 @@ class JournaledNode:
 
     def _turn(self, *inputs_of_turn: Callable[[], None]) -> None:
         self.driver.begin()
+        for port in self.clients:
+            self._run(port)
         for each in inputs_of_turn:
             each()
         self.end_turn()
@@ -254,8 +257,14 @@ class JournaledNode:
             return
         argv = [word if isinstance(word, bytes) else str(word).encode() for word in words]
         port.asked.append((tuple(argv), -1, self.broker.disk_level, self.remembering.journal))
-        assert inputs.execute(self.broker, port.client, [argv]) == 1
-        self.broker.outbox.clients[port.client] = None
+        port.request = [argv]
+        self._run(port)
+
+    def _run(self, port: Replies) -> None:
+        """What the client sent, unless it has to wait with it."""
+        if port.request and not port.client.waiting:
+            del port.request[: inputs.execute(self.broker, port.client, port.request)]
+            self.broker.outbox.clients[port.client] = None
 
     def taken(self, client: int = 0) -> list[Any]:
         """Replies since the last look."""

@@ -7,7 +7,9 @@ from random import Random
 
 import pytest
 
+from disque_py import inputs
 from disque_py.core import spilling
+from disque_py.core.client import RUNNING
 from disque_py.core.spilled import SPILLED_BYTES, Spilled
 from spilled import BODY_BYTES, SpillingNode, take_all
 
@@ -198,6 +200,44 @@ def test_the_percentages_count_what_is_left_in_memory():
     with pytest.raises(AssertionError, match="OOM"):
         node.fill(60)
     node.check()
+
+
+def fill_while_the_disk_does_nothing(node):
+    """Add until nobody answers; the words of the one that waits."""
+    for number in range(1_000):
+        words = ("ADDJOB", "q", b"%06d" % number + b"x" * 394, 0, "REPLICATE", 1)
+        if not node.ask(*words):
+            return words
+    raise AssertionError("it was never full")
+
+
+def test_a_producer_that_is_faster_than_the_disk_waits_until_there_is_room():
+    node = SpillingNode()
+    fill_while_the_disk_does_nothing(node)
+    assert node.broker.used_memory >= 30_000
+    assert "spill_waiting_clients:1\r\n" in str(node.ask("INFO", "memory", client=1)[0].decode())
+    node.settle()
+    node.tick()
+    (job_id,) = node.taken()
+    assert node.broker.find(job_id) is not None
+    assert node.clients[0].client.waiting == RUNNING
+
+
+def test_a_producer_is_refused_when_the_disk_does_not_get_on_with_it():
+    """Two seconds without a body that got out are enough."""
+    node = SpillingNode()
+    words = fill_while_the_disk_does_nothing(node)
+    node.pass_ms(spilling.WAIT_MS)
+    node.tick()
+    assert not node.broker.spill.crowd
+    assert str(node.ask(*words)[0]).startswith("OOM")
+
+
+def test_a_producer_that_hangs_up_waits_no_longer():
+    node = SpillingNode()
+    fill_while_the_disk_does_nothing(node)
+    inputs.disconnect(node.broker, node.clients[0].client)
+    assert not node.broker.spill.crowd
 
 
 def test_what_is_on_disk_comes_back_when_spilling_is_switched_off():
