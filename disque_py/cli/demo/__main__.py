@@ -10,12 +10,10 @@ import argparse
 import asyncio
 import contextlib
 import gc
-import signal
 import sys
 from pathlib import Path
 from typing import Final
 
-import uvloop
 from rich.console import Console
 
 from disque_py.cli.demo.display import Display, print_report
@@ -23,6 +21,7 @@ from disque_py.cli.demo.flights import Flights, FlightsError, read_flights
 from disque_py.cli.demo.link import LinkLostError
 from disque_py.cli.demo.load import PRODUCERS_PER_NODE, WORKERS_PER_NODE, Load
 from disque_py.cli.demo.nodes import Nodes, NodesError
+from disque_py.cli.demo.running import run
 from disque_py.cli.demo.tally import Report, Tally
 
 VICTIM: Final = 1  # Node b: not the one that introduced the others.
@@ -33,7 +32,6 @@ LOOK_SECONDS: Final = 0.05
 PATIENCE_SECONDS: Final = 45.0
 # After the last delivery: until acks have been collected everywhere and no retry can come any more.
 DRAIN_SECONDS: Final = 20.0
-EXIT_INTERRUPTED: Final = 130
 
 
 def arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -53,23 +51,11 @@ def main(argv: list[str] | None = None) -> int:
     """Run the demonstration; the exit status."""
     options = arguments(argv)
     console = Console()
-    try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(demonstrate(console, options))
-    except (FlightsError, NodesError, OSError) as error:
-        console.print(f"bin/demo: {error}", style="bold red", markup=False, soft_wrap=True)
-        return 1
-    except asyncio.CancelledError:
-        console.print("interrupted; nothing is left running")
-        return EXIT_INTERRUPTED
+    return run(console, demonstrate(console, options), (FlightsError, NodesError, OSError))
 
 
 async def demonstrate(console: Console, options: argparse.Namespace) -> int:
-    """All of it, in a task that signals cancel."""
-    task = asyncio.current_task()
-    assert task is not None
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    """All of it; the exit status."""
     with Nodes() as nodes:
         ports = ", ".join(f"{node.name} on port {node.port}" for node in nodes.all)
         console.print(f"Three nodes are starting: {ports}.", highlight=False)

@@ -10,20 +10,19 @@ import argparse
 import asyncio
 import contextlib
 import gc
-import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import uvloop
 from rich.console import Console
 
-from disque_py.cli.demo.__main__ import EXIT_INTERRUPTED, delivered, drained, kill_and_restart
+from disque_py.cli.demo.__main__ import delivered, drained, kill_and_restart
 from disque_py.cli.demo.flights import FlightsError, read_flights
 from disque_py.cli.demo.link import LinkLostError, ask
 from disque_py.cli.demo.load import WORKERS_PER_NODE
 from disque_py.cli.demo.nodes import Nodes, NodesError
+from disque_py.cli.demo.running import FAILURE, run, say_error
 from disque_py.cli.demo.tally import Report, Tally
 from disque_py.cli.demo_spark.agreement import Agreement, NodeLog, compare
 from disque_py.cli.demo_spark.answers import texts
@@ -39,7 +38,6 @@ DURABLE_SECONDS: Final = 20.0
 # The index waits for the killed node, whose events it has begun to read.
 AWAY_SECONDS_MAX: Final = 20.0
 CURVE_COLUMNS_MAX: Final = 100
-ERROR: Final[dict[str, Any]] = {"style": "bold red", "markup": False, "soft_wrap": True}
 
 
 def arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -59,25 +57,13 @@ def main(argv: list[str] | None = None) -> int:
     options = arguments(argv)
     console = Console()
     if options.index and options.index.exists() and any(options.index.iterdir()):
-        console.print(f"bin/demo: {options.index} is not empty, and an index needs a folder of its own", **ERROR)
-        return 1
-    try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(demonstrate(console, options))
-    except (FlightsError, NodesError, SparkError, OSError) as error:
-        console.print(f"bin/demo: {error}", **ERROR)
-        return 1
-    except asyncio.CancelledError:
-        console.print("interrupted; nothing is left running")
-        return EXIT_INTERRUPTED
+        say_error(console, f"{options.index} is not empty, and an index needs a folder of its own")
+        return FAILURE
+    return run(console, demonstrate(console, options), (FlightsError, NodesError, SparkError, OSError))
 
 
 async def demonstrate(console: Console, options: argparse.Namespace) -> int:
-    """All of it, in a task that signals cancel."""
-    task = asyncio.current_task()
-    assert task is not None
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    """All of it; the exit status."""
     began = time.monotonic()
     with Nodes(EVENTS) as nodes:
         ports = ", ".join(f"{node.name} on port {node.port}" for node in nodes.all)
