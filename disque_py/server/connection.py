@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 PAUSE_BYTES: Final = 1024 * 1024
 # Received and not yet run at which a client is no longer read from.
 BACKLOG_BYTES_MAX: Final = 1024 * 1024
-SLICE_NS: Final = 1_000_000
+SLICE_NS: Final = 500_000
 # Parsed at a time: some hundred microseconds of work, also for the smallest requests.
 PIECE_BYTES: Final = 16 * 1024
 STAR: Final = 42
