@@ -88,10 +88,3 @@ class Backlog:
     def oldest_ms(self, now_ms: int) -> int:
         """Age of the oldest block that is not safe; 0 if there is none."""
         return now_ms - self._ages[0][1] if self._ages else 0
-
-    def unwritten_ms(self, written: int, now_ms: int) -> int:
-        """Age of the oldest block behind this position; 0 if there is none."""
-        for end, at_ms in self._ages:
-            if end > written:
-                return now_ms - at_ms
-        return 0

@@ -9,7 +9,7 @@ them asks for a *position*: `append` says where the turn ends, `ready_position` 
                unsynced record is over LATE_MS old, nothing goes ahead before it is
     no         written; the system decides when it is on disk
 
-With the last two a stalled disk holds nobody longer than STALL_MS until LATE_MS are over.
+However long a disk takes: what is not even written dies with the process, so nobody goes ahead of that.
 
 Blocks stay in memory until they are safe. After an error nothing is believed: a file whose write or fsync failed
 is closed at the last position that is known to be good, and what came after is written again, into a new file of
@@ -42,7 +42,7 @@ BLOCK_BYTES: Final = 1024 * 1024
 BACKLOG_BYTES_MAX: Final = 256 * 1024 * 1024
 
 SYNC_EVERY_MS: Final = 1_000
-STALL_MS: Final = 20
+TICK_MS: Final = 20  # No sooner than this, whatever is late.
 LATE_MS: Final = 2_000  # A power cut loses no more than this (semantics.md, section 8).
 REFUSE_MS: Final = 5_000
 RETRY_MS: Final = 1_000
@@ -131,8 +131,6 @@ class Journal(Writing):
             return self.written  # What is allowed now waits for nothing (`must_wait`); what was promised before does.
         if self.unsynced_ms() > LATE_MS and self.policy == EVERYSEC:
             return self.synced
-        if self.written < self.position and self.unwritten_ms() > STALL_MS:
-            return self.position
         return self.written
 
     def must_wait(self) -> bool:
@@ -140,12 +138,11 @@ class Journal(Writing):
         return not self._is_failed
 
     def unsynced_ms(self) -> int:
-        """Age of the oldest record that is not known to be on disk; 0 if there is none, or nobody wants to know."""
-        return self._backlog.oldest_ms(self.now_ms) if self.policy != NO else 0
+        """Age of the oldest record that is not as safe as the policy wants it in the end; 0 if there is none.
 
-    def unwritten_ms(self) -> int:
-        """Age of the oldest record that was not even written; 0 if there is none."""
-        return self._backlog.unwritten_ms(self.written, self.now_ms)
+        That is on disk; with `no`, written.
+        """
+        return self._backlog.oldest_ms(self.now_ms)
 
     @property
     def backlog_bytes(self) -> int:
@@ -162,7 +159,8 @@ class Journal(Writing):
         """Why something is refused, in a few words; empty if nothing is."""
         if self.error or not self.level:
             return self.error
-        return f"the disk is too slow, nothing was synced for {self.unsynced_ms() // 1000} seconds"
+        done = "written" if self.policy == NO else "synced"
+        return f"the disk is too slow, nothing was {done} for {self.unsynced_ms() // 1000} seconds"
 
     @property
     def is_closing(self) -> bool:
@@ -276,11 +274,11 @@ class Journal(Writing):
     def next_ms(self) -> int | None:
         """When `tick` has to be called; None: when something is appended."""
         if self._is_failed or self._wants_allocation:
-            return max(self._failed_ms + RETRY_MS, self.now_ms + STALL_MS)  # A disk that hangs makes nobody hurry.
-        if self.written < self.position and self.policy != ALWAYS:
-            return self.now_ms + STALL_MS
-        if self._backlog.has_ages and self.policy != NO:
-            return max(self._sync_started_ms + SYNC_EVERY_MS, self.now_ms + STALL_MS)
+            return max(self._failed_ms + RETRY_MS, self.now_ms + TICK_MS)  # A disk that hangs makes nobody hurry.
+        if self._backlog.has_ages:
+            if self.policy == NO:
+                return self.now_ms + SYNC_EVERY_MS  # Only a disk that hangs has something to say by then.
+            return max(self._sync_started_ms + SYNC_EVERY_MS, self.now_ms + TICK_MS)
         return None
 
     def hurry(self) -> None:

@@ -52,7 +52,8 @@ class Keeper:
     noted        ids of which this run has recorded anything
     pledges      what it says, against what is recorded; None until its journal is read
     is_loaded    this run has read its journal
-    had_trouble  its disk was slow, full or failing: promises of everysec and no are weaker then
+    had_trouble  its disk was slow, full or failing: what a power cut costs with everysec is unknown then
+    had_failure  it was full or failing: with everysec and no, acks were in memory only
     is_ill       its disk fails now: a process that begins may end with an error of the disk
     has_refused  this run's process ended so; whoever heals the disk starts another
     """
@@ -68,6 +69,7 @@ class Keeper:
         self.is_loaded = False
         self.pledges: Pledges | None = None
         self.had_trouble = False
+        self.had_failure = False
         self.is_ill = False
         self.has_refused = False
 
@@ -80,7 +82,7 @@ class Keeper:
         """Whether the end of this process may cost records that somebody relied on."""
         if self.policy == ALWAYS:
             return False
-        return power or self.had_trouble
+        return power or self.had_failure
 
     @property
     def lost_ms_max(self) -> int:

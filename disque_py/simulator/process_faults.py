@@ -104,6 +104,7 @@ class ProcessFaults(LinkFaults):
         kind = TROUBLES[fault.picks[1] % len(TROUBLES)]
         disk = keeper.disk
         keeper.is_ill = kind not in ("slow", "stuck") or keeper.is_ill
+        keeper.had_failure |= keeper.is_ill
         afflict(folder, disk, kind, fault, SLOW_MS[fault.picks[2] % len(SLOW_MS)])
 
         def heal() -> None:

@@ -33,7 +33,7 @@ from disque_py.driver import Driver
 from disque_py.remembering import Remembering
 from disque_py.simulator.disk import InlineDisk
 from disque_py.simulator.folder import SimFolder
-from persistence.journal import STALL_MS, Journal
+from persistence.journal import Journal
 from persistence.records import JOB, STATE
 from persistence.recovery import Recovery
 
@@ -438,10 +438,8 @@ def is_once(job_id: bytes) -> bool:
 
 
 def is_safe(journal: Journal, position: int) -> bool:
-    """Whether the policy says that a reply to what is recorded there may leave; a stalled disk apart."""
-    return (journal.synced if journal.policy == "always" else journal.written) >= position or (
-        journal.policy != "always" and journal.unwritten_ms() > STALL_MS
-    )
+    """Whether the policy says that a reply to what is recorded there may leave."""
+    return (journal.synced if journal.policy == "always" else journal.written) >= position
 
 
 def state_of(broker: Broker, *, is_raw: bool = False) -> State:

@@ -43,13 +43,8 @@ def test_what_is_not_safe_is_queued_again_before_the_rest():
     assert (backlog.queued_bytes, backlog.kept_bytes) == (30, 0)
 
 
-def test_ages_are_those_of_the_oldest_that_is_unsafe_or_unwritten():
-    backlog = with_blocks(1, 1, 1)
-    assert (backlog.oldest_ms(5_000), backlog.unwritten_ms(10, 5_000), backlog.unwritten_ms(30, 5_000)) == (
-        5_000,
-        4_000,
-        0,
-    )
+def test_the_age_is_that_of_the_oldest_that_is_unsafe():
+    assert with_blocks(1, 1, 1).oldest_ms(5_000) == 5_000
 
 
 def test_blocks_of_one_moment_are_as_old_as_each_other():
