@@ -63,7 +63,8 @@ class Label:
 class Use:
     """An id that a key was answered with.
 
-    sent_ms, answered_ms   of the first request that was answered so
+    promise    of the request that made the job, which need not be the first that was answered so
+    sent_ms    when that was sent; answered_ms: when somebody was answered so
     is_calm    nothing was wrong when that was sent, nor when it was answered
     """
 
@@ -108,17 +109,20 @@ class KeyBook:
     def answered(self, promise: Promise, job_id: bytes, sent_ms: int, was_calm: bool) -> bool:
         """An ADDJOB was answered with this id; whether it is its own job's. RuleBrokenError."""
         now_ms = self._world.now_ms
-        use = Use(job_id, promise, sent_ms, now_ms, was_calm and self.is_calm())
+        owner = self._owner_of(promise, job_id)
+        if owner is not None and owner is not promise:
+            sent_ms = min(sent_ms, self.labels[owner.number].sent_ms)
+        use = Use(job_id, owner or promise, sent_ms, now_ms, was_calm and self.is_calm())
         uses = self.uses.setdefault((promise.queue, self.labels[promise.number].key), [])
         for known in uses:
             if known.job_id[KEY_AT:KEY_END] != job_id[KEY_AT:KEY_END]:
                 raise RuleBrokenError("ids tell their key", f"{known.job_id!r} and {job_id!r}", job_id)
             if known.job_id == job_id:
-                return self._is_own(promise, job_id)
+                return owner is promise
         for known in uses:
             self._check_two(known, use)
         uses.append(use)
-        return self._is_own(promise, job_id)
+        return owner is promise
 
     def _check_two(self, known: Use, use: Use) -> None:
         """One key has two ids."""
@@ -140,14 +144,14 @@ class KeyBook:
                 "one at-most-once job per key", f"{known.job_id!r} and {use.job_id!r}", known.job_id, use.job_id
             )
 
-    def _is_own(self, promise: Promise, job_id: bytes) -> bool:
-        """Whether the job of this id was made by this request, as far as a node has it; else who made it is told so."""
+    def _owner_of(self, promise: Promise, job_id: bytes) -> Promise | None:
+        """Whose request made the job of this id, as far as a node has it; if it was another one that is told so."""
         owner = self._ledger.by_id.get(job_id)
         if owner is None:
             body = self._body_of(job_id)
             number = body.partition(b" ")[0]
             if not number.isdigit():
-                return False  # It is over, or its body is on disk; nobody will ask for it.
+                return None  # It is over, or its body is on disk; nobody will ask for it.
             owner = self._ledger.promises[int(number)]
         if owner is not promise and not owner.answered_ms:
             # Its own answer was lost; but somebody was told of the job, so it is there. Perhaps its creator died before
@@ -155,7 +159,7 @@ class KeyBook:
             owner.asked = None
             owner.copies = min(1, owner.copies)
             self._ledger.answered(owner, job_id, self._world.now_ms)
-        return owner is promise
+        return owner
 
     def _body_of(self, job_id: bytes) -> bytes:
         for machine in self._world.running():
