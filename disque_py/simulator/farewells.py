@@ -80,6 +80,8 @@ class Farewells:
         promise = self._ledger.by_id.get(job_id)
         if promise is None or promise.added_ms <= self._losses.mishap_ms or promise.is_deleted:
             return
+        if not promise.answered_ms:
+            return  # Its creator may have given it up, and forgotten whom it had asked to hold it.
         if self._losses.has_leavers:
             return  # Copies go as soon as answers are read, or stay after all: sets run ahead of that.
         for other in self._world.running():
