@@ -42,6 +42,7 @@ PLAIN = {
     "persistence/items.py",
     "persistence/jobs_file.py",
     "persistence/placing.py",
+    "persistence/window.py",
 }
 BUILDS = {"bdist_wheel", "build", "build_ext"}
 

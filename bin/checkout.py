@@ -15,7 +15,7 @@ VENV_PYTHON = os.path.join(ROOT, ".venv", "bin", "python")
 AGAIN = "DISQUE_CHECKOUT_AGAIN"
 OURS = ("disque_py", "cluster_bus", "persistence")
 # What pyproject.toml depends on. Some of it is imported only when it is needed, which is too late to start again.
-NEEDED = ("click", "hiredis", "msgpack", "mypy_extensions", "prompt_toolkit", "rich", "uvloop")
+NEEDED = ("click", "hiredis", "librt", "msgpack", "mypy_extensions", "prompt_toolkit", "rich", "uvloop")
 
 
 def run(module):

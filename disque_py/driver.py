@@ -270,6 +270,8 @@ class Driver:
         holding = self.holding
         if self.outgoing.runs or (holding is not None and holding.is_waiting):
             self._send_messages()
+        if broker.slices and len(broker.slices) > len(broker.stalled):
+            self.has_more = True  # A long command has begun: its next part is due at once.
         # Flushing may let a client's pipeline go on, which belongs to the next turn.
         self.is_open = False
         clients = broker.outbox.clients

@@ -26,6 +26,7 @@ from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
 from disque_py.core.event_lines import Lines
+from disque_py.packed_events import REPLY_BYTES_MAX, read_packed
 from disque_py.ports import LineMaker
 from disque_py.resp import bulk
 from persistence.disk import READING, Disk, Folder
@@ -60,16 +61,20 @@ class Request:
     """Somebody wants lines from event `seq` on.
 
     deadline_ms   until when they wait for it to be there; 0: for ever, -1: not at all
+    is_packed     they want blocks, not lines (packed_events.py)
     """
 
-    __slots__ = ("bytes_max", "count", "deadline_ms", "done", "seq")
+    __slots__ = ("bytes_max", "count", "deadline_ms", "done", "is_packed", "seq")
 
-    def __init__(self, seq: int, count: int, bytes_max: int, deadline_ms: int, done: Outcome) -> None:
+    def __init__(
+        self, seq: int, count: int, bytes_max: int, deadline_ms: int, done: Outcome, *, is_packed: bool = False
+    ) -> None:
         self.seq = seq
         self.count = count
         self.bytes_max = bytes_max
         self.deadline_ms = deadline_ms
         self.done = done
+        self.is_packed = is_packed
 
 
 class Reader:
@@ -139,6 +144,8 @@ class EventDesk:
                 request.done(bulk(b""))
             else:
                 self.waiting.append(request)
+        elif request.is_packed:
+            self._send_packed(request)
         else:
             text = self._text_with(request.seq)
             if text is not None:
@@ -176,6 +183,8 @@ class EventDesk:
 
     def next_ms(self) -> int | None:
         """The first deadline."""
+        if not self.waiting:
+            return None
         return min((each.deadline_ms for each in self.waiting if each.deadline_ms), default=None)
 
     def end(self) -> None:
@@ -237,6 +246,25 @@ class EventDesk:
 
         self._disk.start(READING, lambda folder: read_piece(folder, segment, seq, end), done)
 
+    def _send_packed(self, request: Request) -> None:
+        """Blocks as they are, for this request alone: nothing has to be made of them."""
+        log = self.log
+        seq = request.seq
+        segment = segment_of(log.segments, seq)
+        end = segment.durable_end
+        later = [each.first_seq for each in log.segments if each.first_seq > seq]
+        end_seq = min(seq + request.count, later[0] if later else log.durable_seq)
+        bytes_max = min(request.bytes_max, REPLY_BYTES_MAX)
+
+        def done(outcome: bytes | OSError) -> None:
+            self._begin()
+            if isinstance(outcome, OSError):
+                request.done(self._refusal(seq, outcome))
+            else:
+                request.done(bulk(outcome))
+
+        self._disk.start(READING, lambda folder: read_packed(folder, segment, seq, end, end_seq, bytes_max), done)
+
     def _make(self, seq: int, piece: Piece) -> None:
         """Lines of the piece: at once, or by the maker."""
         maker = self._maker
@@ -279,13 +307,18 @@ class EventDesk:
             self._starts.remove(oldest)
 
     def _damaged(self, seq: int, error: OSError) -> None:
+        """Lines of a piece can't be had."""
+        refusal = self._refusal(seq, error)
+        for request in self._fetching.pop(seq, []):
+            request.done(refusal)
+
+    def _refusal(self, seq: int, error: OSError) -> CommandError:
         """What can't be read is as good as trimmed: the reader hears where it can go on."""
         log = self.log
         later = [segment.first_seq for segment in log.segments if segment.first_seq > seq]
         if seq >= log.first_seq:
             self._notice(f"The log of events can't be read: {error.strerror or error}")
-        for request in self._fetching.pop(seq, []):
-            request.done(CommandError(f"TRIMMED {later[0] if later else log.durable_seq}"))
+        return CommandError(f"TRIMMED {later[0] if later else log.durable_seq}")
 
     # -- moments -----------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from typing import Final
 from disque_py.core import events as core_events
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
+from disque_py.core.event_packing import Noted
 from disque_py.driver import Driver
 from disque_py.event_desk import NO_LOG, EventDesk, Outcome, Request
 from disque_py.ports import LineMaker
@@ -137,7 +138,7 @@ class EventKeeper:
     def _enable(self, ready: Callable[[], None]) -> None:
         self.state = OPENING
         if self._broker.events is None:
-            self._broker.events = []
+            self._broker.events = Noted()
         self._broker.event_source = self
         self._driver.attach_events(self)
         if self._disk is None:
@@ -286,19 +287,18 @@ class EventKeeper:
         """The end of a turn: what the core noted down goes to the log."""
         broker = self._broker
         events = broker.events
-        if not events:
+        if events is None or not events.count:
             return
         if self.state == ON and self.log is not None:
-            broker.events = []
-            self.log.append(events)
-        elif self.state != OPENING or len(events) > WAITING_MAX:
+            self.log.append_packed(events.take())
+        elif self.state != OPENING or events.count > WAITING_MAX:
             self._drop()
 
     def _drop(self) -> None:
         events = self._broker.events
-        if events:
-            self.missed += len(events)
-            self._broker.events = []
+        if events is not None and events.count:
+            self.missed += events.count
+            self._broker.events = Noted()
             self._needs_new = True
 
     def set_clock(self, now_ms: int, wall_ms: int) -> None:
@@ -346,7 +346,18 @@ class EventKeeper:
         log = self._log()
         return log.log_id, log.first_seq, log.durable_seq, log.size
 
-    def read(self, log_id: str, seq: int, count: int, bytes_max: int, block_ms: int, name: str, done: Outcome) -> None:
+    def read(
+        self,
+        log_id: str,
+        seq: int,
+        count: int,
+        bytes_max: int,
+        block_ms: int,
+        name: str,
+        done: Outcome,
+        *,
+        is_packed: bool = False,
+    ) -> None:
         """EVENTS READ; `block_ms` -1: don't wait, 0: for ever. CommandError."""
         log = self._log()
         if log_id != log.log_id:
@@ -355,7 +366,7 @@ class EventKeeper:
             raise CommandError(f"ERR event {seq} is behind the end of the log, which is {log.next_seq}")
         deadline_ms = self._broker.now_ms + block_ms if block_ms > 0 else block_ms
         assert self.desk is not None
-        self.desk.read(Request(seq, count, bytes_max, deadline_ms, done), name)
+        self.desk.read(Request(seq, count, bytes_max, deadline_ms, done, is_packed=is_packed), name)
 
     def seek(self, wall_ms: int, done: Outcome) -> None:
         """EVENTS SEEK; CommandError."""

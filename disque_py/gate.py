@@ -18,7 +18,7 @@ from persistence.journal import Journal
 class Gate:
     """See the module. Numbers go on from `position`, where a journal stood before: older ones are the journal's."""
 
-    __slots__ = ("_noted", "_old_end", "_ready", "_turns", "events", "journal", "position")
+    __slots__ = ("_events_noted", "_journal_noted", "_old_end", "_ready", "_turns", "events", "journal", "position")
 
     def __init__(self, journal: Journal | None, position: int = 0) -> None:
         self.journal = journal
@@ -26,21 +26,33 @@ class Gate:
         self.position = position
         self._old_end = position
         self._ready = 0 if journal is not None else position
-        self._noted = (0, 0)
+        self._journal_noted = self._events_noted = 0
         # (turn, position of the journal, position of the event log), oldest first
         self._turns: deque[tuple[int, int, int]] = deque()
 
     def note(self) -> None:
         """The end of a turn: both logs have been told all there was."""
         journal, events = self.journal, self.events
-        noted = (journal.position if journal is not None else 0, events.position if events is not None else 0)
-        if noted != self._noted:
-            self._noted = noted
-            self.position += 1
-            self._turns.append((self.position, *noted))
+        journal_at = journal.position if journal is not None else 0
+        events_at = events.position if events is not None else 0
+        if journal_at == self._journal_noted and events_at == self._events_noted:
+            return
+        self._journal_noted = journal_at
+        self._events_noted = events_at
+        if (
+            self._ready == self.position
+            and not self._turns
+            and (events is None or events.ready_position() >= events_at)
+            and (journal is None or journal.ready_position() >= journal_at)
+        ):
+            return  # Written already, as nearly every turn is without a journal: nothing will wait for it.
+        self.position += 1
+        self._turns.append((self.position, journal_at, events_at))
 
     def ready_position(self) -> int:
         """All turns up to here are safe."""
+        if self._ready == self.position:
+            return self._ready
         journal, events = self.journal, self.events
         journal_ready = journal.ready_position() if journal is not None else 1 << 62
         if self._ready < self._old_end:
@@ -64,4 +76,4 @@ class Gate:
         self._ready = max(self._ready, self._old_end)
         self._old_end = 0
         self._turns = deque((turn, 0, events) for turn, _, events in self._turns)
-        self._noted = (0, self._noted[1])
+        self._journal_noted = 0

@@ -61,6 +61,10 @@ class Holding:
         position = gate.position
         is_in_trouble = not gate.must_wait()
         ready = gate.ready_position()
+        if position <= ready and not self._clients:
+            for client in clients:
+                client.wrote = WROTE_NOTHING
+            return
         for client in clients:
             out = client.out
             held = client.held
@@ -82,9 +86,11 @@ class Holding:
 
     def released(self) -> list[Client]:
         """Clients whose replies may go: they are in `out` again."""
-        ready = self.gate.ready_position()
         waiting = self._clients
         clients: list[Client] = []
+        if not waiting:
+            return clients
+        ready = self.gate.ready_position()
         while waiting and waiting[0][0] <= ready:
             client = waiting.popleft()[1]
             held = client.held

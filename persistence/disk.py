@@ -20,6 +20,18 @@ READING: Final = 2  # Reading back, linking and removing: nobody waits for it.
 LANES: Final = 3
 
 
+class Window(Protocol):
+    """The beginning of a file as memory (`Folder.map`); `size` bytes of it."""
+
+    size: int
+
+    def put(self, offset: int, data: bytes) -> None:
+        """In the loop's thread: copy, and wait for nothing. Only where the folder did `prepare` a moment ago.
+
+        It survives the death of the process at once, and a power cut after `sync_window`, or `sync`.
+        """
+
+
 class Folder(Protocol):
     """A directory of files with plain names. Every method may raise OSError with its errno.
 
@@ -71,6 +83,15 @@ class Folder(Protocol):
 
     def discard(self, directory: str) -> None:
         """That directory and all files in it are gone; no error if it isn't there."""
+
+    def map(self, name: str, size: int) -> Window | None:
+        """A window on the file's first bytes, those that it doesn't have yet included; None: there are none here."""
+
+    def prepare(self, name: str, window: Window, start: int, end: int) -> None:
+        """These bytes of the window can be written without waiting. The file is so long then, with zeros."""
+
+    def sync_window(self, name: str, window: Window, start: int, end: int) -> None:
+        """What was put between these bytes survives a power cut when this returns. After an error nothing is known."""
 
     def close(self) -> None:
         """Let go of everything, the lock included."""

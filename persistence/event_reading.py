@@ -25,6 +25,7 @@ from persistence.event_records import (
     decode_header,
     head_at,
     look_at,
+    next_at,
     parse_file_name,
 )
 from persistence.records import FormatError, NewerFormatError
@@ -158,8 +159,13 @@ def _walk_last(folder: Folder, last: Segment) -> tuple[int, int] | None:
     data = folder.read(last.name, 0, folder.size(last.name))
     at = last.end
     seq = last.first_seq
-    while (found := look_at(data, at, seq)) is not None:
+    while True:
+        start = next_at(data, at, 0)
+        found = look_at(data, start, seq)
+        if found is None:
+            break
         size, count, wall_ms, _ = found
+        at = start
         last.mark(seq, at, wall_ms)
         last.last_ms = max(last.last_ms, wall_ms)
         at += size
@@ -204,7 +210,7 @@ def read_piece(folder: Folder, segment: Segment, seq: int, end: int) -> Piece:
     blocks: list[Block] = []
     at = 0
     first_seq = at_seq
-    while (found := look_at(data, at, at_seq)) is not None:
+    while (found := look_at(data, at := next_at(data, at, offset), at_seq)) is not None:
         size, count, wall_ms, _ = found
         blocks.append(Block(at_seq, count, wall_ms, data[at + HEAD_BYTES : at + size]))
         at += size
@@ -243,7 +249,7 @@ def _heads(folder: Folder, segment: Segment, offset: int, seq: int, end: int) ->
     while offset < end:
         data = folder.read(segment.name, offset, min(MARK_BYTES, end - offset))
         at = 0
-        while (head := head_at(data, at)) is not None:
+        while (head := head_at(data, at := next_at(data, at, offset))) is not None:
             size, stands_at, count, wall_ms = head
             if stands_at != seq or not count:
                 return

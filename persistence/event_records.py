@@ -5,8 +5,9 @@ says of which log it is; then come blocks, one or more per turn of the loop: a f
 block's events, packed. The head alone says how many events there are and when, so finding a number or a moment reads
 heads only. What an event is, only the broker knows.
 
-A log is never repaired: a torn tail, as a power cut leaves it, is cut off (nobody was shown it); anything else that is
-broken ends the log, and the next one has a new id. docs/events.md shows the bytes.
+Between two blocks of a segment there may be a gap (pages.py); while a segment is written zeros stand behind its last
+block. A log is never repaired: a torn tail, as a power cut leaves it, is cut off (nobody was shown it); anything else
+that is broken ends the log, and the next one has a new id. docs/events.md shows the bytes.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from typing import Any, Final, NamedTuple
 
 import msgpack  # type: ignore[import-untyped]  # It ships no types.
 
+from persistence.pages import GAP_BYTES_MIN, behind_gap
 from persistence.records import FormatError, NewerFormatError
 
 MAGIC: Final = b"DISQUEEV"
-VERSION: Final = 1
+VERSION: Final = 2  # 1 has no gaps between blocks.
 
 # magic, version, reserved, length and checksum of the description that follows
 _HEADER: Final = struct.Struct("<8sHHII")
@@ -36,9 +38,12 @@ MOMENT_AT: Final = 28
 
 SUFFIX: Final = ".events"
 _DIGITS: Final = 16
+_NO_LENGTH: Final = bytes(GAP_BYTES_MIN)
 
 _crc = zlib.crc32
-_pack_head = _HEAD.pack
+# The two parts of a head.
+_pack_unchecked = struct.Struct("<II").pack
+_pack_checked = struct.Struct("<QQQI").pack
 _unpack_head = _HEAD.unpack_from
 _packb = msgpack.Packer(use_bin_type=True, autoreset=True).pack
 
@@ -101,12 +106,21 @@ def decode_header(name: str, data: bytes) -> Header:
     return Header(log_id, first_seq, node, wall_ms, _HEADER.size + length)
 
 
+def pack_events(events: list[Any]) -> bytes:
+    """The payload of a block."""
+    payload: bytes = _packb(events)
+    return payload
+
+
 def encode_block(events: list[Any], seq: int, durable_seq: int, wall_ms: int) -> bytes:
     """One block with these events, of which the first has number `seq`."""
-    payload = _packb(events)
-    head = _pack_head(len(payload), 0, seq, durable_seq, wall_ms, len(events))
-    checksum = _crc(payload, _crc(head[_CHECKED:]))
-    return b"%b%b%b%b" % (head[:4], checksum.to_bytes(4, "little"), head[_CHECKED:], payload)
+    return encode_packed(_packb(events), len(events), seq, durable_seq, wall_ms)
+
+
+def encode_packed(payload: bytes, count: int, seq: int, durable_seq: int, wall_ms: int) -> bytes:
+    """One block with so many events, which are packed already."""
+    checked = _pack_checked(seq, durable_seq, wall_ms, count)
+    return b"".join((_pack_unchecked(len(payload), _crc(payload, _crc(checked))), checked, payload))
 
 
 def block_bytes(data: bytes, at: int) -> int:
@@ -127,6 +141,14 @@ def look_at(data: bytes, at: int, seq: int) -> tuple[int, int, int, int] | None:
     if _crc(memoryview(data)[at + _CHECKED : end]) != checksum:
         return None
     return HEAD_BYTES + length, count, wall_ms, durable_seq
+
+
+def next_at(data: bytes, at: int, base: int) -> int:
+    """Where the block begins that is not right at `at`, because a gap is there; `at` if there is none.
+
+    `base` is the offset of `data` in its file.
+    """
+    return behind_gap(base + at) - base if data[at : at + GAP_BYTES_MIN] == _NO_LENGTH else at
 
 
 def head_at(data: bytes, at: int) -> tuple[int, int, int, int] | None:

@@ -18,10 +18,12 @@ import errno
 import fcntl
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from persistence.descriptors import Descriptors, OpenFile, place_of
+from persistence.disk import Window
+from persistence.window import FileWindow
 
 LOCK_NAME: Final = "lock"
 HIDDEN_PREFIX: Final = ".new."
@@ -108,7 +110,7 @@ class Files:
         """What was written survives a power cut; once this has failed for a file, it goes on failing."""
         file = self._take_for_writing(name)
         try:
-            self._sync_file(name, file)
+            self._sync_file(name, lambda: os.fdatasync(file.fd))
         finally:
             self._descriptors.give_back(file)
 
@@ -117,7 +119,37 @@ class Files:
         file = self._take_for_writing(name)
         try:
             os.ftruncate(file.fd, size)
-            self._sync_file(name, file)
+            self._sync_file(name, lambda: os.fdatasync(file.fd))
+        finally:
+            self._descriptors.give_back(file)
+
+    # As memory.
+
+    def map(self, name: str, size: int) -> FileWindow | None:
+        """A window on the file's first `size` bytes; None where the system has none."""
+        file = self._take_for_writing(name)
+        try:
+            return FileWindow(file.fd, size)
+        except (OSError, ValueError):
+            return None
+        finally:
+            self._descriptors.give_back(file)
+
+    def prepare(self, name: str, window: Window, start: int, end: int) -> None:
+        """These bytes of the window are there, and can be written without waiting."""
+        assert isinstance(window, FileWindow)
+        file = self._take_for_writing(name)
+        try:
+            window.prepare(file.fd, start, end)
+        finally:
+            self._descriptors.give_back(file)
+
+    def sync_window(self, name: str, window: Window, start: int, end: int) -> None:
+        """As `sync`, of these bytes only: the others are not even looked at."""
+        assert isinstance(window, FileWindow)
+        file = self._take_for_writing(name)
+        try:
+            self._sync_file(name, lambda: window.sync(start, end))
         finally:
             self._descriptors.give_back(file)
 
@@ -226,12 +258,12 @@ class Files:
             raise
         return file
 
-    def _sync_file(self, name: str, file: OpenFile) -> None:
+    def _sync_file(self, name: str, sync: Callable[[], None]) -> None:
         failed = self._failed_syncs.get(name)
         if failed is not None:
             raise OSError(failed, f"an earlier sync failed ({os.strerror(failed)})", self._path(name))
         try:
-            os.fdatasync(file.fd)
+            sync()
         except OSError as error:
             self._failed_syncs[name] = error.errno or errno.EIO
             raise OSError(error.errno, error.strerror, self._path(name)) from None

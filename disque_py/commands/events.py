@@ -58,9 +58,9 @@ def _info(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
 
 
 def _read(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """READ log-id seq [COUNT n] [MAXBYTES b] [BLOCK ms] [READER name] → whole lines; none if there are none (yet)."""
+    """READ log-id seq [COUNT n] [MAXBYTES b] [BLOCK ms] [READER name] [FORMAT f] → lines or blocks, or nothing."""
     seq = _number(argv[3], "seq", 1)
-    count, bytes_max, block_ms, name = COUNT_DEFAULT, BYTES_DEFAULT, NO_WAIT, ""
+    count, bytes_max, block_ms, name, is_packed = COUNT_DEFAULT, BYTES_DEFAULT, NO_WAIT, "", False
     for at in range(4, len(argv), 2):
         option = argv[at].lower()
         word = value_of(argv, at)
@@ -72,11 +72,17 @@ def _read(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
             block_ms = read_timeout(word)
         elif option == b"reader":
             name = _name(word)
+        elif option == b"format":
+            is_packed = _is_packed(word)
         else:
             raise CommandError(SYNTAX)
     source = _source(broker)
     log_id = text_of(argv[2])
-    return _ask(broker, client, lambda done: source.read(log_id, seq, count, bytes_max, block_ms, name, done))
+    return _ask(
+        broker,
+        client,
+        lambda done: source.read(log_id, seq, count, bytes_max, block_ms, name, done, is_packed=is_packed),
+    )
 
 
 def _seek(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
@@ -121,6 +127,13 @@ def _number(word: bytes, what: str, low: int, high: int = INT64_MAX) -> int:
     return value
 
 
+def _is_packed(word: bytes) -> bool:
+    known = word.lower()
+    if known not in (b"lines", b"packed"):
+        raise CommandError("ERR FORMAT must be LINES or PACKED")
+    return known == b"packed"
+
+
 def _name(word: bytes) -> str:
     if not 0 < len(word) <= NAME_BYTES_MAX or not all(char in NAME_CHARS for char in word):
         raise CommandError(f"ERR READER must be 1 to {NAME_BYTES_MAX} letters, digits, '.', '-', '_' or '/'")
@@ -131,7 +144,7 @@ NAME_CHARS: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 
 FORMS: Final = {
     b"info": Form(_info, 2, 2),
-    b"read": Form(_read, 4, 12),
+    b"read": Form(_read, 4, 14),
     b"seek": Form(_seek, 3, 3),
     b"tail": Form(_tail, 2, 2),
 }

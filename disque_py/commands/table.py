@@ -96,7 +96,7 @@ ASSERT
 OOM"""
 DESCRIBE: Final = "\nCOUNT\nINFO name [name ...]\nDOCS [name ...]\nLIST\nGETKEYS command [argument ...]"
 EVENTS: Final = """INFO
-READ log-id seq [COUNT n] [MAXBYTES bytes] [BLOCK ms] [READER name]
+READ log-id seq [COUNT n] [MAXBYTES bytes] [BLOCK ms] [READER name] [FORMAT LINES|PACKED]
 SEEK unix-ms
 TAIL"""
 HELLO: Final = "\nEXTENDED\n2|3 [AUTH username password] [SETNAME name]"

@@ -477,8 +477,8 @@ _EVENTS: Final = Section(
             False,
             "Write every transition of a job that this node makes into a log that others can read (EVENTS), the"
             " directory <appendfilename>.events inside dir. A node that can't write there starts and goes on without"
-            " the log, says so and tries again. It costs a fifth to a third of the node's rate; no costs nothing, and a"
-            " later yes begins a new log.",
+            " the log, says so and tries again. It costs a tenth to a sixth of the node's CPU time; no costs nothing,"
+            " and a later yes begins a new log.",
             is_live=True,
         ),
         Directive(

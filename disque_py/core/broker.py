@@ -35,8 +35,8 @@ from disque_py.core.tokens import Tokens
 if TYPE_CHECKING:
     from cluster_bus.membership import Membership
     from disque_py.core.client import Client
+    from disque_py.core.event_packing import Noted
     from disque_py.core.event_source import EventSource
-    from disque_py.core.events import Event
     from disque_py.core.keying import Search
     from disque_py.core.leaving import Drain
     from disque_py.core.row import Row
@@ -181,7 +181,7 @@ class Broker:
         self.disk_level = 0
         self.disk_trouble = ""
         # Transitions of this turn (events.py), None while nobody wants them; and what reads them.
-        self.events: list[Event] | None = None
+        self.events: Noted | None = None
         self.event_source: EventSource | None = None
         # Bodies on disk (spilling.py): how many, whether more may go there, clients whose long command waits for them.
         self.spill = Spill()

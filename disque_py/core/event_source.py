@@ -32,8 +32,10 @@ class EventSource(Protocol):
         block_ms: int,
         name: str,
         done: Callable[[bytes | CommandError], None],
+        *,
+        is_packed: bool = False,
     ) -> None:
-        """Lines from event `seq` on; `block_ms` -1: don't wait for it, 0: as long as it takes. `name` may be empty."""
+        """Lines or blocks from event `seq` on; `block_ms` -1: don't wait for it, 0: for ever. `name` may be empty."""
 
     def seek(self, wall_ms: int, done: Callable[[bytes | CommandError], None]) -> None:
         """The first event that is not older."""

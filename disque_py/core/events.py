@@ -10,8 +10,8 @@ of it does.
 that changes the job, told with every message about it, journaled. It counts also where no events are written. A job
 that was just made has version 1.
 
-`broker.events` is a list while events are written, None while they are not: the core appends what happened, the end
-of the turn takes the list (event_keeper.py). An event is a plain tuple, so that a turn's events are packed in one go:
+`broker.events` is there while events are written, None while they are not: the core notes down what happened
+(event_packing.py), the end of the turn takes it (event_keeper.py). An event is a plain tuple, packed by msgpack:
 
     (code, job id, version, state left, ms in which it was entered, attempt, nacks, additional deliveries, creation
      time, queue, bytes of the body, what is rare: a dict)
@@ -126,7 +126,7 @@ def added(broker: Broker, job: Job, code: int) -> None:
     if broker.settings.events_body and type(job.body) is bytes:
         events.append(event_of(job, ADDED_ANYHOW if code == ADDED else code, {"body": job.body}, left=UNKNOWN))
     elif code == ADDED and job.traits is None and job.version == VERSION_FIRST:
-        events.append((ADDED, job.id, job.ctime, job.queue, size_of(job.body)))
+        events.added(job, size_of(job.body))
     else:
         events.append(event_of(job, ADDED_ANYHOW if code == ADDED else code, left=UNKNOWN))
     job.status = _STATUS_OF[code]
@@ -172,21 +172,7 @@ def acked(broker: Broker, job: Job) -> None:
         return
     body = job.body
     if job.traits is None and job.status:
-        events.append(
-            (
-                ACKED,
-                job.id,
-                job.version,
-                job.status,
-                job.since_ms,
-                job.attempt,
-                job.nacks,
-                job.deliveries,
-                job.ctime,
-                job.queue,
-                len(body) if type(body) is bytes else size_of(body),
-            )
-        )
+        events.acked(job, len(body) if type(body) is bytes else size_of(body))
     else:
         events.append(event_of(job, ACKED))
     job.status = COMPLETED

@@ -90,7 +90,7 @@ def register_queued(broker: Broker, job: Job, queue: Queue | None) -> None:
             added(broker, job, ADDED)
         else:
             # The same, written out.
-            events.append((ADDED, job_id, job.ctime, job.queue, len(job.body)))
+            events.added(job, len(job.body))
             job.status = PENDING
             job.since_ms = broker.wall_ms
 
@@ -289,20 +289,7 @@ def lease(broker: Broker, job: Job) -> None:
     if events is not None:
         if job.traits is None:
             # events.note, written out: every GETJOB comes by here. Nothing but a queued job is leased to a consumer.
-            events.append(
-                (
-                    DELIVERED,
-                    job.id,
-                    job.version,
-                    job.since_ms,
-                    job.attempt,
-                    job.nacks,
-                    job.deliveries,
-                    job.ctime,
-                    job.queue,
-                    len(job.body),
-                )
-            )
+            events.delivered(job, len(job.body))
         else:
             events.append(event_of(job, DELIVERED))
         job.status = RUNNING

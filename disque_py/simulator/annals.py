@@ -27,6 +27,7 @@ from persistence.event_records import decode_events
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from disque_py.core.job import Job
     from disque_py.simulator.machine import Machine
     from persistence.disk import Disk
     from persistence.event_log import EventLog
@@ -60,6 +61,8 @@ class Annals:
         self.machine = machine
         self.rng = rng
         self.folder = SimFolder(rng, CAPACITY_BYTES)
+        # Some systems have files as memory, some have not.
+        self.folder.has_windows = ord(machine.name[0]) % 3 != 0
         self.disk: SimDisk
         self.keeper: EventKeeper
         self.logs: dict[str, Written] = {}
@@ -70,7 +73,7 @@ class Annals:
         self.lost = 0
         self.missed = 0
         self._watched: EventLog | None = None
-        self._versions: dict[bytes, int] = {}
+        self._versions: dict[bytes, tuple[int, Job | None]] = {}
         self._is_opened = False
         self._is_ended = True
 
@@ -210,23 +213,24 @@ class Annals:
         assert log is not None
         current.append(seq, events, end, log.wall_ms)
         versions = self._versions
+        find = self.machine.broker.find
         has_forgotten = any(machine.forgot for machine in self.machine.world.machines.values())
         for event in events:
             job_id = job_of(event)
             if job_id:
-                version = version_of(event)
-                if version <= versions.get(job_id, 0):
+                version, job = version_of(event), find(job_id)
+                known, known_job = versions.get(job_id, (0, None))
+                # Another object: the job was over here, and came again from a node that knows less.
+                if version <= known and (job is None or job is known_job):
                     raise RuleBrokenError(
-                        "versions rise",
-                        f"{event!r} on {self.machine.name}, which had {versions[job_id]}",
-                        job_id,
+                        "versions rise", f"{event!r} on {self.machine.name}, which had {known}", job_id
                     )
                 if event[0] in GONE_CODES or (has_forgotten and event[0] == ACKED):
                     # It may come again from a node that knows less: lost here, and yet taken over there; or done, and
                     # kept by a node that was forgotten, which counts as confirmed.
                     versions.pop(job_id, None)
                 else:
-                    versions[job_id] = version
+                    versions[job_id] = version, job or known_job
             elif event[0] == FLUSHED:
                 versions.clear()  # What comes back comes from nodes that know less.
 

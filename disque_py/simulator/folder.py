@@ -26,8 +26,25 @@ from typing import Final
 
 from disque_py.simulator.disk_trouble import CrashError, Fault, os_error
 from disque_py.simulator.sectors import SimFile
+from persistence.disk import Window
 
 STEPS_MAX: Final = 2  # No operation has more places to break off.
+
+
+class SimWindow:
+    """A Window on a file in memory."""
+
+    __slots__ = ("_file", "size")
+
+    def __init__(self, file: SimFile, size: int) -> None:
+        self.size = size
+        self._file = file
+
+    def put(self, offset: int, data: bytes) -> None:
+        """Read by everybody at once, durable when it is synced."""
+        end = offset + len(data)
+        assert end <= len(self._file.content), "a copy to where nothing was prepared"
+        self._file.write(offset, data)
 
 
 class SimFolder:
@@ -37,6 +54,7 @@ class SimFolder:
     used_bytes      taken of it
     trace           (operation, name, offset, bytes) of every call while it is a list; None: nobody looks
     linked          what `link` made: names by directory
+    has_windows     files can be written as memory
     """
 
     def __init__(self, rng: Random, capacity_bytes: int | None = None) -> None:
@@ -45,6 +63,7 @@ class SimFolder:
         self.used_bytes = 0
         self.trace: list[tuple[str, str, int, int]] | None = None
         self.linked: dict[str, dict[str, SimFile]] = {}
+        self.has_windows = True
         self._files: dict[str, SimFile] = {}
         # The directory as it was last synced, and as after every change since.
         self._lineage: list[dict[str, SimFile]] = [{}]
@@ -110,6 +129,35 @@ class SimFolder:
         self.used_bytes += grown
         file.resize(size)
         self._sync_file(name, file)
+        self._finish(name)
+
+    # As memory.
+
+    def map(self, name: str, size: int) -> SimWindow | None:
+        """A window on the file, if the folder has any (`has_windows`)."""
+        self._begin("map", name, 0, size)
+        file = self._file(name)
+        self._step(name)
+        return SimWindow(file, size) if self.has_windows else None
+
+    def prepare(self, name: str, window: Window, start: int, end: int) -> None:
+        """The file is so long from now on."""
+        self._begin("prepare", name, start, end - start)
+        file = self._file(name)
+        self._step(name)
+        assert isinstance(window, SimWindow)
+        grown = min(end, window.size) - len(file.content)
+        if grown > self._room_bytes():
+            raise os_error(errnos.ENOSPC, name)
+        if grown > 0:
+            self.used_bytes += grown
+            file.resize(len(file.content) + grown)
+        self._finish(name)
+
+    def sync_window(self, name: str, window: Window, start: int, end: int) -> None:
+        """What was put there is durable."""
+        self._begin("sync", name, start, end - start)
+        self._sync_file(name, self._file(name), (start, end))
         self._finish(name)
 
     # Whole files.
@@ -354,7 +402,7 @@ class SimFolder:
     def _room_bytes(self) -> int:
         return sys.maxsize if self.capacity_bytes is None else max(0, self.capacity_bytes - self.used_bytes)
 
-    def _sync_file(self, name: str, file: SimFile) -> None:
+    def _sync_file(self, name: str, file: SimFile, part: tuple[int, int] | None = None) -> None:
         failed = self._failed_syncs.get(name)
         if failed is not None:
             raise os_error(failed, name)
@@ -363,7 +411,10 @@ class SimFolder:
                 file.settle(self.rng)
                 self._failed_syncs[name] = self._stop_errno
             raise self._stopped(name)
-        file.sync()
+        if part is None:
+            file.sync()
+        else:
+            file.sync_part(*part)
 
     def _put(self, name: str, data: bytes, *, is_new: bool) -> None:
         """A whole file: until it has its name nobody can see it, nor would the next process."""

@@ -51,6 +51,17 @@ class SimFile:
         fit(durable, len(self.content))
         self.pending = []
 
+    def sync_part(self, start: int, end: int) -> None:
+        """What was written there becomes durable, and the length; other writes wait."""
+        kept: list[Write] = []
+        for offset, data in self.pending:
+            if start <= offset and offset + len(data) <= end:
+                put(self.durable, offset, data)
+            else:
+                kept.append((offset, data))
+        fit(self.durable, len(self.content))
+        self.pending = kept
+
     def settle(self, rng: Random) -> None:
         """Some of what is pending becomes durable, the rest never will; what is read stays the same."""
         if not self.pending and len(self.durable) == len(self.content):

@@ -99,7 +99,7 @@ def _extra(table: pa.Table, lines: bytes) -> pa.Array:
     """Fields that nobody knows, of the lines that have some: few, if any, so Python reads those again."""
     unknown = [name for name in table.column_names if name not in FIELD_KINDS]
     if not unknown:
-        return _empty_maps(len(table))
+        return empty_maps(len(table))
     has = np.any([np.asarray(_whole(table[name]).is_valid()) for name in unknown], axis=0)
     texts = lines.split(b"\n")
     extra: list[list[tuple[str, str | None]]] = [[]] * len(table)
@@ -108,8 +108,8 @@ def _extra(table: pa.Table, lines: bytes) -> pa.Array:
     return pa.array(extra, TEXT_MAP)
 
 
-def _empty_maps(count: int) -> pa.Array:
-    """Not nulls: Spark takes a hundred times as long to hand on a map that is null as one that is empty."""
+def empty_maps(count: int) -> pa.Array:
+    """Maps without pairs. Not nulls: Spark takes a hundred times as long to hand on a map that is null."""
     none = pa.array([], pa.string())
     return pa.MapArray.from_arrays(pa.array(np.zeros(count + 1, np.int32)), none, none)
 
@@ -147,6 +147,11 @@ def _read_slowly(node: str, log: str, lines: bytes) -> pa.RecordBatch:
         except ValueError as error:
             raise ValueError(f"node {node}, log {log}: an event is no JSON ({error}): {line[:200]!r}") from None
         events.append(event)
+    return batch_of(node, log, events)
+
+
+def batch_of(node: str, log: str, events: list[dict[str, Any]]) -> pa.RecordBatch:
+    """Events as their lines have them, field by field, as a batch of ARROW_SCHEMA; many at a time are slow."""
     columns = [_slow_column(name, kind, events, node, log) for name, _, kind in COLUMNS]
     return pa.RecordBatch.from_arrays(columns, schema=ARROW_SCHEMA)
 

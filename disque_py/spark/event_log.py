@@ -12,6 +12,7 @@ from typing import Final
 
 from disque_py.client import Address, ReplyError
 from disque_py.client.protocol import text
+from disque_py.spark.event_blocks import MARK, end_of
 from disque_py.spark.nodes import ClusterError, Nodes
 
 
@@ -35,12 +36,16 @@ class LogState:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """What one EVENTS READ gave: whole lines; `trimmed_to` is the first readable number when the wanted one is gone.
+    """What one EVENTS READ gave.
 
+    data           whole lines; blocks if these were asked for and the node knows them (event_blocks.py)
+    end            behind the last event
+    trimmed_to     the first number that can be read, when the wanted one is gone
     is_log_known   False: the node has no log of this id (any more)
     """
 
-    lines: bytes
+    data: bytes
+    end: int
     trimmed_to: int | None = None
     is_log_known: bool = True
 
@@ -67,20 +72,39 @@ def log_state(nodes: Nodes, address: Address) -> LogState:
 
 
 def read_slice(
-    nodes: Nodes, address: Address, log: str, seq: int, count: int, max_bytes: int, reader: str = ""
+    nodes: Nodes,
+    address: Address,
+    log: str,
+    seq: int,
+    count: int,
+    max_bytes: int,
+    reader: str = "",
+    *,
+    is_packed: bool = False,
 ) -> Slice:
-    """EVENTS READ of at most `count` lines from `seq` on. Raises DisqueConnectionError, ReplyError."""
+    """EVENTS READ of at most `count` events from `seq` on. Raises DisqueConnectionError, ReplyError, ValueError.
+
+    Packed ones may begin before `seq`; what they have behind `count` is left out of `end`.
+    """
     words: list[bytes | str | int] = ["EVENTS", "READ", log, seq, "COUNT", count, "MAXBYTES", max_bytes]
     if reader:
         words += ("READER", reader)
     try:
-        return Slice(bytes(nodes.ask(address, *words) or b""))
+        try:
+            data = bytes(nodes.ask(address, *words, *((b"FORMAT", b"PACKED") if is_packed else ())) or b"")
+        except ReplyError as error:
+            # A node of an older version gives lines to whoever asks for blocks.
+            if not is_packed or error.code != "ERR":
+                raise
+            data = bytes(nodes.ask(address, *words) or b"")
     except ReplyError as error:
         if error.code == "TRIMMED":
-            return Slice(b"", trimmed_to=int(error.text.split()[1]))
+            return Slice(b"", seq, trimmed_to=int(error.text.split()[1]))
         if error.code == "NOLOG":
-            return Slice(b"", is_log_known=False)
+            return Slice(b"", seq, is_log_known=False)
         raise
+    end = min(end_of(data), seq + count) if data.startswith(MARK) else seq + data.count(b"\n")
+    return Slice(data, end)
 
 
 def seek(nodes: Nodes, address: Address, ms: int) -> int:

@@ -1,7 +1,7 @@
 """Slices: rows that carry many events each, as lines and packed; and events out of them again.
 
-A row says whose log it is, the number of its first event and how many there are; `lines` is their
-NDJSON as one LZ4 block, `size` its bytes when unpacked. Events in a slice are in a row, without gaps.
+A row says whose log it is, the number of its first event and how many there are; `packed` is what the node gave, blocks
+or lines, as one LZ4 block, `size` its bytes when unpacked. Events in a slice are in a row, without gaps.
 Needs pyarrow; Spark is not imported.
 """
 
@@ -11,11 +11,13 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from disque_py.spark.event_blocks import MARK, batches_of
 from disque_py.spark.event_lines import LineReader
 
 CODEC: Final = "lz4_raw"
-SLICE_SPARK_SCHEMA: Final = "node string, log string, seq bigint, count bigint, size bigint, lines binary"
+SLICE_SPARK_SCHEMA: Final = "node string, log string, seq bigint, count bigint, size bigint, packed binary"
 SLICE_SCHEMA: Final = pa.schema(
     [
         ("node", pa.string()),
@@ -23,37 +25,48 @@ SLICE_SCHEMA: Final = pa.schema(
         ("seq", pa.int64()),
         ("count", pa.int64()),
         ("size", pa.int64()),
-        ("lines", pa.binary()),
+        ("packed", pa.binary()),
     ]
 )
 
 
 def is_slices(columns: pa.Schema) -> bool:
     """Whether rows with these columns are slices."""
-    return "lines" in columns.names and all(name in columns.names for name in SLICE_SCHEMA.names)
+    return "packed" in columns.names and all(name in columns.names for name in SLICE_SCHEMA.names)
 
 
-def slice_of(node: str, log: str, seq: int, lines: bytes) -> pa.RecordBatch:
-    """Whole lines, of events from number `seq` on, as one row."""
-    packed = pa.compress(lines, codec=CODEC, asbytes=True)
-    row = [[node], [log], [seq], [lines.count(b"\n")], [len(lines)], [packed]]
+def slice_of(node: str, log: str, seq: int, count: int, parts: list[bytes]) -> pa.RecordBatch:
+    """`count` events from number `seq` on as one row: parts that are all lines, or all blocks (event_blocks.py)."""
+    data = MARK + b"".join(part[len(MARK) :] for part in parts) if parts[0].startswith(MARK) else b"".join(parts)
+    packed = pa.compress(data, codec=CODEC, asbytes=True)
+    row = [[node], [log], [seq], [count], [len(data)], [packed]]
     return pa.RecordBatch.from_arrays(
         [pa.array(value, field.type) for value, field in zip(row, SLICE_SCHEMA, strict=True)], schema=SLICE_SCHEMA
     )
 
 
 def events_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The events in rows that are slices. Raises ValueError when a slice holds others than it says."""
+    """The events in rows that are slices, those of a slice in any order.
+
+    Raises ValueError when a slice holds others than it says.
+    """
     reader = LineReader()
     for batch in batches:
         columns = [batch.column(name) for name in SLICE_SCHEMA.names]
         for row in range(len(batch)):
             node, log, seq, count, size = (column[row].as_py() for column in columns[:5])
-            lines = pa.decompress(columns[5][row].as_buffer(), decompressed_size=size, codec=CODEC, asbytes=True)
-            events = reader.batch(node, log, lines)
-            numbers = events.column("seq")
-            if len(events) != count or numbers[0].as_py() != seq or numbers[count - 1].as_py() != seq + count - 1:
+            data = pa.decompress(columns[5][row].as_buffer(), decompressed_size=size, codec=CODEC, asbytes=True)
+            if data.startswith(MARK):
+                events = batches_of(node, log, data, seq, count)
+            else:
+                events = [reader.batch(node, log, data)]
+            bounds = [pc.min_max(each.column("seq")).as_py() for each in events]
+            if (
+                sum(map(len, events)) != count
+                or min(bound["min"] for bound in bounds) != seq
+                or max(bound["max"] for bound in bounds) != seq + count - 1
+            ):
                 raise ValueError(
                     f"disque-events: a slice of node {node}, log {log} has not the events {seq} to {seq + count - 1}"
                 )
-            yield events
+            yield from events

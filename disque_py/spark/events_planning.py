@@ -314,9 +314,9 @@ class EventPlanner:
                     logs=1,
                 )
                 break
-            if not part.lines:
+            if part.end == place.next + rest:
                 break
-            rest += part.lines.count(b"\n")
+            rest = part.end - place.next
         if rest:
             return Position(place.log, place.next + rest)
         if state.first > FIRST_SEQ:

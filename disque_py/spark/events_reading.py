@@ -33,31 +33,31 @@ def read_range(options: EventOptions, piece: EventRange, address: Address) -> It
     reader = LineReader()
     waiting: list[bytes] = []
     first = after = piece.start
-    for at, lines in _parts(options, piece, address):
-        if waiting and (at != after or after - first >= options.fetch_rows):
-            yield _batch(options, reader, piece, first, waiting)
+    for at, end, data in _parts(options, piece, address):
+        is_other = waiting and data[:1] != waiting[0][:1]
+        if waiting and (at != after or after - first >= options.fetch_rows or is_other):
+            yield _batch(options, reader, piece, first, after, waiting)
             waiting = []
         if not waiting:
             first = at
-        waiting.append(lines)
-        after = at + lines.count(b"\n")
+        waiting.append(data)
+        after = end
     if waiting:
-        yield _batch(options, reader, piece, first, waiting)
+        yield _batch(options, reader, piece, first, after, waiting)
 
 
 def _batch(
-    options: EventOptions, reader: LineReader, piece: EventRange, first: int, parts: list[bytes]
+    options: EventOptions, reader: LineReader, piece: EventRange, first: int, after: int, parts: list[bytes]
 ) -> pa.RecordBatch:
-    lines = b"".join(parts)
     if options.as_slices:
-        return slice_of(piece.node, piece.log, first, lines)
-    batch = reader.batch(piece.node, piece.log, lines)
+        return slice_of(piece.node, piece.log, first, after - first, parts)
+    batch = reader.batch(piece.node, piece.log, b"".join(parts))
     _check(piece, first, batch)
     return batch
 
 
-def _parts(options: EventOptions, piece: EventRange, address: Address) -> Iterator[tuple[int, bytes]]:
-    """What the node gives, part by part: (number of the first event, lines)."""
+def _parts(options: EventOptions, piece: EventRange, address: Address) -> Iterator[tuple[int, int, bytes]]:
+    """What the node gives, part by part: (number of the first event, number behind the last, lines or blocks)."""
     nodes = Nodes(options.cluster)
     at = piece.start
     deadline = time.monotonic() + options.fetch_timeout_s
@@ -65,7 +65,10 @@ def _parts(options: EventOptions, piece: EventRange, address: Address) -> Iterat
         while at < piece.end:
             count = min(options.fetch_rows, piece.end - at)
             try:
-                part = read_slice(nodes, address, piece.log, at, count, options.fetch_bytes, options.reader)
+                part = read_slice(
+                    nodes, address, piece.log, at, count, options.fetch_bytes, options.reader,
+                    is_packed=options.as_slices,
+                )  # fmt: skip
             except DisqueConnectionError as error:
                 if time.monotonic() > deadline:
                     raise ClusterError(
@@ -77,10 +80,10 @@ def _parts(options: EventOptions, piece: EventRange, address: Address) -> Iterat
             if not part.is_log_known or part.trimmed_to is not None:
                 at = _skip(options, piece, at, part.trimmed_to)
                 continue
-            if part.lines:
+            if part.end > at:
                 deadline = time.monotonic() + options.fetch_timeout_s
-                yield at, part.lines
-                at += part.lines.count(b"\n")
+                yield at, part.end, part.data
+                at = part.end
             elif time.monotonic() > deadline:
                 raise ClusterError(
                     f"{FORMAT}: node {piece.node} gives no event {at} of log {piece.log}, which it had announced"

@@ -29,9 +29,10 @@ from deltalake import CommitProperties, DeltaTable
 from deltalake.transaction import RemoveAction
 
 from disque_py.spark.delta_store import NewFile, Store, write_file
-from disque_py.spark.index_newest import newest, sort_by_job
+from disque_py.spark.index_newest import newest
 from disque_py.spark.index_reading import IndexFile, read_rows
 from disque_py.spark.index_schema import CURRENT, arrow_schema
+from disque_py.spark.index_sorting import sort_by_job, take_rows
 
 CREATED: Final = "ctime"
 # Rows of a file at most. More: a batch rewrites more rows that it does not change; fewer: more files to open.
@@ -183,4 +184,4 @@ def _spans(rows: pa.Table, starts: Sequence[int]) -> list[pa.Table]:
     place = np.searchsorted(bounds, created, side="right")
     order = np.argsort(place, kind="stable")
     edges = np.searchsorted(place[order], np.arange(len(bounds) + 2))
-    return [rows.take(pa.array(order[first:after])) for first, after in pairwise(edges) if after > first]
+    return [take_rows(rows, order[first:after]) for first, after in pairwise(edges) if after > first]

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from disque_py.spark.event_schema import FINAL_RANKS
 from disque_py.spark.index_schema import FINAL, STICKY
 
-ORDER: Final = (FINAL, "version", "node", "seq")
 # Digits of the largest 64 bit number: keys are compared as text.
 DIGITS: Final = 19
 
@@ -29,12 +28,6 @@ def with_final(events: pa.Table) -> pa.Table:
     return events.append_column(FINAL, ranks)
 
 
-def sort_by_job(events: pa.Table) -> pa.Table:
-    """By job, then in the documented order; needs the column of `with_final`."""
-    keys = [(name, "ascending") for name in ("job_id", *ORDER)]
-    return events.take(pc.sort_indices(events, sort_keys=keys))
-
-
 def newest(rows: pa.Table) -> pa.Table:
     """One row per job of rows sorted by `sort_by_job`: events, or rows that this function gave (with key columns)."""
     jobs = rows["job_id"].combine_chunks()
@@ -42,7 +35,7 @@ def newest(rows: pa.Table) -> pa.Table:
         last = pa.array([], pa.bool_())
     else:
         last = pa.concat_arrays([_whole(pc.not_equal(jobs[1:], jobs[:-1])), pa.array([True])])
-    winners = rows.filter(last)
+    winners = rows if pc.all(last).as_py() else rows.filter(last)
     for name in STICKY:
         winners = _fill(winners, rows, name)
     return winners

@@ -8,9 +8,10 @@ before a job is fetched, tasks may run anywhere and twice, and the acks need no 
 
 An offset, as it stands in the checkpoint:
 
-    {"id": "<random, of the query>", "n": 7, "queues": 1, "shares": [["<node id>", 4, 5000], …]}
+    {"id": "<random, of the query>", "n": 7, "shares": [["<node id>", 4, 5000], …], "runs": {"<node id>": "<run id>"}}
 
-`n` counts batches; `shares` are those of the batch that ends here: node, GETJOBs, jobs for each. Pure.
+`n` counts batches; `shares` are those of the batch that ends here: node, GETJOBs, jobs for each. `runs` are the
+processes that were asked: one that was started again meanwhile may have given jobs of which nobody heard. Pure.
 """
 
 from __future__ import annotations
@@ -51,17 +52,21 @@ def first_offset(query: str) -> Offset:
     return {"id": query, "n": 0, "shares": []}
 
 
-def next_offset(start: Mapping[str, Any], waiting: Mapping[str, int], jobs_max: int) -> Offset:
-    """The next batch: at most `jobs_max` of the jobs that wait, from each node in proportion."""
+def next_offset(
+    start: Mapping[str, Any], waiting: Mapping[str, int], jobs_max: int, runs: Mapping[str, str] | None = None
+) -> Offset:
+    """The next batch: at most `jobs_max` of the jobs that wait, from each node in proportion; `runs` by node."""
     total = sum(waiting.values())
     wanted = min(total, jobs_max)
-    shares = []
+    shares: list[tuple[str, int, int]] = []
     for node in sorted(waiting):
         jobs = -(-wanted * waiting[node] // total) if total else 0
         if jobs:
             count = -(-jobs // JOBS_PER_TOKEN)
-            shares.append([node, count, -(-jobs // count)])
-    return {"id": start["id"], "n": start["n"] + 1, "shares": shares}
+            shares.append((node, count, -(-jobs // count)))
+    end = {"id": start["id"], "n": start["n"] + 1, "shares": [list(share) for share in shares]}
+    asked = {node: runs[node] for node, _, _ in shares if runs and node in runs}
+    return end | {"runs": asked} if asked else end
 
 
 def shares_of(offset: Mapping[str, Any], pieces: int) -> list[Share]:

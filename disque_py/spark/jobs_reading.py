@@ -15,9 +15,9 @@ import threading
 import time
 import uuid
 import warnings
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from disque_py.client import Address, DisqueConnectionError, DisqueError, NotConnectedError, ReplyError
+from disque_py.client.protocol import text
 from disque_py.spark.event_schema import TEXT_MAP
 from disque_py.spark.job_tokens import Offset, Share, first_offset, next_offset, shares_of, token, tokens
 from disque_py.spark.nodes import ClusterError, Nodes
@@ -46,6 +47,8 @@ ACK_TOKENS: Final = 4
 # How long a node is asked again after a connection to it broke, and how often.
 LOST_S: Final = 10.0
 PAUSE_S: Final = 0.2
+# A line of INFO.
+RUN_ID: Final = "run_id:"
 # Nodes that acknowledge side by side.
 ACK_NODES: Final = 16
 
@@ -132,7 +135,7 @@ class JobPlanner:
             wanted = min(wanted, self._target - self._planned)
         waiting = self._waiting() if wanted > 0 else {}
         if sum(waiting.values()):
-            end = next_offset(start, waiting, wanted)
+            end = next_offset(start, waiting, wanted, self._runs(waiting))
             self._planned += sum(count * jobs for _, count, jobs in end["shares"])
         elif start["shares"] and start["n"] > self._acked:
             # Spark commits `start` only when it makes another batch.
@@ -165,7 +168,7 @@ class JobPlanner:
             for offset in due:
                 addresses = {node: places[node].address if node in places else None for node in tokens(offset)}
                 asked = [
-                    pool.submit(self._ack, offset["n"], node, addresses[node], words)
+                    pool.submit(self._ack, offset, node, addresses[node], words)
                     for node, words in tokens(offset).items()
                 ]
                 for one in asked:
@@ -176,13 +179,21 @@ class JobPlanner:
                     self._open.pop(offset["n"], None)
         self._acked = max(self._acked, end["n"])
 
-    def _ack(self, number: int, node: str, address: Address | None, words: list[bytes]) -> str:
-        """Acknowledge a node's part of a batch → why that failed, empty if it did not. Nodes are asked side by side."""
+    def _ack(self, offset: Offset, node: str, address: Address | None, words: list[bytes]) -> str:
+        """Acknowledge a node's part of a batch → why that failed, empty if it did not. Nodes are asked side by side.
+
+        A node that was started again may have given jobs whose rows never came, and know from its journal that they
+        were given: it takes back what it has under these tokens.
+        """
+        number, run = offset["n"], offset.get("runs", {}).get(node)
         try:
             if address is None:
                 raise ClusterError(f"node {node} is no longer known to the cluster")
+            is_same = run is None or self._run_of(address) == run
             for at in range(0, len(words), ACK_TOKENS):
-                self._nodes.ask(address, b"ACKTOKEN", *words[at : at + ACK_TOKENS])
+                self._nodes.ask(address, b"ACKTOKEN" if is_same else b"NACKTOKEN", *words[at : at + ACK_TOKENS])
+            if not is_same:
+                raise ClusterError("it was started again since they were asked for")
         except (DisqueError, ClusterError) as error:
             return (
                 f"{FORMAT}: jobs of batch {number} from node {node} could not be acknowledged ({error}); "
@@ -204,6 +215,19 @@ class JobPlanner:
             with suppress(DisqueConnectionError):
                 counts[node] = sum(int(self._nodes.ask(place.address, b"QLEN", queue)) for queue in self.options.queues)
         return counts
+
+    def _runs(self, nodes: Iterable[str]) -> dict[str, str]:
+        """Which processes the nodes are; without those that don't answer any more."""
+        found = {}
+        for node in nodes:
+            with suppress(DisqueConnectionError):
+                found[node] = self._run_of(self._nodes.places[node].address)
+        return found
+
+    def _run_of(self, address: Address) -> str:
+        """The id of a node's process. Raises DisqueConnectionError, ReplyError."""
+        info = text(self._nodes.ask(address, b"INFO", b"server"))
+        return next((line.removeprefix(RUN_ID) for line in info.splitlines() if line.startswith(RUN_ID)), "")
 
     def _keep(self, offset: Offset) -> None:
         """See to it that a batch's leases are extended until it is acknowledged."""
@@ -239,33 +263,42 @@ def fetch(options: JobOptions, offset: Offset, share: Share, address: Address | 
     its jobs come back after their RETRY. A connection that broke is another matter: the node may have given jobs
     whose rows never came, and their token is acknowledged with the batch. So it is asked again, for LOST_S.
     """
-    nodes = Nodes(options.cluster)
     reason = "it is no longer known to the cluster"
-    try:
-        for number in range(share.first, share.first + share.tokens):
-            if address is None:
-                break
-            words: tuple[str | bytes | int, ...] = (
-                "GETJOB", "NOHANG", "COUNT", share.jobs, "WITHCOUNTERS", "WITHMETA",
-                "TOKEN", token(offset, share.node, number), *options.where, "FROM", *options.queues,
-            )  # fmt: skip
-            entries = _ask(nodes, address, words, is_first=number == share.first)
-            if not entries:
-                return
-            yield _batch(entries, share.node)
-        if address is not None:
+    if address is not None:
+        try:
+            yield from _batches(options, offset, share, address)
             return
-    except ReplyError as error:
-        raise ClusterError(f"{FORMAT}: node {share.node} refuses to hand out jobs: {error.text}") from None
-    except DisqueConnectionError as error:
-        reason = str(error)
-    finally:
-        nodes.close()
+        except ReplyError as error:
+            raise ClusterError(f"{FORMAT}: node {share.node} refuses to hand out jobs: {error.text}") from None
+        except DisqueConnectionError as error:
+            reason = str(error)
     warnings.warn(
         f"{FORMAT}: jobs of batch {offset['n']} can't be fetched from node {share.node} ({reason}); they come again "
         "after their RETRY",
         stacklevel=2,
     )
+
+
+def _batches(options: JobOptions, offset: Offset, share: Share, address: Address) -> Iterator[pa.RecordBatch]:
+    """What the tokens of a share give, until one gives nothing. While rows are made of a reply, the next is fetched."""
+    nodes = Nodes(options.cluster)
+    words: list[tuple[str | bytes | int, ...]] = [
+        (
+            "GETJOB", "NOHANG", "COUNT", share.jobs, "WITHCOUNTERS", "WITHMETA",
+            "TOKEN", token(offset, share.node, number), *options.where, "FROM", *options.queues,
+        )
+        for number in range(share.first, share.first + share.tokens)
+    ]  # fmt: skip
+    # A thread of its own asks, and nobody else uses the connection; leaving waits for it.
+    with closing(nodes), ThreadPoolExecutor(1) as beside:
+        asked: Future[Any] = beside.submit(_ask, nodes, address, words[0], is_first=True)
+        for number in range(share.tokens):
+            entries = asked.result()
+            if not entries:
+                return
+            if number + 1 < share.tokens:
+                asked = beside.submit(_ask, nodes, address, words[number + 1], is_first=False)
+            yield _batch(entries, share.node)
 
 
 def _ask(nodes: Nodes, address: Address, words: tuple[str | bytes | int, ...], *, is_first: bool) -> Any:

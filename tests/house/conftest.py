@@ -26,6 +26,7 @@ OUTSIDE = (
     "persistence/file_disk.py",
     "persistence/files.py",
     "persistence/placing.py",
+    "persistence/window.py",
 )
 
 

@@ -32,6 +32,7 @@ class StubNode:
         self.tokens: dict[bytes, list[Any]] = {}
         self.acked: list[str] = []
         self.extended: list[bytes] = []
+        self.run = f"run-{number}-1"
         self.refuse: dict[bytes, bytes] = {}
         self.password: bytes | None = None
         self.hang_up_after: int | None = None
@@ -137,6 +138,9 @@ class StubNode:
     def on_ping(self, argv: list[bytes]) -> bytes:
         return b"+PONG\r\n"
 
+    def on_info(self, argv: list[bytes]) -> bytes:
+        return reply(b"# Server\r\nrun_id:" + self.run.encode() + b"\r\n")
+
     def on_events(self, argv: list[bytes]) -> bytes:
         word = argv[1].upper()
         if word == b"INFO":
@@ -205,6 +209,12 @@ class StubNode:
         jobs = [job for token in argv[1:] for job in self.tokens.pop(token, ())]
         self.acked += [job[1] for job in jobs]
         return reply(len(jobs))
+
+    def on_nacktoken(self, argv: list[bytes]) -> bytes:
+        given = [job for token in argv[1:] for job in self.tokens.pop(token, ())]
+        for queue, *job in given:
+            self.jobs[queue.decode()].append(tuple(job))
+        return reply(len(given))
 
     def on_extendtoken(self, argv: list[bytes]) -> bytes:
         self.extended.append(argv[1])

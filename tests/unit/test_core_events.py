@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgpack
 import pytest
 
 from brokers import add_node, ask, ask_parsed, make_broker, make_client, pass_time
@@ -14,22 +15,27 @@ from disque_py.core import events
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.event_lines import Lines
+from disque_py.core.event_packing import Noted
 from disque_py.core.image import image_of
 
 
 def start(**settings: Any) -> tuple[Broker, Client]:
     broker = make_broker(**settings)
-    broker.events = []
+    broker.events = Noted()
     return broker, make_client(broker)
+
+
+def noted(broker: Broker) -> list[Any]:
+    """The events since the last look."""
+    assert broker.events is not None
+    return [event for payload, _ in broker.events.take() for event in msgpack.unpackb(payload)]
 
 
 def told(broker: Broker) -> list[tuple[Any, ...]]:
     """(event, state left, state entered, version) since the last look."""
     import json
 
-    assert broker.events is not None
-    lines = [json.loads(line) for line in Lines().of(1, broker.wall_ms, broker.events)]
-    broker.events = []
+    lines = [json.loads(line) for line in Lines().of(1, broker.wall_ms, noted(broker))]
     return [(line["event"], line["from_state"], line["to_state"], line["version"]) for line in lines]
 
 
@@ -250,7 +256,7 @@ def test_priority_and_metadata_are_told_with_every_event():
     broker, client = start()
     ask(broker, client, "ADDJOB", "q", "body", 0, "PRIORITY", 7, "META", "carrier", "UA")
     ask(broker, client, "GETJOB", "FROM", "q")
-    lines = [json.loads(line) for line in Lines().of(1, broker.wall_ms, broker.events)]
+    lines = [json.loads(line) for line in Lines().of(1, broker.wall_ms, noted(broker))]
     assert [(line["priority"], line["meta"]) for line in lines] == [(7, {"carrier": "UA"})] * 2
 
 

@@ -19,7 +19,7 @@ from disque_py import driver as driver_module
 from disque_py import inputs
 from disque_py.config.settings import Settings
 from disque_py.core.broker import Broker
-from disque_py.core.client import Client
+from disque_py.core.client import RUNNING, Client
 from disque_py.driver import ITEMS_PER_RUN, Driver
 
 
@@ -341,6 +341,25 @@ def test_with_more_to_do_the_next_moment_is_now():
     while driver.has_more:
         driver.tick()
     assert driver.broker.job_count == 0
+
+
+def test_a_command_that_takes_several_turns_goes_on_in_the_next_one():
+    driver, _ = make_driver()
+    client = connect(driver)
+    for number in range(600):
+        run(driver, client, "ADDJOB", "q", f"job {number}", "0")
+    driver.finish()
+    driver.tick()
+    run(driver, client, "GETJOB", "COUNT", "600", "FROM", "q")
+    driver.finish()
+    assert driver.next_ms() == driver.broker.now_ms
+    turns = 0
+    while driver.has_more:
+        driver.tick()
+        driver.finish()
+        turns += 1
+    assert 1 < turns < 10
+    assert client.waiting == RUNNING
 
 
 def test_a_malformed_message_is_told_to_the_caller_who_closes_the_link():

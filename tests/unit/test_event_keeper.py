@@ -25,6 +25,13 @@ def whole_way(node: EventedNode) -> bytes:
     return job_id
 
 
+def without_windows() -> SimFolder:
+    """A folder whose files are written by a thread, turn after turn."""
+    folder = SimFolder(Random(8))
+    folder.has_windows = False
+    return folder
+
+
 def test_events_can_be_read_once_they_are_on_disk_and_not_before():
     node = EventedNode()
     whole_way(node)
@@ -35,11 +42,18 @@ def test_events_can_be_read_once_they_are_on_disk_and_not_before():
 
 def test_no_reply_goes_ahead_of_its_event():
     """The disk was given nothing yet, so a killed process would lose the event."""
-    node = EventedNode()
+    node = EventedNode(event_folder=without_windows())
     assert node.ask("ADDJOB", "q", "body", 0) == []
     assert node.ask("PING", client=1) == [b"PONG"]
     node.work(WRITING)
     assert len(node.taken()) == 1
+
+
+def test_nobody_waits_for_the_disk_where_the_log_can_be_written_as_memory():
+    node = EventedNode()
+    assert len(node.ask("ADDJOB", "q", "body", 0)) == 1
+    assert node.event_disk.waiting == []
+    assert node.crash().keeper.log.next_seq == 2
 
 
 def test_a_killed_process_loses_no_event_and_the_next_goes_on():
@@ -148,7 +162,7 @@ def test_switched_on_again_before_the_old_log_is_closed():
 
 
 def test_a_disk_that_fails_ends_the_log_and_nobody_waits_for_it():
-    node = EventedNode()
+    node = EventedNode(event_folder=without_windows())
     whole_way(node)
     node.sync()
     old = node.keeper.log.log_id
@@ -177,7 +191,7 @@ def test_a_log_that_was_closed_is_not_continued_by_the_next_process():
 
 
 def test_a_disk_that_stands_still_holds_nobody_for_ever():
-    node = EventedNode()
+    node = EventedNode(event_folder=without_windows())
     assert node.ask("ADDJOB", "q", "body", 0) == []
     node.tick()
     for _ in range(STALL_MS // 100):

@@ -110,3 +110,19 @@ def test_who_must_not_wait_is_the_journals_to_say():
     journal.waits = False
     assert not gate.must_wait()
     assert gate_of(None, Log()).must_wait()
+
+
+def test_a_turn_that_is_written_already_is_not_waited_for():
+    """As a log does that copies to memory: nothing is put aside, and no number is spent."""
+    events = Log()
+    gate = gate_of(None, events)
+    for _ in range(3):
+        events.position += 10
+        events.ready = events.position
+        gate.note()
+    assert (gate.position, gate.ready_position()) == (0, 0)
+    assert advance(gate, events) == 1
+    events.position += 10
+    gate.note()
+    events.ready = events.position
+    assert (gate.position, gate.ready_position()) == (2, 2)

@@ -12,15 +12,19 @@ from hypothesis import strategies as st
 from disque_py.simulator.disk import InlineDisk
 from disque_py.simulator.folder import SimFolder
 from persistence.disk import SYNCING, WRITING
-from persistence.event_log import CLOSED_NAME, EVENTS_PER_BLOCK, OPEN_NAME, STALL_MS, EventLog
+from persistence.event_log import CLOSED_NAME, OPEN_NAME, STALL_MS, EventLog
 from persistence.event_reading import open_log, read_piece, segment_of
-from persistence.event_records import decode_events
+from persistence.event_records import decode_events, pack_events
+from persistence.pages import FRESH_MS, PAGE_BYTES, READY_BYTES_MIN
 
 LOG_ID = "00112233aabbccdd"
 
 
-def start(folder: SimFolder | None = None, **options: Any) -> tuple[EventLog, InlineDisk, SimFolder]:
+def start(
+    folder: SimFolder | None = None, *, has_windows: bool = True, **options: Any
+) -> tuple[EventLog, InlineDisk, SimFolder]:
     folder = folder if folder is not None else SimFolder(Random(1))
+    folder.has_windows = has_windows
     found = open_log(folder, LOG_ID)
     disk = InlineDisk(folder)
     log = EventLog(
@@ -76,16 +80,98 @@ def test_with_always_a_write_is_synced_before_it_counts():
 
 def test_a_turn_with_very_many_events_makes_several_blocks():
     log, disk, folder = start()
-    events = [[number] for number in range(EVENTS_PER_BLOCK * 2 + 5)]
-    log.append(events)
+    parts = [[[number] for number in range(first, first + 700)] for first in (0, 700, 1400)]
+    log.append_packed([(pack_events(part), 700) for part in parts])
+    events = [event for part in parts for event in part]
     disk.run()
     pass_ms(log, 1_000)
     disk.run()
     assert events_of(log, folder) == events
 
 
-def test_what_comes_while_the_disk_works_goes_in_one_write():
+def test_what_is_ready_is_written_at_once():
+    """No disk is asked: the death of the process loses nothing of it."""
     log, disk, folder = start()
+    disk.run()
+    log.append([["a"], ["b"]])
+    assert (log.ready_position(), disk.waiting) == (log.position, [])
+    folder.kill()
+    assert open_log(folder, "other").next_seq == 3
+
+
+def test_what_is_not_ready_waits_until_the_disk_has_prepared_it():
+    log, disk, _ = start()
+    disk.run()
+    log.append([["a", b"x" * READY_BYTES_MIN]])
+    assert log.ready_position() < log.position
+    log.append([["b"]])
+    disk.run(WRITING)
+    assert (log.ready_position(), log.next_seq) == (log.position, 3)
+
+
+def test_what_was_ready_long_ago_is_prepared_again():
+    """The system may have it on its way to the disk by now."""
+    log, disk, _ = start()
+    disk.run()
+    pass_ms(log, FRESH_MS)
+    log.append([["a"]])
+    assert log.ready_position() < log.position
+    disk.run(WRITING)
+    log.append([["b"]])
+    assert log.ready_position() == log.position
+
+
+def test_what_comes_during_a_sync_goes_to_the_next_page_and_is_found_there():
+    log, disk, folder = start()
+    disk.run()
+    for number in range(3):
+        log.append([[number]])
+        pass_ms(log, 1_000)
+        log.append([[number, "meanwhile"]])
+        disk.run()
+    pass_ms(log, 1_000)
+    disk.run()
+    assert log.segments[0].end > 3 * PAGE_BYTES
+    expected = [event for number in range(3) for event in ([number], [number, "meanwhile"])]
+    assert events_of(log, folder) == expected
+    folder.kill()
+    assert open_log(folder, "other").next_seq == 7
+    log.segments[0].marks[1:] = []
+    assert events_of(log, folder) == expected
+
+
+def test_a_quiet_log_has_no_gaps():
+    log, disk, _ = start()
+    disk.run()
+    for number in range(20):
+        log.append([[number]])
+        pass_ms(log, 1_000)
+        disk.run()
+    assert log.segments[0].end < PAGE_BYTES
+
+
+def test_a_log_that_ends_in_order_is_no_longer_than_its_events():
+    log, disk, folder = start()
+    disk.run()
+    log.append([["a"]])
+    assert folder.size(log.segments[0].name) > log.segments[0].end
+    log.close(lambda: None)
+    disk.run()
+    assert folder.size(log.segments[0].name) == log.segments[0].end
+
+
+def test_without_room_to_prepare_there_are_still_writes():
+    log, disk, folder = start()
+    disk.run()
+    folder.fail("prepare", errno=errno.ENOSPC, times=-1)
+    log.append([["a", b"x" * READY_BYTES_MIN]])
+    log.append([["b"]])
+    disk.run()
+    assert (log.ready_position(), log.is_closed) == (log.position, False)
+
+
+def test_what_comes_while_the_disk_works_goes_in_one_write():
+    log, disk, folder = start(has_windows=False)
     disk.run()
     folder.trace = []
     for number in range(50):
@@ -119,7 +205,7 @@ def test_the_oldest_go_when_there_is_too_much():
 
 
 def test_an_error_closes_the_log_for_good():
-    log, disk, folder = start()
+    log, disk, folder = start(has_windows=False)
     disk.run()
     folder.fail("write", errno=errno.ENOSPC)
     log.append([["a"]])
@@ -135,7 +221,7 @@ def test_an_error_closes_the_log_for_good():
 
 def test_a_mark_that_needs_space_is_not_needed():
     """On a full disk the file `open` can still be removed."""
-    log, disk, folder = start()
+    log, disk, folder = start(has_windows=False)
     disk.run()
     folder.fail("write replace", errno=errno.ENOSPC, times=-1)
     log.append([["a"]])
@@ -145,7 +231,7 @@ def test_a_mark_that_needs_space_is_not_needed():
 
 
 def test_a_write_that_takes_too_long_closes_the_log_and_what_it_brings_later_is_ignored():
-    log, disk, folder = start()
+    log, disk, folder = start(has_windows=False)
     disk.run()
     pass_ms(log, 100)
     log.append([["a"]])
@@ -214,7 +300,9 @@ def test_a_failed_log_closes_at_once():
 )
 def test_whatever_the_disk_does_and_however_it_ends_there_is_a_whole_beginning(turns, work, seed, power):
     """Turns append, the disk works in any steps, the process dies: what is left is the first events, in order."""
-    log, disk, folder = start(SimFolder(Random(seed)), segment_bytes=200)
+    size = Random(seed).choice((200, 20_000))
+    has_windows = seed % 3 > 0
+    log, disk, folder = start(SimFolder(Random(seed)), has_windows=has_windows, segment_bytes=size)
     rng = Random(seed)
     steps = iter(work)
     appended = 0
@@ -231,7 +319,7 @@ def test_whatever_the_disk_does_and_however_it_ends_there_is_a_whole_beginning(t
         assert log.is_closed or readable == 1
         return
     assert found.next_seq >= (readable if power else written)
-    again, disk, folder = start(folder, segment_bytes=200)
+    again, disk, folder = start(folder, segment_bytes=size)
     again.append([["last"]])
     disk.run()
     pass_ms(again, 1_000)

@@ -14,6 +14,7 @@ from persistence.event_records import (
     file_name,
     head_at,
     look_at,
+    next_at,
     parse_file_name,
 )
 from persistence.records import FormatError, NewerFormatError
@@ -24,7 +25,7 @@ BLOCK = encode_block([(1, b"id"), (2, b"id")], 17, 5, 1_700_000_000_001)
 
 def test_the_bytes_of_a_header_are_golden():
     assert HEADER.hex() == (
-        "44495351554545560100000032000000"
+        "44495351554545560200000032000000"
         + HEADER[16:20].hex()
         + "94b03030313132323333616162626363646411c4146e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6ecf0000018bcfe56800"
     )
@@ -63,8 +64,19 @@ def test_what_is_no_header_is_said_to_be_none(data):
 
 
 def test_a_later_format_is_left_alone():
-    with pytest.raises(NewerFormatError, match="format 2"):
-        decode_header("x", HEADER[:8] + b"\2" + HEADER[9:])
+    with pytest.raises(NewerFormatError, match="format 3"):
+        decode_header("x", HEADER[:8] + b"\3" + HEADER[9:])
+
+
+def test_the_first_format_is_read():
+    """It has no gaps, and all else is the same."""
+    assert decode_header("x", HEADER[:8] + b"\1" + HEADER[9:]) == decode_header("x", HEADER)
+
+
+def test_where_there_is_no_length_the_next_block_begins_with_the_next_page():
+    assert next_at(BLOCK, 0, 100) == 0
+    assert next_at(bytes(10_000), 5, 0) == 4096
+    assert next_at(bytes(10_000), 5, 4092) == 4096 * 2 - 4092
 
 
 @pytest.mark.parametrize("payload", [b"\x81", b"\x01", b"\xc1"])

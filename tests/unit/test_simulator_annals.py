@@ -15,7 +15,9 @@ from simulated import ask, asker, words
 
 @pytest.fixture
 def world():
+    """Its log is written by a thread, so that there is something between an event and its being written."""
     world = World("a", events=True)
+    world.machines["a"].annals.folder.has_windows = False
     world.run(200)
     return world
 
@@ -56,6 +58,19 @@ def test_the_log_goes_on_after_a_crash(world, annals, power):
     assert (annals.current.log_id, annals.keeper.state) == (log_id, ON)
     assert bool(annals.current.last_of(job_id, (ADDED,))) is not power
     assert bool(annals.lost) is power
+
+
+def test_where_files_are_memory_an_answer_waits_for_nothing():
+    world = World("a", events=True)
+    world.run(200)
+    annals = world.machines["a"].annals
+    job_id = ask(world, "a", "ADDJOB", "q", "x", 0)
+    annals.check_told(job_id, (ADDED,), "answer")
+    assert annals.keeper.log.written == annals.keeper.log.position
+    world.machines["a"].die()
+    world.restart("a")
+    world.run(500)
+    assert annals.current.last_of(job_id, (ADDED,))
 
 
 def test_another_log_without_a_reason_breaks_a_rule(world, annals):

@@ -347,3 +347,36 @@ def test_no_room_for_a_copy_is_an_error():
     with pytest.raises(OSError, match="No space"):
         folder.store("copies", "note", b"123")
     assert folder.stored("copies") == []
+
+
+# Files as memory.
+
+
+def test_what_is_put_is_read_at_once_and_durable_when_its_part_is_synced():
+    folder = folder_with(a=b"head")
+    window = folder.map("a", 4096)
+    assert window is not None
+    folder.prepare("a", window, 0, 4096)
+    window.put(4, b"+one")
+    folder.sync_window("a", window, 0, 8)
+    window.put(8, b"+two")
+    assert folder.read("a", 0, 14) == b"head+one+two\0\0"
+    assert {files["a"][:12] for files in after_power_cuts(folder)} == {b"head+one+two", b"head+one\0\0\0\0"}
+
+
+def test_preparing_takes_room_and_putting_takes_none():
+    folder = folder_with(a=b"head")
+    window = folder.map("a", 4096)
+    assert window is not None
+    folder.capacity_bytes = 2000
+    assert outcome(folder, ("prepare", "a", window, 0, 4096)) == (OSError, errno.ENOSPC)
+    folder.prepare("a", window, 0, 1000)
+    folder.capacity_bytes = 0
+    window.put(990, b"0123456789")
+    assert (folder.size("a"), folder.used_bytes) == (1000, 1000)
+
+
+def test_a_folder_may_have_no_windows():
+    folder = folder_with(a=b"")
+    folder.has_windows = False
+    assert folder.map("a", 4096) is None

@@ -96,3 +96,11 @@ def test_holes_are_zeros():
     assert content == b"a\0\0b\0"
     fit(content, 1)
     assert content == b"a"
+
+
+def test_a_sync_of_a_part_leaves_what_is_behind_it_to_chance():
+    file = SimFile(bytes(8))
+    file.write(0, b"x")
+    file.write(4, b"y")
+    file.sync_part(0, 4)
+    assert endings(file) == {b"x" + bytes(7), b"x\0\0\0y\0\0\0"}

@@ -31,15 +31,15 @@ def test_the_state_of_a_log(asked):
 def test_a_slice_is_whole_lines_from_a_number_on(asked):
     node, known, address = asked
     node.events(5)
-    assert read_slice(known, address, "log1a", 2, 2, 1 << 20) == Slice(b"".join(node.lines[2:4]))
+    assert read_slice(known, address, "log1a", 2, 2, 1 << 20) == Slice(b"".join(node.lines[2:4]), 4)
 
 
 def test_what_is_gone_is_said_not_raised(asked):
     node, known, address = asked
     node.events(5)
     node.trim(3)
-    assert read_slice(known, address, "log1a", 0, 9, 1 << 20) == Slice(b"", trimmed_to=3)
-    assert read_slice(known, address, "another", 0, 9, 1 << 20) == Slice(b"", is_log_known=False)
+    assert read_slice(known, address, "log1a", 0, 9, 1 << 20) == Slice(b"", 0, trimmed_to=3)
+    assert read_slice(known, address, "another", 0, 9, 1 << 20) == Slice(b"", 0, is_log_known=False)
 
 
 def test_a_moment_becomes_a_number(asked):

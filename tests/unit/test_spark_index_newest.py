@@ -10,7 +10,8 @@ pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not insta
 
 import pyarrow as pa
 
-from disque_py.spark.index_newest import newest, order_key, sort_by_job, with_final
+from disque_py.spark.index_newest import newest, order_key, with_final
+from disque_py.spark.index_sorting import sort_by_job
 from index_events import batch, event
 
 

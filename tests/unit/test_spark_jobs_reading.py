@@ -81,6 +81,22 @@ def test_jobs_whose_answer_was_lost_are_asked_for_again_so_that_no_ack_takes_the
         assert len(node.acked) == len({row["id"] for row in found}) == 2500
 
 
+def test_a_node_that_was_started_again_takes_back_what_it_may_have_given_unheard():
+    """Its journal knows the tokens, and nobody knows whether their rows have ever come."""
+    with StubCluster(2) as cluster:
+        for node in cluster.nodes:
+            node.fill("work", 10)
+        plan = planner(cluster)
+        end = plan.latest(plan.initial())
+        rows(plan, end)
+        cluster.nodes[0].run = "another"
+        with pytest.warns(UserWarning, match=r"could not be acknowledged .it was started again"):
+            plan.commit(end)
+        assert [len(node.acked) for node in cluster.nodes] == [0, 10]
+        again, _ = drain(plan, plan.latest(end))
+        assert len(again) + 10 == 20
+
+
 def test_what_is_no_text_is_readable_all_the_same_and_jobs_without_meta_have_an_empty_one():
     names = [b"nacks", 0, b"additional-deliveries", 0, b"meta"]
     entries = [[b"w\xff", b"D-1", b"\xfe", *names, []], [b"work", b"D-2", b"", *names, [b"k\xff", b"v"]]]

@@ -16,6 +16,17 @@ LIVE: Final = "('invisible', 'pending', 'running', 'errored')"
 RANK: Final = "CASE to_state WHEN 'completed' THEN 3 WHEN 'canceled' THEN 2 WHEN 'expired' THEN 1 ELSE 0 END"
 POINTS: Final = 120  # Of a curve.
 
+# Of `rows`, one for each transition. Nearly all are there once: what can't be doubled, by a number made of what
+# identifies it, needs no sorting.
+ONCE: Final = """
+            WITH keyed AS (SELECT *, hash(job_id, version, event) AS key FROM rows),
+            doubled AS (SELECT key FROM keyed GROUP BY key HAVING count(*) > 1)
+            SELECT * FROM keyed ANTI JOIN doubled USING (key)
+            UNION ALL
+            SELECT * FROM keyed SEMI JOIN doubled USING (key)
+            QUALIFY row_number() OVER (PARTITION BY job_id, version, event ORDER BY node, log, seq) = 1
+        """
+
 
 @dataclass(slots=True)
 class Answer:
@@ -62,11 +73,11 @@ def depth_over_time(db: Any, queue: str = "", points: int = POINTS) -> Answer:
     return ask(
         db,
         f"""
-        WITH events AS (
-            SELECT job_id, ts, from_state, to_state, version, node, seq, {RANK} AS final
+        WITH rows AS (
+            SELECT job_id, ts, event, from_state, to_state, version, node, log, seq, {RANK} AS final
             FROM history WHERE job_id IS NOT NULL AND (? = '' OR queue = ?)
-            QUALIFY row_number() OVER (PARTITION BY job_id, version, event ORDER BY node, log, seq) = 1
         ),
+        events AS ({ONCE}),
         steps AS (
             SELECT job_id, from_state, to_state,
                    max(ts) OVER (PARTITION BY job_id ORDER BY final, version, node, seq) AS moment,
@@ -110,17 +121,23 @@ def latency(db: Any, by: Sequence[str] = (), *, hourly: bool = False) -> Answer:
     return ask(
         db,
         f"""
-        WITH events AS (
-            SELECT *, {RANK} AS final FROM history WHERE job_id IS NOT NULL
-            QUALIFY row_number() OVER (PARTITION BY job_id, version, event ORDER BY node, log, seq) = 1
+        WITH rows AS (
+            SELECT job_id, ts, event, queue, from_state, since, version, node, log, seq, {RANK} AS final{select}
+            FROM history WHERE job_id IS NOT NULL
         ),
+        events AS ({ONCE}),
+        -- A node that took a job over does not know since when it was where it was; the job's last event does.
+        unknown AS (SELECT DISTINCT job_id FROM events WHERE since IS NULL AND from_state <> ''),
         steps AS (
-            -- A node that took a job over does not know since when it was where it was; the job's last event does.
-            SELECT *, coalesce(since, lag(ts) OVER (PARTITION BY job_id ORDER BY final, version, node, seq)) AS began
-            FROM events
+            SELECT *, since AS began FROM events WHERE since IS NOT NULL
+            UNION ALL
+            SELECT * FROM (
+                SELECT *, lag(ts) OVER (PARTITION BY job_id ORDER BY final, version, node, seq) AS began
+                FROM events SEMI JOIN unknown USING (job_id)
+            ) WHERE since IS NULL
         ),
         spans AS (
-            SELECT {hour}queue, from_state AS state{select}, greatest(0, epoch_ms(ts) - epoch_ms(began)) AS ms
+            SELECT {hour}queue, from_state AS state{names}, greatest(0, epoch_ms(ts) - epoch_ms(began)) AS ms
             FROM steps WHERE began IS NOT NULL AND from_state <> ''
         )
         SELECT {hour_name}queue, state{names}, count(*) AS jobs, CAST(avg(ms) AS BIGINT) AS mean_ms,

@@ -1,0 +1,296 @@
+"""Events as a node keeps them → Arrow batches, without lines in between.
+
+`EVENTS READ … FORMAT PACKED` gives blocks: a head (bytes, how many events, number of the first, Unix ms) and the
+events, packed with msgpack (docs/events.md). Making lines of an event and reading those again costs several times what
+unpacking it does. The few events of which something very rare is said, and those of the node, become what their line
+would have said and go the way of lines (event_lines.py). Rows come grouped by the shape of their event, not in order.
+Spark is not imported.
+"""
+
+from __future__ import annotations
+
+import gc
+import struct
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any, Final, TypeAlias
+
+import msgpack  # type: ignore[import-untyped]  # It ships no types.
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from disque_py.spark.event_lines import batch_of, empty_maps
+from disque_py.spark.event_schema import ARROW_SCHEMA, ARROW_TYPES
+
+# What a packed reply begins with; lines begin with a brace.
+MARK: Final = b"\x01"
+# bytes of the packed events, how many, number of the first, Unix ms
+_HEAD: Final = struct.Struct("<IIQQ")
+
+_STATES: Final = (None, "invisible", "pending", "running", "completed", "canceled", "errored", "expired")
+_PENDING: Final = 2
+# Code → name of the event and state that was entered.
+_EVENTS: Final[dict[int, tuple[str, int]]] = {
+    1: ("added", 2),
+    2: ("delivered", 3),
+    3: ("acked", 4),
+    4: ("added", 2),
+    5: ("added", 1),
+    6: ("queued", 2),
+    7: ("requeued", 2),
+    8: ("nacked", 2),
+    9: ("nacked", 1),
+    10: ("enqueued", 2),
+    11: ("dequeued", 1),
+    12: ("working", 3),
+    13: ("deleted", 5),
+    14: ("deleted", 1),
+    15: ("expired", 7),
+    16: ("dropped", 7),
+    17: ("lost", 6),
+    32: ("started", 0),
+    33: ("flushed", 0),
+}
+_UNKNOWN: Final = ("unknown", 0)
+_CODES: Final = max(_EVENTS) + 2
+_NAMES: Final = tuple(_EVENTS.get(code, _UNKNOWN)[0] for code in range(_CODES))
+_ENTERED: Final = np.array([_EVENTS.get(code, _UNKNOWN)[1] for code in range(_CODES)])
+
+# The usual shapes, by their number of fields: added, delivered, any other, any with what few have. All begin with code
+# and id; creation time, queue and bytes end the first three.
+_ADDED, _DELIVERED, _OTHER, _MORE = 5, 10, 11, 12
+_SHAPES: Final = (_ADDED, _DELIVERED, _OTHER, _MORE)
+# What many jobs may have in common with others of their application.
+_OFTEN: Final = frozenset(("meta", "priority", "error"))
+MS_OF_CTIME: Final = 1_000_000
+# Of the lines that say what these blocks do.
+_SCHEMA_VERSION: Final = 1
+
+_Ints: TypeAlias = npt.NDArray[np.int64]
+
+
+class _Group:
+    """Events of one shape; `runs` are (number of the first, Unix ms, how many) of those in a row."""
+
+    __slots__ = ("events", "runs")
+
+    def __init__(self) -> None:
+        self.events: list[tuple[Any, ...]] = []
+        self.runs: list[tuple[int, int, int]] = []
+
+    def numbers_and_moments(self) -> tuple[_Ints, _Ints]:
+        """Of each event."""
+        first, moments, counts = np.array(self.runs, np.int64).T
+        before = np.cumsum(counts) - counts
+        return np.arange(len(self.events)) + np.repeat(first - before, counts), np.repeat(moments, counts)
+
+
+def heads_of(data: bytes | memoryview) -> Iterator[tuple[int, int, int, memoryview]]:
+    """(first event, how many, Unix ms, packed events) of each block behind the mark. Raises ValueError if cut off."""
+    view = memoryview(data)
+    at = len(MARK)
+    while at < len(view):
+        if at + _HEAD.size > len(view):
+            raise ValueError("a block of events is cut off in its head")
+        size, count, seq, wall_ms = _HEAD.unpack_from(view, at)
+        at += _HEAD.size
+        if at + size > len(view):
+            raise ValueError(f"the block of event {seq} is cut off")
+        yield seq, count, wall_ms, view[at : at + size]
+        at += size
+
+
+def end_of(data: bytes) -> int:
+    """The number behind the last event of a packed reply; 0 for an empty one. Raises ValueError."""
+    end = 0
+    for seq, count, _, _ in heads_of(data):
+        end = seq + count
+    return end
+
+
+def batches_of(node: str, log: str, data: bytes, first: int, count: int) -> list[pa.RecordBatch]:
+    """Events `first` and so many behind it out of blocks that have them, in any order. Raises ValueError."""
+    groups, rare = _grouped(data, first, first + count)
+    batches = []
+    for shape, group in groups.items():
+        batch = _batch(node, log, shape, group) if group.events else None
+        if batch is not None:
+            batches.append(batch)
+        else:
+            rare.events += group.events
+            rare.runs += group.runs
+    if rare.events:
+        each = zip(*(column.tolist() for column in rare.numbers_and_moments()), rare.events, strict=True)
+        batches.append(batch_of(node, log, [_fields(*item) for item in each]))
+    return batches
+
+
+def _grouped(data: bytes, first: int, after: int) -> tuple[dict[int, _Group], _Group]:
+    """The events by shape, and those of no usual one."""
+    groups = {shape: _Group() for shape in _SHAPES}
+    rare = _Group()
+    is_collecting = gc.isenabled()
+    # Ten thousands of tuples, none in a cycle: the collector would go through all of them again and again.
+    gc.disable()
+    try:
+        for seq, _, wall_ms, packed in heads_of(data):
+            events = _unpacked(packed, seq)
+            start = max(seq, first)
+            if seq < first or seq + len(events) > after:
+                events = events[start - seq : max(0, after - seq)]
+            shapes = set(map(len, events))
+            shape = shapes.pop() if len(shapes) == 1 else _MORE
+            if shape in groups and shape != _MORE:
+                groups[shape].events += events
+                groups[shape].runs.append((start, wall_ms, len(events)))
+                continue
+            for number, event in enumerate(events, start):
+                shape = len(event)
+                group = rare if shape == _MORE and not event[-1].keys() <= _OFTEN else groups.get(shape, rare)
+                group.events.append(event)
+                group.runs.append((number, wall_ms, 1))
+    finally:
+        if is_collecting:
+            gc.enable()
+    return groups, rare
+
+
+def _unpacked(packed: memoryview, seq: int) -> tuple[tuple[Any, ...], ...]:
+    try:
+        events: tuple[tuple[Any, ...], ...] = msgpack.unpackb(packed, use_list=False)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"the block of event {seq} can't be unpacked: {error}") from None
+    return events
+
+
+def _batch(node: str, log: str, shape: int, group: _Group) -> pa.RecordBatch | None:
+    """Events of one of the usual shapes; None if their metadata is not all text."""
+    count = len(group.events)
+    fields = list(zip(*group.events, strict=True))
+    more: tuple[dict[str, Any], ...] = fields.pop() if shape == _MORE else ()
+    meta = _metas([each.get("meta", ()) for each in more]) if more else empty_maps(count)
+    if meta is None:
+        return None
+    numbers, moments = group.numbers_and_moments()
+    codes = np.minimum(_ints(fields[0]), _CODES - 1)
+    ctimes = _ints(fields[-3])
+    zeros = np.zeros(count, np.int64)
+    versions = np.ones(count, np.int64) if shape == _ADDED else _ints(fields[2])
+    left = zeros if shape == _ADDED else np.full(count, _PENDING) if shape == _DELIVERED else _ints(fields[3])
+    since = zeros if shape == _ADDED else _ints(fields[-7])
+    attempts, nacks, deliveries = (zeros,) * 3 if shape == _ADDED else map(_ints, fields[-6:-3])
+    priorities = ctimes // MS_OF_CTIME
+    if more:
+        own = pa.array([each.get("priority") for each in more], pa.int64())
+        priorities = np.asarray(pc.coalesce(own, pa.array(priorities)))
+    columns: dict[str, Any] = {
+        "node": pa.repeat(pa.scalar(node, pa.string()), count),
+        "log": pa.repeat(pa.scalar(log, pa.string()), count),
+        "seq": pa.array(numbers),
+        "ts": _moments(moments),
+        "job_id": _texts(fields[1], "ascii"),
+        "ctime": pa.array(ctimes),
+        "queue": _texts(fields[-2], "utf-8"),
+        "version": pa.array(versions),
+        "event": _named(_NAMES, codes),
+        "from_state": _named(_STATES, left),
+        "to_state": _named(_STATES, _ENTERED[codes]),
+        "since": _moments(since, since == 0),
+        "attempt": pa.array(attempts),
+        "nacks": pa.array(nacks),
+        "deliveries": pa.array(deliveries),
+        "priority": pa.array(priorities),
+        "meta": meta,
+        "body_size": pa.array(_ints(fields[-1])),
+        "v": pa.array(np.full(count, _SCHEMA_VERSION)),
+        "extra": empty_maps(count),
+    }
+    if more:
+        columns["error"] = pa.array([each.get("error") for each in more], pa.string())
+    return pa.RecordBatch.from_arrays(
+        [columns[field.name] if field.name in columns else pa.nulls(count, field.type) for field in ARROW_SCHEMA],
+        schema=ARROW_SCHEMA,
+    )
+
+
+def _metas(metas: list[tuple[bytes, ...]]) -> pa.Array | None:
+    """Name, value, name, value … of each as maps; None if a word is no text."""
+    words = list(chain.from_iterable(metas))
+    try:
+        names, values = (pa.array(words[part::2], pa.binary()).cast(pa.string()) for part in (0, 1))
+    except pa.ArrowInvalid:
+        return None
+    ends = np.cumsum([0, *map(len, metas)]) // 2
+    return pa.MapArray.from_arrays(pa.array(ends.astype(np.int32)), names, values)
+
+
+def _ints(values: tuple[int, ...]) -> _Ints:
+    return np.fromiter(values, np.int64, len(values))
+
+
+def _named(names: Sequence[str | None], at: _Ints) -> pa.Array:
+    return pa.array(names, pa.string()).take(pa.array(at))
+
+
+def _moments(values: _Ints, are_null: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+    return pa.array(values * 1000, pa.int64(), mask=are_null).cast(ARROW_TYPES["timestamp"])
+
+
+def _texts(values: tuple[bytes, ...], encoding: str) -> pa.Array:
+    """As the lines say it: what is no text becomes U+FFFD. Queues are few, so each is made text once."""
+    if values[0] == values[-1] and len(known := set(values)) == 1:
+        return pa.repeat(pa.scalar(known.pop().decode(encoding, "replace"), pa.string()), len(values))
+    try:
+        texts = pa.array(values, pa.binary()).cast(pa.string())
+    except pa.ArrowInvalid:
+        texts = None
+    if texts is None or (encoding == "ascii" and not _is_ascii(texts)):
+        return pa.array([value.decode(encoding, "replace") for value in values], pa.string())
+    return texts
+
+
+def _is_ascii(texts: pa.Array) -> bool:
+    data = texts.buffers()[2]
+    return data is None or bytes(data).isascii()
+
+
+def _fields(seq: int, wall_ms: int, event: tuple[Any, ...]) -> dict[str, Any]:
+    """What the line of an event with something rare says, or of one of the node."""
+    rare: dict[str, Any] = event[-1] if isinstance(event[-1], dict) else {}
+    name, entered = _EVENTS.get(event[0], _UNKNOWN)
+    fields: dict[str, Any] = {"seq": seq, "ts": wall_ms, "event": name, "to_state": _STATES[entered], "meta": {}}
+    fields["v"] = _SCHEMA_VERSION
+    if len(event) > len(("code", "rare")):
+        _, job_id, version, left, since, attempt, nacks, deliveries, ctime, queue, size, *_ = event
+        fields |= {
+            "job_id": job_id.decode("ascii", "replace"),
+            "ctime": ctime,
+            "queue": queue.decode("utf-8", "replace"),
+            "version": version,
+            "from_state": _STATES[left],
+            "since": since or None,
+            "attempt": attempt,
+            "nacks": nacks,
+            "deliveries": deliveries,
+            "priority": ctime // MS_OF_CTIME,
+            "body_size": size,
+        }
+    for key, value in rare.items():
+        if key == "body":
+            fields |= _body(value)
+        elif key == "meta":
+            words = [word.decode("utf-8", "replace") for word in value]
+            fields[key] = dict(zip(words[::2], words[1::2], strict=True))
+        else:
+            fields[key] = value
+    return fields
+
+
+def _body(body: bytes) -> dict[str, str]:
+    try:
+        return {"body": body.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"body_base64": b64encode(body).decode("ascii")}

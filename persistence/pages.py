@@ -1,0 +1,94 @@
+"""Pages: where in a window (disk.py) the loop may write, and what the disk has to prepare for that.
+
+The loop copies to the end of a file without ever waiting for the disk. Two things would make it wait:
+
+* A page that isn't there, or that the system has on its way to the disk. So only what was *prepared* a moment ago is
+  written: up to `limit`, and no later than FRESH_MS after it was last made ready; everything else goes through a lane
+  of the disk. A second's worth lies ready, whatever that is, so a quiet file takes no room and a busy one never waits.
+* A sync, which has the pages it writes in its hands while it lasts. So a sync gets all pages up to the one that is
+  being written, and the loop goes on behind it, at the beginning of the next: a *gap* stays in the file. If nothing
+  was written meanwhile, the loop goes back to where it was, and there is none: a quiet file has hardly any.
+
+The rule for readers: where four bytes are zero that should be a length, which none is, the next block begins
+`behind_gap`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from persistence.disk import Window
+
+PAGE_BYTES: Final = 4096
+# The bytes that readers look at to see that there is a gap.
+GAP_BYTES_MIN: Final = 4
+
+# What lies ready: twice what a second took, within these bounds.
+READY_BYTES_MIN: Final = 64 * 1024
+READY_BYTES_MAX: Final = 2 * 1024 * 1024
+
+# Linux writes pages that have been changed to disk after thirty seconds.
+FRESH_MS: Final = 5_000
+
+
+def behind_gap(offset: int) -> int:
+    """Where the next block begins if there is a gap at this offset of a file."""
+    return -(-(offset + GAP_BYTES_MIN) // PAGE_BYTES) * PAGE_BYTES
+
+
+class Pages:
+    """What of a window may be written; where the next bytes go (`at`), its owner knows.
+
+    window    the file's memory
+    limit     bytes before it are ready
+    ready_ms  when they were last made so
+    wanted    bytes that should lie ready
+    """
+
+    __slots__ = ("_left_at", "limit", "ready_ms", "wanted", "window")
+
+    def __init__(self, window: Window, at: int, limit: int, now_ms: int) -> None:
+        self.window = window
+        self.limit = limit
+        self.ready_ms = now_ms
+        self.wanted = READY_BYTES_MIN
+        self._left_at = at
+
+    def has_room(self, at: int, size: int, now_ms: int) -> bool:
+        """Whether so many bytes can be put there now."""
+        return at + size <= self.limit and now_ms - self.ready_ms < FRESH_MS
+
+    def is_short(self, at: int) -> bool:
+        """Whether more should be made ready soon."""
+        return self.limit - at < self.wanted // 2 and self.limit < self.window.size
+
+    def to_prepare(self, at: int, size: int, now_ms: int) -> tuple[int, int]:
+        """(start, end) of what is to be made ready next, so that there is room for so many bytes."""
+        is_fresh = now_ms - self.ready_ms < FRESH_MS
+        start = self.limit if is_fresh else min(self.limit, at)
+        end = max(self.limit, at + max(size, self.wanted))
+        return start - start % PAGE_BYTES, min(-(-end // PAGE_BYTES) * PAGE_BYTES, self.window.size)
+
+    def prepared(self, at: int, start: int, end: int, now_ms: int) -> None:
+        """That was done, begun at `now_ms`."""
+        if start <= at:
+            self.ready_ms = now_ms
+        self.limit = max(self.limit, end)
+        self.wanted = min(2 * self.wanted, READY_BYTES_MAX)  # Many small steps cost more than few large ones.
+
+    def leave(self, at: int) -> tuple[int, int, int]:
+        """A sync begins of all up to here: where to go on meanwhile, and (start, end) of what it takes away."""
+        self.wanted = min(max(2 * (at - self._left_at), READY_BYTES_MIN), READY_BYTES_MAX)
+        start = at - at % PAGE_BYTES
+        if start < at:
+            at = behind_gap(at)
+        self._left_at = at
+        self.limit = min(self.limit, -(-(at + self.wanted) // PAGE_BYTES) * PAGE_BYTES)
+        return at, start, self.limit
+
+    def come_back(self, at: int, end: int, now_ms: int) -> int:
+        """That sync is over, all is ready again since `now_ms`; where to go on, `end` being behind the last byte."""
+        self.ready_ms = now_ms
+        if at == self._left_at:
+            self._left_at = at = end
+        return at

@@ -1,0 +1,106 @@
+"""FileWindow: the beginning of a real file as memory.
+
+What is copied into it is in the system's cache at once, so the death of the process loses none of it, and the copy
+is no system call: it can't wait for a disk. That takes work ahead, which may wait, and is done in a lane:
+
+* Blocks are allocated and zeros written, many at a time: the file has its room before the loop copies into it, so a
+  full disk is an error of that call and never a SIGBUS. The file has that length then: zeros behind its content.
+* Pages are *populated*, made present and writable (MADV_POPULATE_WRITE, Linux 5.14), so that the copy finds them. What
+  the system has written to disk since is protected again; then the first copy into each page is a fault, about a
+  microsecond, in which a file system may wait for its own journal. So populate again what was not touched for long,
+  and sync only what is behind: `Pages` (pages.py) says what and when.
+
+ctypes gives up the interpreter's lock for the call, which the methods of Python's mmap don't. Where any of this is
+missing there is no window, and whoever asked writes in a lane, as everywhere else.
+
+Whoever cuts a file that a running server writes makes the next copy a SIGBUS: the end of the process.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import sys
+from typing import Final
+
+try:
+    import ctypes
+except ImportError:  # A Python that was built without libffi.
+    ctypes = None  # type: ignore[assignment]
+
+MADV_DONTNEED: Final = 4
+MADV_POPULATE_WRITE: Final = 23
+MS_SYNC: Final = 4
+ZEROS_BYTES: Final = 1024 * 1024
+_ZEROS: Final = bytes(ZEROS_BYTES)
+
+
+class FileWindow:
+    """A Window on a file; OSError if the system has none to give.
+
+    size       bytes of the file it shows; those behind `allocated` must not be touched
+    allocated  the file's length, all of it with blocks
+    """
+
+    __slots__ = ("_address", "_libc", "_memory", "allocated", "size")
+
+    def __init__(self, fd: int, size: int) -> None:
+        if ctypes is None or sys.platform != "linux":
+            raise NotImplementedSystemError
+        length = os.fstat(fd).st_size
+        page = mmap.PAGESIZE
+        self.size = -(-size // page) * page
+        self.allocated = length
+        # Python maps nothing behind the end of a file.
+        os.ftruncate(fd, max(length, self.size))
+        try:
+            self._memory = mmap.mmap(fd, self.size)
+        finally:
+            os.ftruncate(fd, length)
+        self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        for name in ("madvise", "msync"):
+            call = getattr(self._libc, name)
+            call.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+            call.restype = ctypes.c_int
+
+    def put(self, offset: int, data: bytes) -> None:
+        """In the loop: copy, where `prepare` was."""
+        self._memory[offset : offset + len(data)] = data
+
+    def prepare(self, fd: int, start: int, end: int) -> None:
+        """In a lane: bytes `start` to `end` have blocks and can be written without waiting; OSError."""
+        end = min(end, self.size)
+        grown = self.allocated
+        if end > grown:
+            os.posix_fallocate(fd, grown, end - grown)
+            # Page after page would cost five times as much as in one go.
+            for at in range(grown, end, ZEROS_BYTES):
+                size = min(ZEROS_BYTES, end - at)
+                if os.pwrite(fd, memoryview(_ZEROS)[:size], at) != size:
+                    raise OSError("the system takes no more bytes and gives no reason")
+            self.allocated = end
+        self._call("madvise", start, end, MADV_POPULATE_WRITE)
+
+    def sync(self, start: int, end: int) -> None:
+        """In a lane: what is there survives a power cut; what is behind is left alone. OSError."""
+        whole = end - end % mmap.PAGESIZE
+        if start < whole:
+            # Nobody writes there any more. It stays in the system's cache, but this process's memory looks smaller, and
+            # the system need not protect page after page.
+            self._call("madvise", start, whole, MADV_DONTNEED)
+        self._call("msync", start, end, MS_SYNC)
+
+    def _call(self, name: str, start: int, end: int, how: int) -> None:
+        page = mmap.PAGESIZE
+        start -= start % page
+        if getattr(self._libc, name)(self._address + start, -(-end // page) * page - start, how):
+            errno = ctypes.get_errno()
+            raise OSError(errno, os.strerror(errno))
+
+
+class NotImplementedSystemError(OSError):
+    """This system has no such windows."""
+
+    def __init__(self) -> None:
+        super().__init__("no files as memory on this system")
