@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from typing import Any
 
 import pytest
@@ -94,13 +93,19 @@ def test_a_node_that_can_not_write_its_log_serves(make_server, tmp_path):
     assert "Events are not written" in server.output()
 
 
+def follows(server):
+    """Whether somebody is told of events as they come."""
+    info = server.info("events")
+    return int(info["events_tails"]) + int(info["events_readers_waiting"])
+
+
 @pytest.mark.parametrize("words", [("events", "--follow")])
 def test_the_command_line_follows(make_server, words):
     server = make_server("--events", "yes").start()
     command = [sys.executable, str(ROOT / "bin/disque-cli"), "-p", str(server.port), *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as follower:
         assert follower.stdout is not None
-        time.sleep(1.0)
+        until(lambda: follows(server), 30)
         server.command("ADDJOB", "q", "body", 0)
         event = json.loads(follower.stdout.readline())
         while event["event"] != "added":
