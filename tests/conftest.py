@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from disque_py.server.process import BUILD
+
+# A shell starts what it leaves in the background with SIGINT ignored, and so would be all that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

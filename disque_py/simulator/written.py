@@ -82,7 +82,7 @@ class Written:
             seq += 1
 
     def cut(self, next_seq: int) -> int:
-        """What begins here is gone; how many that were. RuleBrokenError if it may not be."""
+        """A process goes on with it; what begins here is gone. How many that were. RuleBrokenError if it may not be."""
         if next_seq < self.safe or next_seq < self.told:
             raise RuleBrokenError(
                 "events stay",
@@ -98,7 +98,8 @@ class Written:
             job_id = job_of(event)
             if job_id:
                 self.by_job[job_id].pop()
-        del self.events[at:], self.ends[at:], self.moments[at:]
+        del self.events[at:], self.moments[at:]
+        self.ends = [0] * at  # It was read back. Whoever goes on counts positions from 0 again.
         return lost
 
     def last_of(self, job_id: bytes, codes: tuple[int, ...]) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytest.importorskip("numpy", reason="the extra disque-py[spark] is not installed")
+
 from disque_py.client import Address, ReplyError
 from disque_py.spark.event_log import LogState, Slice, log_state, read_slice, seek
 from disque_py.spark.nodes import ClusterError, Nodes

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytest.importorskip("numpy", reason="the extra disque-py[spark] is not installed")
+
 from disque_py.spark.event_log import LogState
 from disque_py.spark.event_offsets import (
     EventRange,
