@@ -8,7 +8,7 @@ import pytest
 
 from disque_py.server.process import BUILD
 
-# A shell starts what it leaves in the background with SIGINT ignored, and so would be all that tests start and interrupt.
+# A shell starts what it leaves in the background with SIGINT ignored; all that tests start would ignore it, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
