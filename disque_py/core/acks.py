@@ -74,7 +74,7 @@ def acknowledge(broker: Broker, job: Job, *, is_news: bool = False) -> None:
             broker.stats.jobs_added += 1
             replication.answer(broker, work.client, job, work.slot, reply)
     elif job.work is not None:
-        replication.end_wait(broker, job, b"+%b\r\n" % job.id)
+        replication.tell_taken(broker, job)  # Who consumed it had it from the node that took it.
     if is_news:
         events.acked(broker, job)
     lifecycle.acknowledge(broker, job)

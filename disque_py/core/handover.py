@@ -216,7 +216,7 @@ def _settle(broker: Broker, job: Job, handover: Handover, answer: int) -> None:
     if answer in ELSEWHERE:
         _refused(broker, job, handover)
     elif handover.client is not None:
-        answer_producer(broker, job, handover)
+        answer_producer(broker, job)
     elif answer == TAKEN:
         broker.stats.jobs_exported += 1
         taken(broker, job)
@@ -294,7 +294,7 @@ def _hand_on(broker: Broker, job: Job, before: Handover, tried: tuple[Node, ...]
         assert before.client is not None
         job.work = before
         lifecycle.never_was(broker, job)
-        end_wait(broker, job, replication.NOREPL_REFUSED)
+        replication.end_wait(broker, job, replication.NOREPL_REFUSED)
         lifecycle.forget(broker, job)
         return
     handover = hand_over(broker, targets[0], [job], before.due_ms)
@@ -307,24 +307,16 @@ def _hand_on(broker: Broker, job: Job, before: Handover, tried: tuple[Node, ...]
         lifecycle.arm(broker, job)
 
 
-def answer_producer(broker: Broker, job: Job, handover: Handover) -> None:
+def answer_producer(broker: Broker, job: Job) -> None:
     """The job is somebody else's now: its producer may go on."""
-    broker.stats.jobs_added += 1
-    if broker.events is not None:
-        events.added(broker, job, events.ADDED_INVISIBLE if handover.due_ms > broker.now_ms else events.ADDED)
-    end_wait(broker, job, b"+%b\r\n" % job.id)
+    replication.tell_taken(broker, job)
     lifecycle.forget(broker, job)
-
-
-def end_wait(broker: Broker, job: Job, reply: bytes) -> None:
-    """Answer the producer that waits for a hand-over, if one does."""
-    replication.end_wait(broker, job, reply)
 
 
 def on_deadline(broker: Broker, job: Job, handover: Handover) -> None:
     """Nobody has answered in time; it may have been taken all the same (quirks Q30)."""
     broker.stats.replication_timeouts += 1
-    end_wait(broker, job, replication.NOREPL_TIMEOUT)
+    replication.end_wait(broker, job, replication.NOREPL_TIMEOUT)
     lifecycle.forget(broker, job)
 
 
@@ -377,7 +369,7 @@ def _given_up(broker: Broker, job: Job, handover: Handover) -> None:
         return
     broker.stats.once_lost_in_handover += 1
     if handover.client is not None:
-        end_wait(broker, job, replication.NOREPL_TIMEOUT)
+        replication.end_wait(broker, job, replication.NOREPL_TIMEOUT)
     else:
         events.ended(broker, job, events.LOST, "nobody answered whether its hand-over was taken")
     lifecycle.forget(broker, job)

@@ -354,6 +354,15 @@ def end_wait(broker: Broker, job: Job, reply: bytes) -> None:
         answer(broker, client, job, work.slot, reply)
 
 
+def tell_taken(broker: Broker, job: Job) -> None:
+    """Another node has a job that was handed over while its producer waits, if it does: it is added, and may go on."""
+    work = job.work
+    if isinstance(work, Handover) and work.client is not None:
+        broker.stats.jobs_added += 1
+        events.added(broker, job, events.ADDED_INVISIBLE if work.due_ms > broker.now_ms else events.ADDED)
+        end_wait(broker, job, b"+" + job.id + b"\r\n")
+
+
 def remove(broker: Broker, job: Job) -> None:
     """The job goes here and now (DELJOB, expiry, reset): whoever still waits for its copies is told."""
     if job.state == WAIT_REPL:

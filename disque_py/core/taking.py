@@ -86,7 +86,7 @@ def _taken_back(broker: Broker, known: Job) -> None:
     work = known.work
     assert isinstance(work, Handover)
     if work.client is not None:
-        answer_producer(broker, known, work)
+        answer_producer(broker, known)
     else:
         taken(broker, known)
 

@@ -111,7 +111,7 @@ class Losses:
                 continue
             self._lose(job_id, promise, is_once=promise is None or not promise.retry_ms)
             age_ms = asleep.at_ms - recorded_ms
-            if machine.keeper is not None and age_ms > machine.keeper.lost_ms_max and not promise_is_done(promise):
+            if machine.keeper is not None and age_ms > machine.keeper.lost_ms_max and is_owed(promise, machine.world.now_ms):
                 raise RuleBrokenError(
                     "everysec loses seconds",
                     f"{promise} was recorded {age_ms} ms before {machine.name} lost it",
@@ -171,9 +171,11 @@ def unseen_jobs(machine: Machine) -> Iterator[bytes]:
                 yield from ids_in(reply)
 
 
-def promise_is_done(promise: Promise | None) -> bool:
-    """Nobody is owed this job any more."""
-    return promise is None or bool(promise.acked_ms or promise.delivered)
+def is_owed(promise: Promise | None, now_ms: int) -> bool:
+    """Somebody has to get this job yet, and on no node its life can be over."""
+    if promise is None or promise.acked_ms or promise.delivered:
+        return False
+    return now_ms < promise.added_ms + promise.ttl_ms - promise.ttl_ms // 100 - promise.early_ms
 
 
 def look(world: World, ledger: Ledger, losses: Losses) -> None:

@@ -37,6 +37,7 @@ class Noted:
     """The positions behind what the journal says of a job; NOWHERE where it says nothing of the kind.
 
     base        that it is here
+    first       that it was here for the first time: what is said of that may be said again when it has come anew
     acked       that it is done, first
     delivered   that somebody got it, first
     given       that it is being given away, first of a time
@@ -44,10 +45,10 @@ class Noted:
     gone        that it was not here any more, first; it may have come again
     """
 
-    __slots__ = ("acked", "base", "delivered", "given", "gone", "is_gone")
+    __slots__ = ("acked", "base", "delivered", "first", "given", "gone", "is_gone")
 
     def __init__(self, position: int) -> None:
-        self.base = position
+        self.base = self.first = position
         self.acked = self.delivered = self.given = self.gone = NOWHERE
         self.is_gone = False
 
@@ -177,7 +178,8 @@ class Pledges:
         else:
             for job, answer in zip(self._offered(node, item[0], item[1]), item[1], strict=False):
                 if answer == TAKEN:
-                    self._check_here(job.id, "the answer to YOURJOBS")
+                    noted = self._noted.get(job.id)
+                    self._check_here(job.id, "the answer to YOURJOBS", 0 if noted is None else noted.first)
 
     def _offered(self, node: Node, number: int, answers: bytes) -> list[Job]:
         """The jobs of a hand-over, as who gave them away has them still."""
@@ -190,11 +192,11 @@ class Pledges:
 
     # -- the rule ------------------------------------------------------------------------------------
 
-    def _check_here(self, job_id: bytes, what: str) -> None:
-        """That the job is here."""
+    def _check_here(self, job_id: bytes, what: str, since: int | None = None) -> None:
+        """That the job is here, or (since that position) was."""
         noted = self._noted.get(job_id)
         if noted is not None:
-            self._check(job_id, noted.base, what)
+            self._check(job_id, noted.base if since is None else since, what)
         else:
             job = self._machine.broker.find(job_id)
             if job is not None and not job.place:

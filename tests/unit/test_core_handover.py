@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgpack
 import pytest
 
 from brokers import add_node, ask, make_broker, make_client
@@ -19,6 +20,8 @@ from cluster_bus.messages import (
 from cluster_bus.node import FORGOTTEN
 from copies import advance, deliver, hold_queued, image, pack, queue_of, say, sent, sent_of
 from disque_py import inputs
+from disque_py.core import events
+from disque_py.core.event_packing import Noted
 from disque_py.core.handover import REFUSED_MS, TAKEN, exchange
 from disque_py.core.image import image_of
 from disque_py.core.job import ACKED, ACTIVE, GONE, QUEUED, Handover
@@ -266,6 +269,22 @@ def test_a_producer_is_answered_when_its_job_comes_back():
     broker.cluster.set_leaving(False)
     say(broker, node, YOURJOBS, (1, 0, [image_of(broker, job)]))
     assert producer.out == [b"+%b\r\n" % job.id]
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_producer_hears_of_its_job_with_the_event_that_it_was_added(comes_back):
+    """It is back, or done, before the answer: it had been taken, so it is ours to say that it was added."""
+    broker, node, producer, job = start_once()
+    broker.cluster.set_leaving(False)
+    broker.events = Noted()
+    if comes_back:
+        say(broker, node, YOURJOBS, (1, 0, [image_of(broker, job)]))
+    else:
+        ask(broker, make_client(broker), "ACKJOB", job.id)
+    assert producer.out == [b"+%b\r\n" % job.id]
+    assert broker.stats.jobs_added == 1
+    (payload, _), *_ = broker.events.take()
+    assert msgpack.unpackb(payload)[0][:2] == [events.ADDED, job.id]
 
 
 # -- stories -------------------------------------------------------------------------------------------------
