@@ -111,7 +111,11 @@ class Losses:
                 continue
             self._lose(job_id, promise, is_once=promise is None or not promise.retry_ms)
             age_ms = asleep.at_ms - recorded_ms
-            if machine.keeper is not None and age_ms > machine.keeper.lost_ms_max and is_owed(promise, machine.world.now_ms):
+            if (
+                machine.keeper is not None
+                and age_ms > machine.keeper.lost_ms_max
+                and is_owed(promise, machine.world.now_ms)
+            ):
                 raise RuleBrokenError(
                     "everysec loses seconds",
                     f"{promise} was recorded {age_ms} ms before {machine.name} lost it",
