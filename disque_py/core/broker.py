@@ -235,7 +235,7 @@ class Broker:
         self.schedule.call_at(self.now_ms + 1, lambda: self.ready.setdefault(queue))
 
     def drop_queue(self, queue: Queue) -> None:
-        """Forget an idle queue."""
+        """Forget an idle queue that has no entries, not even dead ones."""
         del self.queues[queue.name]
         self.used_memory -= QUEUE_BYTES + len(queue.name)
         self.hint_due.pop(queue, None)

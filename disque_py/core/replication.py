@@ -22,6 +22,7 @@ from cluster_bus.messages import (
     GOTJOB,
     HOLDERS,
     REFUSED,
+    REFUSED_BUSY,
     REFUSED_DISK,
     REFUSED_KEY,
     REFUSED_LEAVING,
@@ -202,6 +203,11 @@ def _on_known(broker: Broker, only: tuple[Node, ...], job: Job, known: Job | Non
         # Finished while this copy was on its way: a late copy is never delivered (semantics.md, section 3).
         hold_ack(broker, job)
         broker.send(only, SETACK, (job.id, sets.pack(job.holders)))
+        return
+    work = known.work
+    if isinstance(work, Replication) and work.is_external:
+        # Offered by a holder that leaves. We keep no copy, and forget the job when its producer is answered.
+        broker.send(only, REFUSED, (job.id, REFUSED_BUSY))
         return
     known.holders = sets.union(known.holders, job.holders)
     events.heard(known, job.version)

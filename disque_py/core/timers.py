@@ -163,8 +163,11 @@ def _drop_idle_queues(broker: Broker) -> None:
             broker.queue_gc = iter(list(broker.queues.values()))
             return
         if not queue.is_dropped and is_idle(broker, queue, idle_ms):
-            broker.drop_queue(queue)
-            dropped += 1
+            if queue.dead:  # A dead entry's job may come back, and then expects to find it here.
+                broker.sweeps.setdefault(queue, queue.sweep())
+            else:
+                broker.drop_queue(queue)
+                dropped += 1
 
 
 def is_idle(broker: Broker, queue: Queue, idle_ms: int) -> bool:

@@ -13,6 +13,7 @@ from cluster_bus.messages import (
     GOTJOB,
     HOLDERS,
     REFUSED,
+    REFUSED_BUSY,
     REFUSED_LEAVING,
     REFUSED_PAUSED,
     REPLJOB,
@@ -23,6 +24,7 @@ from copies import advance, hold, hold_queued, image, make_id, pack, queue_of, s
 from disque_py import inputs
 from disque_py.core import acks, lifecycle, replication
 from disque_py.core.client import RUNNING, WAITS_FOR_COPIES
+from disque_py.core.image import image_of
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL
 from disque_py.core.lifecycle import WILLQUEUE_LEAD_MS
 from disque_py.core.replication import EXTEND_MS
@@ -265,6 +267,18 @@ def test_who_is_asked_for_a_copy_we_do_not_keep_learns_of_those_asked_later():
     advance(broker, EXTEND_MS)
     assert job.holders == {b, c}
     assert sent_of(broker, HOLDERS) == [((first,), (job.id, pack(b, c)))]
+
+
+def test_who_keeps_no_copy_is_no_holder_for_one_that_leaves():
+    """It forgets the job as soon as its producer is answered."""
+    broker, b, _ = make_cluster()
+    broker.cluster.set_leaving(True)
+    _, job = add(broker, 0, "REPLICATE", 2)
+    broker.cluster.set_leaving(False)
+    sent(broker)
+    say(broker, b, REPLJOB, (image_of(broker, job), 0))
+    assert sent(broker) == [((b,), REFUSED, (job.id, REFUSED_BUSY))]
+    assert broker.me not in job.holders
 
 
 def test_jobs_that_others_hold_for_us_count_as_added():

@@ -170,6 +170,16 @@ def test_a_queue_worth_something_is_kept(reason):
     assert not timers.is_idle(broker, queue, 300_000)
 
 
+def test_a_job_comes_back_to_a_queue_that_was_idle_with_its_dead_entry():
+    broker = make_broker()
+    job = hold_queued(broker, retry_s=1000, ttl_s=5000)
+    lifecycle.dequeue(broker, job)
+    advance(broker, QUEUE_IDLE_MS[0] + 2000)
+    assert b"q" not in broker.queues
+    lifecycle.enqueue(broker, job)
+    assert ask_parsed(broker, make_client(broker), "GETJOB", "FROM", "q") == [[b"q", job.id, b"body"]]
+
+
 def test_many_idle_queues_go_a_hundred_at_a_time():
     broker = make_broker()
     for number in range(250):
