@@ -53,6 +53,7 @@ class EventFaults(OperatorFaults):
         assert annals is not None
         folder, disk = annals.folder, annals.disk
         annals.had_trouble = True
+        self.ledger.delays_ms += fault.span_ms  # A copy that is given away waits for its event.
         kind = TROUBLES[fault.picks[1] % len(TROUBLES)]
         afflict(folder, disk, kind, fault, SLOW_MS[fault.picks[2] % len(SLOW_MS)])
 

@@ -95,7 +95,7 @@ class Ledger:
     """All promises.
 
     is_calm      nothing is wrong with the cluster: who has a job hears at once that it is done
-    delays_ms    how long time may have stood still for some copy: stopped processes, stuck links
+    delays_ms    how long time may have stood still for some copy: stopped processes, stuck links, disks in trouble
     explained    ids of at-most-once jobs that may be lost: a mishap, or a reply that nobody read
     faults       how many last at the moment
     unrest_ms    when one began or ended last

@@ -5,6 +5,7 @@ The one room of the simulator that knows the outside: processes, the clock, the 
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -34,6 +35,8 @@ FAILURES_SHRUNK_MAX: Final = 3
 # The file of --report is written after the first seed, and anew after so many.
 REPORT_EVERY: Final = 50
 REPORT_COLUMNS: Final = 160
+# Objects between two looks of the collector.
+GARBAGE_MIN: Final = 50_000
 # Exit status after Ctrl-C or SIGTERM, as a shell has it.
 INTERRUPTED: Final = 130
 
@@ -65,8 +68,14 @@ def play(order: Order) -> Result:
     return order.play()
 
 
-def leave_signals() -> None:
+def collect_seldom() -> None:
+    """A world is made of millions of objects, and garbage with cycles is left where a process ends: look less often."""
+    gc.set_threshold(GARBAGE_MIN)
+
+
+def settle_in() -> None:
     """A process of the pool ends when its seed does: Ctrl-C is for who gives the orders."""
+    collect_seldom()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
@@ -197,13 +206,14 @@ class Playing:
             self.is_interrupted = True
 
     def _play_here(self, orders: Iterator[Order]) -> None:
+        collect_seldom()
         for order in orders:
             self._done(order, order.play())
             if time.monotonic() >= self._until_s:
                 break
 
     def _play_there(self, orders: Iterator[Order], jobs: int) -> None:
-        with ProcessPoolExecutor(jobs, initializer=leave_signals) as pool:
+        with ProcessPoolExecutor(jobs, initializer=settle_in) as pool:
             try:
                 for order in orders:
                     if time.monotonic() >= self._until_s:

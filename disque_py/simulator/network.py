@@ -123,8 +123,7 @@ class Network(Traffic):
         """Nothing more will be sent on it."""
         if self.is_rough and pipe.frames and self.rng.random() < 0.5:
             latest = list(pipe.frames)[-REPEATED_FRAMES_MAX:]
-            ends = (pipe.dialer.runs, pipe.target_run, pipe.version)
-            self._repeated[pipe.dialer.name, pipe.target.name] = (ends, latest)
+            self._repeated[pipe.dialer.name, pipe.target.name] = (pipe.ends, latest)
         if pipe.is_stuck or (self.is_rough and self.rng.random() < 0.5):
             pipe.is_open = False
             pipe.frames.clear()

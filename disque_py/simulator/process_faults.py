@@ -101,6 +101,7 @@ class ProcessFaults(LinkFaults):
         assert keeper is not None
         folder = keeper.folder
         keeper.had_trouble = True
+        self.ledger.delays_ms += fault.span_ms  # A copy that is given away waits for its record.
         kind = TROUBLES[fault.picks[1] % len(TROUBLES)]
         disk = keeper.disk
         keeper.is_ill = kind not in ("slow", "stuck") or keeper.is_ill

@@ -31,6 +31,9 @@ REPEATED_MS_MAX: Final = 3_000
 
 IDS: Final = Ids()
 
+# Process and id of who dialed, process and id of whom, version of what they say.
+Ends = tuple[int, bytes, int, bytes, int]
+
 # Whether to lose one message: sender, receiver, kind, item.
 Filter = Callable[[str, str, int, Any], bool]
 
@@ -38,6 +41,7 @@ Filter = Callable[[str, str, int, Any], bool]
 class Pipe:
     """A connection: who dialed it under which name, who reads it, what is on its way.
 
+    ends            which processes it leads from and to, under which ids, and the version they speak
     node, sender    what the dialer calls the target, and the target the dialer (None: a stranger)
     frames          sent and not read, oldest first, with the moment each was sent; `landed` of them are there
     last_ms         when the last of them lands
@@ -46,8 +50,8 @@ class Pipe:
     """
 
     __slots__ = (
-        "decoder", "dialer", "frames", "hello", "is_open", "is_stuck", "landed", "last_ms", "node", "sender", "target",
-        "target_run", "version",
+        "decoder", "dialer", "ends", "frames", "hello", "is_open", "is_stuck", "landed", "last_ms", "node", "sender",
+        "target", "target_run", "version",
     )  # fmt: skip
 
     def __init__(self, dialer: Machine, target: Machine, hello: Hello) -> None:
@@ -57,6 +61,7 @@ class Pipe:
         self.hello = hello
         # That of the process: a machine whose next process is another version still runs this one until it ends.
         self.version = common(target.membership.version, hello.versions)
+        self.ends = (dialer.runs, hello.id, target.runs, target.membership.me.id, self.version)
         self.decoder: Decoder = decoder(self.version)
         self.node: Node | None = None
         self.sender: Node | None = None
@@ -96,7 +101,7 @@ class Traffic:
         self.cuts: dict[tuple[str, str], int] = {}
         self.silent: dict[tuple[str, str], int] = {}
         self._held: list[tuple[Callable[[Pipe], None], Pipe]] = []  # What ends of a silent connection would have seen.
-        self._repeated: dict[tuple[str, str], tuple[tuple[int, int, int], list[tuple[int, bytes]]]] = {}
+        self._repeated: dict[tuple[str, str], tuple[Ends | None, list[tuple[int, bytes]]]] = {}
 
     def _delay(self) -> int:
         low_ms, high_ms = self.delay_ms
@@ -220,9 +225,9 @@ class Traffic:
                     self._read(pipe)
 
     def _repeat(self, pipe: Pipe) -> None:
-        """The last frames of the connection before this one come once more, if it led to the same process."""
-        ends, frames = self._repeated.pop((pipe.dialer.name, pipe.target.name), ((0, 0, 0), []))
-        if ends == (pipe.dialer.runs, pipe.target_run, pipe.version):
+        """The last frames of the connection before this one come once more, if its ends were the same."""
+        ends, frames = self._repeated.pop((pipe.dialer.name, pipe.target.name), (None, []))
+        if ends == pipe.ends:
             for sent_ms, frame in frames:
                 if self.world.now_ms - sent_ms < REPEATED_MS_MAX:
                     self._fly(pipe, frame)

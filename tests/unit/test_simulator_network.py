@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from disque_py.simulator.traffic import Pipe
 from disque_py.simulator.world import World
 from simulated import ask, joined
 
@@ -110,3 +111,20 @@ def test_the_filter_takes_single_messages():
     world.network.filter = lambda sender, receiver, kind, item: kind == 32 and len(lost) < 1
     assert ask(world, "a", "ADDJOB", "q", "x", 0, "REPLICATE", 2).startswith(b"D-")
     assert lost == [("a", "b", 32)]
+
+
+@pytest.mark.parametrize("is_other", [False, True])
+def test_what_was_on_its_way_comes_again_only_to_the_same_node(is_other):
+    """CLUSTER RESET HARD makes a process another node, to which no connection of the old one leads."""
+    world = joined("ab")
+    dialer, target = world.machines["a"], world.machines["b"]
+    pipe = next(iter(dialer.pipes.values()))
+    world.network._repeated["a", "b"] = (pipe.ends, [(world.now_ms, b"frame")])
+    if is_other:
+        target.open()
+        target.membership.reset(hard=True)
+        target.close()
+    again = Pipe(dialer, target, dialer.membership.hello())
+    world.network._repeat(again)
+    assert len(again.frames) == (not is_other)
+    assert world.network._repeated == {}
