@@ -342,8 +342,16 @@ class Bus:
             link.node = resolved
             self._outgoing[resolved] = link
         self._ready[resolved] = link
-        if (incoming := self._incoming.get(resolved.id)) is not None:
+        if (incoming := self._incoming.get(resolved.id)) is None:
+            return
+        assert incoming.peer is not None
+        if incoming.peer.run == hello.run:
             incoming.expect_frames(self._frame_bytes_max)
+        else:  # Of the process before: its hand-overs have numbers that are the next one's now.
+            del self._incoming[resolved.id]
+            self._strangers.pop(incoming, None)
+            incoming.drop()
+            self._owner.on_incoming_lost(resolved)
 
     def _drop_outgoing(self, node: Node) -> None:
         if (attempt := self._attempts.pop(node, None)) is not None:

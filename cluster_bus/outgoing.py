@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from cluster_bus.messages import FIRST_JOB_KIND
 from cluster_bus.node import Node
 
 Run = tuple[tuple[Node, ...], int, list[Any]]
@@ -54,6 +55,11 @@ class Outgoing:
             self._kind = kind
             self.runs.append((nodes, kind, self._items))
 
+    def leave_out(self, node: Node) -> None:
+        """What is to be said about jobs was meant for a process of this node that is not there any more."""
+        self.runs = without(self.runs, node)
+        self._nodes = None
+
     def take(self) -> list[Run]:
         """Hand the runs over and start afresh."""
         runs = self.runs
@@ -62,3 +68,14 @@ class Outgoing:
         if self.watch is not None:
             self.watch(runs)
         return runs
+
+
+def without(runs: list[Run], node: Node) -> list[Run]:
+    """These runs, but job messages for all other nodes only."""
+    left = []
+    for run in runs:
+        if run[1] >= FIRST_JOB_KIND and node in run[0]:
+            run = (tuple([other for other in run[0] if other is not node]), run[1], run[2])
+        if run[0]:
+            left.append(run)
+    return left

@@ -309,6 +309,7 @@ class Driver:
             for node in dials:
                 self.wire.dial(node)
             for node in new_runs:
+                self._leave_out(node)
                 inputs.new_run(self.broker, node)
             for node, is_up in link_events:
                 if is_up:
@@ -316,6 +317,7 @@ class Driver:
                 else:
                     inputs.link_lost(self.broker, node)
             for node in forgotten:
+                self._leave_out(node)
                 inputs.forgotten(self.broker, node)
             for line in notices:
                 self._notice(line)
@@ -323,6 +325,12 @@ class Driver:
         if tray.must_save:
             tray.must_save = False
             self._save_nodes()
+
+    def _leave_out(self, node: Node) -> None:
+        """What was to be said to this node's process is not said to its next one."""
+        self.outgoing.leave_out(node)
+        if self.holding is not None:
+            self.holding.leave_out(node)
 
     def _send_messages(self) -> None:
         """Encode each run once, however many nodes get it; one write per node."""

@@ -16,16 +16,29 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from cluster_bus.messages import GOTJOB, HINT, INTEREST, ISKEY, NEEDJOBS, REPLJOB
-from cluster_bus.outgoing import Run
+from cluster_bus.messages import (
+    FAIL_NODE,
+    GOTJOB,
+    HINT,
+    INTEREST,
+    ISKEY,
+    MEET,
+    NEEDJOBS,
+    PING,
+    PONG,
+    REPLJOB,
+)
+from cluster_bus.node import Node
+from cluster_bus.outgoing import Run, without
 from disque_py.core import journaling
 from disque_py.core.broker import Broker
 from disque_py.core.client import WROTE_IN_TROUBLE, WROTE_NOTHING, Client
 from disque_py.gate import Gate
 from persistence.journal import ALWAYS, Journal
 
-# Messages that promise nothing. A copy is under way while our own record is written; the rest are questions.
-FREE: Final = frozenset((REPLJOB, NEEDJOBS, HINT, INTEREST, ISKEY))
+# Messages that promise nothing. A copy is under way while our own record is written; the rest are questions, and signs
+# of life, for which others take a node for dead if its disk can hold them up.
+FREE: Final = frozenset((REPLJOB, NEEDJOBS, HINT, INTEREST, ISKEY, PING, PONG, MEET, FAIL_NODE))
 
 
 class Holding:
@@ -54,6 +67,14 @@ class Holding:
         while held and held[0][0] <= ready:
             free += held.popleft()[1]
         return free
+
+    def leave_out(self, node: Node) -> None:
+        """Its process is gone that the messages were meant for: the next one must not get them.
+
+        Numbers of hand-overs hold for one process (semantics.md, section 4). To another one a hand-over that is over
+        would be a new one, of a job that was perhaps delivered, and an answer the answer to another hand-over.
+        """
+        self._messages = deque((position, without(runs, node)) for position, runs in self._messages)
 
     def hold_replies(self, clients: Iterable[Client]) -> None:
         """Put aside what these clients may not read yet."""

@@ -333,6 +333,8 @@ def on_deljob(broker: Broker, sender: Node, items: list[Any]) -> None:
                         broker.stats.ignored("deljob of a job that was named meanwhile")
                         continue  # A producer was told that it exists, while its creator could not be asked.
                     lifecycle.never_was(broker, job)
+                if job.state == ACKED:
+                    done.add(job_id, now_ms)  # Who gave it up had not heard; a copy may still be on its way.
                 replication.remove(broker, job)
             continue
         if packed != last:

@@ -17,7 +17,8 @@ from disque_py.core.keys import USED_BYTES
 from disque_py.core.queue import QUEUE_BYTES
 from disque_py.core.schedule import HORIZON_MS, SWEEP_MS
 from disque_py.core.tokens import ENTRY_BYTES, TOKEN_BYTES
-from disque_py.simulator.ledger import Ledger, Promise, RuleBrokenError, ids_in
+from disque_py.simulator.ledger import Ledger, Promise, RuleBrokenError
+from disque_py.simulator.underway import unsafe_ms, unseen_jobs, unsent_jobs
 
 if TYPE_CHECKING:
     from disque_py.core.broker import Broker
@@ -167,14 +168,6 @@ class Losses:
         return lost + sum(machine.count("copies_missing_leaving") > 0 for machine in left)
 
 
-def unseen_jobs(machine: Machine) -> Iterator[bytes]:
-    """Ids of jobs in replies that wait for the journal."""
-    for connection in machine.clients:
-        if connection.client.held or connection.client.out or connection.client in machine.broker.slices:
-            for reply in connection.unseen():
-                yield from ids_in(reply)
-
-
 def is_owed(promise: Promise | None, now_ms: int) -> bool:
     """Somebody has to get this job yet, and on no node its life can be over."""
     if promise is None or promise.acked_ms or promise.delivered:
@@ -187,6 +180,7 @@ def look(world: World, ledger: Ledger, losses: Losses) -> None:
     oldest_ms = min(world.network.oldest_ms(), world.now_ms - losses.settle_ms)
     alive: dict[bytes, int] = {}
     once: dict[bytes, int] = {}  # At-most-once jobs that may still be delivered.
+    underway: dict[bytes, None] = {}  # Jobs that leave a node later, whatever becomes of them meanwhile.
     for asleep in losses.asleep.values():
         for job_id in asleep.ids:
             alive[job_id] = alive.get(job_id, 0) + 1
@@ -201,6 +195,10 @@ def look(world: World, ledger: Ledger, losses: Losses) -> None:
         check_books(machine)
         for job_id in unseen_jobs(machine):
             once.setdefault(job_id, 0)
+            underway[job_id] = None
+        for job_id in unsent_jobs(machine):
+            underway[job_id] = None
+        oldest_ms = min(oldest_ms, unsafe_ms(machine))
         for job in jobs_of(machine.broker):
             if job.state == ACKED:
                 continue
@@ -216,7 +214,7 @@ def look(world: World, ledger: Ledger, losses: Losses) -> None:
         is_here = promise.id in alive
         if promise.is_deleted and not is_here:
             ledger.close(promise)
-        elif promise.ack_answered_ms and not is_here:
+        elif promise.ack_answered_ms and not is_here and promise.id not in underway:
             _look_at_end(ledger, promise, world.now_ms, oldest_ms)
         elif promise.acked_ms or _may_have_died(promise, world.now_ms):
             promise.clean_ms = 0
@@ -247,7 +245,7 @@ def look(world: World, ledger: Ledger, losses: Losses) -> None:
 
 
 def _look_at_end(ledger: Ledger, promise: Promise, now_ms: int, oldest_ms: int) -> None:
-    """Nobody has it alive. Once nothing is on its way that was sent before, it must never come again."""
+    """Nobody has it alive. When all that was sent before has come, and all that was recorded is safe, it is over."""
     if not promise.clean_ms:
         promise.clean_ms = now_ms
     elif oldest_ms > promise.clean_ms:

@@ -82,6 +82,7 @@ class Network(Traffic):
                 self.close(dialer, owner)
             pipe.node = owner
             dialer.pipes[owner] = pipe
+            self._leave_unread(dialer, owner)
             self._repeat(pipe)
         dialer.close()
         self._accept(pipe, target)
@@ -89,6 +90,14 @@ class Network(Traffic):
             self._notice(pipe, self._ended)
         else:
             self.pipes[pipe] = None
+
+    def _leave_unread(self, machine: Machine, node: Node) -> None:
+        """Bus._outgoing_ready: what the node's former process has still said is nobody's word any more."""
+        older = machine.incoming.get(node.id)
+        if older is not None and older.hello.run != node.run:
+            del machine.incoming[node.id]
+            self._drop(older)
+            machine.lose_incoming(node)
 
     def _accept(self, pipe: Pipe, target: Machine) -> None:
         target.open()

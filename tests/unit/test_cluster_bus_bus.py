@@ -77,6 +77,23 @@ def test_a_killed_node_that_comes_back_is_linked_again():
     run(story, {}, {})
 
 
+def test_what_a_former_process_said_is_not_read_once_its_next_one_is_reached():
+    """Numbers hold for one process: what the dead one gave away would be answered to the other."""
+
+    async def story(nodes: list[BusNode]) -> None:
+        await join(nodes)
+        first, second = nodes
+        node = first.known(second)
+        old = first.bus._incoming[node.id]
+        second.membership.me.run = b"another."
+        first.bus.dial(node)
+        await until(lambda: first.lost == [node] and not old.is_open)
+        await until(lambda: node.id in first.bus._incoming)
+        assert first.bus._incoming[node.id].peer.run == b"another."
+
+    run(story, {}, {})
+
+
 @pytest.mark.parametrize("secrets", [(b"one", b"two"), (b"one", b""), (b"", b"two")])
 def test_nodes_with_different_secrets_stay_apart_and_say_why(secrets: tuple[bytes, bytes]):
     async def story(nodes: list[BusNode]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster_bus.messages import DELJOB, GOTJOB
+from cluster_bus.messages import DELJOB, GOTJOB, PING
 from cluster_bus.node import Node
 from cluster_bus.outgoing import Outgoing
 
@@ -49,3 +49,15 @@ def test_several_items_at_once_continue_a_run_or_begin_one():
     outgoing.send_all(ONE, DELJOB, [])
     assert outgoing.take() == [(ONE, GOTJOB, [b"a", b"b", b"c", b"d"]), (BOTH, GOTJOB, [b"e"])]
     assert items == [b"a", b"b"]
+
+
+def test_a_node_is_left_out_of_what_is_said_about_jobs():
+    """Its process is another one now; a heartbeat is for that."""
+    outgoing = Outgoing()
+    outgoing.send(ONE, PING, b"hello")
+    outgoing.send(ONE, GOTJOB, b"a")
+    outgoing.send(BOTH, DELJOB, b"a")
+    outgoing.leave_out(BOTH[0])
+    assert outgoing.runs == [(ONE, PING, [b"hello"]), (ONE, GOTJOB, [b"a"]), (BOTH[1:], DELJOB, [b"a"])]
+    outgoing.send(BOTH, DELJOB, b"b")
+    assert outgoing.take()[-1] == (BOTH, DELJOB, [b"b"])

@@ -437,6 +437,17 @@ def test_a_fast_ack_from_elsewhere_deletes_whatever_the_state():
         assert broker.find(job.id) is None
 
 
+def test_an_acknowledged_job_that_is_deleted_from_elsewhere_is_known_as_done():
+    """Its creator gave it up, not knowing of the ack; a copy still on its way must not live here (seed 1323)."""
+    broker, b, _ = make_cluster()
+    job = hold(broker, b)
+    acks.ack_here(broker, job.id)
+    say(broker, b, DELJOB, (job.id, None))
+    assert job.id in broker.done
+    say(broker, b, REPLJOB, (image(broker, broker.me, b), 0))
+    assert broker.find(job.id).state == ACKED
+
+
 def test_a_fast_ack_of_an_acknowledged_job_ends_its_collection():
     broker, b, _ = make_cluster()
     job = hold(broker, b)

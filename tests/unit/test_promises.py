@@ -5,10 +5,13 @@ from __future__ import annotations
 import errno
 
 import hiredis
+import pytest
 
 from cluster_bus.codec import Decoder
-from cluster_bus.messages import FIRST_JOB_KIND, GOTJOB, REPLJOB, SETACK
+from cluster_bus.handshake import Hello
+from cluster_bus.messages import FIRST_JOB_KIND, GOTJOB, PING, REPLJOB, SETACK, YOURJOBS
 from copies import image
+from disque_py.core import handover, lifecycle
 from journaled import JournaledNode
 
 
@@ -168,6 +171,39 @@ def test_a_copy_that_is_on_no_disk_is_not_confirmed():
     kinds = [kind for kind, _ in sent(node)]
     assert GOTJOB not in kinds
     assert SETACK in kinds
+
+
+def test_heartbeats_do_not_wait():
+    """Or a disk that stands still would make the others take the node for dead."""
+    node = start()
+    node.other()
+    node.ask("ADDJOB", "q", "x", 0, "REPLICATE", 1)
+    node.frames.clear()
+    node.pass_ms(10_000)
+    node.tick()
+    assert PING in [kind for _, data in node.frames for runs in Decoder().feed(data) for kind, *_ in runs]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_what_was_meant_for_a_process_is_not_said_to_the_next_one(waits):
+    """Numbers of hand-overs hold for one process: the next would take a job that was perhaps delivered before."""
+    node = start()
+    other = node.other()
+    node.answer("ADDJOB", "q", "x", 0, "RETRY", 0)
+    cluster, broker = node.broker.cluster, node.broker
+    next_one = Hello(other.id, b"another.", "", 7711, 17711, "0.1.0")
+    node.driver.begin()
+    job = lifecycle.fetch(broker, broker.queue(b"q"))
+    handover.hand_over(broker, other, [job])
+    if waits:
+        node.end_turn()
+        node.driver.begin()
+    cluster.link_down(other)
+    cluster.link_up(other, next_one, other.host, "127.0.0.1")
+    node.end_turn()
+    node.settle()
+    assert YOURJOBS not in [kind for kind, _ in sent(node)]
+    assert broker.stats.once_lost_in_handover == 1
 
 
 def test_when_the_journal_goes_nobody_waits_any_more():

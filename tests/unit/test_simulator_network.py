@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from disque_py.core import handover, lifecycle
 from disque_py.simulator.traffic import Pipe
 from disque_py.simulator.world import World
 from simulated import ask, joined
@@ -128,3 +129,35 @@ def test_what_was_on_its_way_comes_again_only_to_the_same_node(is_other):
     world.network._repeat(again)
     assert len(again.frames) == (not is_other)
     assert world.network._repeated == {}
+
+
+def give(world: World, giver: str, taker: str, job_id: bytes) -> None:
+    """A hand-over of one job."""
+    machine = world.machines[giver]
+    machine.open()
+    job = world[giver].find(job_id)
+    lifecycle.dequeue(world[giver], job)
+    handover.hand_over(world[giver], world[giver].cluster.find(world[taker].me.id), [job])
+    machine.close()
+
+
+def test_what_a_dead_process_still_says_is_nobodys_word_once_the_next_one_is_reached():
+    """Its hand-over has the number of the next one's first: that job was answered for, never taken, and lost."""
+    world = joined("ab")
+    network = world.network
+    world.run(200)  # Their first heartbeats are over.
+    first = ask(world, "b", "ADDJOB", "q", "x", 0, "RETRY", 0)
+    network.delay_ms = (900, 900)
+    give(world, "b", "a", first)
+    world.run(1)
+    network.delay_ms = (1, 1)
+    world.crash("b")
+    network.delay_ms = (2_000, 2_000)  # The new process reaches a long after a has reached it.
+    world.restart("b")
+    world.run(2)
+    network.delay_ms = (1, 1)
+    world.run(4_000)
+    second = ask(world, "b", "ADDJOB", "q", "y", 0, "RETRY", 0)
+    give(world, "b", "a", second)
+    world.run(2_000)
+    assert (world["a"].find(first), world["a"].find(second).body) == (None, b"y")
