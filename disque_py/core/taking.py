@@ -25,6 +25,10 @@ IMAGES_MAX: Final = 2 * NEEDJOBS_MAX
 
 def on_yourjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Jobs for our clients. Each is taken or refused, and the answer repeated whenever we are asked again."""
+    if sender.is_newcomer:
+        # It could not hear our answer; and who is not reached in time is given up, and our answers with it.
+        broker.stats.ignored("a hand-over from a node that was not reached yet")
+        return
     state = exchange(sender)
     for number, settled, images, *_ in items:
         _forget_answers(state, settled)

@@ -163,7 +163,7 @@ class Pledges:
         if kind == GOTJOB:
             self._check_here(item if isinstance(item, bytes) else item[0], "GOTJOB")
         elif kind == GOTACK:
-            if item[1] or item[2]:
+            if (item[1] or item[2]) and not self._was_held_for_a_moment(item[0]):
                 self.check_acked(item[0], "GOTACK")
         elif kind == DELJOB:
             noted = self._noted.get(item[0])
@@ -179,6 +179,13 @@ class Pledges:
             for job, answer in zip(self._offered(node, item[0], item[1]), item[1], strict=False):
                 if answer == TAKEN:
                     self._check_was_here(job.id, "the answer to YOURJOBS")
+
+    def _was_held_for_a_moment(self, job_id: bytes) -> bool:
+        """Said of an ack that came and went within a turn, for which there are no records; those are of a later one."""
+        noted = self._noted.get(job_id)
+        return (
+            noted is not None and noted.first > self._journal.ready_position() and job_id in self._machine.broker.done
+        )
 
     def _offered(self, node: Node, number: int, answers: bytes) -> list[Job]:
         """The jobs of a hand-over, as who gave them away has them still."""

@@ -41,6 +41,16 @@ def test_the_same_number_is_answered_the_same_and_nothing_is_done_again():
     assert queue_of(broker) == []
 
 
+def test_nothing_is_taken_from_a_node_that_could_not_hear_the_answer():
+    """Once it is reached it asks again, and nothing has been forgotten meanwhile."""
+    broker, node = make_pair()
+    node.is_newcomer = True
+    say(broker, node, YOURJOBS, (1, 0, [image(broker, node)]))
+    assert (sent(broker), broker.job_count) == ([], 0)
+    node.is_newcomer = False
+    assert take(broker, node, image(broker, node)) == TAKEN
+
+
 def test_an_answer_is_remembered_until_its_number_is_settled():
     broker, node = make_pair()
     for number in range(1, 4):

@@ -139,6 +139,21 @@ def test_a_job_that_is_done_and_whose_ack_came_again_was_here(world):
     free(world)
 
 
+def test_an_ack_that_came_and_went_within_a_turn_needs_no_record(world):
+    """GOTACK was said of it; when it comes again there is a record, of which nothing was said yet."""
+    stuck(world)
+    connection = asker(world, "a")
+    connection.send([words("ADDJOB", "q", "x", 0, "REPLICATE", 1)])
+    [job_id] = connection.unseen()
+    connection.send([words("ACKJOB", job_id)])
+    world.run(20)
+    with pytest.raises(RuleBrokenError, match="GOTACK"):
+        pledges(world)._check_said(world["b"].me, GOTACK, [job_id, b"some", 1])
+    world["a"].done.add(job_id, world["a"].now_ms)
+    pledges(world)._check_said(world["b"].me, GOTACK, [job_id, b"some", 1])
+    free(world)
+
+
 def test_frames_are_opened_while_something_is_not_safe(world):
     """What a node says that has nothing to hide needs no look."""
     stuck(world)
