@@ -22,7 +22,7 @@ from cluster_bus.node import Node
 from disque_py.core import events, lifecycle
 from disque_py.core.broker import Broker
 from disque_py.core.image import ATTEMPT_MAX, COUNTER_MAX
-from disque_py.core.job import ACKED, ACTIVE, WAIT_REPL, Job
+from disque_py.core.job import ACKED, ACTIVE, WAIT_REPL, Handover, Job
 from disque_py.core.job import QUEUED as IS_QUEUED
 from disque_py.core.journaling import touch_holders
 from disque_py.core.queue import PAUSED_IN
@@ -133,6 +133,7 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
             broker.touched.setdefault(job, False)
         if state == WAIT_REPL or not job.retry_ms:
             continue
+        _moved_on(broker, job)
         if state == IS_QUEUED:
             # A consumer over there has it; delivering our copy as well would be the duplicate all this is about.
             lifecycle.dequeue(broker, job)
@@ -183,6 +184,7 @@ def on_queued(broker: Broker, sender: Node, items: list[Any]) -> None:
                 continue
             lifecycle.dequeue(broker, job)
             job.requeue_at_ms = 0
+        _moved_on(broker, job)
         events.learn(broker, job, events.PENDING)
         job.is_leased_here = False
         until_ms = now_ms + job.retry_ms + broker.jitter()
@@ -250,6 +252,13 @@ def on_timer(broker: Broker, job: Job) -> None:
 def is_queueable(job: Job) -> bool:
     """May this job be put into a queue now? An at-most-once job never after it was delivered or given away."""
     return job.state == ACTIVE and (job.retry_ms > 0 or (not job.is_delivered and job.work is None))
+
+
+def _moved_on(broker: Broker, job: Job) -> None:
+    """Another node has it queued or delivered: when the one we are giving it to refuses, it is not ours to queue."""
+    if isinstance(job.work, Handover):
+        job.work = None
+        lifecycle.touch(broker, job)
 
 
 def _merge(job: Job, attempt: int, nacks: int, deliveries: int) -> bool:

@@ -110,13 +110,13 @@ def _known_again(broker: Broker, sender: Node, known: Job, job: Job) -> int | No
     touch_holders(broker, known)
     if known.state == QUEUED:
         return TAKEN
+    if known.is_leased_here and known.requeue_at_ms > broker.now_ms:
+        return TAKEN  # A consumer of ours has it; the giver had not heard, and would queue what we refuse.
+    if known.retry_ms == 0 and known.is_delivered:
+        return TAKEN
     reason = replication.refusal(broker, known)
     if reason:
         return reason
-    if known.is_leased_here and known.requeue_at_ms > broker.now_ms:
-        return TAKEN  # A consumer of ours has it; the giver had not heard.
-    if known.retry_ms == 0 and known.is_delivered:
-        return TAKEN
     assert known.state == ACTIVE
     return None
 

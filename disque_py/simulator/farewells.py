@@ -3,6 +3,8 @@
 DELJOB with a set says that everybody who may have the job has confirmed to know its ack (semantics.md, section 3). So
 whenever a node deletes a job at that word, nobody may have the job alive. That holds for every job that was added
 after the last mishap: a node that died, was flushed, reset or forgotten may have taken what it knew of holders with it.
+While somebody has forgotten a node that is there, the mishap goes on: that one counts as confirmed, and may give a copy
+to others of which nobody else knows.
 
 Who deleted a job remembers that it is done, and so does who was asked as a holder and had nothing: a copy that comes
 late must not live there.
@@ -85,12 +87,22 @@ class Farewells:
         if self._losses.has_leavers:
             return  # Copies go as soon as answers are read, or stay after all: sets run ahead of that.
         for other in self._world.running():
-            if _is_alive(other.broker.find(job_id)):
+            if _is_alive(other.broker.find(job_id)) and not self._is_torn():
                 raise RuleBrokenError(
                     "a collection ends when all know",
                     f"{machine.name} deleted {promise}, and {other.name} has it alive",
                     job_id,
                 )
+
+    def _is_torn(self) -> bool:
+        """Somebody was told to forget a node that is there, and has not met it again."""
+        running = self._world.running()
+        present = [machine.membership.me.id for machine in running]
+        return any(
+            node_id in machine.forgot and machine.membership.find(node_id) is None
+            for machine in running
+            for node_id in present
+        )
 
     def _asked(self, machine: Machine, run: int, job_id: bytes) -> None:
         if machine.runs == run and machine.is_up and not _is_alive(machine.broker.find(job_id)):

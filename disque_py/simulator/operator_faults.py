@@ -74,6 +74,7 @@ class OperatorFaults(ProcessFaults):
         return f"{told} forget {machine.name}", lambda: self._meet_again(machine, some)
 
     def _meet_again(self, machine: Machine, others: list[Machine]) -> None:
+        self.losses.mishap(machine)  # Until now it had counted as confirmed.
         for other in others:
             if machine.is_up and other.is_up:
                 self.meet(other, machine.name)

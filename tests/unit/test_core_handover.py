@@ -8,6 +8,7 @@ import pytest
 from brokers import add_node, ask, make_broker, make_client
 from cluster_bus.messages import (
     HINT,
+    LEASED,
     NEEDJOBS,
     REFUSED_BUSY,
     REFUSED_DONE,
@@ -17,6 +18,7 @@ from cluster_bus.messages import (
     TOOK,
     YOURJOBS,
 )
+from cluster_bus.messages import QUEUED as JOB_QUEUED
 from cluster_bus.node import FORGOTTEN
 from copies import advance, deliver, hold_queued, image, pack, queue_of, say, sent, sent_of
 from disque_py import inputs
@@ -60,6 +62,20 @@ def test_a_refused_job_is_in_its_queue_again_as_if_it_had_never_left(retry_s):
     say(broker, node, TOOK, (1, bytes([REFUSED_LEAVING])))
     assert queue_of(broker) == [job.id]
     assert (job.work, broker.queues[b"q"].jobs_in) == (None, 1)
+
+
+@pytest.mark.parametrize("is_leased", [True, False])
+def test_a_refused_job_that_another_node_has_meanwhile_is_not_queued_here(is_leased):
+    """A holder queues a job no earlier than the last lease ends that it heard of (semantics.md, section 2)."""
+    broker, node, job = give_one()
+    other = add_node(broker, 3)
+    if is_leased:
+        say(broker, other, LEASED, (job.id, 20_000, 1, 5))
+    else:
+        say(broker, other, JOB_QUEUED, (job.id, 0, 0, 0, 1, 5))
+    say(broker, node, TOOK, (1, bytes([REFUSED_LEAVING])))
+    assert (job.state, job.work, queue_of(broker)) == (ACTIVE, None, [])
+    assert job.requeue_at_ms >= broker.now_ms + 20_000
 
 
 def test_a_refused_job_is_owed_to_others_that_wait():

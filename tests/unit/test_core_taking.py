@@ -62,6 +62,16 @@ def test_an_answer_is_remembered_until_its_number_is_settled():
     assert list(exchange(node).answers) == [4]
 
 
+def test_a_job_that_a_consumer_of_ours_has_is_taken_whatever_is_refused():
+    """Its giver would queue it again while the lease runs (seed 21169 of `--weather disks+restarts+delays`)."""
+    broker, node = make_pair()
+    job = hold_queued(broker, node)
+    deliver(broker)
+    broker.disk_level = 1
+    assert take(broker, node, image_of(broker, job)) == TAKEN
+    assert (job.state, job.is_leased_here, queue_of(broker)) == (ACTIVE, True, [])
+
+
 def test_a_settled_number_that_comes_late_is_not_taken_again():
     broker, node = make_pair()
     job_image = image(broker, node, retry_s=0)

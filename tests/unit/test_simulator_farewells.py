@@ -11,7 +11,7 @@ from disque_py.core import lifecycle
 from disque_py.simulator.checkers import Asleep, Losses
 from disque_py.simulator.farewells import Farewells
 from disque_py.simulator.ledger import Ledger, RuleBrokenError
-from simulated import asker, joined, words
+from simulated import ask, asker, joined, words
 
 
 class Scene:
@@ -46,6 +46,16 @@ def test_a_mishap_since_excuses_it():
     """What was known of holders may be gone."""
     scene = Scene()
     scene.losses.mishap(scene.world.machines["a"])
+    scene.delete_on_b()
+    assert scene.farewells.heard
+
+
+def test_while_somebody_has_forgotten_a_node_its_copy_is_excused():
+    """It counts as confirmed from then on, also for jobs that come later (semantics.md, section 3; seed 20102)."""
+    scene = Scene()
+    forgotten = scene.world["a"].me.id
+    scene.world.machines["b"].forgot[forgotten] = None
+    ask(scene.world, "b", "CLUSTER", "FORGET", forgotten.hex())
     scene.delete_on_b()
     assert scene.farewells.heard
 
