@@ -17,7 +17,7 @@ from disque_py.event_keeper import EventKeeper
 from disque_py.server.line_process import LineProcess
 from disque_py.server.log import log
 from persistence.file_disk import FileDisk
-from persistence.files import Files
+from persistence.files import Files, JournalInUseError
 
 if TYPE_CHECKING:
     from disque_py.config.settings import Settings
@@ -74,7 +74,12 @@ class EventPlace:
         self._close_disk()
 
     def _open_disk(self) -> Disk:
-        self._files = Files(self.directory)
+        try:
+            self._files = Files(self.directory)
+        except JournalInUseError:
+            raise  # It names the directory.
+        except OSError as error:
+            raise OSError(error.errno, f"{self.directory}: {error.strerror or error}") from None
         self._disk = FileDisk(self._files, self._shell.loop.call_soon_threadsafe)
         return self._disk
 

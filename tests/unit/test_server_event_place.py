@@ -56,6 +56,7 @@ def test_a_directory_that_can_not_be_had_is_said_and_tried_again(tmp_path):
     async def story(place, shell):
         await place.open()
         before = place.keeper.state
+        assert place.directory in place.keeper.trouble
         (tmp_path / "nodes.conf.events").unlink()
         shell.driver.begin()
         place.keeper._retry_at_ms = 0
