@@ -2,7 +2,7 @@
 python = $$(bin/prepare test)
 venv = $$(dirname $(python))
 
-.PHONY: check test format demo bench compiled profile compat spark bounds bounds-spark wheel clean
+.PHONY: check test format demo bench compiled profile compat spark bounds bounds-spark bounds-query wheel clean
 
 check: ## under a minute: lint, types, contracts, format, and the quick tests
 	bin/test tests/unit tests/scenarios tests/house
@@ -35,12 +35,18 @@ spark: ## the tests of the Spark side, in an environment with the extra; needs n
 bounds: ## the tests with the oldest dependencies that pyproject.toml allows
 	python3 -m venv .bounds
 	.bounds/bin/pip install -q --editable .[test] $$(python3 tests/house/oldest_requirements.py)
-	.bounds/bin/pytest -q tests/unit tests/integration
+	.bounds/bin/pytest -q -n auto tests/unit
+	.bounds/bin/pytest -q -n 3 tests/integration
 
 bounds-spark: ## the same for the extra spark
 	python3 -m venv .bounds-spark
 	.bounds-spark/bin/pip install -q --editable .[test,spark] $$(python3 tests/house/oldest_requirements.py spark)
 	PYTHONSAFEPATH=1 .bounds-spark/bin/pytest -q tests/unit/test_spark*.py tests/spark
+
+bounds-query: ## the same for the extra query, without Spark
+	python3 -m venv .bounds-query
+	.bounds-query/bin/pip install -q --editable .[test,query] $$(python3 tests/house/oldest_requirements.py query)
+	PYTHONSAFEPATH=1 .bounds-query/bin/pytest -q -n auto tests/unit/test_spark*.py
 
 wheel: ## sdist and wheel into dist/, checked
 	rm -rf dist build
@@ -48,5 +54,5 @@ wheel: ## sdist and wheel into dist/, checked
 	$(python) tests/house/check_wheel.py dist/*.whl dist/*.tar.gz
 
 clean: ## what was made here, the environment included
-	rm -rf .venv .demo .compat .spark .bounds .bounds-spark .compiled build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .demo .compat .spark .bounds .bounds-spark .bounds-query .compiled build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

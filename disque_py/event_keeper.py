@@ -153,12 +153,13 @@ class EventKeeper:
     def _open(self, disk: Disk, ready: Callable[[], None]) -> None:
         new_id = self._broker.rng.randbytes(ID_BYTES).hex()
         needs_new = self._needs_new
+        node = self._broker.me.id
 
         def work(folder: Folder) -> Found:
             try:
                 if needs_new:
                     folder.remove(OPEN_NAME)
-                return open_log(folder, new_id)
+                return open_log(folder, new_id, node)
             except FormatError as error:
                 raise OSError(str(error)) from error
 

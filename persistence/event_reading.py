@@ -64,15 +64,17 @@ class DamagedEventsError(OSError):
 # -- at start ---------------------------------------------------------------------------------------
 
 
-def open_log(folder: Folder, new_id: str) -> Found:
-    """The log that is there, with its torn tail cut off and all of it on disk; or an empty one with a new id.
+def open_log(folder: Folder, new_id: str, node: bytes) -> Found:
+    """The log of this node that is there, with its torn tail cut off and all of it on disk; or an empty one, `new_id`.
 
-    Whatever can't be continued is removed: events are missing from it. OSError, NewerFormatError.
+    Whatever can't be continued is removed: events are missing from it, or they are another node's. Readers know a log
+    by its node, too, and would take such events for ours. OSError, NewerFormatError.
     """
     headers, strays = _headers(folder)
-    log_id = _log_id(folder)
     notices: list[str] = []
-    segments = _chain([header for header in headers if header.log_id == log_id])
+    log_id = _log_id(folder)
+    foreign = [header for header in headers if header.log_id == log_id and header.node != node]
+    segments = _chain([header for header in headers if header.log_id == log_id]) if not foreign else []
     if segments:
         next_seq = _end_of(folder, segments[-1])
         if next_seq:
@@ -88,6 +90,8 @@ def open_log(folder: Folder, new_id: str) -> Found:
                 segments.pop()
             return Found(log_id, segments, next_seq, notices)
         notices.append(f"the log of events {log_id} is damaged in {segments[-1].name}; a new one begins")
+    elif foreign:
+        notices.append(f"the log of events {log_id} is that of node {foreign[-1].node.hex()}; a new one begins")
     elif headers:
         why = _read_small(folder, CLOSED_NAME)
         notices.append(f"events are missing from the log {headers[-1].log_id}{why and f' ({why})'}; a new one begins")

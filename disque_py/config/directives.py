@@ -474,11 +474,12 @@ _EVENTS: Final = Section(
         Directive(
             "events",
             YES_NO,
-            False,
-            "Write every transition of a job that this node makes into a log that others can read (EVENTS), the"
-            " directory <appendfilename>.events inside dir. A node that can't write there starts and goes on without"
-            " the log, says so and tries again. It costs a tenth to a sixth of the node's CPU time; no costs nothing,"
-            " and a later yes begins a new log.",
+            True,
+            "Write every transition of a job that this node makes into a log that others can read (EVENTS), in a"
+            " directory inside dir that is named after cluster-config-file: nodes.conf.events. A node that can't write"
+            " there starts and goes on without the log, says so and tries again. It costs a tenth to a sixth of the"
+            " node's CPU time, and disk space up to events-max-bytes; no costs nothing, and a later yes begins a new"
+            " log.",
             is_live=True,
         ),
         Directive(

@@ -1,8 +1,10 @@
-"""Where events go: a directory beside the journal's, the threads that work on it, and who makes lines of many events.
+"""Where events go: a directory of their own, the threads that work on it, and who makes lines of many events.
 
-The directory has one owner, like the journal's (persistence/files.py). Unlike the journal it is never a reason not to
-start: with a directory that can't be had, or a disk that doesn't answer within START_SECONDS, the node serves without
-a log, and event_keeper.py goes on trying.
+The directory is inside `dir` and named after the nodes file, which every node has for itself, while nodes without a
+journal may share everything else. It has one owner, like the journal's (persistence/files.py), for nodes files of one
+name may lie in different places. Unlike the journal it is never a reason not to start: with a directory that can't be
+had, or a disk that doesn't answer within START_SECONDS, the node serves without a log, and event_keeper.py goes on
+trying.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from disque_py.event_keeper import EventKeeper
 from disque_py.server.line_process import LineProcess
 from disque_py.server.log import log
 from persistence.file_disk import FileDisk
-from persistence.files import Files
+from persistence.files import Files, JournalInUseError
 
 if TYPE_CHECKING:
     from disque_py.config.settings import Settings
@@ -32,7 +34,7 @@ class EventPlace:
     """One node's directory of events; `keeper` is what writes there and reads from it."""
 
     def __init__(self, settings: Settings, shell: Shell) -> None:
-        self.directory = os.path.abspath(settings.appendfilename + ".events")
+        self.directory = events_directory(settings)
         self._shell = shell
         self._files: Files | None = None
         self._disk: FileDisk | None = None
@@ -72,7 +74,12 @@ class EventPlace:
         self._close_disk()
 
     def _open_disk(self) -> Disk:
-        self._files = Files(self.directory)
+        try:
+            self._files = Files(self.directory)
+        except JournalInUseError:
+            raise  # It names the directory.
+        except OSError as error:
+            raise OSError(error.errno, f"{self.directory}: {error.strerror or error}") from None
         self._disk = FileDisk(self._files, self._shell.loop.call_soon_threadsafe)
         return self._disk
 
@@ -82,3 +89,8 @@ class EventPlace:
         if disk is not None and files is not None:
             disk.close(LANES_SECONDS)
             files.close()
+
+
+def events_directory(settings: Settings) -> str:
+    """Where the log of events is; to be asked when `dir` is the working directory."""
+    return os.path.abspath(os.path.basename(settings.cluster_config_file) + ".events")

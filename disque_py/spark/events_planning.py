@@ -15,7 +15,6 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -146,6 +145,8 @@ class EventPlanner:
         # Passed over since the last offset was made; and nodes of which it was said that they are gone.
         self._lost = Lost()
         self._gone: set[str] = set()
+        # The last log of each node that is known to be its own.
+        self._own: dict[str, str] = {}
 
     def close(self) -> None:
         """Hang up; whatever is asked next connects again."""
@@ -168,10 +169,10 @@ class EventPlanner:
 
         Raises DataLossError when events that should come next are gone, and may not be lost.
         """
-        states, away = self._states(patient=True)
+        states, _ = self._states(patient=True)
         begins = positions_of(start["nodes"])
         self._lost = lost_of(start)
-        self._tell_gone(begins, states.keys() | away.keys())
+        self._tell_gone(begins)
         ends: dict[str, Position] = dict(begins)
         for node, state in states.items():
             place = begins.get(node)
@@ -261,7 +262,15 @@ class EventPlanner:
         away: dict[str, str] = {}
         for node, place in sorted(self._nodes.discover().items()):
             try:
-                states[node] = log_state(self._nodes, place.address)
+                state = log_state(self._nodes, place.address)
+                # A node that was emptied comes back as another one, at the address that the others know of the old one.
+                if state.log != self._own.get(node):
+                    answering = self._nodes.id_at(place.address)
+                    if answering != node:
+                        away[node] = f"{place.address} is the address of node {answering} now"
+                        continue
+                    self._own[node] = state.log
+                states[node] = state
             except DisqueConnectionError as error:
                 away[node] = str(error)
             except NoLogError as error:
@@ -347,19 +356,25 @@ class EventPlanner:
             stacklevel=2,
         )
 
-    def _tell_gone(self, begins: dict[str, Position], known: Set[str]) -> None:
-        """Nodes that no node knows any more: that one left is no error, that it may have had more is said."""
-        for node in sorted(begins.keys() - known - self._gone):
-            self._gone.add(node)
+    def _tell_gone(self, begins: dict[str, Position]) -> None:
+        """Nodes that no node knows any more, or whose address is another's now, which are emptied nodes mostly.
+
+        That a node left is no error, and one that gets a new address looks like an emptied one for a moment: so it is
+        only said that it may have had more.
+        """
+        known = self._nodes.places
+        missing = {node for node in begins if node not in known or not known[node].address.port}
+        for node in sorted(missing - self._gone):
             place = begins[node]
+            why = "has lost its address to another node" if node in known else "is no longer known to the cluster"
             # No warning: nodes leave, and then there is nothing to be done.
             print(
-                f"{FORMAT}: node {node} is no longer known to the cluster; of its log {place.log or '(not seen yet)'} "
+                f"{FORMAT}: node {node} {why}; of its log {place.log or '(not seen yet)'} "
                 f"{place.next} should come next. If it was emptied or replaced, what it had beyond is lost; if it "
                 "comes back, reading goes on there",
                 file=sys.stderr,
             )
-        self._gone &= begins.keys() - known
+        self._gone = missing
 
     def _capped(self, node: str, state: LogState) -> LogState:
         if self._target is None:

@@ -69,6 +69,10 @@ class Nodes:
             "check the option and whether the nodes run"
         )
 
+    def id_at(self, address: Address) -> str:
+        """The node that listens there: HELLO may name an address that by now is another's. Raises as `ask`."""
+        return hello(self.ask(address, b"HELLO")).id
+
     def ask(self, address: Address, *words: Word) -> Reply:
         """One command to one node → its reply.
 

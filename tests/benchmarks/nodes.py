@@ -2,7 +2,8 @@
 
 They live in a scratch folder, listen on free loopback ports, and end with the benchmark: in order when it ends, fails
 or is interrupted, and (on Linux) by the kernel's hand when it is killed. `maxmemory` keeps all of them together within
-the plan's share of memory; the default, 1 GB, would make the larger benchmarks measure -OOM.
+the plan's share of memory; the default, 1 GB, would make the larger benchmarks measure -OOM. They keep no log of
+events: what that costs is a benchmark of its own (events.py), and `--directive events=yes` measures others with it.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def started(plan: Plan, count: int = 1) -> Iterator[list[Node]]:
 
 def options_for(plan: Plan, count: int) -> list[Word]:
     """What goes on the command line of each of so many nodes."""
-    return ["--maxmemory", memory_allowed() // count, *plan.directives]
+    return ["--maxmemory", memory_allowed() // count, "--events", "no", *plan.directives]
 
 
 def cpu_s(pid: int) -> float:

@@ -37,6 +37,7 @@ from disque_py.spark.progress_file import last_note
 from disque_py.spark.query import questions
 from disque_py.spark.query.tables import open_index
 from machine import described, in_words
+from plan import memory_allowed
 from process_cpu import JVM, NODES, cpu_seconds, micros_each
 from servers import Cluster
 
@@ -270,7 +271,9 @@ def main() -> int:
             for name in words.names or BENCHMARKS:
                 below = Path(folder) / name if name != "query" else Path(folder) / "index"
                 below.mkdir(exist_ok=True)
-                with Cluster(below / f"nodes-of-{name}", words.nodes, ["--events", "yes"]) as cluster:
+                # Not the default of 1 GB: the sink's rows stay until it is over.
+                options = ["--events", "yes", "--maxmemory", memory_allowed() // words.nodes]
+                with Cluster(below / f"nodes-of-{name}", words.nodes, options) as cluster:
                     BENCHMARKS[name](figures, spark, cluster, words, below)
         finally:
             spark.stop()

@@ -183,7 +183,7 @@ def test_stat_prints_a_header_and_a_line_per_interval(cli, node):
 def test_latency_into_a_pipe_is_one_line(cli):
     least, most, average, count = map(float, cli("--latency", "-i", "0.2").split())
     assert 0 <= least <= average <= most
-    assert 1 <= count <= 20
+    assert 1 <= count <= 40  # About a hundred a second.
 
 
 def test_latency_history_goes_on_until_it_is_interrupted(node):
@@ -316,7 +316,7 @@ def test_a_node_is_removed_when_its_jobs_are_elsewhere(make_cluster):
     c.command("ADDJOB", "leased", "x", 3000, "RETRY", 4, "REPLICATE", 1)
     assert c.command("GETJOB", "FROM", "leased")
     lines = run(CLUSTER, "remove-node", address(c), "--shutdown").splitlines()
-    counts = [int(line.split()[0]) for line in lines if line.endswith((" jobs left", " job left"))]
+    counts = [int(line.split()[0]) for line in lines if re.match(r"\d+ jobs? left", line)]  # Behind it, the reasons.
     assert counts[-1] == 0  # A quick machine is done before the first look.
     assert any("worker" in line for line in lines)
     assert lines[-1].endswith("is out of the cluster")

@@ -33,7 +33,7 @@ def events(server: Server, count: int) -> list[dict[str, Any]]:
 
 def test_a_killed_process_has_lost_no_event_of_what_it_answered(make_server):
     """Killed right after its replies, long before a sync; the same log goes on after the restart."""
-    server = make_server("--events", "yes").start()
+    server = make_server().start()
     log_id, *_ = position(server)
     with server.connect() as connection:
         for _ in range(500):
@@ -47,7 +47,7 @@ def test_a_killed_process_has_lost_no_event_of_what_it_answered(make_server):
 
 def test_three_nodes_tell_one_story(make_cluster):
     """Each transition is in the log of the node that made it, in the order of versions, and in no other."""
-    cluster = make_cluster(3, "--events", "yes")
+    cluster = make_cluster(3)
     a, b, _ = cluster.servers
     job_id = a.command("ADDJOB", "q", "body", 5_000, "REPLICATE", 3)
     assert b.command("GETJOB", "TIMEOUT", 10_000, "FROM", "q")[0][1] == job_id
@@ -72,7 +72,7 @@ def test_three_nodes_tell_one_story(make_cluster):
 
 
 def test_many_events_come_back_whole_through_the_process_that_makes_lines(make_server):
-    server = make_server("--events", "yes").start()
+    server = make_server().start()
     with server.connect() as connection:
         for _ in range(20_000):
             connection.send("ADDJOB", "q", "body", 0)
@@ -84,13 +84,35 @@ def test_many_events_come_back_whole_through_the_process_that_makes_lines(make_s
 
 
 def test_a_node_that_can_not_write_its_log_serves(make_server, tmp_path):
-    server = make_server("--events", "yes")
+    server = make_server()
     server.folder.mkdir(parents=True, exist_ok=True)
-    (server.folder / "disque.aof.events").write_text("in the way")
+    (server.folder / "nodes.conf.events").write_text("in the way")
     server.start()
     assert server.command("ADDJOB", "q", "body", 0)
     assert server.info("events")["events_state"] == "closed"
     assert "Events are not written" in server.output()
+
+
+def test_nodes_without_journals_may_share_a_directory_as_ever_and_each_has_its_log(make_server, tmp_path):
+    """As conf/cluster does. When one is gone for good the other doesn't come into possession of its log."""
+    one, two = (make_server("--dir", tmp_path, "--cluster-config-file", f"{name}.conf").start() for name in "ab")
+    logs = [position(server)[0] for server in (one, two)]
+    assert logs[0] != logs[1]
+    one.kill()
+    two.stop()
+    two.start()
+    assert position(two)[0] == logs[1]
+    assert (tmp_path / "a.conf.events/open").read_text().strip() == logs[0]
+    assert "Events are not written" not in one.output() + two.output()
+
+
+def test_a_node_whose_nodes_file_was_moved_away_begins_its_own_log(server):
+    old, *_ = position(server)
+    server.stop()
+    (server.folder / "nodes.conf").rename(server.folder / "old")
+    server.start()
+    assert position(server)[0] != old
+    assert "a new one begins" in server.output()
 
 
 def follows(server):
@@ -101,7 +123,7 @@ def follows(server):
 
 @pytest.mark.parametrize("words", [("events", "--follow")])
 def test_the_command_line_follows(make_server, words):
-    server = make_server("--events", "yes").start()
+    server = make_server().start()
     command = [sys.executable, str(ROOT / "bin/disque-cli"), "-p", str(server.port), *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as follower:
         assert follower.stdout is not None

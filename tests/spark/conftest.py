@@ -33,8 +33,13 @@ def spark(tmp_path_factory):
     shared = [str(Path(disque_py.__file__).parents[1]), str(TESTS / "unit"), str(TESTS / "spark")]
     os.environ["PYTHONPATH"] = os.pathsep.join([*shared, *filter(None, [os.environ.get("PYTHONPATH")])])
     builder = SparkSession.builder.master("local[2,3]").appName("tests")
-    folders = {"spark.local.dir": str(folder / "local"), "spark.sql.warehouse.dir": str(folder / "warehouse")}
-    for name, value in {**SETTINGS, **folders}.items():
+    own = {
+        "spark.local.dir": str(folder / "local"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        # Of the server that one test starts in this JVM: any that is free.
+        "spark.connect.grpc.binding.port": "0",
+    }
+    for name, value in {**SETTINGS, **own}.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")

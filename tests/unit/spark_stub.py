@@ -22,6 +22,9 @@ class StubNode:
     def __init__(self, cluster: StubCluster, number: int) -> None:
         self.cluster = cluster
         self.id = f"{number:040x}"
+        # What the others tell of it: an id that listened here before, a port that they have lost.
+        self.known_as = ""
+        self.has_address = True
         self.log = f"log{number}a"
         self.old_logs: dict[str, list[bytes]] = {}
         self.first = 0
@@ -69,6 +72,10 @@ class StubNode:
         self.server = Server(("127.0.0.1", 0), Handler)
         self.port = self.server.server_address[1]
         threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+
+    @property
+    def known_port(self) -> int:
+        return self.port if self.has_address else 0
 
     @property
     def place(self) -> str:
@@ -132,7 +139,10 @@ class StubNode:
         return b"+OK\r\n"
 
     def on_hello(self, argv: list[bytes]) -> bytes:
-        nodes = [[node.id.encode(), b"127.0.0.1", b"%d" % node.port, b"1"] for node in self.cluster.listed]
+        nodes = [
+            [(node.known_as or node.id).encode(), b"127.0.0.1", b"%d" % node.known_port, b"1"]
+            for node in self.cluster.listed
+        ]
         return reply([1, self.id.encode(), *nodes])
 
     def on_ping(self, argv: list[bytes]) -> bytes:

@@ -25,7 +25,7 @@ def start(
 ) -> tuple[EventLog, InlineDisk, SimFolder]:
     folder = folder if folder is not None else SimFolder(Random(1))
     folder.has_windows = has_windows
-    found = open_log(folder, LOG_ID)
+    found = open_log(folder, LOG_ID, b"n" * 20)
     disk = InlineDisk(folder)
     log = EventLog(
         disk, found.log_id, b"n" * 20, lambda: None, segments=found.segments, next_seq=found.next_seq, **options
@@ -96,7 +96,7 @@ def test_what_is_ready_is_written_at_once():
     log.append([["a"], ["b"]])
     assert (log.ready_position(), disk.waiting) == (log.position, [])
     folder.kill()
-    assert open_log(folder, "other").next_seq == 3
+    assert open_log(folder, "other", b"n" * 20).next_seq == 3
 
 
 def test_what_is_not_ready_waits_until_the_disk_has_prepared_it():
@@ -135,7 +135,7 @@ def test_what_comes_during_a_sync_goes_to_the_next_page_and_is_found_there():
     expected = [event for number in range(3) for event in ([number], [number, "meanwhile"])]
     assert events_of(log, folder) == expected
     folder.kill()
-    assert open_log(folder, "other").next_seq == 7
+    assert open_log(folder, "other", b"n" * 20).next_seq == 7
     log.segments[0].marks[1:] = []
     assert events_of(log, folder) == expected
 
@@ -280,7 +280,7 @@ def test_closing_syncs_all_and_says_so():
     assert closed == []
     disk.run()
     assert (closed, log.is_closed, log.durable_seq) == ([True], True, 2)
-    assert open_log(folder, "other").next_seq == 2
+    assert open_log(folder, "other", b"n" * 20).next_seq == 2
 
 
 def test_a_failed_log_closes_at_once():
@@ -314,7 +314,7 @@ def test_whatever_the_disk_does_and_however_it_ends_there_is_a_whole_beginning(t
         pass_ms(log, rng.choice((0, 10, 600)))
     readable, written = log.durable_seq, log._written_seq
     folder.cut_power() if power else folder.kill()
-    found = open_log(folder, "new")
+    found = open_log(folder, "new", b"n" * 20)
     if log.is_closed or found.log_id == "new":
         assert log.is_closed or readable == 1
         return

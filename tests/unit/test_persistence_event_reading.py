@@ -31,14 +31,14 @@ def block(seq: int, count: int = 1, durable: int = 1, size: int = 10) -> bytes:
 
 
 def test_a_log_is_continued_where_it_ends():
-    found = open_log(folder_with([block(1, 3)], [block(4), block(5)], firsts=(1, 4)), "new")
+    found = open_log(folder_with([block(1, 3)], [block(4), block(5)], firsts=(1, 4)), "new", b"n" * 20)
     assert (found.log_id, found.next_seq, found.notices) == (LOG_ID, 6, [])
     assert [(segment.first_seq, segment.last_ms) for segment in found.segments] == [(1, WALL_MS + 4), (4, WALL_MS + 5)]
 
 
 def test_an_empty_folder_begins_a_log():
     folder = SimFolder(Random(1))
-    assert open_log(folder, "new") == ("new", [], 1, [])
+    assert open_log(folder, "new", b"n" * 20) == ("new", [], 1, [])
     assert folder.read(OPEN_NAME, 0, 99) == b"new\n"
 
 
@@ -46,7 +46,7 @@ def test_an_empty_folder_begins_a_log():
 def test_a_torn_tail_is_cut_off_at_any_byte(cut):
     whole = block(1), block(2)
     folder = folder_with([whole[0], whole[1][:-cut]])
-    found = open_log(folder, "new")
+    found = open_log(folder, "new", b"n" * 20)
     assert (found.log_id, found.next_seq) == (LOG_ID, 2)
     assert folder.size(file_name(1)) == found.segments[0].end
 
@@ -55,7 +55,7 @@ def test_damage_in_what_was_on_disk_ends_the_log():
     broken = bytearray(block(2, durable=1))
     broken[-1] ^= 1
     folder = folder_with([block(1), bytes(broken), block(3, durable=1), block(4, durable=4)])
-    found = open_log(folder, "new")
+    found = open_log(folder, "new", b"n" * 20)
     assert (found.log_id, found.next_seq, found.segments) == ("new", 1, [])
     assert "damaged" in found.notices[0]
 
@@ -63,14 +63,14 @@ def test_damage_in_what_was_on_disk_ends_the_log():
 def test_a_broken_head_in_what_was_on_disk_is_damage_too():
     broken = bytearray(block(2))
     broken[0] ^= 0x40
-    found = open_log(folder_with([block(1), bytes(broken), block(3), block(4, durable=4)]), "new")
+    found = open_log(folder_with([block(1), bytes(broken), block(3), block(4, durable=4)]), "new", b"n" * 20)
     assert found.log_id == "new"
 
 
 def test_a_broken_block_before_others_that_were_not_synced_either_is_a_torn_tail():
     broken = bytearray(block(2))
     broken[-1] ^= 1
-    found = open_log(folder_with([block(1), bytes(broken), block(3), block(4)]), "new")
+    found = open_log(folder_with([block(1), bytes(broken), block(3), block(4)]), "new", b"n" * 20)
     assert (found.log_id, found.next_seq) == (LOG_ID, 2)
 
 
@@ -78,7 +78,7 @@ def test_without_the_mark_that_it_is_open_a_log_is_not_continued():
     folder = folder_with([block(1)])
     folder.remove(OPEN_NAME)
     folder.create("closed", b"the disk was full\n")
-    found = open_log(folder, "new")
+    found = open_log(folder, "new", b"n" * 20)
     assert found.log_id == "new"
     assert "the disk was full" in found.notices[0]
     assert folder.names() == [OPEN_NAME]
@@ -88,13 +88,22 @@ def test_segments_of_another_log_and_files_without_a_header_are_removed():
     folder = folder_with([block(1)])
     folder.create(file_name(7), encode_header("f" * 16, 7, b"n" * 20, WALL_MS))
     folder.create(file_name(9), b"nothing")
-    assert open_log(folder, "new").next_seq == 2
+    assert open_log(folder, "new", b"n" * 20).next_seq == 2
     assert folder.names() == [file_name(1), OPEN_NAME]
+
+
+def test_a_log_of_another_node_is_not_continued():
+    """The nodes file was moved away to start as a new node: readers would take the old events for the new one's."""
+    folder = folder_with([block(1)])
+    found = open_log(folder, "new", b"m" * 20)
+    assert (found.log_id, found.next_seq, found.segments) == ("new", 1, [])
+    assert (b"n" * 20).hex() in found.notices[0]
+    assert folder.names() == [OPEN_NAME]
 
 
 def test_a_segment_without_events_is_made_anew_under_its_name():
     folder = folder_with([block(1)], [], firsts=(1, 2))
-    found = open_log(folder, "new")
+    found = open_log(folder, "new", b"n" * 20)
     assert (found.next_seq, len(found.segments), file_name(2) in folder.names()) == (2, 1, False)
 
 
@@ -102,7 +111,7 @@ def test_a_later_format_is_not_touched():
     folder = folder_with([block(1)])
     folder._files[file_name(1)].content[8] = 9
     with pytest.raises(NewerFormatError):
-        open_log(folder, "new")
+        open_log(folder, "new", b"n" * 20)
     assert file_name(1) in folder.names()
 
 
@@ -124,7 +133,7 @@ def test_any_number_is_found_and_the_way_is_remembered():
 
 def test_a_block_that_is_larger_than_a_piece_is_read_whole():
     folder = folder_with([block(1, size=300_000), block(2)])
-    segment = open_log(folder, "new").segments[0]
+    segment = open_log(folder, "new", b"n" * 20).segments[0]
     assert read_piece(folder, segment, 1, segment.end).end_seq >= 2
 
 

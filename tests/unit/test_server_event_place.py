@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,18 @@ from shells import make_shell
 
 
 def run(tmp_path: Path, story: Any, **settings: Any) -> Any:
-    """A story with an EventPlace in this folder."""
+    """A story with an EventPlace in this folder, which is the working directory as for a node with this `dir`."""
 
     async def inner() -> Any:
-        shell = make_shell(appendfilename=str(tmp_path / "log"), **({"events": True} | settings))
+        shell = make_shell(**settings)
         place = EventPlace(shell.driver.broker.settings, shell)
         try:
             return await story(place, shell)
         finally:
             place.abandon()
 
-    return asyncio.run(inner())
+    with contextlib.chdir(tmp_path):
+        return asyncio.run(inner())
 
 
 def test_a_log_is_there_when_it_is_open_and_closed_in_order(tmp_path):
@@ -35,7 +37,7 @@ def test_a_log_is_there_when_it_is_open_and_closed_in_order(tmp_path):
 
     state, log_id, durable_seq = run(tmp_path, story)
     assert (state, durable_seq) == (ON, 2)
-    assert (tmp_path / "log.events/open").read_text().strip() == log_id
+    assert (tmp_path / "nodes.conf.events/open").read_text().strip() == log_id
     assert run(tmp_path, story)[1] == log_id
 
 
@@ -49,12 +51,13 @@ def test_without_events_no_directory_is_made(tmp_path):
 
 
 def test_a_directory_that_can_not_be_had_is_said_and_tried_again(tmp_path):
-    (tmp_path / "log.events").write_text("no directory")
+    (tmp_path / "nodes.conf.events").write_text("no directory")
 
     async def story(place, shell):
         await place.open()
         before = place.keeper.state
-        (tmp_path / "log.events").unlink()
+        assert place.directory in place.keeper.trouble
+        (tmp_path / "nodes.conf.events").unlink()
         shell.driver.begin()
         place.keeper._retry_at_ms = 0
         place.keeper.tick()
@@ -78,3 +81,19 @@ def test_a_directory_that_another_node_has_is_left_to_it(tmp_path):
     state, trouble = run(tmp_path, story)
     assert state == CLOSED
     assert "in use" in trouble
+
+
+def test_nodes_that_share_a_directory_have_logs_of_their_own(tmp_path):
+    """Without journals they share all but the nodes file, as conf/cluster does; which may lie elsewhere."""
+
+    async def story(place, shell):
+        shell.driver.broker.settings.cluster_config_file = "/elsewhere/nodes-7712.conf"
+        other = EventPlace(shell.driver.broker.settings, shell)
+        await place.open()
+        await other.open()
+        states = place.keeper.state, other.keeper.state
+        other.abandon()
+        return states
+
+    assert run(tmp_path, story) == (ON, ON)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["nodes-7712.conf.events", "nodes.conf.events"]

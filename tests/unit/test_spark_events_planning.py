@@ -191,6 +191,36 @@ def test_a_node_that_nobody_knows_any_more_is_told_of_once(capsys):
         assert told.count(f"node {gone.id} is no longer known to the cluster; of its log log2a 3 should come next") == 1
 
 
+def test_an_emptied_node_is_not_read_under_the_id_it_had_before():
+    """The others still tell the old id with the address; under that id its events would be read a second time."""
+    with StubCluster(2) as cluster:
+        node = cluster.nodes[1]
+        node.events(3)
+        plan = planner(cluster, startingOffsets="earliest", failOnDataLoss="false")
+        _, end = drain(plan, plan.initial())
+        node.known_as, node.id = node.id, "f" * 40
+        node.new_log("another")
+        node.events(2)
+        for each in (plan, planner(cluster, failOnDataLoss="false")):
+            assert each.latest(end) is end
+        node.known_as = ""
+        assert drain(plan, end)[0] == all_of(node)
+
+
+def test_a_node_whose_address_is_another_ones_now_is_told_of_and_keeps_its_place(capsys):
+    with StubCluster(2) as cluster:
+        node = cluster.nodes[1]
+        node.events(3)
+        plan = planner(cluster, startingOffsets="earliest")
+        _, end = drain(plan, plan.initial())
+        node.has_address = False
+        assert (plan.latest(end), plan.latest(end)) == (end, end)
+        assert capsys.readouterr().err.count(f"node {node.id} has lost its address to another node") == 1
+        node.has_address = True
+        node.events(2)
+        assert drain(plan, end)[0] == all_of(node, first=3)
+
+
 def test_bytes_limit_a_batch_through_the_average_event():
     with StubCluster() as cluster:
         cluster.nodes[0].events(100)

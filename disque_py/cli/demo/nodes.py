@@ -15,7 +15,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,13 +42,12 @@ class NodesError(Exception):
 
 
 class NodeProcess:
-    """One node: its name in the display, its port, further words for its start, and the process while there is one."""
+    """One node: its name in the display, its port, its folder, and the process while there is one."""
 
-    def __init__(self, name: str, port: int, folder: Path, options: Sequence[str] = ()) -> None:
+    def __init__(self, name: str, port: int, folder: Path) -> None:
         self.name = name
         self.port = port
         self.folder = folder
-        self._options = options
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -65,7 +63,6 @@ class NodeProcess:
                 *server_command(),
                 *("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)),
                 *("--cluster-config-file", "nodes.conf", "--logfile", str(self.log)),
-                *self._options,
             ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -108,10 +105,10 @@ class NodeProcess:
 class Nodes:
     """The cluster of the demonstration; use it as a context. `scratch` is removed at the end."""
 
-    def __init__(self, options: Sequence[str] = ()) -> None:
+    def __init__(self) -> None:
         self.scratch = Path(tempfile.mkdtemp(prefix="disque-demo-"))
         self.all = [
-            NodeProcess(name, port, self.scratch / name, options)
+            NodeProcess(name, port, self.scratch / name)
             for name, port in zip(NAMES, free_ports(len(NAMES)), strict=True)
         ]
 

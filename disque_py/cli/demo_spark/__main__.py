@@ -29,7 +29,6 @@ from disque_py.cli.demo_spark.answers import texts
 from disque_py.cli.demo_spark.spark_process import SparkError, SparkProcess
 from disque_py.cli.demo_spark.work import SparkDisplay, Work
 
-EVENTS: Final = ("--events", "yes")
 LOOK_SECONDS: Final = 0.1
 # Until no node holds a job any more, and so no event can come that the comparison does not know.
 DRAIN_SECONDS: Final = 90.0
@@ -65,7 +64,7 @@ def main(argv: list[str] | None = None) -> int:
 async def demonstrate(console: Console, options: argparse.Namespace) -> int:
     """All of it; the exit status."""
     began = time.monotonic()
-    with Nodes(EVENTS) as nodes:
+    with Nodes() as nodes:
         ports = ", ".join(f"{node.name} on port {node.port}" for node in nodes.all)
         console.print(f"Three nodes and Spark are starting: {ports}.", highlight=False, soft_wrap=True)
         index = options.index or nodes.scratch / "index"

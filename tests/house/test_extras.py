@@ -1,0 +1,15 @@
+"""Extras of pyproject.toml that belong together say the same."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+EXTRAS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+    "optional-dependencies"
+]
+
+
+def test_what_disque_query_needs_alone_is_a_part_of_what_spark_needs():
+    """The tests run with the whole; only `make bounds-query` runs them with the part."""
+    assert set(EXTRAS["query"]) <= set(EXTRAS["spark"])
