@@ -21,30 +21,38 @@ class Watched:
         self.looks.append(idle_ms)
 
 
-def chores_of(seconds, monkeypatch, connections=(), notifier=None, **settings):
-    """Do the chores for a while; how many turns of the loop one round of connections took does not matter."""
+SECONDS_MAX = 20.0
+
+
+def chores_until(is_enough, monkeypatch, connections=(), notifier=None, **settings):
+    """Do the chores until that is true, on a machine that may be busy; the seconds it took."""
 
     async def main():
+        loop = asyncio.get_running_loop()
         shell = make_shell(**settings)
         shell.connections.update(enumerate(connections))
+        started = loop.time()
         Chores(shell, notifier or Notifier("no", {})).start()
-        await asyncio.sleep(seconds)
+        while not is_enough():
+            assert loop.time() - started < SECONDS_MAX
+            await asyncio.sleep(0.005)
+        return loop.time() - started
 
     monkeypatch.setattr(chores, "LOOK_AFTER_SECONDS", 0.1)
-    asyncio.run(main())
+    return asyncio.run(main())
 
 
 def test_every_connection_is_looked_after_with_the_timeout_in_force(monkeypatch):
     monkeypatch.setattr(chores, "LOOK_AFTER_SLICE", 3)
     connections = [Watched() for _ in range(8)]
-    chores_of(0.15, monkeypatch, connections, timeout=5)
-    assert [connection.looks for connection in connections] == [[5000]] * 8
+    chores_until(lambda: all(connection.looks for connection in connections), monkeypatch, connections, timeout=5)
+    assert {limit for connection in connections for limit in connection.looks} == {5000}
 
 
 def test_rounds_go_on(monkeypatch):
     connection = Watched()
-    chores_of(0.35, monkeypatch, [connection])
-    assert len(connection.looks) >= 2
+    seconds = chores_until(lambda: len(connection.looks) >= 3, monkeypatch, [connection])
+    assert seconds >= 0.2
 
 
 def test_garbage_is_collected_while_that_is_cheap(monkeypatch):
@@ -52,10 +60,9 @@ def test_garbage_is_collected_while_that_is_cheap(monkeypatch):
     rounds = []
     gc.callbacks.append(lambda phase, info: rounds.append((phase, info["generation"])))
     try:
-        chores_of(0.05, monkeypatch)
+        chores_until(lambda: ("stop", 2) in rounds, monkeypatch)
     finally:
         gc.callbacks.pop()
-    assert ("stop", 2) in rounds
 
 
 class Heartbeats:
@@ -72,12 +79,13 @@ class Heartbeats:
 
 def test_the_service_manager_hears_from_us_as_often_as_it_wants(monkeypatch):
     manager = Heartbeats()
-    chores_of(0.1, monkeypatch, notifier=manager)
-    assert 3 <= manager.count <= 6
+    seconds = chores_until(lambda: manager.count >= 4, monkeypatch, notifier=manager)
+    assert manager.count <= seconds / manager.watchdog_interval_s + 1
 
 
 def test_nobody_is_told_if_nobody_watches(monkeypatch):
     manager = Heartbeats()
     manager.watchdog_interval_s = 0.0
-    chores_of(0.05, monkeypatch, notifier=manager)
+    connection = Watched()
+    chores_until(lambda: connection.looks, monkeypatch, [connection], notifier=manager)
     assert manager.count == 0
