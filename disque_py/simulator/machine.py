@@ -233,6 +233,7 @@ class Machine:
     def end_run(self, run: int, then: Callable[[], None]) -> None:
         """The process of this run ends by itself, if it is there still; `then` is called."""
         if self.is_up and self.runs == run:
+            self.nodes_file = dump(list(self.membership.nodes.values()))
             self.die()
             then()
 

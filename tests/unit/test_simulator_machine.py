@@ -92,3 +92,14 @@ def test_an_orderly_end_leaves_a_journal_that_restores_everything():
     world.restart("a")
     world.run(100)
     assert ask(world, "a", "GETJOB", "NOHANG", "FROM", "q") == [[b"q", job_id, b"x"]]
+
+
+def test_an_orderly_stop_leaves_a_nodes_file_that_is_up_to_date():
+    """As the server's does; a crash may leave an older one."""
+    world = joined("abc")
+    machine = world.machines["a"]
+    machine.nodes_file = ""
+    machine.shut_down(lambda: None)
+    world.run(50)
+    assert not machine.is_up
+    assert len(machine.nodes_file.splitlines()) >= 3
