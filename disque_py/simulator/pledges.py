@@ -124,7 +124,7 @@ class Pledges:
             machine = self._machine
             others = [other for other in machine.world.machines.values() if other is not machine]
             if sum(_has(other, job_id) for other in others) < max(1, copies):
-                self._check_was_here(job_id, "the answer to an ADDJOB")
+                self._check_here(job_id, "the answer to an ADDJOB")
 
     def check_acked(self, job_id: bytes, what: str = "the answer to an ACKJOB") -> None:
         """That the job is done is said to somebody."""
@@ -178,7 +178,7 @@ class Pledges:
         else:
             for job, answer in zip(self._offered(node, item[0], item[1]), item[1], strict=False):
                 if answer == TAKEN:
-                    self._check_was_here(job.id, "the answer to YOURJOBS")
+                    self._check_here(job.id, "the answer to YOURJOBS")
 
     def _was_held_for_a_moment(self, job_id: bytes) -> bool:
         """Said of an ack that came and went within a turn, for which there are no records; those are of a later one."""
@@ -198,19 +198,11 @@ class Pledges:
 
     # -- the rule ------------------------------------------------------------------------------------
 
-    def _check_was_here(self, job_id: bytes, what: str) -> None:
-        """That the job is here, or was: it may be done and forgotten already, and its ack have come again."""
+    def _check_here(self, job_id: bytes, what: str) -> None:
+        """That the job is here, or was when it was said: it may be done and forgotten since, and its ack come again."""
         noted = self._noted.get(job_id)
         if noted is not None:
             self._check(job_id, noted.first, what)
-        else:
-            self._check_here(job_id, what)
-
-    def _check_here(self, job_id: bytes, what: str) -> None:
-        """That the job is here."""
-        noted = self._noted.get(job_id)
-        if noted is not None:
-            self._check(job_id, noted.base, what)
         else:
             job = self._machine.broker.find(job_id)
             if job is not None and not job.place:
