@@ -305,6 +305,7 @@ def _pass_ack_on(broker: Broker, drain: Drain, job: Job, targets: list[Node]) ->
     job.holders = named
     touch_holders(broker, job)
     if keeper in acks.confirmed_by(job):
+        broker.done.add(job.id, broker.now_ms)  # We may stay after all, and the silent holder give us its copy.
         lifecycle.forget(broker, job)
 
 

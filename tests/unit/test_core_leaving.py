@@ -244,6 +244,7 @@ def test_an_ack_that_a_silent_holder_keeps_here_is_passed_on():
 
 
 def test_and_forgotten_when_the_keeper_has_confirmed_it():
+    """It is known as done: we may stay after all, and the silent holder have it alive."""
     broker, b, c = make_leaver()
     c.is_linked = False
     job = hold(broker, b, c)
@@ -251,6 +252,7 @@ def test_and_forgotten_when_the_keeper_has_confirmed_it():
     job.work.confirmed = (b,)
     step(broker)
     assert broker.find(job.id) is None
+    assert job.id in broker.done
 
 
 # -- why it does not go on --------------------------------------------------------------------------------------
