@@ -28,7 +28,7 @@ from disque_py.simulator.plan import draw
 from disque_py.simulator.simulation import simulate
 
 SECONDS = 6
-SEEDS_MAX = 30
+SEEDS_MAX = 100
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "simulator.md"
 TITLE = "## Deliberate defects"
 
