@@ -26,7 +26,7 @@ from typing import Final
 try:
     import ctypes
 except ImportError:  # A Python that was built without libffi.
-    ctypes = None  # type: ignore[assignment]
+    ctypes = None  # type: ignore[assignment]  # asked for before it is used
 
 MADV_DONTNEED: Final = 4
 MADV_POPULATE_WRITE: Final = 23

@@ -47,6 +47,10 @@ _SMALL_MAX: Final = 127
 # Times are above the first, so that they have 64 bits, and up to the second, which is all that a compiled int holds.
 _TIME_MIN: Final = 1 << 32
 _TIME_MAX: Final = (1 << 62) - 1
+# The codes of events.py.
+_CODE_ADDED: Final = 1
+_CODE_DELIVERED: Final = 2
+_CODE_ACKED: Final = 3
 # What each begins with, as a number with a sign: fields, code, and the bytes that the id has.
 _ADDED: Final = 0x9501C428 - (1 << 32)
 _DELIVERED: Final = 0x9A02C428 - (1 << 32)
@@ -81,19 +85,13 @@ class Noted:
     def added(self, job: Job, size: int) -> None:
         """(ADDED, id, creation time, queue, bytes)"""
         if not IS_COMPILED or not _is_usual(job):
-            self.append((1, job.id, job.ctime, job.queue, size))
+            self.append((_CODE_ADDED, job.id, job.ctime, job.queue, size))
             return
         writer = self._begun()
-        queue = job.queue
-        name_bytes: i64 = len(queue)
         write_i32_be(writer, _ADDED)
         writer.write(job.id)
         writer.append(_U64)
-        write_i64_be(writer, job.ctime)
-        write_i16_be(writer, i16(_BIN8_HIGH + name_bytes))
-        writer.write(queue)
-        _number(writer, size)
-        self._ended()
+        self._end(writer, job, size)
 
     def delivered(self, job: Job, size: int) -> None:
         """(DELIVERED, id, version, entered, attempt, nacks, deliveries, creation time, queue, bytes)"""
@@ -110,17 +108,11 @@ class Noted:
                 write_i16_be(writer, i16(version << 8 | _U64))
                 write_i64_be(writer, since_ms)
                 write_i32_be(writer, i32(attempt << 24 | nacks << 16 | deliveries << 8 | _U64))
-                write_i64_be(writer, job.ctime)
-                queue = job.queue
-                name_bytes: i64 = len(queue)
-                write_i16_be(writer, i16(_BIN8_HIGH + name_bytes))
-                writer.write(queue)
-                _number(writer, size)
-                self._ended()
+                self._end(writer, job, size)
                 return
         self.append(
             (
-                2,
+                _CODE_DELIVERED,
                 job.id,
                 job.version,
                 job.since_ms,
@@ -150,17 +142,11 @@ class Noted:
                 writer.append(_U64)
                 write_i64_be(writer, since_ms)
                 write_i32_be(writer, i32(attempt << 24 | nacks << 16 | deliveries << 8 | _U64))
-                write_i64_be(writer, job.ctime)
-                queue = job.queue
-                name_bytes: i64 = len(queue)
-                write_i16_be(writer, i16(_BIN8_HIGH + name_bytes))
-                writer.write(queue)
-                _number(writer, size)
-                self._ended()
+                self._end(writer, job, size)
                 return
         self.append(
             (
-                3,
+                _CODE_ACKED,
                 job.id,
                 job.version,
                 job.status,
@@ -194,6 +180,16 @@ class Noted:
             writer.append(_ARRAY16)
             write_i16_be(writer, 0)
         return writer
+
+    def _end(self, writer: BytesWriter, job: Job, size: int) -> None:
+        """What all three end with: creation time, queue, bytes."""
+        write_i64_be(writer, job.ctime)
+        queue = job.queue
+        name_bytes: i64 = len(queue)
+        write_i16_be(writer, i16(_BIN8_HIGH + name_bytes))
+        writer.write(queue)
+        _number(writer, size)
+        self._ended()
 
     def _ended(self) -> None:
         self.count += 1
