@@ -28,11 +28,13 @@ PROJECT = Path(disque_py.spark.declarative.__file__).parent
 
 
 def copied(folder: Path, cluster: StubCluster) -> Path:
-    """The project, with its two settings edited."""
+    """The project, with its two settings edited, and for few events."""
     project = folder / "project"
     shutil.copytree(PROJECT, project, ignore=shutil.ignore_patterns("__pycache__"))
     file = project / "spark-pipeline.yml"
     text = file.read_text().replace("127.0.0.1:7711", cluster.servers)
+    # Each partition is a task.
+    text = text.replace('partitions: "4"', 'partitions: "1"')
     file.write_text(text.replace("/tmp/disque-declarative", str(folder)))
     return project
 
