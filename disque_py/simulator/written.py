@@ -33,6 +33,7 @@ def version_of(event: Any) -> int:
 class Written:
     """One log; see the module.
 
+    node        id of the node that began it
     first_seq   number of the first event the world has seen; those before it nobody knows
     events      from there on, in order; `ends` has the position behind each, `moments` its node's wall clock
     durable     number of the first event that was not known to be on disk, when its process ended
@@ -42,11 +43,13 @@ class Written:
     """
 
     __slots__ = (
-        "_lines", "by_job", "durable", "ends", "events", "first_seq", "log_id", "moments", "read", "safe", "told"
+        "_lines", "by_job", "durable", "ends", "events", "first_seq", "log_id", "moments", "node", "read", "safe",
+        "told",
     )  # fmt: skip
 
-    def __init__(self, log_id: str, first_seq: int) -> None:
+    def __init__(self, log_id: str, first_seq: int, node: bytes = b"") -> None:
         self.log_id = log_id
+        self.node = node
         self.first_seq = first_seq
         self.events: list[Any] = []
         self.ends: list[int] = []
