@@ -184,8 +184,8 @@ def test_a_node_killed_right_after_it_joined_starts_again(make_server):
     """The nodes file is there and whole at every moment, and written as soon as the table changes (Q36)."""
     a, b = make_server().start(), make_server().start()
     a.meet(b)
-    b_id = b.node_id
-    until(lambda: b_id in (a.folder / NODES_FILE).read_text())
+    a_id, b_id = a.node_id, b.node_id
+    until(lambda: b_id in (a.folder / NODES_FILE).read_text() and a_id in (b.folder / NODES_FILE).read_text())
     a.kill()
     b.kill()
     a.restart()
