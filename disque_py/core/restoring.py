@@ -294,6 +294,8 @@ class Restoring:
         if job.traits is not None:
             broker.used_memory -= job.traits.size
             broker.keys.leave(job.id)
+        if job.awake_at_ms:
+            broker.schedule.cancel(job)  # The sweep over all jobs has come by meanwhile.
         job.state = GONE
 
     def _drop_body(self, job: Job) -> None:

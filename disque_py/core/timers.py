@@ -125,7 +125,8 @@ def _keep_house(broker: Broker) -> None:
     broker.cluster.memory_level = level
     broker.tokens.look()
     pulls.ask_for_waiting(broker, ASKING_PER_TICK)
-    if broker.is_leaving:
+    # What is not read to its end yet may be over already, and nothing of its leaving would be recorded.
+    if broker.is_leaving and not broker.is_loading:
         leaving.step(broker)
 
 

@@ -18,7 +18,7 @@ from disque_py.core.queue import QUEUE_BYTES
 from disque_py.core.schedule import HORIZON_MS, SWEEP_MS
 from disque_py.core.tokens import ENTRY_BYTES, TOKEN_BYTES
 from disque_py.simulator.ledger import Ledger, Promise, RuleBrokenError
-from disque_py.simulator.underway import unsafe_ms, unseen_jobs, unsent_jobs
+from disque_py.simulator.underway import is_unsafe, unsafe_ms, unseen_jobs, unsent_jobs
 
 if TYPE_CHECKING:
     from disque_py.core.broker import Broker
@@ -44,13 +44,15 @@ class Asleep:
 
     ids    of jobs -> when they were recorded, or read by this process
     acked  ids of those it knew to be done: that may not have got to the disk
+    safe_ms   what it knew until then its disk has; FOR_EVER_MS if its disk has all
     """
 
-    __slots__ = ("acked", "at_ms", "ids", "may_lose")
+    __slots__ = ("acked", "at_ms", "ids", "may_lose", "safe_ms")
 
     def __init__(self, at_ms: int, may_lose: bool) -> None:
         self.at_ms = at_ms
         self.may_lose = may_lose
+        self.safe_ms = FOR_EVER_MS
         self.ids: dict[bytes, int] = {}
         self.acked: list[bytes] = []
 
@@ -85,6 +87,8 @@ class Losses:
             self.flushing(machine)
         elif keeper.is_loaded:
             asleep = self.asleep[machine] = Asleep(machine.world.now_ms, keeper.may_lose(power=power))
+            if is_unsafe(machine):
+                asleep.safe_ms = unsafe_ms(machine)
             recorded = keeper.recorded
             asleep.ids = {
                 job.id: recorded[job.id][1]
@@ -100,6 +104,10 @@ class Losses:
         asleep = self.asleep.pop(machine, None)
         if asleep is None:
             return
+        for job in jobs_of(machine.broker):
+            promise = self._ledger.by_id.get(job.id)
+            if promise is not None and job.state != ACKED:
+                promise.clean_ms = 0  # It is alive again, and perhaps not any more when somebody looks.
         # While a process is not there, a wall clock tells how much of a life has passed (semantics.md, section 1).
         ahead_ms = self._ahead_ms.get(machine, 0)
         if machine in self._set_back:
@@ -187,7 +195,9 @@ def look(world: World, ledger: Ledger, losses: Losses) -> None:
             once.setdefault(job_id, 0)
         for job_id in asleep.acked:
             alive[job_id] = alive.get(job_id, 0) + 1
-        if asleep.may_lose:  # Also that a job was gone.
+        # Also that a job was gone may not have got to the disk: it is alive again as soon as the journal is read.
+        oldest_ms = min(oldest_ms, asleep.safe_ms)
+        if asleep.may_lose:
             oldest_ms = min(oldest_ms, asleep.at_ms - losses.settle_ms)
     for machine in world.running():
         if machine.broker.is_loading and (machine.keeper is None or not machine.keeper.is_loaded):

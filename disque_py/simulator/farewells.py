@@ -51,7 +51,12 @@ class Farewells:
         machine = self._world.machines[receiver]
         for run in runs:
             kind = run[0]
-            if kind == DELJOB:
+            if kind == LEFT:
+                for item in run[1:]:
+                    self.leaving.setdefault(item[0], self._world.now_ms)
+            elif machine.broker.is_loading:
+                continue  # It takes nothing of it in.
+            elif kind == DELJOB:
                 for item in run[1:]:
                     if item[1] and machine.broker.find(item[0]) is not None:
                         self._world.later(0, self._deleted, machine, machine.runs, item[0])
@@ -59,9 +64,6 @@ class Farewells:
                 for item in run[1:]:
                     if machine.membership.me.id in item[1]:
                         self._world.later(0, self._asked, machine, machine.runs, item[0])
-            elif kind == LEFT:
-                for item in run[1:]:
-                    self.leaving.setdefault(item[0], self._world.now_ms)
             elif kind == LEFT_OK:
                 for item in run[1:]:
                     if _is_alive(machine.broker.find(item[0])):

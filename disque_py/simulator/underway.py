@@ -51,3 +51,9 @@ def unsafe_ms(machine: Machine) -> int:
         elif driver.is_open:
             since_ms = driver.broker.now_ms
     return machine.world.now_ms - max(0, now_ms - since_ms)
+
+
+def is_unsafe(machine: Machine) -> bool:
+    """Whether there is something that the end of the process would take."""
+    driver = machine.driver
+    return driver.promises is not None and (driver.promises.journal._backlog.has_ages or driver.is_open)

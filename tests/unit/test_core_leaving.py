@@ -42,6 +42,18 @@ def step(broker):
     return sent(broker)
 
 
+def test_nothing_goes_before_the_journal_is_read():
+    """A GONE or an ack may stand further on, and what was given away would not be recorded."""
+    broker, *_ = make_leaver()
+    hold_queued(broker)
+    broker.is_loading = True
+    advance(broker, 500)
+    assert sent(broker) == []
+    broker.is_loading = False
+    advance(broker, 500)
+    assert YOURJOBS in [kind for _, kind, _ in sent(broker)]
+
+
 # -- what lies in queues ------------------------------------------------------------------------------------
 
 

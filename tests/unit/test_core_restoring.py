@@ -6,10 +6,11 @@ import pytest
 
 import journal_files
 from brokers import ME, add_node, make_broker, pass_time
-from copies import hold_queued, queue_of
+from copies import advance, hold_queued, queue_of
 from disque_py.core import journaling
 from disque_py.core.job import ACKED, ACTIVE, QUEUED
 from disque_py.core.restoring import Restoring, give_up_once
+from disque_py.core.schedule import SWEEP_MS
 from journal_files import ACKED_ID, GONE_ID, IS_DELIVERED, IS_QUEUED, ONCE_ID, QUEUED_ID, WAS_QUEUED, base, bases
 from journaled import recount
 from persistence.records import (
@@ -48,6 +49,22 @@ def finish(restoring, *, is_certain=False, is_whole=True, is_restored=False, wan
 
 def state(flags, due_ms, attempt=1):
     return journaling.STATE_FIELDS_V2.pack(flags, due_ms, attempt, 0, 0)
+
+
+def test_a_job_that_turns_out_to_be_over_has_no_timer_left():
+    """The sweep sets timers while a long journal is read; when one came, the node forgot the job twice."""
+    broker = make_broker(node_id=journal_files.NODE)
+    broker.first_place = 1
+    restoring = Restoring(broker, journal_files.NODE)
+    job = base(QUEUED_ID, b"q", b"one", retry_ms=3_600_000, flags=IN_QUEUE)
+    restoring.block(1, broker.wall_ms - 3_500_000, IS_ALWAYS, [[JOB, job]])
+    broker.is_loading = True
+    advance(broker, SWEEP_MS)
+    restoring.block(1, broker.wall_ms, IS_ALWAYS, [[GONE, (QUEUED_ID, 1)]])
+    finish(restoring)
+    broker.is_loading = False
+    advance(broker, 1_000)
+    assert broker.job_count == 0
 
 
 def test_jobs_come_back_as_they_were():

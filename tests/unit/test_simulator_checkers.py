@@ -177,3 +177,32 @@ def test_an_ack_on_a_node_that_sleeps_may_have_to_be_heard_again():
             scene.look()
             scene.world.run(10)
         assert promise.is_over == is_over
+
+
+def test_that_a_job_was_gone_may_not_have_got_to_the_disk():
+    """On a full disk there is no record of it, and a new process has the job (seed 22163 of disks+kills+leaving)."""
+    scene = Scene()
+    promise = scene.add()
+    machine = scene.world.machines["a"]
+    scene.ledger.acknowledging(promise, scene.world.now_ms)
+    scene.ledger.acknowledged(promise, scene.world.now_ms)
+    scene.forget(promise, "a")
+    scene.look()
+    asleep = scene.losses.asleep[machine] = Asleep(scene.world.now_ms + 10, may_lose=False)
+    asleep.safe_ms = scene.world.now_ms
+    for is_over in (False, True):
+        scene.world.run(10)
+        scene.look()
+        assert promise.is_over == is_over
+        scene.losses.asleep.pop(machine, None)
+
+
+def test_a_job_that_a_journal_brought_back_is_not_over_before_it_is_gone_again():
+    """Nobody may have looked while it was alive."""
+    scene = Scene()
+    promise = scene.add()
+    promise.clean_ms = scene.world.now_ms
+    machine = scene.world.machines["a"]
+    scene.losses.asleep[machine] = Asleep(scene.world.now_ms, may_lose=False)
+    scene.losses.loaded(machine)
+    assert not promise.clean_ms

@@ -105,3 +105,14 @@ def test_who_was_asked_as_a_holder_remembers_the_ack():
     scene.farewells.hear("a", "b", [[REPLJOB, [(scene.job_id,), 0]]])
     with pytest.raises(RuleBrokenError, match="done is remembered"):
         scene.world.run(1)
+
+
+def test_who_reads_its_journal_hears_of_no_ack():
+    """What it is told then is as good as lost (seed 22158 of disks+kills+leaving)."""
+    scene = Scene()
+    machine = scene.world.machines["b"]
+    lifecycle.forget(machine.broker, machine.broker.find(scene.job_id))
+    machine.broker.is_loading = True
+    scene.farewells.hear("a", "b", [[SETACK, [scene.job_id, machine.node_id, 1]]])
+    scene.world.run(1)
+    assert not scene.farewells.heard

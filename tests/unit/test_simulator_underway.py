@@ -7,7 +7,7 @@ import pytest
 from disque_py.core import handover, lifecycle
 from disque_py.simulator.checkers import Losses, look
 from disque_py.simulator.ledger import Ledger
-from disque_py.simulator.underway import unsafe_ms, unseen_jobs, unsent_jobs
+from disque_py.simulator.underway import is_unsafe, unsafe_ms, unseen_jobs, unsent_jobs
 from disque_py.simulator.world import World
 from simulated import ask, asker, words
 
@@ -96,3 +96,16 @@ def test_nothing_is_over_while_a_hand_over_waits_for_its_record(world):
         world.run(20)
         look(world, ledger, Losses(ledger))
     assert not promise.is_over
+
+
+def test_a_record_that_a_disk_does_not_take_is_unsafe(world):
+    """The end of the process would take it."""
+    machine = world.machines["a"]
+    assert not is_unsafe(machine)
+    machine.keeper.disk.is_stuck = True
+    asker(world, "a").send([words("ADDJOB", "q", "x", 0, "REPLICATE", 1)])
+    world.run(5)
+    assert is_unsafe(machine)
+    machine.keeper.disk.free()
+    world.run(50)
+    assert not is_unsafe(machine)
