@@ -118,7 +118,8 @@ class Spill:
     lent             bodies read for the journal of this turn (journaling.py)
     fresh            jobs that came since bodies may leave, in order: the last of them …
     older            … and those before, in chunks; `tidied` is the chunk that was last looked at
-    shard, greed, round_bytes, rest_until_ms   the walk that finds the others (spilling.seek)
+    shard, greed, round_bytes   the walk that finds the others (spilling.seek)
+    rest_until_ms, rest_bytes   it rests until then, or until there are so many bytes of bodies in memory
     body_bytes_min, near_jobs, near_bytes   limits of spilling.py; tests make them smaller
     bytes_on_disk    bodies that are out
     files, file_bytes   the files they are in, and how long those are
@@ -151,6 +152,7 @@ class Spill:
         "readings",
         "released",
         "rescued",
+        "rest_bytes",
         "rest_until_ms",
         "round_bytes",
         "shard",
@@ -188,6 +190,7 @@ class Spill:
         self.greed = 0
         self.round_bytes = 0
         self.rest_until_ms = 0
+        self.rest_bytes = 0
         self.bytes_on_disk = 0
         self.files = 0
         self.file_bytes = 0

@@ -39,6 +39,8 @@ USED_MS: Final = 10_000
 # The walk that found nothing pauses for as long as the jobs it has seen would need at this rate.
 RESTED_JOBS_PER_MS: Final = 100
 REST_MS_MIN: Final = 1_000
+# It goes on earlier when bodies take up so much more of maxmemory: what is read back to be delivered is in no list.
+RESTED_SHARE: Final = 16
 # Jobs looked at per choice, at most: about a millisecond. Most of them may be over, or not worth it.
 LOOKS_MAX: Final = 2_000
 # Jobs that came lately are noted in chunks of so many; chunks are cleared of jobs that are over when there are many.
@@ -71,7 +73,7 @@ def is_behind(broker: Broker) -> bool:
         broker.used_memory > broker.memory_limits[0]
         and spill.is_on
         and not spill.trouble
-        and (bool(spill.writing) or broker.now_ms >= spill.rest_until_ms)
+        and (bool(spill.writing) or not _is_resting(broker))
         and bodies_in_memory(broker) + spill.writing_bytes >= worth_seeking(broker)
     )
 
@@ -148,7 +150,7 @@ def seek(broker: Broker, bytes_max: int) -> list[Job]:
     A round that finds nothing is followed by one that spares less, and at last by a rest.
     """
     spill = broker.spill
-    if broker.now_ms < spill.rest_until_ms or bodies_in_memory(broker) < worth_seeking(broker):
+    if _is_resting(broker) or bodies_in_memory(broker) < worth_seeking(broker):
         return []
     found: list[Job] = []
     near: Near = {}
@@ -183,7 +185,14 @@ def _ends_round(broker: Broker, found_bytes: int) -> bool:
         return False
     spill.greed = KEEP_HEADS
     spill.rest_until_ms = broker.now_ms + max(REST_MS_MIN, broker.job_count // RESTED_JOBS_PER_MS)
+    spill.rest_bytes = bodies_in_memory(broker) + broker.settings.maxmemory // RESTED_SHARE
     return True
+
+
+def _is_resting(broker: Broker) -> bool:
+    """The walk found nothing lately, and there is not much more to be found since."""
+    spill = broker.spill
+    return broker.now_ms < spill.rest_until_ms and bodies_in_memory(broker) < spill.rest_bytes
 
 
 def bodies_in_memory(broker: Broker) -> int:

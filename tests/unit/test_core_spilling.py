@@ -278,6 +278,21 @@ def test_a_walk_that_finds_nothing_rests():
     assert node.broker.spill.rest_until_ms > node.broker.now_ms or node.broker.used_memory < node.broker.spill.above
 
 
+def test_a_walk_that_rests_goes_on_when_many_bodies_have_come_back():
+    """GETJOB reads bodies from the disk, and jobs that consumers have are in no list: memory would fill meanwhile."""
+    node = SpillingNode()
+    broker = node.broker
+    jobs = [node.job(job_id) for job_id in node.fill(45)]
+    node.settle(200)
+    broker.spill.rest_until_ms = broker.now_ms + 10_000
+    broker.spill.rest_bytes = spilling.bodies_in_memory(broker) + broker.settings.maxmemory // spilling.RESTED_SHARE
+    assert spilling.seek(broker, 10_000) == []
+    back = [job for job in jobs if type(job.body) is Spilled]
+    for job in back:
+        spilling._put_back(broker, job, b"x" * job.body.size)
+    assert any(spilling.seek(broker, 10_000) for _ in range(10))
+
+
 def test_the_list_of_new_jobs_forgets_who_is_over():
     node = SpillingNode(maxmemory=100_000_000)
     broker = node.broker

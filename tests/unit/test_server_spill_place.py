@@ -8,7 +8,7 @@ import os
 import pytest
 
 from disque_py.config.settings import Settings
-from disque_py.server.spill_place import OVERHEAD_SHARE, TRIM_BYTES, SpillPlace, Waste, _trim
+from disque_py.server.spill_place import RESIDENT_SHARE, TRIM_BYTES, SpillPlace, Waste, _trim
 from persistence.files import Files, JournalInUseError
 from persistence.spill import file_name
 from spilled import SpillingNode
@@ -76,11 +76,11 @@ def test_memory_is_given_back_when_enough_more_is_free():
     """Not again and again for what the library could not give back, and in small pieces."""
     waste = Waste()
     used = 1 << 30
-    overhead = int(used * OVERHEAD_SHARE)
-    assert not waste.is_worth_it(overhead + TRIM_BYTES - 1, used)
-    assert waste.is_worth_it(overhead + TRIM_BYTES, used)
-    waste.given_back(overhead + TRIM_BYTES, used)
-    assert not waste.is_worth_it(overhead + TRIM_BYTES, used)
-    assert waste.is_worth_it(overhead + 2 * TRIM_BYTES, used)
-    assert not waste.is_worth_it(overhead + TRIM_BYTES // 2, used)
-    assert waste.is_worth_it(overhead + 3 * TRIM_BYTES // 2, used)
+    resident = int(used * RESIDENT_SHARE)
+    assert not waste.is_worth_it(resident + TRIM_BYTES - 1, used)
+    assert waste.is_worth_it(resident + TRIM_BYTES, used)
+    waste.given_back(resident + TRIM_BYTES, used)
+    assert not waste.is_worth_it(resident + TRIM_BYTES, used)
+    assert waste.is_worth_it(resident + 2 * TRIM_BYTES, used)
+    assert not waste.is_worth_it(resident + TRIM_BYTES // 2, used)
+    assert waste.is_worth_it(resident + 3 * TRIM_BYTES // 2, used)
