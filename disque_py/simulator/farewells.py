@@ -86,6 +86,8 @@ class Farewells:
             return
         if not promise.answered_ms:
             return  # Its creator may have given it up, and forgotten whom it had asked to hold it.
+        if any(other.count("jobs_evicted") for other in self._world.machines.values()):
+            return  # For want of memory (semantics.md, section 7) acks are dropped, and the holders they knew of.
         if self._losses.has_leavers:
             return  # Copies go as soon as answers are read, or stay after all: sets run ahead of that.
         for other in self._world.running():

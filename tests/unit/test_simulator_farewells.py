@@ -50,6 +50,14 @@ def test_a_mishap_since_excuses_it():
     assert scene.farewells.heard
 
 
+def test_an_ack_that_was_dropped_for_want_of_memory_excuses_it():
+    """What it knew of holders is gone (semantics.md, section 7; seed 4446)."""
+    scene = Scene()
+    scene.world["a"].stats.jobs_evicted += 1
+    scene.delete_on_b()
+    assert scene.farewells.heard
+
+
 def test_while_somebody_has_forgotten_a_node_its_copy_is_excused():
     """It counts as confirmed from then on, also for jobs that come later (semantics.md, section 3; seed 20102)."""
     scene = Scene()
