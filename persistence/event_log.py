@@ -297,6 +297,7 @@ class EventLog:
         segment = Segment(first_seq, self.wall_ms, len(header))
         name = segment.name
         size = 0 if self.syncs_each else self._limit() + self._limit() // WINDOW_SLACK
+        wanted = self._pages.wanted if self._pages is not None else READY_BYTES_MIN
         self._pages = None
         began_ms = self.now_ms
 
@@ -307,17 +308,17 @@ class EventLog:
             try:
                 window = folder.map(name, size) if size else None
                 if window is not None:
-                    folder.prepare(name, window, 0, min(READY_BYTES_MIN, window.size))
+                    folder.prepare(name, window, 0, min(wanted, window.size))
                 return window
             except OSError:
                 return None
 
         self._is_busy = True
         self._moved_ms = self.now_ms
-        self._disk.start(WRITING, work, lambda outcome: self._on_opened(outcome, segment, old, began_ms))
+        self._disk.start(WRITING, work, lambda outcome: self._on_opened(outcome, segment, old, began_ms, wanted))
 
     def _on_opened(
-        self, outcome: Window | OSError | None, segment: Segment, old: Segment | None, began_ms: int
+        self, outcome: Window | OSError | None, segment: Segment, old: Segment | None, began_ms: int, wanted: int
     ) -> None:
         self._is_busy = False
         self._moved_ms = self.now_ms
@@ -329,7 +330,7 @@ class EventLog:
             self._durable(old, old.end, segment.first_seq)
         if outcome is not None and not isinstance(outcome, OSError):
             segment.is_longer = True
-            self._pages = Pages(outcome, segment.end, min(READY_BYTES_MIN, outcome.size), began_ms)
+            self._pages = Pages(outcome, segment.end, min(wanted, outcome.size), began_ms, wanted)
         self._file = segment
         self.segments.append(segment)
         self._pump()

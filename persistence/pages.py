@@ -23,9 +23,11 @@ PAGE_BYTES: Final = 4096
 # The bytes that readers look at to see that there is a gap.
 GAP_BYTES_MIN: Final = 4
 
-# What lies ready: twice what a second took, within these bounds.
+# What lies ready: twice what a second took, within these bounds. Few large steps: a thread that comes back for the
+# interpreter's lock is woken in vain by each of the loop's system calls until it gets it, dozens of times a step. Not
+# more than this all the same: what lies ready is memory of the process.
 READY_BYTES_MIN: Final = 64 * 1024
-READY_BYTES_MAX: Final = 2 * 1024 * 1024
+READY_BYTES_MAX: Final = 4 * 1024 * 1024
 
 # Linux writes pages that have been changed to disk after thirty seconds.
 FRESH_MS: Final = 5_000
@@ -42,16 +44,16 @@ class Pages:
     window    the file's memory
     limit     bytes before it are ready
     ready_ms  when they were last made so
-    wanted    bytes that should lie ready
+    wanted    bytes that should lie ready; the next file of a busy writer begins with what the last one came to
     """
 
     __slots__ = ("_left_at", "limit", "ready_ms", "wanted", "window")
 
-    def __init__(self, window: Window, at: int, limit: int, now_ms: int) -> None:
+    def __init__(self, window: Window, at: int, limit: int, now_ms: int, wanted: int = READY_BYTES_MIN) -> None:
         self.window = window
         self.limit = limit
         self.ready_ms = now_ms
-        self.wanted = READY_BYTES_MIN
+        self.wanted = wanted
         self._left_at = at
 
     def has_room(self, at: int, size: int, now_ms: int) -> bool:

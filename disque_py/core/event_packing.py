@@ -220,10 +220,10 @@ def _is_usual(job: Job) -> bool:
 def _number(writer: BytesWriter, number: i64) -> None:
     """Of at most 32 bits: no body has more bytes."""
     if number <= _SMALL_MAX:
-        writer.append(number)
+        writer.append(u8(number))  # Any other type of number goes the long way, through Python's own call.
     elif number < 1 << 8:
         writer.append(_U8)
-        writer.append(number)
+        writer.append(u8(number))
     elif number < 1 << 16:
         writer.append(_U16)
         write_i16_be(writer, i16(number if number < 1 << 15 else number - (1 << 16)))

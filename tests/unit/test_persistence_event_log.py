@@ -109,6 +109,16 @@ def test_what_is_not_ready_waits_until_the_disk_has_prepared_it():
     assert (log.ready_position(), log.next_seq) == (log.position, 3)
 
 
+def test_of_the_next_file_as_much_lies_ready_as_of_the_last():
+    log, disk, _ = start(segment_bytes=4 * READY_BYTES_MIN)
+    disk.run()
+    while len(log.segments) < 2:
+        log.append([["a", b"x" * (READY_BYTES_MIN // 2)]])
+        disk.run()
+    log.append([["b", b"x" * READY_BYTES_MIN]])
+    assert (log.ready_position(), disk.waiting) == (log.position, [])
+
+
 def test_what_was_ready_long_ago_is_prepared_again():
     """The system may have it on its way to the disk by now."""
     log, disk, _ = start()
