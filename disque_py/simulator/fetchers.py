@@ -139,7 +139,7 @@ class Fetcher(Actor):
         batch.run = machine.runs
         batch.attempts = {entry[1]: entry[ATTEMPT_AT] for entry in reply}
         batch.promises = [self.ledger.deliver(entry[0], entry[1], entry[2], now_ms) for entry in reply]
-        machine.check_delivered(reply)
+        machine.check_delivered(reply, 0, list(batch.attempts.values()))
         for entry, promise in zip(reply, batch.promises, strict=True):
             self._check_entry(entry, promise, batch, lease_ms_max)
         check_order(machine, reply)

@@ -18,7 +18,7 @@ from cluster_bus.nodes_file import dump, parse
 from disque_py import inputs
 from disque_py.config.settings import Settings
 from disque_py.core.broker import Broker
-from disque_py.core.events import ADDED, ADDED_ANYHOW, ADDED_INVISIBLE, DELIVERED
+from disque_py.core.events import ADDED, ADDED_ANYHOW, ADDED_INVISIBLE
 from disque_py.driver import Driver
 from disque_py.simulator.annals import Annals
 from disque_py.simulator.codecs import OLD, VersionedMembership
@@ -290,15 +290,23 @@ class Machine:
         if self.annals is not None:
             self.annals.check_told(job_id, ADDED_CODES, "answer to ADDJOB")
 
-    def check_delivered(self, entries: list[Any]) -> None:
-        """A consumer is given these, [queue, id, …] each: that is in journal and log of events; RuleBrokenError."""
+    def next_event(self) -> int:
+        """Number of the next event, if there is a log."""
+        return 0 if self.annals is None else self.annals.next_seq()
+
+    def check_delivered(self, entries: list[Any], since: int, attempts: list[int]) -> None:
+        """A consumer is given these, [queue, id, …] each: that is in journal and log of events; RuleBrokenError.
+
+        since      `next_event` when it asked
+        attempts   of the deliveries, if it was told them
+        """
         pledges = self._pledges()
         if pledges is not None:
             for entry in entries:
                 pledges.check_delivered(entry[1])
         if self.annals is not None:
-            for entry in entries:
-                self.annals.check_told(entry[1], (DELIVERED,), "delivery")
+            for at, entry in enumerate(entries):
+                self.annals.check_delivered(entry[1], since, attempts[at] if attempts else 0)
 
     def check_acked(self, job_ids: list[bytes]) -> None:
         """A client is told that these are done: that is in the journal; RuleBrokenError."""
