@@ -240,11 +240,30 @@ class Annals:
 
     def check_told(self, job_id: bytes, codes: tuple[int, ...], what: str) -> None:
         """Somebody is told this of the job: the event is in the log, as safely as the policy says."""
-        keeper, current = self.keeper, self.current
-        log = keeper.log
-        if not self.is_whole or log is None or log.is_closed or current is None or log is not self._watched:
-            return
-        seq = current.last_of(job_id, codes)
+        current = self._writable()
+        if current is not None:
+            self._check(current, current.last_of(job_id, codes), job_id, what)
+
+    def check_delivered(self, job_id: bytes, since: int, attempt: int) -> None:
+        """The same of a delivery: of this attempt, or (0) what came since the client asked (`next_seq`)."""
+        current = self._writable()
+        if current is not None:
+            self._check(current, current.delivery_of(job_id, since, attempt), job_id, "delivery")
+
+    def next_seq(self) -> int:
+        """Number of the next event, as far as there is a log."""
+        return 0 if self.current is None else self.current.next_seq
+
+    def _writable(self) -> Written | None:
+        """The log that whoever is told something may count on."""
+        log = self.keeper.log
+        if not self.is_whole or log is None or log.is_closed or log is not self._watched:
+            return None
+        return self.current
+
+    def _check(self, current: Written, seq: int, job_id: bytes, what: str) -> None:
+        log = self._watched
+        assert log is not None
         if not seq:
             raise RuleBrokenError(
                 "every transition is in the log", f"{what} of {job_id!r} by {self.machine.name}, no event", job_id

@@ -154,6 +154,7 @@ class Calm:
             if world.now_ms >= end_ms:
                 raise RuleBrokenError("the mesh becomes whole", self._tell_links())
             self.simulation.weather.find_back()
+            self.simulation.weather.meet_missed()
             # One that joined or was reset may have met a node that died before it told anybody.
             first, *others = world.running()
             for machine in others:

@@ -44,10 +44,11 @@ class Asleep:
 
     ids    of jobs -> when they were recorded, or read by this process
     acked  ids of those it knew to be done: that may not have got to the disk
+    named  ids of those that are over, and whose keys it remembers
     safe_ms   what it knew until then its disk has; FOR_EVER_MS if its disk has all
     """
 
-    __slots__ = ("acked", "at_ms", "ids", "may_lose", "safe_ms")
+    __slots__ = ("acked", "at_ms", "ids", "may_lose", "named", "safe_ms")
 
     def __init__(self, at_ms: int, may_lose: bool) -> None:
         self.at_ms = at_ms
@@ -55,6 +56,7 @@ class Asleep:
         self.safe_ms = FOR_EVER_MS
         self.ids: dict[bytes, int] = {}
         self.acked: list[bytes] = []
+        self.named: list[bytes] = []
 
 
 class Losses:
@@ -96,6 +98,7 @@ class Losses:
                 if job.state != ACKED and job.id in recorded  # What came in this turn was promised to nobody.
             }
             asleep.acked = [job.id for job in jobs_of(machine.broker) if job.state == ACKED and job.id in recorded]
+            asleep.named = list(machine.broker.keys.over)
         elif power and machine in self.asleep:
             self.asleep[machine].may_lose |= keeper.may_lose(power=True)
 
@@ -112,10 +115,12 @@ class Losses:
         ahead_ms = self._ahead_ms.get(machine, 0)
         if machine in self._set_back:
             self._ledger.delays_ms = FOR_EVER_MS
-        for job_id, recorded_ms in asleep.ids.items():
+        for job_id in (*asleep.ids, *asleep.acked, *asleep.named):
             promise = self._ledger.by_id.get(job_id)
             if ahead_ms and promise is not None:
                 promise.early_ms = max(promise.early_ms, ahead_ms)
+        for job_id, recorded_ms in asleep.ids.items():
+            promise = self._ledger.by_id.get(job_id)
             if not asleep.may_lose or machine.broker.find(job_id) is not None:
                 continue
             self._lose(job_id, promise, is_once=promise is None or not promise.retry_ms)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from disque_py.core.ids import is_retried_id
 from disque_py.core.job import ACTIVE
+from disque_py.core.restoring import ASK_AFTER_MS
 from disque_py.simulator.connections import words
 from disque_py.simulator.ledger import Promise, RuleBrokenError
 from disque_py.simulator.workload import RECONNECT_MS, Actor, Line
@@ -32,6 +33,8 @@ TIMEOUTS_MS: Final = (20, 300, 2_000)
 META_AT: Final = 4
 LEASE_AT: Final = 6
 ATTEMPT_AT: Final = 8
+# A lease that was read from the journal ends no earlier than others are asked who has the job: a moment later each.
+RESTORED_LEASE_MS_MAX: Final = ASK_AFTER_MS + 1_000
 
 
 class Batch:
@@ -132,15 +135,16 @@ class Fetcher(Actor):
     def _deliver(self, reply: list[list[Any]], batch: Batch) -> None:
         """A first answer; or one that looks like it, whose first was not heard."""
         machine, now_ms = batch.machine, self.world.now_ms
+        lease_ms_max = 0 if batch.run == machine.runs else RESTORED_LEASE_MS_MAX
         batch.run = machine.runs
         batch.attempts = {entry[1]: entry[ATTEMPT_AT] for entry in reply}
         batch.promises = [self.ledger.deliver(entry[0], entry[1], entry[2], now_ms) for entry in reply]
-        machine.check_delivered(reply)
+        machine.check_delivered(reply, 0, list(batch.attempts.values()))
         for entry, promise in zip(reply, batch.promises, strict=True):
-            self._check_entry(entry, promise, batch)
+            self._check_entry(entry, promise, batch, lease_ms_max)
         check_order(machine, reply)
 
-    def _check_entry(self, entry: list[Any], promise: Promise, batch: Batch) -> None:
+    def _check_entry(self, entry: list[Any], promise: Promise, batch: Batch, lease_ms_max: int = 0) -> None:
         job_id = entry[1]
         if not is_retried_id(job_id):
             raise RuleBrokenError("tokens pass at-most-once jobs by", f"{promise} under {batch.token!r}", job_id)
@@ -150,7 +154,7 @@ class Fetcher(Actor):
         job = batch.machine.broker.find(job_id)
         if job is not None and label is not None and label.priority not in (None, job.priority):
             raise RuleBrokenError("jobs arrive as they were added", f"{promise} has priority {job.priority}", job_id)
-        asked_ms = batch.lease_ms or promise.retry_ms
+        asked_ms = max(batch.lease_ms or promise.retry_ms, lease_ms_max)
         if not 0 < entry[LEASE_AT] <= asked_ms or entry[ATTEMPT_AT] < 1:
             raise RuleBrokenError(
                 "a lease is as long as asked for", f"{promise}: {entry[LEASE_AT]} instead of {asked_ms} ms", job_id

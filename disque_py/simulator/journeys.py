@@ -79,6 +79,7 @@ def travel(simulation: Simulation) -> None:
                 *(promise.id for promise in promises if promise.id),
             )
         world.run(GAP_MS)
+    world.run(GAP_MS)  # Who hung up at once would take the last ACKJOB along.
     stopped.go_on()
     for waiter in waiters:
         if waiter.is_open:

@@ -128,8 +128,8 @@ class KeyBook:
         """One key has two ids."""
         first = known.promise
         ledger, now_ms = self._ledger, self._world.now_ms
-        if now_ms > known.sent_ms + first.ttl_ms - first.ttl_ms // 100 - TTL_SLACK_MS:
-            return  # Its life may be over, and its key free.
+        if now_ms > known.sent_ms + first.ttl_ms - first.early_ms - first.ttl_ms // 100 - TTL_SLACK_MS:
+            return  # Its life may be over, also by the wall clock of a node that was down, and its key free.
         since_ms = min(known.sent_ms, use.sent_ms)
         if known.is_calm and use.is_calm and ledger.unrest_ms < since_ms:
             raise RuleBrokenError(

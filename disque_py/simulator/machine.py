@@ -18,7 +18,7 @@ from cluster_bus.nodes_file import dump, parse
 from disque_py import inputs
 from disque_py.config.settings import Settings
 from disque_py.core.broker import Broker
-from disque_py.core.events import ADDED, ADDED_ANYHOW, ADDED_INVISIBLE, DELIVERED
+from disque_py.core.events import ADDED, ADDED_ANYHOW, ADDED_INVISIBLE
 from disque_py.driver import Driver
 from disque_py.simulator.annals import Annals
 from disque_py.simulator.codecs import OLD, VersionedMembership
@@ -63,7 +63,7 @@ class Machine:
     runs               how often it was started
     fuse               it dies after so many further things it does to the outside; 0: it does not
     held               what came while it was stopped, or deaf
-    nodes_file         what a start would read
+    nodes_file         what a start would read: never an older text than what was written before
     forgot             ids it was ever told to forget, by FORGET or RESET
     totals             counters of earlier runs, by name (see `harvest`)
     ticks              timers that came
@@ -101,6 +101,7 @@ class Machine:
         self.fuse = 0
         self.held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self.nodes_file = ""
+        self._saves = self._saved_number = 0
         self.forgot: dict[bytes, None] = {}
         self.totals: dict[str, int] = {}
         self.keeper: Keeper | None = None
@@ -289,15 +290,23 @@ class Machine:
         if self.annals is not None:
             self.annals.check_told(job_id, ADDED_CODES, "answer to ADDJOB")
 
-    def check_delivered(self, entries: list[Any]) -> None:
-        """A consumer is given these, [queue, id, …] each: that is in journal and log of events; RuleBrokenError."""
+    def next_event(self) -> int:
+        """Number of the next event, if there is a log."""
+        return 0 if self.annals is None else self.annals.next_seq()
+
+    def check_delivered(self, entries: list[Any], since: int, attempts: list[int]) -> None:
+        """A consumer is given these, [queue, id, …] each: that is in journal and log of events; RuleBrokenError.
+
+        since      `next_event` when it asked
+        attempts   of the deliveries, if it was told them
+        """
         pledges = self._pledges()
         if pledges is not None:
             for entry in entries:
                 pledges.check_delivered(entry[1])
         if self.annals is not None:
-            for entry in entries:
-                self.annals.check_told(entry[1], (DELIVERED,), "delivery")
+            for at, entry in enumerate(entries):
+                self.annals.check_delivered(entry[1], since, attempts[at] if attempts else 0)
 
     def check_acked(self, job_ids: list[bytes]) -> None:
         """A client is told that these are done: that is in the journal; RuleBrokenError."""
@@ -414,15 +423,18 @@ class Machine:
         """Write the nodes file as it is now; it is there a moment later."""
         text = dump(list(self.membership.nodes.values()))
         span_ms = 0 if self.world.is_prompt else self.rng.randrange(SAVE_MS_MAX)
-        self.world.later(span_ms, self._saved, self.runs, text, done)
+        self._saves += 1
+        self.world.later(span_ms, self._saved, self.runs, self._saves, text, done)
 
-    def _saved(self, run: int, text: str, done: Callable[[OSError | None], None] | None) -> None:
+    def _saved(self, run: int, number: int, text: str, done: Callable[[OSError | None], None] | None) -> None:
         if run != self.runs or not self.is_up:
             return
         if self.is_stopped:
-            self.held.append((self._saved, (run, text, done)))
+            self.held.append((self._saved, (run, number, text, done)))
             return
-        self.nodes_file = text
+        if number > self._saved_number:
+            self._saved_number = number
+            self.nodes_file = text
         if done is not None:
             self.open()
             done(None)

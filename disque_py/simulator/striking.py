@@ -108,6 +108,14 @@ class Striking:
                     if other is not back:
                         self.meet(other, back.name)
 
+    def meet_missed(self) -> None:
+        """A MEET is given up when nobody was reached in time: who forgot a node that is there has to be told again."""
+        for machine in self.up():
+            for other in self.up():
+                node_id = other.membership.me.id
+                if node_id in machine.forgot and machine.membership.find(node_id) is None and other is not machine:
+                    self.meet(machine, other.name)
+
     def find_gone(self) -> None:
         """When all who will be there are: an id that none of them has is nobody's, and was perhaps never forgotten."""
         present = [machine.membership.me.id for machine in self.up()]

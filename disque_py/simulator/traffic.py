@@ -80,7 +80,7 @@ class Traffic:
     loss           share of the frames that vanish
     is_rough       what is on its way may be lost or repeated when a connection ends
     filter         loses single messages; what it takes is gone
-    tap            sees the job messages that are read: sender, receiver, runs
+    tap            sees the job messages that are read, no stranger's: sender, receiver, runs
     frames, bytes  sent so far
     flying         frames on their way
     """
@@ -187,8 +187,6 @@ class Traffic:
     def _deal_jobs(self, pipe: Pipe, target: Machine, jobs: list[list[Any]]) -> None:
         if self.filter is not None:
             jobs = self._filtered(pipe, jobs)
-        if self.tap is not None:
-            self.tap(pipe.dialer.name, target.name, jobs)
         if not pipe.is_open or not jobs:
             return
         sender = self._identify(pipe)
@@ -197,6 +195,8 @@ class Traffic:
             if target.incoming.get(pipe.hello.id) is pipe:
                 del target.incoming[pipe.hello.id]
         else:
+            if self.tap is not None:
+                self.tap(pipe.dialer.name, target.name, jobs)
             target.driver.receive(sender, jobs)
 
     def _identify(self, pipe: Pipe) -> Node | None:

@@ -36,14 +36,18 @@ BODIES: Final = (8, 8, 20, 100, 700, 4_000)
 
 
 class Line(Connection):
-    """A client's connection: replies go, in order, to whoever waits for each."""
+    """A client's connection: replies go, in order, to whoever waits for each.
 
-    __slots__ = ("_owner", "_waiting")
+    since   number of the node's next event when a consumer last asked for jobs
+    """
+
+    __slots__ = ("_owner", "_waiting", "since")
 
     def __init__(self, world: World, owner: Actor) -> None:
         super().__init__(world)
         self._owner = owner
         self._waiting: deque[tuple[Callable[[Any, Any], None], Any]] = deque()
+        self.since = 0
 
     def ask(self, requests: list[tuple[Request, Callable[[Any, Any], None], Any]], travel_ms: int) -> None:
         """Send requests, each with whom its reply is for and what is to be told with it."""
@@ -220,6 +224,7 @@ class Consumer(Actor):
         if rng.random() < 0.3:
             how.append("WITHCOUNTERS")
         request = words("GETJOB", *how, "COUNT", rng.choice((1, 1, 3, 10, 50)), "FROM", *wanted)
+        line.since = line.machine.next_event()
         line.ask([(request, self._got, line)], self.travel())
         return 1 + int(rng.expovariate(self.load / 10))
 
@@ -228,7 +233,7 @@ class Consumer(Actor):
             return
         deliver, now_ms = self.ledger.deliver, self.world.now_ms
         promises = [deliver(entry[0], entry[1], entry[2], now_ms) for entry in reply]
-        line.machine.check_delivered(reply)
+        line.machine.check_delivered(reply, line.since, [])
         self.world.later(1 + int(self.rng.expovariate(1 / 15)), self._work, promises, line.machine)
 
     def _work(self, promises: list[Promise], machine: Machine) -> None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from disque_py.core.event_lines import Lines
-from disque_py.core.events import VERSION_FIRST
+from disque_py.core.events import DELIVERED, VERSION_FIRST
 from disque_py.simulator.ledger import RuleBrokenError
 
 # Of an event of a node, and of the shortest one of a job (core/events.py).
 NODE_FIELDS: Final = 2
 SHORTEST_FIELDS: Final = 5
+DELIVERED_ATTEMPT_AT: Final = 4
 
 
 def job_of(event: Any) -> bytes:
@@ -111,6 +112,19 @@ class Written:
             if self.events[seq - self.first_seq][0] in codes:
                 return seq
         return 0
+
+    def delivery_of(self, job_id: bytes, since: int, attempt: int) -> int:
+        """Number of the delivery that a client was told of: this attempt, or (0) the first one since it asked.
+
+        It may have been delivered again before the answer left. Else the last one there was; 0: none.
+        """
+        events, first_seq = self.events, self.first_seq
+        seqs = [seq for seq in self.by_job.get(job_id, ()) if events[seq - first_seq][0] == DELIVERED]
+        if attempt:
+            meant = [seq for seq in seqs if events[seq - first_seq][DELIVERED_ATTEMPT_AT] == attempt][-1:]
+        else:
+            meant = [seq for seq in seqs if seq >= since][:1]
+        return (meant or seqs[-1:] or [0])[0]
 
     def end_of(self, seq: int) -> int:
         """The position behind this event."""

@@ -152,6 +152,18 @@ def test_a_life_that_a_wall_clock_ended_is_no_loss():
     assert not scene.ledger.delays_ms
 
 
+def test_a_wall_clock_may_free_the_key_of_a_job_that_is_over():
+    """The node that remembered it was down when the clock was set ahead."""
+    scene = Scene()
+    machine = scene.world.machines["a"]
+    done, over = scene.add(), scene.add()
+    scene.losses.jumped(machine, HOUR_MS)
+    asleep = scene.losses.asleep[machine] = Asleep(scene.world.now_ms, may_lose=False)
+    asleep.acked, asleep.named = [done.id], [over.id]
+    scene.losses.loaded(machine)
+    assert done.early_ms == over.early_ms == HOUR_MS
+
+
 def test_a_clock_that_was_set_back_makes_lives_longer():
     """No time passes while the node is down."""
     scene = Scene()

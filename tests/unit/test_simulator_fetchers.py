@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from disque_py.simulator.fetchers import Batch, Fetcher, check_order, check_repeated
+from disque_py.simulator.fetchers import RESTORED_LEASE_MS_MAX, Batch, Fetcher, check_order, check_repeated
 from disque_py.simulator.keyed import KeyBook, Label
 from disque_py.simulator.ledger import Ledger, RuleBrokenError
 from disque_py.simulator.plan import ClientPlan
@@ -100,6 +100,7 @@ def test_metadata_and_priority_are_those_that_were_given(world, fetcher, machine
     batch.lease_ms = 1_000
     with pytest.raises(RuleBrokenError, match="a lease is as long"):
         fetcher._check_entry(entry, promise, batch)
+    fetcher._check_entry(entry, promise, batch, RESTORED_LEASE_MS_MAX)
     for label in (Label(b"", 7, []), Label(b"", 8, [b"carrier", b"UA"])):
         fetcher.book.labels[promise.number] = label
         with pytest.raises(RuleBrokenError, match="as they were added"):

@@ -23,6 +23,7 @@ def test_jobs_come_to_the_node_that_can_take_them(simulation):
     travel(simulation)
     assert [promise.delivered for promise in simulation.ledger.promises] == [1] * CLIENTS
     assert not any(machine.is_stopped for machine in simulation.world.running())
+    assert all(promise.acked_ms for promise in simulation.ledger.promises)
 
 
 def test_jobs_that_nobody_is_told_of_are_found(simulation):

@@ -101,6 +101,14 @@ def test_a_key_is_free_when_the_life_of_its_job_is_over(world, ledger, book):
     book.answered(promised(world, ledger, book), b"D-0000000a-%bbbbbbb-05a1" % (b"k" * 18), world.now_ms, True)
 
 
+def test_a_wall_clock_that_is_set_ahead_may_free_a_key(world, ledger, book):
+    """While the node that remembers it is down."""
+    first = promised(world, ledger, book)
+    book.answered(first, b"D-0000000a-%baaaaaa-05a1" % (b"k" * 18), world.now_ms, True)
+    first.early_ms = first.ttl_ms
+    book.answered(promised(world, ledger, book), b"D-0000000a-%bbbbbbb-05a1" % (b"k" * 18), world.now_ms, True)
+
+
 def test_ids_of_a_key_have_its_characters(world, ledger, book):
     book.answered(promised(world, ledger, book), b"D-0000000a-%baaaaaa-05a1" % (b"k" * 18), world.now_ms, True)
     with pytest.raises(RuleBrokenError, match="ids tell their key"):

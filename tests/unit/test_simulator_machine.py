@@ -31,6 +31,15 @@ def test_a_node_comes_back_with_its_id_and_its_nodes_file():
     assert world["b"].cluster.find(world.machines["a"].node_id).run == world["a"].run
 
 
+def test_an_older_text_of_the_nodes_file_never_replaces_a_newer_one():
+    """Saves take differently long."""
+    world = joined("a")
+    machine = world.machines["a"]
+    machine._saved(machine.runs, 3, "new", None)
+    machine._saved(machine.runs, 2, "old", None)
+    assert machine.nodes_file == "new"
+
+
 def test_a_fuse_lets_a_node_die_between_two_things_it_does():
     """The first reply leaves, the second does not."""
     world = joined("a")

@@ -39,6 +39,18 @@ def test_a_node_that_reads_its_journal_is_told_later():
     assert world["a"].cluster.find(gone.node_id) is None
 
 
+def test_who_was_told_to_forget_a_node_that_is_there_is_told_to_meet_it_again():
+    """Its first MEET came while nobody could be reached, and was given up."""
+    weather = weathered("ab")
+    world = weather.world
+    weather.forget_on(world.machines["a"], world.machines["b"].node_id)
+    world.run(1_000)
+    assert not world.is_meshed()
+    weather.meet_missed()
+    world.run(1_000)
+    assert world.is_meshed()
+
+
 def test_ids_that_nobody_has_any_more_are_found():
     """A node that was reset and died before anybody could tell the others."""
     weather = weathered("ab")

@@ -53,3 +53,19 @@ def test_a_lost_frame_is_lost_for_good():
     say(world, "a", b"r")
     world.run(50)
     assert told == [("a", "b", b"r")]
+
+
+def test_what_a_stranger_says_of_jobs_is_not_read():
+    """Its connection is closed, and nobody believes that it was heard."""
+    world = joined("ab")
+    told = heard(world)
+    say(world, "a", b"q")
+    b = world.machines["b"]
+    b.open()
+    b.membership.forget(b.membership.find(world.machines["a"].node_id))
+    pipe = next(pipe for pipe in world.network.pipes if pipe.dialer.name == "a")
+    world.network._deal_jobs(pipe, b, [[INTEREST, (b"q", 1)]])
+    b.close()
+    assert not pipe.is_open
+    world.run(50)
+    assert told == []

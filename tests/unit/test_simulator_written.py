@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from disque_py.core.events import ACKED, ADDED, STARTED
+from disque_py.core.events import ACKED, ADDED, DELIVERED, STARTED
 from disque_py.simulator.ledger import RuleBrokenError
 from disque_py.simulator.written import Written
 
@@ -26,6 +26,15 @@ def test_events_of_a_job_are_found_by_their_code(written):
     assert written.last_of(b"D-j", (ADDED, ACKED)) == 3
     assert written.last_of(b"D-k", (ADDED,)) == 0
     assert written.end_of(2) == 100
+
+
+def test_an_answer_tells_of_one_delivery_though_there_were_more_before_it_left(written):
+    """Its attempt says of which, or the first that came since the client asked."""
+    for attempt in (1, 2, 3):
+        written.append(written.next_seq, [(DELIVERED, b"D-j", 2, 0, attempt, 0, 0, 5_000_000, b"q", 3)], 200, MS)
+    assert [written.delivery_of(b"D-j", 0, attempt) for attempt in (1, 2, 3, 4)] == [4, 5, 6, 6]
+    assert [written.delivery_of(b"D-j", since, 0) for since in (4, 5, 7)] == [4, 5, 6]
+    assert written.delivery_of(b"D-k", 0, 0) == 0
 
 
 def test_a_gap_breaks_a_rule(written):
