@@ -253,7 +253,7 @@ class EventDesk:
         segment = segment_of(log.segments, seq)
         end = segment.durable_end
         later = [each.first_seq for each in log.segments if each.first_seq > seq]
-        end_seq = min(seq + request.count, later[0] if later else log.durable_seq)
+        end_seq = min(seq + request.count, log.durable_seq, *later)
         bytes_max = min(request.bytes_max, REPLY_BYTES_MAX)
 
         def done(outcome: bytes | OSError) -> None:

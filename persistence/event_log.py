@@ -42,8 +42,9 @@ MARK_BYTES: Final = 64 * 1024
 WINDOW_SLACK: Final = 8
 
 SYNC_EVERY_MS: Final = 1_000
-# Nobody's reply waits longer for a write. There may be an fsync in it (a segment that ends, or `always`), which a busy
-# disk takes seconds for; a log that is given up is a hole in what its readers know.
+# Nobody's reply waits longer for a write. There may be an fsync in it (`always`, a new file), or one before it (two
+# segments that are full in a row), which a busy disk takes seconds for; a log that is given up is a hole in what its
+# readers know.
 STALL_MS: Final = 5_000
 TRIM_EVERY_MS: Final = 1_000
 # A node ticks every 100 ms; one that didn't for so long was stopped, or busy, and knows nothing about its disk.
@@ -132,6 +133,7 @@ class EventLog:
         self._queue: deque[tuple[bytes, int, int, int]] = deque()
         self._written_seq = next_seq
         self._is_busy = False
+        self._is_opening = False
         # When the disk last did, or was given, something of what waits for it.
         self._moved_ms = 0
         self._ticked_ms = 0
@@ -244,6 +246,8 @@ class EventLog:
         while len(self.segments) > 1 and (
             (self.bytes_max and size > self.bytes_max) or self.segments[0].last_ms < oldest_ms
         ):
+            if self.segments[0].durable_end < self.segments[0].end:
+                break  # It is on its way to the disk.
             gone = self.segments.pop(0)
             size -= gone.end
             dropped.append(gone.name)
@@ -265,7 +269,7 @@ class EventLog:
         if file is None:
             self._open(None)
         elif self._queue and not self._is_syncing and self._is_full(file):
-            self._open(file)
+            self._open(file)  # No earlier: two files may have blocks that are not on disk, never three.
         elif self._queue:
             if self._is_syncing and self.syncs_each:
                 return
@@ -302,8 +306,6 @@ class EventLog:
         began_ms = self.now_ms
 
         def work(folder: Folder) -> Window | None:
-            if old is not None:
-                end_file(folder, old)
             folder.create(name, header)
             try:
                 window = folder.map(name, size) if size else None
@@ -313,28 +315,45 @@ class EventLog:
             except OSError:
                 return None
 
-        self._is_busy = True
+        self._is_busy = self._is_opening = True
         self._moved_ms = self.now_ms
         self._disk.start(WRITING, work, lambda outcome: self._on_opened(outcome, segment, old, began_ms, wanted))
 
     def _on_opened(
         self, outcome: Window | OSError | None, segment: Segment, old: Segment | None, began_ms: int, wanted: int
     ) -> None:
-        self._is_busy = False
+        self._is_busy = self._is_opening = False
         self._moved_ms = self.now_ms
         if isinstance(outcome, OSError):
             self.fail(_reason(outcome))
         if self.is_closed:
             return
-        if old is not None:
-            self._durable(old, old.end, segment.first_seq)
         if outcome is not None and not isinstance(outcome, OSError):
             segment.is_longer = True
             self._pages = Pages(outcome, segment.end, min(wanted, outcome.size), began_ms, wanted)
         self._file = segment
         self.segments.append(segment)
+        if old is not None:
+            self._end(old, segment.first_seq)
         self._pump()
         self._on_change()
+
+    def _end(self, old: Segment, next_seq: int) -> None:
+        """What is left of the segment goes to the disk while the next one is written: no reply waits for that."""
+
+        def done(outcome: OSError | None) -> None:
+            self._is_syncing = False
+            if isinstance(outcome, OSError):
+                self.fail(_reason(outcome))
+            if self.is_closed:
+                return
+            self._durable(old, old.end, next_seq)
+            self._pump()
+            self._on_change()
+
+        self._is_syncing = True
+        self._synced_ms = self.now_ms
+        self._disk.start(SYNCING, lambda folder: end_file(folder, old), done)
 
     def _write(self, file: Segment) -> None:
         queue = self._queue
@@ -416,7 +435,7 @@ class EventLog:
     def _sync(self) -> None:
         """Beside the writing, in a lane of its own."""
         file = self._file
-        if self._is_syncing or file is None or (self._is_busy and self.syncs_each):
+        if self._is_syncing or file is None or self._is_opening or (self._is_busy and self.syncs_each):
             return
         end, next_seq, name = file.end, self._written_seq, file.name
         self._is_syncing = True

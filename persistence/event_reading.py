@@ -76,9 +76,9 @@ def open_log(folder: Folder, new_id: str, node: bytes) -> Found:
     foreign = [header for header in headers if header.log_id == log_id and header.node != node]
     segments = _chain([header for header in headers if header.log_id == log_id]) if not foreign else []
     if segments:
-        next_seq = _end_of(folder, segments[-1])
+        next_seq = _end_of(folder, segments)
         if next_seq:
-            for segment in segments[:-1]:
+            for segment in segments[:-2]:
                 segment.end = segment.durable_end = folder.size(segment.name)
             kept = {segment.name for segment in segments}
             for name in strays + [name for name in _segment_names(folder) if name not in kept and name not in strays]:
@@ -144,37 +144,64 @@ def _chain(headers: list[Header]) -> list[Segment]:
     return segments
 
 
-def _end_of(folder: Folder, last: Segment) -> int:
-    """Walk over the last segment, cut its torn tail off, sync it; the number of the next event. 0: it is damaged."""
-    end = _walk_last(folder, last)
-    if not end:
-        return 0
+def _end_of(folder: Folder, segments: list[Segment]) -> int:
+    """Walk over the last two segments, cut off what a power cut tore and sync them; the number of the next event.
+
+    The last but one goes to the disk while the last is written already. If its end is missing, nothing of the last was
+    ever read, and it is not in `segments` any more. 0: the log is damaged.
+    """
+    last = segments[-1]
+    if len(segments) > 1:
+        before = segments[-2]
+        end = _walk(folder, before)
+        if end is None or end[0] > last.first_seq:
+            return 0
+        if end[0] < last.first_seq:
+            if _says_on_disk(folder, last, end[0]):
+                return 0
+            segments.pop()
+            return _cut(folder, before, end)
+        _cut(folder, before, end)
+    end = _walk(folder, last)
+    return _cut(folder, last, end) if end is not None else 0
+
+
+def _cut(folder: Folder, segment: Segment, end: tuple[int, int]) -> int:
+    """Nothing is behind the last whole block, and all before is on disk; the number of the next event."""
     next_seq, offset = end
-    if offset < folder.size(last.name):
-        folder.truncate(last.name, offset)
+    if offset < folder.size(segment.name):
+        folder.truncate(segment.name, offset)
     else:
-        folder.sync(last.name)
-    last.end = last.durable_end = offset
+        folder.sync(segment.name)
+    segment.end = segment.durable_end = offset
     return next_seq
 
 
-def _walk_last(folder: Folder, last: Segment) -> tuple[int, int] | None:
+def _walk(folder: Folder, segment: Segment) -> tuple[int, int] | None:
     """(number behind the last whole block, its end); None if something broken had been on disk already."""
-    data = folder.read(last.name, 0, folder.size(last.name))
-    at = last.end
-    seq = last.first_seq
-    while True:
-        start = next_at(data, at, 0)
-        found = look_at(data, start, seq)
-        if found is None:
-            break
-        size, count, wall_ms, _ = found
-        at = start
-        last.mark(seq, at, wall_ms)
-        last.last_ms = max(last.last_ms, wall_ms)
-        at += size
+    data = folder.read(segment.name, 0, folder.size(segment.name))
+    at = segment.end
+    seq = segment.first_seq
+    for start, size, count, wall_ms, _ in _blocks(data, at, seq):
+        segment.mark(seq, start, wall_ms)
+        segment.last_ms = max(segment.last_ms, wall_ms)
+        at = start + size
         seq += count
-    return None if _was_on_disk(data, at, seq, last.last_ms) else (seq, at)
+    return None if _was_on_disk(data, at, seq, segment.last_ms) else (seq, at)
+
+
+def _blocks(data: bytes, at: int, seq: int) -> Iterator[tuple[int, int, int, int, int]]:
+    """(offset, bytes, events, wall clock ms, first event not known to be on disk then) of whole blocks from here."""
+    while (found := look_at(data, at := next_at(data, at, 0), seq)) is not None:
+        yield (at, *found)
+        at += found[0]
+        seq += found[1]
+
+
+def _says_on_disk(folder: Folder, segment: Segment, seq: int) -> bool:
+    """Whether event `seq`, of an earlier segment, was on disk when a block of this one was written."""
+    data = folder.read(segment.name, 0, folder.size(segment.name))
+    return any(durable_seq > seq for *_, durable_seq in _blocks(data, segment.end, segment.first_seq))
 
 
 def _was_on_disk(data: bytes, at: int, seq: int, wall_ms: int) -> bool:

@@ -202,6 +202,49 @@ def test_segments_end_when_they_are_full_and_the_ended_one_is_on_disk():
     assert events_of(log, folder) == [[number, b"x" * 30] for number in range(40)]
 
 
+def test_nobody_waits_for_the_end_of_a_segment_to_be_on_disk():
+    log, disk, folder = start(segment_bytes=500)
+    for number in range(40):
+        log.append([[number, b"x" * 30]])
+        disk.run(WRITING)
+        if len(log.segments) == 2:
+            break
+    log.append([["next"]])
+    assert (log.ready_position(), log.durable_seq) == (log.position, 1)
+    pass_ms(log, 5_000)
+    disk.run()
+    assert log.durable_seq == log.segments[1].first_seq
+    pass_ms(log, 1_000)
+    disk.run()
+    assert events_of(log, folder)[-1] == ["next"]
+
+
+def test_a_segment_is_synced_by_one_at_a_time():
+    """An error would reach only one of two."""
+    log, disk, _ = start(segment_bytes=200)
+    disk.run()
+    while not disk.waiting:
+        log.append([["a", b"x" * 30]])
+    pass_ms(log, 1_000)
+    assert [lane for lane, *_ in disk.waiting] == [WRITING]
+    disk.run_one()
+    pass_ms(log, 1_000)
+    assert [lane for lane, *_ in disk.waiting].count(SYNCING) == 1
+
+
+def test_a_segment_that_is_on_its_way_to_the_disk_stays():
+    log, disk, _ = start(segment_bytes=500, bytes_max=600)
+    for number in range(40):
+        log.append([[number, b"x" * 60]])
+        disk.run(WRITING)
+    assert len(log.segments) == 2
+    log.trim()
+    assert len(log.segments) == 2
+    disk.run(SYNCING)
+    log.trim()
+    assert len(log.segments) == 1
+
+
 def test_the_oldest_go_when_there_is_too_much():
     log, disk, folder = start(segment_bytes=500, bytes_max=3_000)
     for number in range(200):

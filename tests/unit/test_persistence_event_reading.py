@@ -74,6 +74,25 @@ def test_a_broken_block_before_others_that_were_not_synced_either_is_a_torn_tail
     assert (found.log_id, found.next_seq) == (LOG_ID, 2)
 
 
+def test_behind_an_end_that_a_power_cut_took_nothing_counts():
+    """A segment goes to the disk while the next is written already."""
+    folder = folder_with([block(1), block(2)], [block(4), block(5)], firsts=(1, 4))
+    found = open_log(folder, "new", b"n" * 20)
+    assert (found.log_id, found.next_seq, [segment.first_seq for segment in found.segments]) == (LOG_ID, 3, [1])
+    assert folder.names() == [file_name(1), OPEN_NAME]
+
+
+def test_an_end_that_is_missing_and_was_on_disk_is_damage():
+    folder = folder_with([block(1), block(2)], [block(4, durable=4)], firsts=(1, 4))
+    assert open_log(folder, "new", b"n" * 20).log_id == "new"
+
+
+def test_of_the_last_segment_but_one_what_was_made_ready_is_cut_off():
+    folder = folder_with([block(1), bytes(9_000)], [block(2)], firsts=(1, 2))
+    found = open_log(folder, "new", b"n" * 20)
+    assert (found.next_seq, folder.size(file_name(1))) == (3, found.segments[0].end)
+
+
 def test_without_the_mark_that_it_is_open_a_log_is_not_continued():
     folder = folder_with([block(1)])
     folder.remove(OPEN_NAME)
