@@ -36,7 +36,7 @@ from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
 from disque_py.core.ids import ID_BYTES, is_valid_id
-from disque_py.core.job import ACTIVE, WAIT_REPL, Handover, Job, Replication, Wanted
+from disque_py.core.job import ACTIVE, QUEUED, WAIT_REPL, Handover, Job, Replication, Wanted
 from disque_py.core.keys import KEY_AT, KEY_END, KEY_LENGTH
 from disque_py.resp import error
 
@@ -162,9 +162,14 @@ def _is_open(broker: Broker, job_id: bytes) -> bool:
 
 
 def _creator_to_ask(broker: Broker, job: Job) -> Node | None:
-    """Whoever must be asked whether the copy that we have exists; None: it does, or nobody can say."""
+    """Whoever must be asked whether the copy that we have exists; None: it does, or nobody can say.
+
+    A copy may wait in a queue by then, as its retry came first; it exists as soon as somebody got it.
+    """
     traits = job.traits
-    if traits is None or not traits.is_open or job.state != ACTIVE or job.attempt or job.is_delivered:
+    if traits is None or not traits.is_open or job.attempt or job.is_delivered:
+        return None
+    if job.state != ACTIVE and job.state != QUEUED:
         return None
     name = job.id[2:10]
     for node in broker.cluster.linked:

@@ -8,7 +8,7 @@ from brokers import add_node, ask, make_broker, make_client
 from cluster_bus.messages import DELJOB, ISKEY, KEYIS, OUTCOME, OUTCOME_IS, REFUSED, REFUSED_KEY, REPLJOB
 from copies import advance, image, make_id, say, sent_of
 from disque_py import inputs
-from disque_py.core import keying
+from disque_py.core import keying, lifecycle
 from disque_py.core.image import image_of
 from disque_py.core.keys import KEY_AT, KEY_END, key_chars
 from disque_py.core.replication import NEVER_WAS, NEW_KEY
@@ -197,6 +197,20 @@ def test_the_creator_is_asked_before_a_copy_is_named():
     say(broker, creator, OUTCOME_IS, (job_id,))
     inputs.settle(broker)
     assert sent_of(broker, KEYIS) == [((asker,), (5, CHARS, job_id))]
+
+
+def test_a_copy_that_is_queued_may_yet_come_to_nothing():
+    """Its retry came before its creator had copies enough; nobody has got it."""
+    broker = make_broker()
+    creator, asker = add_node(broker, 1), add_node(broker, 2)
+    job_id = b"D-" + creator.name[:8] + other_id()[10:]
+    say(broker, creator, REPLJOB, ((job_id, *keyed_image(broker, creator)[1:]), NEW_KEY))
+    lifecycle.enqueue(broker, broker.find(job_id))
+    say(broker, asker, ISKEY, (5, CHARS))
+    assert sent_of(broker, OUTCOME) == [((creator,), (job_id,))]
+    say(broker, creator, DELJOB, (job_id, None, NEVER_WAS))
+    inputs.settle(broker)
+    assert (sent_of(broker, KEYIS), broker.job_count) == ([((asker,), (5, CHARS, b""))], 0)
 
 
 def test_what_was_named_exists_whatever_its_creator_says_later():
