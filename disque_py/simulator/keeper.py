@@ -241,7 +241,7 @@ def replay(folder: SimFolder, machine: Machine) -> tuple[dict[bytes, tuple[Job, 
     broker.sets = machine.broker.sets
     try:
         recovery = Recovery(copied)
-        nodes = frozenset(header.node for _, header, _ in recovery.files)
+        nodes = dict.fromkeys(header.node for _, header, _ in recovery.files)
         restoring = Restoring(broker, *nodes)
         while not recovery.is_finished:
             for number, block in recovery.step():
@@ -253,7 +253,7 @@ def replay(folder: SimFolder, machine: Machine) -> tuple[dict[bytes, tuple[Job, 
         for shard in broker.shards
         for job in shard.values()
     }
-    return found, nodes - {broker.me.id}
+    return found, frozenset(nodes) - {broker.me.id}
 
 
 def _state(machine: Machine, former: frozenset[bytes], job: Job, flags: int) -> dict[str, Any]:
