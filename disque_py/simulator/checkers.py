@@ -231,7 +231,7 @@ def look(world: World, ledger: Ledger, losses: Losses) -> None:
             ledger.close(promise)
         elif promise.ack_answered_ms and not is_here and promise.id not in underway:
             _look_at_end(ledger, promise, world.now_ms, oldest_ms)
-        elif promise.acked_ms or _may_have_died(promise, world.now_ms):
+        elif promise.acked_ms or may_have_died(promise, world.now_ms):
             promise.clean_ms = 0
         elif promise.retry_ms:
             promise.clean_ms = 0
@@ -268,7 +268,7 @@ def _look_at_end(ledger: Ledger, promise: Promise, now_ms: int, oldest_ms: int) 
         ledger.close(promise)
 
 
-def _may_have_died(promise: Promise, now_ms: int) -> bool:
+def may_have_died(promise: Promise, now_ms: int) -> bool:
     """Its TTL may be over on some node."""
     return now_ms > promise.added_ms + promise.ttl_ms - promise.early_ms - promise.ttl_ms // TTL_SHARE - 100
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cluster_bus.messages import DELJOB, LEFT, LEFT_OK, REPLJOB, SETACK, YOURJOBS
 from disque_py.core.job import ACKED, WAIT_REPL, Job
+from disque_py.simulator.checkers import may_have_died
 from disque_py.simulator.ledger import Ledger, RuleBrokenError
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ class Farewells:
         promise = self._ledger.by_id.get(job_id)
         if promise is None or promise.added_ms <= self._losses.mishap_ms or promise.is_deleted:
             return
+        if may_have_died(promise, self._world.now_ms):
+            return  # Whose clock ran ahead forgot its holders with it, and others have it for a moment more.
         if not promise.answered_ms:
             return  # Its creator may have given it up, and forgotten whom it had asked to hold it.
         if any(other.count("jobs_evicted") for other in self._world.machines.values()):

@@ -199,7 +199,7 @@ class Keeper:
     def check_replay(self) -> None:
         """Memory is what a replay of the journal would make of it; RuleBrokenError."""
         machine = self.machine
-        found = replay(self.folder, machine)
+        found, former = replay(self.folder, machine)
         memory = {job.id: job for shard in machine.broker.shards for job in shard.values() if job.state != WAIT_REPL}
         for job_id in memory.keys() - found.keys():
             raise RuleBrokenError(
@@ -218,7 +218,7 @@ class Keeper:
                 known_flags &= ~journaling.IS_QUEUED
             if type(known.body) is not bytes:
                 job.body = known.body  # It is on disk, and only there.
-            said, kept = _state(machine, job, flags), _state(machine, known, known_flags)
+            said, kept = _state(machine, former, job, flags), _state(machine, former, known, known_flags)
             if type(job.body) is Spilled and job.body.size == len(known.body):
                 said["body"] = kept["body"]  # It is on another disk; who gets the job compares it.
             if said != kept:
@@ -230,8 +230,8 @@ class Keeper:
                 )
 
 
-def replay(folder: SimFolder, machine: Machine) -> dict[bytes, tuple[Job, int]]:
-    """What a copy of the folder says: jobs by id, with their recorded flags."""
+def replay(folder: SimFolder, machine: Machine) -> tuple[dict[bytes, tuple[Job, int]], frozenset[bytes]]:
+    """What a copy of the folder says: jobs by id, with their recorded flags; and the ids that the node had before."""
     chance = machine.world.stream("replay")
     copied = folder.copy(chance)
     broker = Broker(
@@ -241,21 +241,22 @@ def replay(folder: SimFolder, machine: Machine) -> dict[bytes, tuple[Job, int]]:
     broker.sets = machine.broker.sets
     try:
         recovery = Recovery(copied)
-        node = recovery.newest.node if recovery.newest is not None else machine.node_id
-        restoring = Restoring(broker, node)
+        nodes = dict.fromkeys(header.node for _, header, _ in recovery.files)
+        restoring = Restoring(broker, *nodes)
         while not recovery.is_finished:
             for number, block in recovery.step():
                 restoring.block(number, block.wall_ms, block.flags, block.runs)
     except DamagedJournalError as damaged:
         raise RuleBrokenError("a node can read its journal", f"{machine.name}: {damaged}", machine.name) from damaged
-    return {
+    found = {
         job.id: (job, journaling.flags_of(job) | (journaling.IS_QUEUED if job.was_announced else 0))
         for shard in broker.shards
         for job in shard.values()
     }
+    return found, frozenset(nodes) - {broker.me.id}
 
 
-def _state(machine: Machine, job: Job, flags: int) -> dict[str, Any]:
+def _state(machine: Machine, former: frozenset[bytes], job: Job, flags: int) -> dict[str, Any]:
     """What a restart has to know of a job; the moments of leases and retries are for the tests of restoring."""
     if job.retry_ms:
         flags &= ~journaling.IS_GIVEN
@@ -263,6 +264,9 @@ def _state(machine: Machine, job: Job, flags: int) -> dict[str, Any]:
         flags &= ~journaling.IS_LEASED  # Says something else until a restart is over (restoring.py).
         if flags & journaling.IS_GIVEN:
             flags |= journaling.IS_DELIVERED
+    # Others still name us by the id we had before CLUSTER RESET HARD: who reads the journal takes that for us.
+    me = machine.broker.me.id
+    holders = {me if node.id in former else node.id for node in job.holders}
     return {
         "flags": flags & ~journaling.IS_GIVEN,
         "queue": job.queue,
@@ -270,7 +274,7 @@ def _state(machine: Machine, job: Job, flags: int) -> dict[str, Any]:
         "retry": job.retry_ms,
         # Who was forgotten counts as confirmed from then on (semantics.md, section 3): the journal does not name it,
         # and memory knows it again when it comes back.
-        "holders": sorted(node.id for node in job.holders if node.id not in machine.forgot),
+        "holders": sorted(node_id for node_id in holders if node_id not in machine.forgot),
         "attempt": job.attempt,
         "nacks": job.nacks,
         "deliveries": job.deliveries,

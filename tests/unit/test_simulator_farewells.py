@@ -58,6 +58,14 @@ def test_an_ack_that_was_dropped_for_want_of_memory_excuses_it():
     assert scene.farewells.heard
 
 
+def test_a_job_whose_life_is_over_on_some_node_excuses_it():
+    """That one forgot it with its holders, and another node's clock runs behind (seed 7913)."""
+    scene = Scene()
+    scene.promise.ttl_ms = 50
+    scene.delete_on_b()
+    assert scene.farewells.heard
+
+
 def test_while_somebody_has_forgotten_a_node_its_copy_is_excused():
     """It counts as confirmed from then on, also for jobs that come later (semantics.md, section 3; seed 20102)."""
     scene = Scene()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from disque_py.core import lifecycle
+from disque_py.core.journaling import touch_holders
 from disque_py.simulator.keeper import LOST_MS_MAX
 from disque_py.simulator.ledger import RuleBrokenError
 from disque_py.simulator.world import World
@@ -45,6 +46,21 @@ def test_memory_is_compared_with_a_replay(world):
     lifecycle.forget(world["a"], job)
     with pytest.raises(RuleBrokenError, match="in its journal only"):
         keeper.check_replay()
+
+
+def test_the_id_that_a_node_had_before_a_hard_reset_is_its_own(world):
+    """Others name it as a holder still; who reads the journal takes it for the node (seed 7834)."""
+    broker = world["a"]
+    former = broker.me.id
+    ask(world, "a", "CLUSTER", "RESET", "HARD")
+    world.run(100)
+    job = broker.find(ask(world, "a", "ADDJOB", "q", "x", 0))
+    job.holders = broker.sets.add(job.holders, broker.cluster.intern(former))
+    touch_holders(broker, job)
+    ask(world, "a", "PING")
+    world.run(100)
+    assert broker.me.id != former
+    world.machines["a"].keeper.check_replay()
 
 
 @pytest.mark.parametrize(("policy", "power", "may_lose"), [("always", True, False), ("everysec", False, False),
