@@ -78,8 +78,6 @@ def open_log(folder: Folder, new_id: str, node: bytes) -> Found:
     if segments:
         next_seq = _end_of(folder, segments)
         if next_seq:
-            for segment in segments[:-2]:
-                segment.end = segment.durable_end = folder.size(segment.name)
             kept = {segment.name for segment in segments}
             for name in strays + [name for name in _segment_names(folder) if name not in kept and name not in strays]:
                 folder.remove(name)
@@ -150,6 +148,8 @@ def _end_of(folder: Folder, segments: list[Segment]) -> int:
     The last but one goes to the disk while the last is written already. If its end is missing, nothing of the last was
     ever read, and it is not in `segments` any more. 0: the log is damaged.
     """
+    for segment in segments[:-2]:
+        segment.end = segment.durable_end = folder.size(segment.name)
     last = segments[-1]
     if len(segments) > 1:
         before = segments[-2]

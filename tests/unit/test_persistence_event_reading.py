@@ -82,6 +82,15 @@ def test_behind_an_end_that_a_power_cut_took_nothing_counts():
     assert folder.names() == [file_name(1), OPEN_NAME]
 
 
+def test_what_was_on_disk_before_two_segments_that_a_power_cut_emptied_can_be_read():
+    """Found by seed 9346."""
+    folder = folder_with([block(1), block(2)], [], [], firsts=(1, 3, 5))
+    found = open_log(folder, "new", b"n" * 20)
+    (segment,) = found.segments
+    assert (found.next_seq, segment.durable_end) == (3, folder.size(segment.name))
+    assert read_piece(folder, segment, 1, segment.durable_end).end_seq == 3
+
+
 def test_an_end_that_is_missing_and_was_on_disk_is_damage():
     folder = folder_with([block(1), block(2)], [block(4, durable=4)], firsts=(1, 4))
     assert open_log(folder, "new", b"n" * 20).log_id == "new"
