@@ -254,8 +254,12 @@ def _refused(broker: Broker, job: Job, handover: Handover) -> None:
         job.was_announced = True
         lifecycle.arm(broker, job)
         return
-    lifecycle.put_back(broker, job)
-    lifecycle.arm_queued(broker, job)
+    if job.was_queued:
+        lifecycle.put_back(broker, job)
+        lifecycle.arm_queued(broker, job)
+    else:  # It was given away as soon as it was added, and its producer is gone.
+        events.note(broker, job, events.QUEUED)
+        lifecycle.enqueue(broker, job)
     queue = broker.queues[job.queue]
     broker.hint_due.pop(queue, None)
     broker.schedule.call_at(broker.now_ms + REFUSED_MS, partial(broker.owe_hint, queue))

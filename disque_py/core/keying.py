@@ -280,8 +280,8 @@ def _begin_again(broker: Broker, job: Job) -> None:
         return
     client = work.client
     slot = client.waiting_jobs[job]
+    again = job.again(broker.ids.keyed(chars, job.id))  # Before it is given up, which may cost it its body.
     replication.give_up(broker, job, None)
-    again = job.again(broker.ids.keyed(chars, job.id))
     client.waiting_jobs[again] = slot
     broker.blocked_count += 1
     again.work = Wanted(client, slot, wanted.deadline_ms, wanted.create)

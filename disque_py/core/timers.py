@@ -76,7 +76,10 @@ def visit(broker: Broker, job: Job) -> None:
     """A job's timer has come: end of life, or what its state says."""
     now_ms = broker.now_ms
     if job.expire_at_ms <= now_ms:
-        broker.stats.jobs_expired += job.state != ACKED
+        if job.state == ACKED:
+            broker.done.add(job.id, now_ms)  # A copy that was on its way for long begins its life when it comes.
+        else:
+            broker.stats.jobs_expired += 1
         events.ended(broker, job, events.EXPIRED_EVENT)
         replication.remove(broker, job)
         return

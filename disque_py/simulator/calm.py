@@ -125,14 +125,17 @@ class Calm:
                 machine.go_on()
 
     def _lift_limits(self) -> None:
-        """What a node that reads its journal would not hear."""
+        """What a node that reads its journal would not hear.
+
+        A pause that was set everywhere ends everywhere: by word of a node that knows it, whoever hears of it late.
+        """
         simulation, weather = self.simulation, self.simulation.weather
         weather.find_gone()
         for machine in self.world.running():
             weather.tell_gone(machine)
             weather.ask(machine, "CONFIG", "SET", "maxmemory", 0)
             for number in range(simulation.plan.queues):
-                weather.ask(machine, "PAUSE", b"q%d" % number, "none")
+                weather.ask(machine, "PAUSE", b"q%d" % number, "none", "bcast")
 
     def _until(self, rule: str, within_ms: int, holds: Callable[[], bool], why: Callable[[], str]) -> int:
         """Let time pass until it holds; how long that took."""

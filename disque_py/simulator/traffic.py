@@ -101,6 +101,7 @@ class Traffic:
         self.cuts: dict[tuple[str, str], int] = {}
         self.silent: dict[tuple[str, str], int] = {}
         self._held: list[tuple[Callable[[Pipe], None], Pipe]] = []  # What ends of a silent connection would have seen.
+        self._unread: dict[Pipe, None] = {}  # Ended, and who reads them is stopped: what is in them is read later.
         self._repeated: dict[tuple[str, str], tuple[Ends | None, list[tuple[int, bytes]]]] = {}
 
     def _delay(self) -> int:
@@ -234,7 +235,9 @@ class Traffic:
 
     def oldest_ms(self) -> int:
         """When the oldest frame was sent that is still on its way; now if there is none."""
-        times = [pipe.frames[0][0] for pipe in self.pipes if pipe.frames and pipe.is_open]
+        unread = [pipe for pipe in self._unread if pipe.target.is_up and pipe.target_run == pipe.target.runs]
+        self._unread = dict.fromkeys(unread)
+        times = [pipe.frames[0][0] for pipe in (*self.pipes, *unread) if pipe.frames and pipe.is_open]
         earliest_ms = self.world.now_ms - REPEATED_MS_MAX
         times += [frames[0][0] for _, frames in self._repeated.values() if frames[-1][0] >= earliest_ms]
         return min(times, default=self.world.now_ms)
@@ -258,9 +261,11 @@ class Traffic:
         """The reading end sees the end of it."""
         target = pipe.target
         self.pipes.pop(pipe, None)
+        self._unread.pop(pipe, None)
         if not target.is_up or target.incoming.get(pipe.hello.id) is not pipe:
             return
         if target.is_stopped:
+            self._unread[pipe] = None
             target.held.append((self._ended, (pipe,)))
             return
         if pipe.landed:

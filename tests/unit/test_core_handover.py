@@ -266,6 +266,7 @@ def test_without_its_producer_it_is_a_job_like_any_other():
     assert broker.blocked_count == 0
     say(broker, node, TOOK, (1, bytes([REFUSED_LEAVING])))
     assert queue_of(broker) == [job.id]
+    assert (job.was_queued, broker.queue(b"q").jobs_in) == (True, 1)  # For the first time.
 
 
 def test_when_the_taker_dies_it_is_not_given_to_another_process():

@@ -252,6 +252,22 @@ def test_a_refused_copy_begins_the_search_again():
     assert (broker.blocked_count, client.waiting_jobs) == (0, {})
 
 
+def test_what_is_created_after_a_refused_copy_has_its_body():
+    """Where bodies may go to disk, the job that was given up has lost its own at once."""
+    broker, client, node = start()
+    broker.is_spilling = True
+    add(broker, client, 0, "REPLICATE", 2, "KEY", "k")
+    say(broker, node, KEYIS, (1, CHARS, b""))
+    (job,) = broker.waiting_repl
+    body = job.body
+    say(broker, node, REFUSED, (job.id, REFUSED_KEY))
+    inputs.settle(broker)
+    say(broker, node, KEYIS, (2, CHARS, b""))
+    (again,) = broker.waiting_repl
+    assert body
+    assert (again.body, again is job) == (body, False)
+
+
 def test_a_flush_answers_all_who_wait():
     broker, client, node = start()
     add(broker, client)

@@ -33,6 +33,18 @@ def test_a_job_whose_life_is_over_goes_to_the_millisecond(state):
     assert broker.used_memory == (QUEUE_BYTES + 1 if state == QUEUED else 0)
 
 
+@pytest.mark.parametrize("state", [ACTIVE, ACKED])
+def test_an_ack_whose_ttl_is_over_is_known_as_done(state):
+    """A copy that was on its way for long begins its life when it comes (semantics.md, section 3)."""
+    broker = make_broker()
+    job = hold(broker, add_node(broker), ttl_s=1)
+    if state == ACKED:
+        acks.acknowledge(broker, job)
+    advance(broker, 1_000 + GRAIN_MS)
+    assert job.state == GONE
+    assert (job.id in broker.done) is (state == ACKED)
+
+
 def test_a_job_that_is_done_before_its_timer_is_never_looked_at(monkeypatch):
     broker = make_broker()
     hold_queued(broker, retry_s=1)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from cluster_bus.messages import INTEREST
+from cluster_bus.messages import INTEREST, PAUSE
 from disque_py import inputs
 from disque_py.core import acks, requeue, timers
 from disque_py.simulator.ledger import RuleBrokenError
 from disque_py.simulator.simulation import Simulation
-from simulated import small_plan
+from simulated import ask, small_plan
 
 
 def played(**options) -> Simulation:
@@ -36,6 +36,20 @@ def test_nodes_that_are_down_come_up():
     second.stop()
     simulation.calm.play()
     assert len(simulation.world.running()) == len(simulation.world.machines)
+
+
+def test_a_pause_of_all_nodes_is_lifted_for_all_who_hear_of_it_late():
+    """They would learn it with the next link (seed 30101)."""
+    simulation = played()
+    world = simulation.world
+    world.network.filter = lambda sender, receiver, kind, item: kind == PAUSE
+    ask(world, "a", "PAUSE", "q0", "all", "bcast")
+    world.network.filter = None
+    simulation.calm._lift_limits()
+    world.run(100)
+    world.network.hiccup("a", "b")
+    world.run(1_000)
+    assert [machine.broker.paused_count for machine in world.running()] == [0] * len(world.machines)
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,21 @@ def test_what_is_on_its_way_has_an_age():
     assert world.network.oldest_ms() == world.now_ms or world.network.flying
 
 
+def test_what_a_stopped_process_has_not_read_is_on_its_way():
+    """Its sender has given the connection up long ago (seed 92)."""
+    world = joined("ab")
+    world.pause("b")
+    sent_ms = world.now_ms
+    say(world, "a", b"q")
+    world.run(10)
+    world.network.close(world.machines["a"], world["a"].cluster.linked[0])
+    world.run(50)
+    assert world.network.oldest_ms() == sent_ms
+    world.resume("b")
+    world.run(50)
+    assert world.network.oldest_ms() > sent_ms
+
+
 def test_a_lost_frame_is_lost_for_good():
     world = joined("ab")
     told = heard(world)
