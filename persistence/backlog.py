@@ -60,6 +60,13 @@ class Backlog:
         self.kept_bytes += size
         return chunks
 
+    def end_before(self, position: int) -> int:
+        """Where the last block ends that was given to the disk and ends no later than this; -1: there is none."""
+        for block in reversed(self._kept):
+            if block.end <= position:
+                return block.end
+        return -1
+
     def give_back(self) -> None:
         """Nothing of what is kept can be believed to be safe: it is queued again, before the rest."""
         self.queue.extendleft(reversed(self._kept))

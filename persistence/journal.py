@@ -75,11 +75,10 @@ class Journal(Writing):
         has_reserve: bool = False,
     ) -> None:
         reserve = Reserve(disk, reserve_bytes, is_there=has_reserve)
-        super().__init__(disk, node, policy, on_change, files, reserve)
+        super().__init__(disk, node, policy, on_change, files, reserve, segment_bytes)
         self.level = FINE
         self.delayed_syncs = 0
         self.watch: Callable[[list[list[Any]], int], None] | None = None
-        self._segment_bytes = segment_bytes
         self._was_late = False
 
     # -- appending ---------------------------------------------------------------------------------
@@ -147,7 +146,7 @@ class Journal(Writing):
     @property
     def backlog_bytes(self) -> int:
         """Bytes of blocks that are not written."""
-        return self._backlog.queued_bytes + (self._backlog.kept_bytes if self._is_busy else 0)
+        return self._backlog.queued_bytes + (self._backlog.kept_bytes if self._is_writing else 0)
 
     @property
     def is_syncing(self) -> bool:
@@ -263,7 +262,7 @@ class Journal(Writing):
                 self._reserve.allocate(self._on_reserved)
         if self.policy == EVERYSEC and not self._is_failed:
             if self.synced < self.written and self.now_ms - self._sync_started_ms >= SYNC_EVERY_MS:
-                self._sync_aside()
+                self._sync_aside(may_leave=True)
             is_late = self.unsynced_ms() > LATE_MS
             self.delayed_syncs += is_late and not self._was_late
             self._was_late = is_late

@@ -88,6 +88,15 @@ class Pages:
         self.limit = min(self.limit, -(-(at + self.wanted) // PAGE_BYTES) * PAGE_BYTES)
         return at, start, self.limit
 
+    def pass_by(self, at: int) -> tuple[int, int]:
+        """A sync begins of what is before the page of `at`, or up to there while nothing is put: the next byte stays.
+
+        (start, end) of what should be made ready once more afterwards.
+        """
+        self.wanted = min(max(2 * (at - self._left_at), READY_BYTES_MIN), READY_BYTES_MAX)
+        self._left_at = at
+        return at - at % PAGE_BYTES, self.limit
+
     def come_back(self, at: int, end: int, now_ms: int) -> int:
         """That sync is over, all is ready again since `now_ms`; where to go on, `end` being behind the last byte."""
         self.ready_ms = now_ms

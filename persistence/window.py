@@ -71,7 +71,7 @@ class FileWindow:
     def prepare(self, fd: int, start: int, end: int) -> None:
         """In a lane: bytes `start` to `end` have blocks and can be written without waiting; OSError."""
         end = min(end, self.size)
-        grown = self.allocated
+        grown = max(self.allocated, os.fstat(fd).st_size)  # Whoever wrote otherwise meanwhile keeps what they wrote.
         if end > grown:
             os.posix_fallocate(fd, grown, end - grown)
             # Page after page would cost five times as much as in one go.

@@ -1,8 +1,14 @@
 """Writing: blocks become files on the disk, and what the disk could not do is done again.
 
-One lane writes, in order, as much at a time as has gathered. With `always` an fsync follows each time, and serves all
-that was written since the last one; with `everysec` it is done aside, once a second. A segment's file is synced before
-the next file is begun, so only the last one is ever in doubt.
+With `everysec` and `no`, writing is copying to a *window* on the file, of which the disk prepares more before it is
+needed (pages.py): nobody waits, and no thread is woken for each turn, which costs more than all the rest. Where
+nothing is ready, and with `always`, one lane writes, in order, as much at a time as has gathered. With `always` an
+fsync follows each time, and serves all that was written since the last one; with `everysec` it is done aside, once a
+second. A segment's file is synced before the next file is begun, so only the last one is ever in doubt.
+
+A sync has the pages it writes in its hands while it lasts, and the loop must not touch them. So it gets the pages
+before the one that is being written, up to the end of a block; or, when there is little to sync, all of it, and
+meanwhile the lane writes. There are never gaps: positions tell places.
 
 After an error nothing is believed: the file is closed at the last position that is known to be good, and what came
 after is written again, into a new file of the same segment; so it is after a failed fsync, for another one that
@@ -25,7 +31,8 @@ from typing import Final, NamedTuple
 
 from persistence.backlog import Backlog, Waiting
 from persistence.chain import Chain
-from persistence.disk import SYNCING, WRITING, Disk, Folder
+from persistence.disk import SYNCING, WRITING, Disk, Folder, Window
+from persistence.pages import PAGE_BYTES, READY_BYTES_MIN, Pages
 from persistence.records import Part, encode_header, file_name
 from persistence.reserve import RESERVE_NAME, Reserve
 from persistence.trouble import FULL_DISK
@@ -37,6 +44,10 @@ NO: Final = "no"
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 CLEAN_NAME: Final = "clean"
 REMOVE_AGAIN_MS: Final = 10_000
+# The last block of a segment may end behind it; so much of it, as a divisor.
+WINDOW_SLACK: Final = 8
+# A sync of so much may leave a page out: what is in that is hardly older than what comes after it.
+LEAVING_BYTES_MIN: Final = 64 * 1024
 NO_LIMIT: Final = 1 << 62
 
 
@@ -69,6 +80,7 @@ class Writing:
         on_change: Callable[[], None],
         files: tuple[Part, ...],
         reserve: Reserve,
+        segment_bytes: int,
     ) -> None:
         self.node = node
         self.policy = policy
@@ -86,10 +98,15 @@ class Writing:
         self._backlog = Backlog()
         self._chain = Chain(disk, self._on_removed, files)
         self._reserve = reserve
+        self._segment_bytes = segment_bytes
         self._segment_start = self.position
         self._file: _File | None = None
+        self._pages: Pages | None = None
+        self._is_longer = False  # The file has zeros behind its blocks.
         self._is_busy = False
+        self._is_writing = False  # The lane writes: nothing may be copied to the same place.
         self._is_syncing = False
+        self._is_syncing_all = False  # … the page that would be written, too.
         self._sync_started_ms = 0
         self._is_failed = False
         self._is_full = False
@@ -147,8 +164,12 @@ class Writing:
     # -- writing -----------------------------------------------------------------------------------
 
     def _pump(self) -> None:
-        """Give the disk what there is, if it has nothing to do."""
-        if self._is_busy or self._is_failed or self.is_closed:
+        """Write what can be written at once, and give the disk the rest, if it has nothing to do."""
+        if self._is_failed or self.is_closed:
+            return
+        if self._backlog.queue:
+            self._put()
+        if self._is_busy:
             return
         if self._is_syncing and (self.policy == ALWAYS or self._is_between_files() or self._closing is not None):
             return  # Two fsyncs of one file at a time: an error would reach only one of them.
@@ -156,15 +177,73 @@ class Writing:
             if self._is_between_files():
                 self._open()
             elif self._file is not None:
-                self._write(self._file)
+                self._make_room(self._file)
         elif self._file is None:
             self._open()
         elif self._closing is not None:
             self._finish(self._file)
+        elif self._pages is not None and not self._is_syncing_all and self._pages.is_short(self._at(self._file)):
+            self._prepare(self._file, self._pages, 0)
 
     def _is_between_files(self) -> bool:
         queue = self._backlog.queue
         return self._file is None or bool(queue and queue[0].number != self._file.number)
+
+    def _at(self, file: _File) -> int:
+        """Where in the file the next block goes."""
+        queue = self._backlog.queue
+        return file.header_bytes + (queue[0].start if queue else self.position) - file.start
+
+    def _put(self) -> None:
+        """Write blocks here and now, as many as that can be done of without waiting."""
+        file, pages = self._file, self._pages
+        if file is None or pages is None or self._is_writing or self._is_syncing_all or self.policy == ALWAYS:
+            return
+        backlog = self._backlog
+        queue = backlog.queue
+        while queue and queue[0].number == file.number:
+            start, end, data = queue[0][1:]
+            at = file.header_bytes + start - file.start
+            if not pages.has_room(at, len(data), self.now_ms):
+                return
+            pages.window.put(at, data)
+            backlog.take(file.number, 1, file.end_max)
+            self.bytes_written += end - self.written
+            self.written = end
+            if self.policy == NO:
+                backlog.forget_ages(end)  # The blocks stay until the segment is closed: its fsync may fail.
+        if self.error and not queue and not self._reserve.is_used:
+            self.error = ""
+
+    def _make_room(self, file: _File) -> None:
+        """What waits can't be put into the window now: have it prepared, or written by the lane."""
+        pages = self._pages
+        size = len(self._backlog.queue[0].data)
+        if pages is None or self._is_syncing_all or self.policy == ALWAYS or self._at(file) + size > pages.window.size:
+            self._write(file)
+        else:
+            self._prepare(file, pages, size)
+
+    def _prepare(self, file: _File, pages: Pages, size: int) -> None:
+        """Have more of the window made ready, so much at least."""
+        start, end = pages.to_prepare(self._at(file), size, self.now_ms)
+        name = file.name
+        window = pages.window
+        began_ms = self.now_ms
+
+        def prepared(outcome: OSError | None) -> None:
+            self._is_busy = False
+            if self._file is not file:
+                return  # Given up meanwhile.
+            if isinstance(outcome, OSError):
+                self._pages = None  # If the disk has no room, writing will say so.
+            elif pages is self._pages:
+                pages.prepared(self._at(file), start, end, began_ms)
+            self._pump()
+            self._changed()
+
+        self._is_busy = True
+        self._disk.start(WRITING, lambda folder: folder.prepare(name, window, start, end), prepared)
 
     def _write(self, file: _File) -> None:
         start = self._backlog.queue[0].start
@@ -182,11 +261,11 @@ class Writing:
             if is_synced:
                 folder.sync(name)
 
-        self._is_busy = True
+        self._is_busy = self._is_writing = True
         self._disk.start(WRITING, work, lambda outcome: self._on_written(outcome, file, end, is_synced))
 
     def _on_written(self, outcome: OSError | None, file: _File, end: int, is_synced: bool) -> None:
-        self._is_busy = False
+        self._is_busy = self._is_writing = False
         if self._file is not file:
             return  # Given up meanwhile, since its fsync failed: these blocks are written again.
         if isinstance(outcome, OSError):
@@ -214,19 +293,61 @@ class Writing:
             self._next_policy = None
         self._chain.safe(self.synced)
 
-    def _sync_aside(self) -> None:
-        """The fsync of `everysec`: beside the writing, in a lane of its own."""
+    def _sync_aside(self, *, may_leave: bool = False) -> None:
+        """The fsync of `everysec`: beside the writing, in a lane of its own.
+
+        may_leave  the page that is being written may wait for the next one
+        """
         file = self._file
         if self._is_syncing or file is None or (self._is_busy and self._is_between_files()):
             return
-        end = self.written
         name = file.name
+        pages = self._pages
         self._is_syncing = True
         self._sync_started_ms = self.now_ms
-        self._disk.start(SYNCING, lambda folder: folder.sync(name), lambda outcome: self._on_synced(outcome, file, end))
+        if pages is None:
+            end = self.written
+            self._disk.start(
+                SYNCING, lambda folder: folder.sync(name), lambda outcome: self._on_synced(outcome, file, end)
+            )
+            return
+        end = self._end_to_sync(file, may_leave=may_leave)
+        self._is_syncing_all = end == self.written
+        window = pages.window
+        origin = file.header_bytes - file.start
+        first, last = origin + max(self.synced, file.start), origin + end
+        again, limit = pages.pass_by(origin + self.written)
+        began_ms = self.now_ms
+
+        def work(folder: Folder) -> bool:
+            folder.sync_window(name, window, first, last)
+            try:
+                folder.prepare(name, window, again, limit)
+            except OSError:
+                return False
+            return True
+
+        def done(outcome: bool | OSError) -> None:
+            if pages is self._pages and not isinstance(outcome, OSError):
+                if outcome:
+                    pages.ready_ms = began_ms
+                else:
+                    self._pages = None
+            self._on_synced(outcome if isinstance(outcome, OSError) else None, file, end)
+
+        self._disk.start(SYNCING, work, done)
+
+    def _end_to_sync(self, file: _File, *, may_leave: bool) -> int:
+        """All that is written, or all before the page where the next byte goes, up to the end of a block."""
+        written = self.written
+        if not may_leave or self._is_writing or written - max(self.synced, file.start) < LEAVING_BYTES_MIN:
+            return written
+        at = file.header_bytes + written - file.start
+        end = self._backlog.end_before(written - at % PAGE_BYTES)
+        return end if end > self.synced else written
 
     def _on_synced(self, outcome: OSError | None, file: _File, end: int) -> None:
-        self._is_syncing = False
+        self._is_syncing = self._is_syncing_all = False
         if self._file is file:
             if isinstance(outcome, OSError):
                 self._fail(outcome)
@@ -255,10 +376,16 @@ class Writing:
         file = _File(number, part, start, len(header), end_max, on_reserve)
         going = self._chain.going
         wanted = {file_name(each.number, each.part) for each in before if each.number not in going}
+        end_old = self._ending(old, start) if old is not None else None
+        # As much lies ready as of the file before.
+        ready = self._pages.wanted if self._pages is not None else READY_BYTES_MIN
+        size = 0 if on_reserve or self.policy == ALWAYS else self._segment_bytes + self._segment_bytes // WINDOW_SLACK
+        self._pages = None
+        began_ms = self.now_ms
 
-        def work(folder: Folder) -> list[str]:
-            if old is not None:
-                folder.sync(old.name)
+        def work(folder: Folder) -> list[str] | Window | None:
+            if end_old is not None:
+                end_old(folder)
             if lost := wanted.difference(folder.names()):
                 return sorted(lost)
             if on_reserve:
@@ -267,13 +394,41 @@ class Writing:
                 folder.sync(name)
             else:
                 folder.create(name, header)
-            return []
+            try:
+                window = folder.map(name, size) if size else None
+                if window is not None:
+                    folder.prepare(name, window, 0, min(ready, window.size))
+                return window
+            except OSError:
+                return None
+
+        def opened(outcome: list[str] | Window | OSError | None) -> None:
+            pages = None
+            if outcome is not None and not isinstance(outcome, OSError | list):
+                pages = Pages(outcome, file.header_bytes, min(ready, outcome.size), began_ms, ready)
+                outcome = None
+            self._on_opened(outcome, file, closed, named, pages)
 
         self._is_busy = True
         named = frozenset(each.number for each in before)
-        self._disk.start(WRITING, work, lambda outcome: self._on_opened(outcome, file, closed, named))
+        self._disk.start(WRITING, work, opened)
 
-    def _on_opened(self, outcome: list[str] | OSError, file: _File, closed: Part | None, named: frozenset[int]) -> None:
+    def _ending(self, file: _File, end: int) -> Callable[[Folder], None]:
+        """What puts all of the file on disk, and nothing behind its last block."""
+        name = file.name
+        size = file.header_bytes + end - file.start
+        if self._is_longer:
+            return lambda folder: folder.truncate(name, size)
+        return lambda folder: folder.sync(name)
+
+    def _on_opened(
+        self,
+        outcome: list[str] | OSError | None,
+        file: _File,
+        closed: Part | None,
+        named: frozenset[int],
+        pages: Pages | None,
+    ) -> None:
         self._is_busy = False
         if isinstance(outcome, OSError):
             self._chain.took(file.number, file.part)
@@ -291,6 +446,8 @@ class Writing:
             self._chain.files.append(closed)
             self._safe(closed.end)
         self._file = file
+        self._pages = pages
+        self._is_longer = pages is not None
         self._chain.named = named
         self._chain.took(file.number, file.part)
         if 0 < self._fresh_from <= file.number:
@@ -315,7 +472,7 @@ class Writing:
         floor = self.synced
         file = self._file
         if file is not None:
-            self._file = None
+            self._file = self._pages = None
             if floor > file.start:
                 self._chain.files.append(Part(file.number, file.part, file.start, floor))
         self._backlog.give_back()
@@ -346,15 +503,16 @@ class Writing:
     # -- the end --------------------------------------------------------------------------------------
 
     def _finish(self, file: _File) -> None:
-        name = file.name
         leaves_mark = self._leaves_mark
         end = self.position
         mark = b"%d %d %d\n" % (file.number, file.part, end)
         if leaves_mark:
             self._mark_at = end
+        self._pages = None
+        end_file = self._ending(file, end)
 
         def work(folder: Folder) -> None:
-            folder.sync(name)
+            end_file(folder)
             if leaves_mark:
                 folder.replace(CLEAN_NAME, mark)
 

@@ -62,6 +62,8 @@ class Keeper:
         self.machine = machine
         self.rng = rng
         self.folder = SimFolder(rng, CAPACITY_BYTES)
+        # Some systems have files as memory, some have not; others than those of the log of events (annals.py).
+        self.folder.has_windows = ord(machine.name[0]) % 3 != 1
         self.disk: SimDisk
         self.remembering: Remembering
         self.recorded: dict[bytes, tuple[int, int]] = {}

@@ -14,8 +14,9 @@ NODE = bytes(20)
 RECORD = [[GONE, (b"x" * 40, 1)]]
 
 
-def make(policy="always", folder=None, *, reserve_bytes=0, segment_bytes=1000, **more):
+def make(policy="always", folder=None, *, reserve_bytes=0, segment_bytes=1000, has_windows=True, **more):
     disk = InlineDisk(folder or SimFolder(Random(1)))
+    disk.folder.has_windows = has_windows
     changes = []
     journal = Journal(
         disk, NODE, policy, lambda: changes.append(1), segment_bytes=segment_bytes, reserve_bytes=reserve_bytes, **more

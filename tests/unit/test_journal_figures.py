@@ -37,6 +37,7 @@ def test_with_one_they_say_what_is_pending():
 
 def test_trouble_is_named():
     node = JournaledNode(appendfsync="everysec")
+    node.folder.has_windows = False
     node.settle()
     node.folder.fail("write create", errno.ENOSPC, times=-1)
     node.ask("ADDJOB", "q", "x", 0)

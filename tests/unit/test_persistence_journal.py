@@ -40,7 +40,7 @@ def test_no_leaves_it_to_the_system():
 @pytest.mark.parametrize("policy", ["always", "everysec", "no"])
 def test_nothing_goes_ahead_of_what_is_not_even_written(policy):
     """A process that is killed takes it along; on a busy machine the thread that writes may wait for long."""
-    journal, disk = make(policy)
+    journal, disk = make(policy, has_windows=False)
     position = journal.append(RECORD)
     for _ in range(LATE_MS // 100):
         journal.now_ms += 100
@@ -51,7 +51,7 @@ def test_nothing_goes_ahead_of_what_is_not_even_written(policy):
 
 
 def test_under_no_a_disk_that_hangs_is_trouble_after_a_while():
-    journal, disk = make("no")
+    journal, disk = make("no", has_windows=False)
     journal.append(RECORD)
     end_ms = journal.now_ms + REFUSE_MS
     while journal.now_ms <= end_ms:
@@ -110,7 +110,7 @@ def test_what_was_dropped_is_said_again_while_the_newest_header_names_it():
 
 def test_what_was_promised_before_a_failure_waits_for_the_recovery():
     """Whoever asks while the disk is in trouble need not: `must_wait` says so."""
-    journal, disk = make("everysec")
+    journal, disk = make("everysec", has_windows=False)
     disk.folder.fail("write", errno.EIO)
     position = journal.append(RECORD)
     disk.run()

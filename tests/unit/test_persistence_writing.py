@@ -35,7 +35,7 @@ def test_a_full_segment_is_synced_before_the_next_begins():
 
 
 def test_a_failed_write_is_written_again_into_another_file():
-    journal, disk = make("everysec")
+    journal, disk = make("everysec", has_windows=False)
     disk.folder.fail("write", errno.EIO)
     position = journal.append(RECORD)
     disk.run()
@@ -121,8 +121,8 @@ def test_what_comes_while_the_mark_is_written_is_behind_it_and_moves_it():
 
 
 def test_a_journal_that_can_not_be_closed_says_why_and_goes_on():
-    for operation in ("sync", "replace"):
-        journal, disk = make("everysec")
+    for operation, has_windows in (("sync", False), ("truncate", True), ("replace", True)):
+        journal, disk = make("everysec", has_windows=has_windows)
         disk.folder.fail(operation, errno.EIO, is_partial=operation == "replace")
         ends = []
         journal.append(RECORD)

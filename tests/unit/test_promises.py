@@ -15,8 +15,9 @@ from disque_py.core import handover, lifecycle
 from journaled import JournaledNode
 
 
-def start(policy="always", **settings):
+def start(policy="always", *, has_windows=True, **settings):
     node = JournaledNode(appendfsync=policy, **settings)
+    node.folder.has_windows = has_windows
     node.settle()
     return node
 
@@ -106,7 +107,7 @@ def test_messages_that_wait_keep_their_order():
 def test_who_asked_before_the_disk_failed_hears_when_it_is_recorded():
     """Also with everysec: an error must not answer for the disk."""
     for policy in ("always", "everysec", "no"):
-        node = start(policy)
+        node = start(policy, has_windows=False)
         node.folder.fail("write", errno.EIO)
         node.ask("ADDJOB", "q", "x", 0)
         node.settle(100)
@@ -145,7 +146,7 @@ def test_a_producer_whose_copies_are_confirmed_while_the_disk_fails_hears_when_i
 
 
 def test_what_needs_no_disk_is_answered_at_once_in_trouble():
-    node = start("everysec")
+    node = start("everysec", has_windows=False)
     node.ask("ADDJOB", "q", "x", 0, "RETRY", 5)
     node.settle()
     (job_id,) = node.taken()
@@ -160,7 +161,7 @@ def test_what_needs_no_disk_is_answered_at_once_in_trouble():
 
 def test_a_copy_that_is_on_no_disk_is_not_confirmed():
     """With everysec other messages go on in trouble; nobody may count on such a copy."""
-    node = start("everysec")
+    node = start("everysec", has_windows=False)
     other = node.other()
     node.folder.fail("write create", errno.EIO, times=-1)
     copy = image(node.broker, other, node.broker.me)

@@ -63,7 +63,8 @@ def test_a_disk_that_cannot_be_read_leaves_everything_as_it_is():
 
 def test_a_journal_in_trouble_is_not_left():
     node, ids = start(appendfsync="everysec")
-    node.folder.fail("write create", errno.ENOSPC, times=-1)
+    node.folder.fail("prepare write create", errno.ENOSPC, times=-1)
+    node.settle(6_000)  # What was made ready is so no longer.
     node.ask("ADDJOB", "q", "in memory", 0, client=1)
     node.settle(10)
     assert "No space left" in str(reload(node)[0])
