@@ -52,13 +52,18 @@ class SimFile:
         self.pending = []
 
     def sync_part(self, start: int, end: int) -> None:
-        """What was written there becomes durable, and the length; other writes wait."""
+        """What was written there becomes durable, and the length; other writes, and parts of writes, wait."""
         kept: list[Write] = []
         for offset, data in self.pending:
-            if start <= offset and offset + len(data) <= end:
-                put(self.durable, offset, data)
-            else:
+            first, last = max(start - offset, 0), min(end - offset, len(data))
+            if first >= last:
                 kept.append((offset, data))
+                continue
+            put(self.durable, offset + first, data[first:last])
+            if first:
+                kept.append((offset, data[:first]))
+            if last < len(data):
+                kept.append((offset + last, data[last:]))
         fit(self.durable, len(self.content))
         self.pending = kept
 

@@ -104,3 +104,14 @@ def test_a_sync_of_a_part_leaves_what_is_behind_it_to_chance():
     file.write(4, b"y")
     file.sync_part(0, 4)
     assert endings(file) == {b"x" + bytes(7), b"x\0\0\0y\0\0\0"}
+
+
+def test_of_a_write_that_is_synced_in_part_the_rest_is_left_to_chance():
+    file = SimFile(bytes(3 * SECTOR_BYTES))
+    file.write(0, b"abc" * SECTOR_BYTES)
+    file.sync_part(SECTOR_BYTES, 2 * SECTOR_BYTES)
+    whole = b"abc" * SECTOR_BYTES
+    found = endings(file)
+    assert {ending[SECTOR_BYTES : 2 * SECTOR_BYTES] for ending in found} == {whole[SECTOR_BYTES : 2 * SECTOR_BYTES]}
+    assert {ending[:SECTOR_BYTES] for ending in found} == {whole[:SECTOR_BYTES], bytes(SECTOR_BYTES)}
+    assert {ending[2 * SECTOR_BYTES :] for ending in found} == {whole[2 * SECTOR_BYTES :], bytes(SECTOR_BYTES)}
