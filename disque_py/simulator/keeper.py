@@ -186,11 +186,12 @@ class Keeper:
 
     def is_quiet(self) -> bool:
         """All that memory knows has been given to the disk, and nothing is under way."""
+        if not self.is_loaded:
+            return False  # It may have no journal yet: its log of events is opened first.
         broker = self.machine.broker
         journal = self.remembering.journal
         return (
-            self.is_loaded
-            and journal is not None
+            journal is not None
             and not journal.error
             and journal.written == journal.position
             and not (broker.touched or broker.outbox.gone or broker.outbox.pauses or broker.outbox.is_void)

@@ -31,6 +31,13 @@ def test_jobs_come_back_after_a_crash(world):
         assert world.machines["a"].keeper.is_loaded
 
 
+def test_before_it_was_read_nothing_is_compared(world):
+    """The log of events is opened before (seed 9664)."""
+    machine = world.add("b")
+    machine.keep_journal("always")
+    assert not machine.keeper.is_quiet()
+
+
 def test_memory_is_compared_with_a_replay(world):
     """A job that only one of them has is found, and one that differs."""
     keeper = world.machines["a"].keeper
