@@ -33,8 +33,8 @@ def journal(server: Server) -> dict[str, str]:
 
 
 def journal_bytes(server: Server) -> int:
-    """Bytes of all segments on disk."""
-    return sum(path.stat().st_size for path in (server.folder / FOLDER).glob("*.seg"))
+    """Bytes of all segments on disk, without what lies ready behind the last one's blocks."""
+    return sum(len(path.read_bytes().rstrip(b"\0")) for path in (server.folder / FOLDER).glob("*.seg"))
 
 
 def is_rewritten(server: Server) -> bool:
