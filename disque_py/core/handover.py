@@ -109,11 +109,13 @@ class Exchange:
 
 
 def exchange(node: Node) -> Exchange:
-    """The state between us and this node."""
+    """The state between us and this node, and from then on its process, as soon as that is known."""
     found = node.core
     if found is None:
         found = node.core = Exchange(node.run)
     assert isinstance(found, Exchange)
+    if not found.run:
+        found.run = node.run
     return found
 
 

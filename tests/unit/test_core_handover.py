@@ -211,6 +211,24 @@ def test_answers_to_another_process_are_forgotten_and_to_a_forgotten_node_are_no
     assert take(broker, node, image(broker, node, number=7)) == TAKEN
 
 
+def test_answers_stay_though_the_process_was_not_known_when_the_node_was_first_named():
+    """It was forgotten before it was ever reached (CLUSTER RESET after a restart), and met again."""
+    broker, node = make_pair()
+    run, node.run, node.core = node.run or b"a run !!", b"", None
+    inputs.forgotten(broker, node)
+    node.run = run
+    job_image = image(broker, node, retry_s=0)
+    take(broker, node, job_image)
+    deliver(broker)
+    ask(broker, make_client(broker), "DEBUG", "FLUSHALL")
+    inputs.forgotten(broker, node)
+    assert take(broker, node, job_image) == TAKEN
+    assert queue_of(broker) == []
+    node.run = b"another!"
+    inputs.new_run(broker, node)
+    assert exchange(node).answers == {}
+
+
 # -- at-most-once jobs of which we keep no copy --------------------------------------------------------------
 
 
