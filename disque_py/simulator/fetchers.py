@@ -43,9 +43,10 @@ class Batch:
     attempts   of the deliveries, by id, in the order of the answer
     lease_ms   asked for; 0: each job's RETRY
     is_old     the token may be unknown again: it was given back, acknowledged, or the node began anew
+    is_unheard asked for, and not answered: nobody acknowledges what they may have got and have not heard of
     """
 
-    __slots__ = ("attempts", "is_old", "lease_ms", "machine", "promises", "run", "token")
+    __slots__ = ("attempts", "is_old", "is_unheard", "lease_ms", "machine", "promises", "run", "token")
 
     def __init__(self, machine: Machine, token: bytes, lease_ms: int) -> None:
         self.machine = machine
@@ -54,7 +55,7 @@ class Batch:
         self.lease_ms = lease_ms
         self.attempts: dict[bytes, int] = {}
         self.promises: list[Promise] = []
-        self.is_old = False
+        self.is_old = self.is_unheard = False
 
     def held(self) -> list[bytes]:
         """The ids that are still leased by this delivery, as the node's memory has it."""
@@ -95,7 +96,7 @@ class Fetcher(Actor):
             self._count += 1
             token = b"t%d-%d" % (self.number, self._count)
             self._fetch(line, Batch(line.machine, token, rng.choice(LEASES_S) * 1000))
-        elif not batch.promises or rng.random() < 0.4:
+        elif not batch.promises or batch.is_unheard or rng.random() < 0.4:
             self._fetch(line, batch)
         else:
             self._end(line, batch)
@@ -107,6 +108,7 @@ class Fetcher(Actor):
     def _fetch(self, line: Line, batch: Batch) -> None:
         rng = self.rng
         self.batch = batch
+        batch.is_unheard = True
         queues = rng.sample(self.queues, rng.randrange(1, min(3, len(self.queues)) + 1))
         how: list[str | int | bytes] = ["TIMEOUT", rng.choice(TIMEOUTS_MS), "COUNT", rng.choice(COUNTS)]
         how += ["LEASE", batch.lease_ms // 1000] if batch.lease_ms else []
@@ -114,6 +116,7 @@ class Fetcher(Actor):
         line.ask([(request, self._got, batch)], self.travel())
 
     def _got(self, reply: Any, batch: Batch) -> None:
+        batch.is_unheard = False
         if not isinstance(reply, list):
             if reply is None and batch.attempts and batch.run == batch.machine.runs and batch.held():
                 raise RuleBrokenError(

@@ -37,6 +37,7 @@ class Written:
     node        id of the node that began it
     first_seq   number of the first event the world has seen; those before it nobody knows
     events      from there on, in order; `ends` has the position behind each, `moments` its node's wall clock
+    lost_of     jobs of which events went with a process; a journal may have kept what they told of
     durable     number of the first event that was not known to be on disk, when its process ended
     safe        number of the first event that the end of its process may have cost
     told        the highest number below which readers were told that all can be read
@@ -44,8 +45,8 @@ class Written:
     """
 
     __slots__ = (
-        "_lines", "by_job", "durable", "ends", "events", "first_seq", "log_id", "moments", "node", "read", "safe",
-        "told",
+        "_lines", "by_job", "durable", "ends", "events", "first_seq", "log_id", "lost_of", "moments", "node", "read",
+        "safe", "told",
     )  # fmt: skip
 
     def __init__(self, log_id: str, first_seq: int, node: bytes = b"") -> None:
@@ -56,6 +57,7 @@ class Written:
         self.ends: list[int] = []
         self.moments: list[int] = []
         self.by_job: dict[bytes, list[int]] = {}
+        self.lost_of: dict[bytes, None] = {}
         self.durable = self.safe = self.told = first_seq
         self.read: dict[int, bytes] = {}
         self._lines = Lines()
@@ -102,6 +104,7 @@ class Written:
             job_id = job_of(event)
             if job_id:
                 self.by_job[job_id].pop()
+                self.lost_of[job_id] = None
         del self.events[at:], self.moments[at:]
         self.ends = [0] * at  # It was read back. Whoever goes on counts positions from 0 again.
         return lost
