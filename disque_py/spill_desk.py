@@ -174,7 +174,7 @@ class SpillDesk:
         spill = broker.spill
         if isinstance(outcome, OSError):
             self._fail(outcome)
-            if epoch == self._epoch:
+            if not self._is_void(epoch):
                 for job, body in batch:
                     spill.writing.pop(job, None)
                     spill.writing_bytes -= len(body)
@@ -186,7 +186,7 @@ class SpillDesk:
             self._notice("Bodies of jobs can be written to disk again")
         release = self.store.release
         for (job, body), place in zip(batch, outcome, strict=True):
-            if epoch != self._epoch:
+            if self._is_void(epoch):
                 release(place.file, place.size)
                 continue
             spill.writing_bytes -= place.size
@@ -234,7 +234,7 @@ class SpillDesk:
             self._wake()
             broker = self._broker
             for (job, reader, place), body in zip(piece, bodies, strict=True):
-                if epoch != self._epoch:
+                if self._is_void(epoch):
                     reader(broker, job, None)
                 elif not isinstance(body, OSError):
                     broker.spill.read += 1
@@ -247,6 +247,10 @@ class SpillDesk:
                     broker.spill.unread[Unread(job, reader, place, body.strerror or str(body))] = None
 
         self.store.read([(job.id, Place(place.file, place.offset, place.size)) for job, _, place in piece], read)
+
+    def _is_void(self, epoch: int) -> bool:
+        """Whether all jobs were forgotten since; perhaps in this very turn, whose end has not come yet."""
+        return epoch != self._epoch or self._broker.spill.is_void
 
     def _lose(self) -> None:
         """Bodies that are not where they should be are nowhere else."""
@@ -261,7 +265,7 @@ class SpillDesk:
 
     def _ask_again(self, epoch: int, job: Job, reader: Reader) -> None:
         """A read failed for a reason that may be over."""
-        if epoch == self._epoch:
+        if not self._is_void(epoch):
             self._broker.spill.readings.append((job, reader))
         else:
             reader(self._broker, job, None)
@@ -289,7 +293,7 @@ class SpillDesk:
 
         def scanned(outcome: tuple[list[Found], int] | OSError) -> None:
             self._wake()
-            if epoch != self._epoch or isinstance(outcome, OSError):
+            if self._is_void(epoch) or isinstance(outcome, OSError):
                 self._is_scanning = False
                 self._copying = 0
                 return
@@ -321,7 +325,7 @@ class SpillDesk:
                 self._fail(outcome)
                 return
             for (job, old), place in zip(moving, outcome, strict=True):
-                if epoch == self._epoch and job.body is old:
+                if not self._is_void(epoch) and job.body is old:
                     released(broker, old)
                     broker.spilled_count += 1
                     broker.spill.bytes_on_disk += place.size

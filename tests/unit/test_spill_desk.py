@@ -147,3 +147,23 @@ def test_info_says_what_is_on_disk():
     assert (fields["spilled_jobs"], fields["spilled_bytes"]) == (str(out), str(out * BODY_BYTES))
     assert (fields["spill_enabled"], fields["spill_trouble"]) == ("1", "")
     assert int(fields["spill_file_bytes"]) >= out * BODY_BYTES
+
+
+def test_what_the_disk_brings_in_the_turn_of_a_reset_is_for_nobody():
+    """Read or written: nobody counts it (seed 31118 of memory, disks and resets)."""
+    for is_reading in (True, False):
+        node = SpillingNode()
+        ids = node.fill(30)
+        if is_reading:
+            node.ask("SHOW", node.out()[0])
+        else:
+            node.put("ADDJOB", "q", b"y" * 400, 0)
+            node.ask("ADDJOB", "q", b"z" * 400, 0)
+        assert node.spill_disk.waiting
+        node.driver.begin()
+        node.put("DEBUG", "FLUSHALL", client=1)
+        node.spill_disk.run()
+        node.end_turn()
+        node.bodies.clear()
+        assert node.broker.used_memory == 0, ids
+        node.check()
