@@ -32,7 +32,7 @@ def test_an_empty_folder_in_the_place_of_the_old_one_gets_all_jobs_again():
     for policy in ("always", "everysec", "no"):
         node, ids = full(appendfsync=policy)
         node.folder.vanish()
-        node.ask("ADDJOB", "q", "meanwhile", 0, client=1)
+        ids += node.ask("ADDJOB", "q", "meanwhile", 0, client=1)
         node.settle(2_000)
         assert node.broker.disk_level
         node.folder.appear(is_empty=True)
