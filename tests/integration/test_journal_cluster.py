@@ -80,6 +80,7 @@ def test_a_node_that_was_drained_and_restarted_has_nothing_left(pair):
     ids = {a.command("ADDJOB", "q", "body", 5000, "RETRY", 300, "REPLICATE", 1) for _ in range(100)}
     a.command("CLUSTER", "LEAVING", "yes")
     until(lambda: a.info("jobs")["registered_jobs"] == "0", 15)
+    a.command("PAUSE", "other", "in")  # INFO waits for no record; this one's is behind all others.
     a.kill()
     a.restart()
     assert a.info("jobs")["registered_jobs"] == "0"
