@@ -37,7 +37,9 @@ SEGMENT_BYTES: Final = 40_000
 # semantics.md, section 8, and a disk's and a turn's time besides.
 LOST_MS_MAX: Final = 2_300
 RESERVE_BYTES: Final = 64 << 10
-CAPACITY_BYTES: Final = 64 << 20
+# Room for a journal that grows until it is rewritten by itself (`auto-aof-rewrite-min-size`, 64 MiB), for the headers
+# of its many small files, each of which names those before it, and for the rewrite: only a fault makes this disk full.
+CAPACITY_BYTES: Final = 256 << 20
 # How a node begins to say that its disk, and not what is on it, kept it from starting (loading.py).
 DISK_ERROR: Final = "Can't read the journal: [Errno"
 

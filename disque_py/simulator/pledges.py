@@ -209,8 +209,14 @@ class Pledges:
                 self._check(job_id, NOWHERE, what)
 
     def _check(self, job_id: bytes, position: int, what: str) -> None:
-        ready = self._journal.ready_position()
+        journal = self._journal
+        ready = journal.ready_position()
         if position == NOWHERE or position > ready:
+            if not journal.must_wait():
+                # What is allowed then needs no disk (semantics.md, section 8), and after a fault nobody asks here.
+                raise RuleBrokenError(
+                    "a disk that nobody harmed is well", f"{self._machine.name}: {journal.trouble}", job_id
+                )
             recorded = "not recorded" if position == NOWHERE else f"recorded up to {position}, ready up to {ready}"
             raise RuleBrokenError(
                 "no promise before its record", f"{what} of {job_id!r} by {self._machine.name}, {recorded}", job_id

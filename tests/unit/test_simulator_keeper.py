@@ -6,7 +6,7 @@ import pytest
 
 from disque_py.core import lifecycle
 from disque_py.core.journaling import touch_holders
-from disque_py.simulator.keeper import LOST_MS_MAX
+from disque_py.simulator.keeper import CAPACITY_BYTES, LOST_MS_MAX
 from disque_py.simulator.ledger import RuleBrokenError
 from disque_py.simulator.world import World
 from simulated import ask
@@ -36,6 +36,12 @@ def test_before_it_was_read_nothing_is_compared(world):
     machine = world.add("b")
     machine.keep_journal("always")
     assert not machine.keeper.is_quiet()
+
+
+def test_a_disk_has_room_for_a_journal_that_is_not_yet_rewritten(world):
+    """It is full when a fault says so, and not because the run is long (seed 135, 120 s)."""
+    assert 2 * world["a"].settings.auto_aof_rewrite_min_size < CAPACITY_BYTES
+    assert world.machines["a"].keeper.folder.capacity_bytes == CAPACITY_BYTES
 
 
 def test_memory_is_compared_with_a_replay(world):

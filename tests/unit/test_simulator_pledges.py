@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from cluster_bus.codec import encode_run, frame
@@ -136,6 +138,21 @@ def test_a_job_that_is_done_and_whose_ack_came_again_was_here(world):
     pledges(world).check_added(job_id, 1)
     pledges(world)._check_said(world["b"].me, GOTJOB, job_id)
     free(world)
+
+
+def test_a_disk_that_fails_by_itself_is_called_that():
+    """With everysec acks go on in memory then, which breaks no promise; but who failed the disk would have said so."""
+    world = World("")
+    world.add("a", journal="everysec")
+    world.run(200)
+    job_id = ask(world, "a", "ADDJOB", "q", "x", 0)
+    keeper = world.machines["a"].keeper
+    keeper.folder.fail("sync write create", errno.EIO, times=1_000)
+    world.run(3_000)
+    assert not keeper.remembering.journal.must_wait()
+    assert ask(world, "a", "ACKJOB", job_id) == 1
+    with pytest.raises(RuleBrokenError, match=r"a disk that nobody harmed is well.*a: .*error"):
+        pledges(world).check_acked(job_id)
 
 
 def test_an_ack_that_came_and_went_within_a_turn_needs_no_record(world):
