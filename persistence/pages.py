@@ -95,7 +95,8 @@ class Pages:
         """
         self.wanted = min(max(2 * (at - self._left_at), READY_BYTES_MIN), READY_BYTES_MAX)
         self._left_at = at
-        return at - at % PAGE_BYTES, self.limit
+        start = at - at % PAGE_BYTES
+        return start, max(start, self.limit)  # A thread may have written behind all that was ready.
 
     def come_back(self, at: int, end: int, now_ms: int) -> int:
         """That sync is over, all is ready again since `now_ms`; where to go on, `end` being behind the last byte."""

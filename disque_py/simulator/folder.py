@@ -142,6 +142,8 @@ class SimFolder:
 
     def prepare(self, name: str, window: Window, start: int, end: int) -> None:
         """The file is so long from now on."""
+        if start > end:
+            raise os_error(errnos.EINVAL, name)
         self._begin("prepare", name, start, end - start)
         file = self._file(name)
         self._step(name)

@@ -110,6 +110,22 @@ def test_with_little_to_sync_all_goes_and_the_lane_writes_meanwhile():
     assert len(read(disk)[0]) == 3
 
 
+def test_a_sync_of_what_the_lane_wrote_behind_all_that_is_ready_costs_no_window():
+    journal, disk = windowed()
+    journal.append(RECORD)
+    pass_ms(journal, SYNC_EVERY_MS)
+    journal.append([[GONE, *((b"x" * 40, number) for number in range(4_000))]])
+    disk.run(WRITING)
+    disk.run_one(SYNCING)
+    assert journal.written > journal._pages.limit
+    pass_ms(journal, SYNC_EVERY_MS)
+    disk.run_one(SYNCING)
+    assert journal._pages is not None
+    disk.run()
+    position = journal.append(RECORD)
+    assert (journal.ready_position(), disk.waiting) == (position, [])
+
+
 def test_what_is_left_out_of_a_sync_is_in_time_for_the_next():
     journal, disk = windowed()
     for _ in range(40):
