@@ -28,7 +28,7 @@ from typing import Any, Final
 
 from persistence.disk import READING, SYNCING, WRITING, Disk, Folder, Window
 from persistence.event_records import decode_events, encode_header, encode_packed, file_name, pack_events
-from persistence.pages import READY_BYTES_MIN, Pages
+from persistence.pages import READY_BYTES_MIN, Pages, map_pages, sync_pages
 
 SEGMENT_BYTES: Final = 16 * 1024 * 1024
 # Some of the log must go at a time; with a small limit the parts are smaller.
@@ -37,9 +37,6 @@ SEGMENTS_MIN: Final = 8
 BATCH_BYTES_MAX: Final = 4 * 1024 * 1024
 # A place within a segment is remembered this often, so that finding a number reads no more than this.
 MARK_BYTES: Final = 64 * 1024
-
-# A block may begin before a segment is full and end behind that; so much of it, as a divisor.
-WINDOW_SLACK: Final = 8
 
 SYNC_EVERY_MS: Final = 1_000
 # Nobody's reply waits longer for a write. There may be an fsync in it (`always`, a new file), or one before it (two
@@ -300,20 +297,14 @@ class EventLog:
         header = encode_header(self.log_id, first_seq, self.node, self.wall_ms)
         segment = Segment(first_seq, self.wall_ms, len(header))
         name = segment.name
-        size = 0 if self.syncs_each else self._limit() + self._limit() // WINDOW_SLACK
+        size = 0 if self.syncs_each else self._limit()
         wanted = self._pages.wanted if self._pages is not None else READY_BYTES_MIN
         self._pages = None
         began_ms = self.now_ms
 
         def work(folder: Folder) -> Window | None:
             folder.create(name, header)
-            try:
-                window = folder.map(name, size) if size else None
-                if window is not None:
-                    folder.prepare(name, window, 0, min(wanted, window.size))
-                return window
-            except OSError:
-                return None
+            return map_pages(folder, name, size, wanted) if size else None
 
         self._is_busy = self._is_opening = True
         self._moved_ms = self.now_ms
@@ -443,20 +434,15 @@ class EventLog:
         durable_end = file.durable_end
         pages = self._pages
         window = pages.window if pages is not None else None
-        again = limit = 0
+        again = 0, 0
         if pages is not None:
-            file.at, again, limit = pages.leave(end)
+            file.at, again = pages.leave(end)
 
         def work(folder: Folder) -> bool:
             if window is None:
                 folder.sync(name)
                 return False
-            folder.sync_window(name, window, durable_end, end)
-            try:
-                folder.prepare(name, window, again, limit)
-            except OSError:
-                return False
-            return True
+            return sync_pages(folder, name, window, (durable_end, end), again)
 
         def done(outcome: bool | OSError) -> None:
             self._is_syncing = False

@@ -295,8 +295,10 @@ class Journal(Writing):
             self._pump()
         else:
             self.policy = policy
-            if policy == ALWAYS and self.synced < self.written:
-                self._sync_aside()
+            if policy == ALWAYS:
+                self._pages = None  # Every write is a sync from now on, and that is the lane's.
+                if self.synced < self.written:
+                    self._sync_aside()
         self._on_change()
 
     def close(self, done: Callable[[OSError | None], None], *, leave_mark: bool) -> None:

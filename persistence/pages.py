@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from persistence.disk import Window
+from persistence.disk import Folder, Window
 
 PAGE_BYTES: Final = 4096
 # The bytes that readers look at to see that there is a gap.
@@ -28,6 +28,9 @@ GAP_BYTES_MIN: Final = 4
 # more than this all the same: what lies ready is memory of the process.
 READY_BYTES_MIN: Final = 64 * 1024
 READY_BYTES_MAX: Final = 4 * 1024 * 1024
+
+# The last block of a file may begin before the file is full and end behind that; so much of it, as a divisor.
+WINDOW_SLACK: Final = 8
 
 # Linux writes pages that have been changed to disk after thirty seconds.
 FRESH_MS: Final = 5_000
@@ -78,7 +81,7 @@ class Pages:
         self.limit = max(self.limit, end)
         self.wanted = min(2 * self.wanted, READY_BYTES_MAX)  # Many small steps cost more than few large ones.
 
-    def leave(self, at: int) -> tuple[int, int, int]:
+    def leave(self, at: int) -> tuple[int, tuple[int, int]]:
         """A sync begins of all up to here: where to go on meanwhile, and (start, end) of what it takes away."""
         self.wanted = min(max(2 * (at - self._left_at), READY_BYTES_MIN), READY_BYTES_MAX)
         start = at - at % PAGE_BYTES
@@ -86,7 +89,7 @@ class Pages:
             at = behind_gap(at)
         self._left_at = at
         self.limit = min(self.limit, -(-(at + self.wanted) // PAGE_BYTES) * PAGE_BYTES)
-        return at, start, self.limit
+        return at, (start, self.limit)
 
     def pass_by(self, at: int) -> tuple[int, int]:
         """A sync begins of what is before the page of `at`, or up to there while nothing is put: the next byte stays.
@@ -104,3 +107,27 @@ class Pages:
         if at == self._left_at:
             self._left_at = at = end
         return at
+
+
+# -- in a lane of the disk ------------------------------------------------------------------------------
+
+
+def map_pages(folder: Folder, name: str, size: int, ready: int) -> Window | None:
+    """A window on a file that is going to have about `size` bytes, `ready` of which lie ready; None: there is none."""
+    try:
+        window = folder.map(name, size + size // WINDOW_SLACK)
+        if window is not None:
+            folder.prepare(name, window, 0, min(ready, window.size))
+        return window
+    except OSError:
+        return None
+
+
+def sync_pages(folder: Folder, name: str, window: Window, part: tuple[int, int], again: tuple[int, int]) -> bool:
+    """Sync a part of the file and make another ready once more (`leave`, `pass_by`); False if that failed. OSError."""
+    folder.sync_window(name, window, *part)
+    try:
+        folder.prepare(name, window, *again)
+    except OSError:
+        return False
+    return True

@@ -32,7 +32,7 @@ from typing import Final, NamedTuple
 from persistence.backlog import Backlog, Waiting
 from persistence.chain import Chain
 from persistence.disk import SYNCING, WRITING, Disk, Folder, Window
-from persistence.pages import PAGE_BYTES, READY_BYTES_MIN, Pages
+from persistence.pages import PAGE_BYTES, READY_BYTES_MIN, Pages, map_pages, sync_pages
 from persistence.records import Part, encode_header, file_name
 from persistence.reserve import RESERVE_NAME, Reserve
 from persistence.trouble import FULL_DISK
@@ -44,8 +44,6 @@ NO: Final = "no"
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 CLEAN_NAME: Final = "clean"
 REMOVE_AGAIN_MS: Final = 10_000
-# The last block of a segment may end behind it; so much of it, as a divisor.
-WINDOW_SLACK: Final = 8
 # A sync of so much may leave a page out: what is in that is hardly older than what comes after it.
 LEAVING_BYTES_MIN: Final = 64 * 1024
 NO_LIMIT: Final = 1 << 62
@@ -197,7 +195,7 @@ class Writing:
     def _put(self) -> None:
         """Write blocks here and now, as many as that can be done of without waiting."""
         file, pages = self._file, self._pages
-        if file is None or pages is None or self._is_writing or self._is_syncing_all or self.policy == ALWAYS:
+        if file is None or pages is None or self._is_writing or self._is_syncing_all:
             return
         backlog = self._backlog
         queue = backlog.queue
@@ -219,7 +217,7 @@ class Writing:
         """What waits can't be put into the window now: have it prepared, or written by the lane."""
         pages = self._pages
         size = len(self._backlog.queue[0].data)
-        if pages is None or self._is_syncing_all or self.policy == ALWAYS or self._at(file) + size > pages.window.size:
+        if pages is None or self._is_syncing_all or self._at(file) + size > pages.window.size:
             self._write(file)
         else:
             self._prepare(file, pages, size)
@@ -315,17 +313,9 @@ class Writing:
         self._is_syncing_all = end == self.written
         window = pages.window
         origin = file.header_bytes - file.start
-        first, last = origin + max(self.synced, file.start), origin + end
-        again, limit = pages.pass_by(origin + self.written)
+        part = origin + max(self.synced, file.start), origin + end
+        again = pages.pass_by(origin + self.written)
         began_ms = self.now_ms
-
-        def work(folder: Folder) -> bool:
-            folder.sync_window(name, window, first, last)
-            try:
-                folder.prepare(name, window, again, limit)
-            except OSError:
-                return False
-            return True
 
         def done(outcome: bool | OSError) -> None:
             if pages is self._pages and not isinstance(outcome, OSError):
@@ -335,7 +325,7 @@ class Writing:
                     self._pages = None
             self._on_synced(outcome if isinstance(outcome, OSError) else None, file, end)
 
-        self._disk.start(SYNCING, work, done)
+        self._disk.start(SYNCING, lambda folder: sync_pages(folder, name, window, part, again), done)
 
     def _end_to_sync(self, file: _File, *, may_leave: bool) -> int:
         """All that is written, or all before the page where the next byte goes, up to the end of a block."""
@@ -379,7 +369,7 @@ class Writing:
         end_old = self._ending(old, start) if old is not None else None
         # As much lies ready as of the file before.
         ready = self._pages.wanted if self._pages is not None else READY_BYTES_MIN
-        size = 0 if on_reserve or self.policy == ALWAYS else self._segment_bytes + self._segment_bytes // WINDOW_SLACK
+        size = 0 if on_reserve or self.policy == ALWAYS else self._segment_bytes
         self._pages = None
         began_ms = self.now_ms
 
@@ -394,13 +384,7 @@ class Writing:
                 folder.sync(name)
             else:
                 folder.create(name, header)
-            try:
-                window = folder.map(name, size) if size else None
-                if window is not None:
-                    folder.prepare(name, window, 0, min(ready, window.size))
-                return window
-            except OSError:
-                return None
+            return map_pages(folder, name, size, ready) if size else None
 
         def opened(outcome: list[str] | Window | OSError | None) -> None:
             pages = None

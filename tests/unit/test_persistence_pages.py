@@ -48,14 +48,14 @@ def test_what_is_stale_is_prepared_again_from_where_writing_goes_on():
 
 def test_a_sync_gets_the_page_that_is_being_written_and_gives_it_back():
     made = pages()
-    at, start, end = made.leave(5_000)
+    at, (start, end) = made.leave(5_000)
     assert (at, start, end) == (2 * PAGE_BYTES, PAGE_BYTES, READY_BYTES_MIN)
     assert made.come_back(at, 5_000, 2_000) == 5_000
 
 
 def test_what_was_written_meanwhile_stays_where_it_is():
     made = pages()
-    at, _, _ = made.leave(5_000)
+    at, _ = made.leave(5_000)
     assert made.come_back(at + 10, at + 10, 2_000) == at + 10
 
 
@@ -83,3 +83,14 @@ def test_nothing_is_prepared_behind_the_window():
     assert made.to_prepare(SIZE - 100, 10, 1_000) == (SIZE - PAGE_BYTES, SIZE)
     made.prepared(SIZE - 100, SIZE - PAGE_BYTES, SIZE, 1_000)
     assert not made.is_short(SIZE - 100)
+
+
+def test_a_sync_that_is_passed_by_takes_away_the_page_of_the_next_byte_at_most():
+    made = pages(limit=READY_BYTES_MIN)
+    assert made.pass_by(PAGE_BYTES + 10) == (PAGE_BYTES, READY_BYTES_MIN)
+    assert made.has_room(PAGE_BYTES + 10, 100, 1_000), "the next byte stays"
+
+
+def test_of_what_lies_behind_all_that_is_ready_nothing_is_made_ready_again():
+    made = pages(limit=READY_BYTES_MIN)
+    assert made.pass_by(3 * READY_BYTES_MIN + 10) == (3 * READY_BYTES_MIN, 3 * READY_BYTES_MIN)
