@@ -171,6 +171,7 @@ class ClientConnection(asyncio.Protocol):
         until_ns = stopwatch_ns() + SLICE_NS
         is_held = self._is_held()
         is_free = not self._is_stuffed and not is_held
+        is_late = False
         if is_held and not self._is_stuffed:
             self._run_in_pause(client, until_ns)
         while is_free and not client.close_asked:
@@ -178,12 +179,14 @@ class ClientConnection(asyncio.Protocol):
                 self._requests = []
                 self._at = 0
                 if not self._parse(client, until_ns):
+                    is_late = stopwatch_ns() > until_ns
                     break
             before = self._at
             # Replies of this turn are not written yet; once they are, the transport says whether they were taken.
             room = PAUSE_BYTES - self.output_bytes() - sum(map(len, client.out))
             self._at = inputs.execute(broker, client, self._requests, self._at, until_ns, room)
-            if stopwatch_ns() > until_ns or self._at < len(self._requests) or self._at == before:
+            is_late = stopwatch_ns() > until_ns
+            if is_late or self._at < len(self._requests) or self._at == before:
                 break
         if is_free and self._parser.error and self._at >= len(self._requests) and not client.close_asked:
             self._refuse(client)  # The slice was over when all before it had run.
@@ -193,7 +196,8 @@ class ClientConnection(asyncio.Protocol):
             self._drop_unread()
         elif self._at >= len(self._requests) and not self._unread:
             self._unthrottle()
-        elif is_free and client.waiting == RUNNING:
+        elif is_free and (client.waiting == RUNNING or (is_late and client.waiting == WAITS_FOR_COPIES)):
+            # What comes after an ADDJOB that waits for its copies may be one that need not wait for it.
             self._resume_soon()
 
     def _parse(self, client: Client, until_ns: int) -> bool:

@@ -52,3 +52,10 @@ def make_cluster(tmp_path):
 def cluster(make_cluster):
     """Three nodes that know each other."""
     return make_cluster(3)
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory):
+    """Three nodes to which nothing bad happens, shared; each test has queues of its own."""
+    with Cluster(tmp_path_factory.mktemp("healthy"), 3) as cluster:
+        yield cluster

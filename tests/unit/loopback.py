@@ -190,3 +190,11 @@ async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not condition():
             await asyncio.sleep(0.001)
+
+
+async def fill(server: Loopback, body_bytes: int, count: int = 1) -> None:
+    """Jobs with large bodies in queue `big`."""
+    talk = await server.connect()
+    for _ in range(count):
+        talk.write(encode("ADDJOB", "big", b"x" * body_bytes, "0"))
+    await talk.replies(count)

@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import asyncio
 
-import hiredis
 import pytest
 import uvloop
 
 from cluster_bus.messages import GOTJOB
-from disque_py.config.kinds import OutputLimit, OutputLimits
-from disque_py.core.client import RUNNING, WAITS_FOR_COPIES, WAITS_FOR_JOBS
+from disque_py.core.client import WAITS_FOR_COPIES
 from disque_py.server import connection as connection_module
-from disque_py.server.connection import BACKLOG_BYTES_MAX, PAUSE_BYTES
-from loopback import Loopback, encode, serve, until
+from loopback import encode, fill, serve, until
 
 FACTORIES = (asyncio.new_event_loop, uvloop.new_event_loop)
 LOOPS = pytest.mark.parametrize("loop_factory", FACTORIES, ids=["asyncio", "uvloop"])
-
-
-async def fill(server: Loopback, body_bytes: int, count: int = 1) -> None:
-    """Jobs with large bodies in queue `big`."""
-    talk = await server.connect()
-    for _ in range(count):
-        talk.write(encode("ADDJOB", "big", b"x" * body_bytes, "0"))
-    await talk.replies(count)
 
 
 # -- requests and replies ---------------------------------------------------------------------------------
@@ -184,6 +173,22 @@ def test_quit_waits_for_the_copies_of_jobs_before_it():
         for job in reversed(jobs):
             server.hear(node, GOTJOB, job.id)
         assert await talk.rest() == b"".join(b"+%b\r\n" % job.id for job in jobs) + b"+OK\r\n"
+
+    serve(story)
+
+
+def test_a_slice_that_ends_between_two_jobs_does_not_make_the_second_wait_for_the_copies_of_the_first(monkeypatch):
+    monkeypatch.setattr(connection_module, "SLICE_NS", 0)
+
+    async def story(server):
+        server.link()
+        talk, client = await server.connect_known()
+        talk.send("ADDJOB q body 0", "ADDJOB q body 0", "PING")
+        talk.send(*["ADDJOB q body 0"] * 3)
+        await until(lambda: len(server.broker.waiting_repl) == 2)
+        await asyncio.sleep(0.01)
+        assert client.waiting == WAITS_FOR_COPIES  # PING is behind them, and waits.
+        assert len(server.broker.waiting_repl) == 2
 
     serve(story)
 
@@ -410,226 +415,5 @@ def test_a_client_that_hangs_up_during_a_pause_is_gone():
         await asyncio.sleep(0.1)
         one.send("PING")
         assert await one.reply() == b"PONG"
-
-    serve(story)
-
-
-# -- limits ---------------------------------------------------------------------------------------------------
-
-
-def test_a_client_that_does_not_read_is_not_served_on():
-    """
-    Twenty of them took 3 GB from the original (quirks Q41). Its replies stop growing at about a
-    megabyte, and go on when it reads.
-    """
-
-    async def story(server):
-        await fill(server, 200_000)
-        talk, client = await server.connect_known()
-        talk.reader._transport.pause_reading()
-        talk.send(*["QPEEK big 1"] * 300)
-        await until(lambda: client.port.output_bytes() > PAUSE_BYTES)
-        await asyncio.sleep(0.1)
-        # DEFECT: execute does not look at the size of client.out: one slice of a pipeline makes 4 to 10 MB of replies.
-        assert client.port.output_bytes() < 2 * PAUSE_BYTES
-        calls = server.broker.commands[b"qpeek"].calls
-        assert calls < 150
-        await asyncio.sleep(0.05)
-        assert server.broker.commands[b"qpeek"].calls == calls
-        talk.reader._transport.resume_reading()
-        replies = await talk.replies(300)
-        assert all(len(reply[0][2]) == 200_000 for reply in replies)
-
-    serve(story)
-
-
-def test_a_client_that_does_not_read_delays_nobody_else():
-    async def story(server):
-        await fill(server, 200_000)
-        lazy, client = await server.connect_known()
-        lazy.reader._transport.pause_reading()
-        lazy.send(*["QPEEK big 1"] * 300)
-        await until(lambda: client.port.output_bytes() > PAUSE_BYTES)
-        other = await server.connect()
-        other.send(*["PING"] * 100)
-        assert len(await other.replies(100)) == 100
-
-    serve(story)
-
-
-def limits(stream=(0, 0, 0), normal=(0, 0, 0)):
-    return OutputLimits(normal=OutputLimit(*normal), stream=OutputLimit(*stream))
-
-
-def test_a_monitor_that_does_not_read_is_cut_off_at_the_limit_of_its_class():
-    """Nobody can slow it down (semantics.md, section 13)."""
-
-    async def story(server):
-        monitor, client = await server.connect_known()
-        monitor.send("MONITOR")
-        await monitor.reply()
-        monitor.reader._transport.pause_reading()
-        talk = await server.connect()
-        for _ in range(200):
-            talk.write(encode("PING", b"x" * 60_000))
-            if client.id not in server.broker.clients:
-                break
-            await talk.reply()
-        await until(lambda: client.id not in server.broker.clients)
-        assert server.broker.monitors == {}
-
-    serve(story, client_output_buffer_limit=limits(stream=(2 << 20, 0, 0)))
-
-
-def test_a_client_above_the_soft_limit_for_too_long_is_cut_off(monkeypatch):
-    async def story(server):
-        await fill(server, 3_000_000)
-        talk, client = await server.connect_known()
-        talk.reader._transport.pause_reading()
-        talk.send(*["QPEEK big 1"] * 6)
-        await until(lambda: client.port.output_bytes() > PAUSE_BYTES)
-        port = client.port
-        started_s = connection_module.now_s()
-        port.look_after(server.broker.now_ms, 0)
-        await asyncio.sleep(0)
-        assert client.id in server.broker.clients
-        monkeypatch.setattr(connection_module, "now_s", lambda: started_s + 61)
-        port.look_after(server.broker.now_ms, 0)
-        await until(lambda: client.id not in server.broker.clients)
-
-    serve(story, client_output_buffer_limit=limits(normal=(0, 1 << 20, 60)))
-
-
-def test_a_client_that_waits_is_not_read_from_without_limit():
-    """Its pipeline stays in its own buffers, and is run when the wait is over."""
-
-    async def story(server):
-        talk, client = await server.connect_known()
-        talk.send("GETJOB FROM q")
-        await until(lambda: client.waiting == WAITS_FOR_JOBS)
-        body = b"x" * 10_000
-        talk.write(encode("PING", body) * 600)
-        await until(lambda: client.port.input_bytes() > BACKLOG_BYTES_MAX)
-        await asyncio.sleep(0.05)
-        assert client.port.input_bytes() < 3 * BACKLOG_BYTES_MAX
-        other = await server.connect()
-        other.send("ADDJOB q job 0")
-        await other.reply()
-        replies = await talk.replies(601)
-        assert replies[0][0][2] == b"job"
-        assert replies[1:] == [body] * 600
-        assert client.port.input_bytes() == 0
-
-    serve(story)
-
-
-def test_an_unfinished_request_above_the_query_buffer_limit_is_dropped_without_a_word():
-    async def story(server):
-        talk = await server.connect()
-        talk.write(b"*2\r\n$4\r\nPING\r\n$3000000\r\n" + b"x" * 2_000_000)
-        try:
-            assert await talk.rest() == b""
-        except ConnectionResetError:
-            pass
-        await until(lambda: not server.broker.clients)
-
-    serve(story, client_query_buffer_limit=1 << 20)
-
-
-def test_an_argument_longer_than_allowed_is_a_protocol_error():
-    async def story(server):
-        talk = await server.connect()
-        talk.write(encode("ADDJOB", "q", b"x" * 1025, "0"))
-        assert await talk.rest() == b"-ERR Protocol error: invalid bulk length\r\n"
-
-    serve(story, proto_max_bulk_len=1024)
-
-
-def test_one_clients_pipeline_leaves_room_for_the_others():
-    """No client gets more than a millisecond per turn."""
-
-    async def story(server):
-        greedy, client = await server.connect_known()
-        modest = await server.connect()
-        modest.send("PING")
-        await modest.reply()
-        greedy.write(encode("QPEEK", "q", "10") * 60_000)
-        modest.send("PING")
-        assert await modest.reply() == b"PONG"
-        assert server.broker.commands[b"qpeek"].calls < 60_000
-        await greedy.replies(60_000)
-        assert client.waiting == RUNNING
-
-    serve(story)
-
-
-def test_an_idle_client_is_closed_unless_it_waits_or_watches():
-    async def story(server):
-        idle, one = await server.connect_known()
-        waiting, two = await server.connect_known()
-        watching, three = await server.connect_known()
-        waiting.send("GETJOB FROM q")
-        watching.send("MONITOR")
-        await watching.reply()
-        await until(lambda: two.waiting)
-        now_ms = server.broker.now_ms + 5_100
-        for client in (one, two, three):
-            client.port.look_after(now_ms, 5_000)
-        assert await idle.rest() == b""
-        await until(lambda: one.id not in server.broker.clients)
-        assert {two.id, three.id} == set(server.broker.clients)
-
-    serve(story)
-
-
-def test_a_client_that_was_active_lately_is_not_idle():
-    async def story(server):
-        talk, client = await server.connect_known()
-        client.port.look_after(client.active_ms + 5_000, 5_000)
-        client.port.look_after(client.active_ms + 500_000, 0)
-        talk.send("PING")
-        assert await talk.reply() == b"PONG"
-
-    serve(story)
-
-
-def test_errors_of_commands_leave_the_connection_open():
-    async def story(server):
-        talk = await server.connect()
-        talk.send("NOSUCH", "SHOW", "SHOW x", "PING")
-        errors = await talk.replies(3)
-        assert all(isinstance(each, hiredis.ReplyError) for each in errors)
-        assert await talk.reply() == b"PONG"
-
-    serve(story)
-
-
-def test_bytes_that_make_no_request_leave_others_their_turn():
-    """Empty lines, which are answered with nothing, are read in slices like anything else."""
-
-    async def story(server):
-        flood, other = await server.connect(), await server.connect()
-        flood.write(b"\n" * 400_000 + encode("PING", "end"))
-        await asyncio.sleep(0)
-        answered = 0
-        ending = asyncio.ensure_future(flood.reply())
-        while not ending.done():
-            other.send("PING")
-            await other.reply()
-            answered += 1
-        assert await ending == b"end"
-        assert answered > 10
-
-    serve(story)
-
-
-def test_a_body_that_looks_like_a_request_is_cut_anywhere_and_arrives_whole():
-    """A long pipeline is read in pieces that end where requests seem to begin; what only seems so does no harm."""
-    body = b"\r\n*1\r\n$4\r\nPING\r\n" * 40
-
-    async def story(server):
-        client = await server.connect()
-        client.write(encode("ECHO", body) * 100)
-        assert [await client.reply() for _ in range(100)] == [body] * 100
 
     serve(story)
