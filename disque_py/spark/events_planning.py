@@ -152,6 +152,12 @@ class EventPlanner:
         """Hang up; whatever is asked next connects again."""
         self._nodes.close()
 
+    def reach(self) -> None:
+        """Some node can be read from. Raises ClusterError when none answers, one refuses us, or none has a log."""
+        states, away = self._states(patient=True)
+        if not states:
+            raise ClusterError(next(iter(away.values())))
+
     def initial(self) -> Offset:
         """Where a new query begins. Raises ClusterError, OptionError before anything is read."""
         if self._initial is None:

@@ -59,6 +59,13 @@ def _options(given: dict[str, str]) -> Options:
     return Options(FORMAT, given, (*OPTIONS, "path", *storage))
 
 
+def writer_options(given: dict[str, str]) -> tuple[Store, Retention, bool]:
+    """Where an index is written, how long it keeps what, and whether numbers may be missing. Raises OptionError."""
+    options = _options(given)
+    may_gap = options.choice("gaps", "fail", ("fail", "allow")) == "allow"
+    return store_of(options), retention_of(options), may_gap
+
+
 class IndexMessage(WriterCommitMessage):
     """What a task has written."""
 
@@ -154,10 +161,9 @@ class IndexSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802 — Spark's name
         """For df.writeStream; tables are made or widened here, before a row is written."""
-        options = _options(self.options)
+        store, retention, may_gap = writer_options(self.options)
         if overwrite:
             raise OptionError(f"{FORMAT}: the index is only added to; use outputMode append")
-        store = store_of(options)
         # A literal column can't be null now; in rows from before it was there it is.
         columns = pa.schema([field.with_nullable(True) for field in to_arrow_schema(schema, timezone="UTC")])
         as_slices = is_slices(columns)
@@ -165,5 +171,4 @@ class IndexSource(DataSource):
             columns = ARROW_SCHEMA
         check_columns(columns)
         open_tables(store, columns)
-        may_gap = options.choice("gaps", "fail", ("fail", "allow")) == "allow"
-        return IndexWriter(store, columns, retention_of(options), may_gap=may_gap, as_slices=as_slices)
+        return IndexWriter(store, columns, retention, may_gap=may_gap, as_slices=as_slices)

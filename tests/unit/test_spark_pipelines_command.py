@@ -8,6 +8,33 @@ import pytest
 
 from disque_py.spark.options import OptionError
 from disque_py.spark.pipelines.command import main, parser, sentence_of
+from spark_stub import StubCluster
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """Names of the pipelines for which Spark was started, which ends them."""
+    pytest.importorskip("pyspark", reason="the extra disque-py[spark] is not installed")
+    from disque_py.spark.pipelines import session
+
+    names = []
+
+    def open_session(name):
+        names.append(name)
+        raise OptionError("as far as Spark")
+
+    monkeypatch.delenv("SPARK_REMOTE", raising=False)
+    monkeypatch.delenv("DISQUECLI_AUTH", raising=False)
+    monkeypatch.setattr(session, "open_session", open_session)
+    return names
+
+
+def sentence(capsys, *words):
+    """What a pipeline that can't run says."""
+    assert main(words) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    return lines[0].removeprefix("disque-pipeline: ")
 
 
 def test_every_pipeline_has_its_words():
@@ -54,3 +81,45 @@ def test_the_upkeep_of_no_index_is_one_sentence(tmp_path, capsys):
     pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not installed")
     assert main(["upkeep", "--path", str(tmp_path)]) == 1
     assert "has no table history; run the index pipeline first" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["index", "recency"])
+def test_nodes_that_cannot_be_read_are_told_of_before_spark_starts(name, started, tmp_path, capsys):
+    words = (name, "--path", str(tmp_path), "--nodes")
+    assert "127.0.0.1:1" in sentence(capsys, *words, "127.0.0.1:1")
+    assert "option bootstrapServers" in sentence(capsys, *words, "127.0.0.1:x")
+    with StubCluster() as cluster:
+        node = cluster.nodes[0]
+        assert "maxOffsetsPerTrigger" in sentence(capsys, *words, node.place, "--source", "maxOffsetPerTrigger=1")
+        node.log = ""
+        assert "events" in sentence(capsys, *words, node.place)
+    assert not started
+
+
+def test_a_password_comes_from_the_environment_or_an_option(started, tmp_path, capsys, monkeypatch):
+    with StubCluster() as cluster:
+        node = cluster.nodes[0]
+        node.password = b"secret"
+        words = ("recency", "--path", str(tmp_path), "--nodes", node.place)
+        assert "set the option disque.password" in sentence(capsys, *words)
+        monkeypatch.setenv("DISQUECLI_AUTH", "secret")
+        assert sentence(capsys, *words) == "as far as Spark"
+        assert "refuses us" in sentence(capsys, *words, "--source", "disque.Password=wrong")
+        assert started == ["recency"]
+
+
+def test_what_the_index_would_refuse_is_told_before_spark_starts(started, tmp_path, capsys):
+    with StubCluster() as cluster:
+        words = ("index", "--nodes", cluster.nodes[0].place, "--path", str(tmp_path), "--sink")
+        assert "did you mean compactEvery" in sentence(capsys, *words, "compactEvry=3")
+        assert "option gaps is one of" in sentence(capsys, *words, "gaps=some")
+    assert not started
+
+
+def test_a_batch_without_an_index_and_keys_that_are_no_keys_are_told_of_before_spark_starts(started, tmp_path, capsys):
+    for name in ("depth", "latency", "errors"):
+        assert "has no table history" in sentence(capsys, name, "--path", str(tmp_path))
+        assert "can't be a key" in sentence(capsys, name, "--path", str(tmp_path), "--by", "it's")
+    words = ("recency", "--nodes", "127.0.0.1:1", "--path", str(tmp_path))
+    assert "can't be a key" in sentence(capsys, *words, "--member", "a'b")
+    assert not started

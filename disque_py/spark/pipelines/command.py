@@ -4,7 +4,9 @@
     disque-pipeline latency --path /data/index --by carrier
     spark-submit "$(disque-pipeline where)" index --nodes … --path s3://bucket/index
 
-Wrong words are answered with one sentence and status 2, troubles with one sentence and status 1.
+Wrong words are answered with one sentence and status 2, troubles with one sentence and status 1. What can be known
+before Spark is there (options, nodes, the password, an index that is missing) is looked at before: Spark takes half a
+minute to start, and says things in pages.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 SPAN: Final = re.compile(r"\d+ (?:milliseconds?|seconds?|minutes?|hours?)")
+PASSWORD: Final = "DISQUECLI_AUTH"  # As disque-cli has it.
 ISSUE_WORDS: Final = ("OptionError", "ClusterError", "TableError", "DataLossError", "GapError", "SchemaError",
     "IndexSchemaError", "NoLogError", "RefusedError",
 )  # fmt: skip
@@ -37,7 +40,10 @@ def parser() -> argparse.ArgumentParser:
         stream.add_argument("--metrics-port", type=int, help="serve Prometheus text on 127.0.0.1")
         stream.add_argument("--metrics-file", default="", help="write Prometheus text into a file")
         stream.add_argument("--quiet", action="store_true", help="no line per batch")
-    index.add_argument("--source", action="append", default=[], metavar="NAME=VALUE", help="option of disque-events")
+        stream.add_argument(
+            "--source", action="append", default=[], metavar="NAME=VALUE",
+            help=f"option of disque-events; {PASSWORD} in the environment keeps a password out of process lists",
+        )  # fmt: skip
     index.add_argument("--sink", action="append", default=[], metavar="NAME=VALUE", help="option of disque-index")
     recency.add_argument("--limit", type=int, default=100, help="members per key (100)")
     recency.add_argument("--key", default="key", help="the key of meta that names the key")
@@ -123,16 +129,45 @@ def _upkeep(words: argparse.Namespace) -> int:
 def _run(words: argparse.Namespace) -> int:
     from disque_py.spark.pipelines.session import open_session
 
-    sources = _pairs(words, "source"), _pairs(words, "sink")
+    source, sink = _pairs(words, "source"), _pairs(words, "sink")
+    password = os.environ.get(PASSWORD, "")
+    if password and not any(name.lower() == "disque.password" for name in source):
+        source["disque.password"] = password
+    if "SPARK_REMOTE" not in os.environ:  # Else the server reads and writes, and sees other places than we do.
+        _check(words, source, sink)
     spark = open_session(words.name)
     try:
         if words.name in ("index", "recency"):
-            return _stream(spark, words, *sources)
+            return _stream(spark, words, source, sink)
         rows = _batch(spark, words)
         print(f"{words.name}: {len(rows)} rows in {words.path.rstrip('/')}/{words.name}")
         return 0
     finally:
         spark.stop()
+
+
+def _check(words: argparse.Namespace, source: dict[str, str], sink: dict[str, str]) -> None:
+    """What Spark would find wrong as well, later. Raises OptionError, ClusterError, TableError, ImportError."""
+    from disque_py.spark.delta_store import Store
+    from disque_py.spark.events_planning import EventPlanner, event_options
+    from disque_py.spark.index_schema import HISTORY, open_existing
+    from disque_py.spark.pipelines.history import check_keys
+
+    if words.name not in ("index", "recency"):
+        check_keys(words.by)
+        open_existing(Store(words.path), HISTORY)
+        return
+    if words.name == "index":
+        from disque_py.spark.index import writer_options
+
+        writer_options({"path": words.path, **sink})
+    else:
+        check_keys((words.key, words.member))
+    planner = EventPlanner(event_options({"bootstrapServers": words.nodes, **source}, is_stream=True))
+    try:
+        planner.reach()
+    finally:
+        planner.close()
 
 
 def _pairs(words: argparse.Namespace, name: str) -> dict[str, str]:
@@ -163,7 +198,7 @@ def _stream(spark: Any, words: argparse.Namespace, source: dict[str, str], sink:
     else:
         query = recency.run(
             spark, words.nodes, words.path, limit=words.limit, key=words.key, member=words.member,
-            trigger=trigger, checkpoint=words.checkpoint,
+            trigger=trigger, checkpoint=words.checkpoint, source=source,
         )  # fmt: skip
     try:
         query.awaitTermination()

@@ -48,14 +48,19 @@ def open_history(spark: Any, path: str, since: str = "", until: str = "") -> str
     return f"({ORDERED_SQL.format(view=VIEW)})"
 
 
+def check_keys(keys: Sequence[str]) -> None:
+    """Keys of `meta` that SQL is made with. Raises OptionError for one that could not be quoted."""
+    for key in keys:
+        if not _KEY.fullmatch(key):
+            raise OptionError(f"{key!r} can't be a key of metadata; leave out quotes and control characters")
+
+
 def columns_of(by: Sequence[str]) -> tuple[str, str]:
     """Keys of `meta` to tell rows apart by → the columns to select (with a comma in front), and their names alone.
 
     Raises OptionError for a key that could not be quoted.
     """
-    for key in by:
-        if not _KEY.fullmatch(key):
-            raise OptionError(f"by: {key!r} can't be a key of metadata; leave out quotes and control characters")
+    check_keys(by)
     select = "".join(f", coalesce(meta['{key}'], '') AS `{key}`" for key in by)
     return select, "".join(f", `{key}`" for key in by)
 

@@ -17,7 +17,7 @@ between repeats the batch, and repeats do no harm.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import duckdb
@@ -25,6 +25,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from disque_py.spark.delta_store import Store
+from disque_py.spark.pipelines.history import check_keys
 from disque_py.spark.pipelines.recent_list import RecentList, changed, filled
 
 LIMIT: Final = 100
@@ -56,14 +57,19 @@ def run(
     member: str = "member",
     trigger: str | None = "5 seconds",
     checkpoint: str = "",
+    source: Mapping[str, str] | None = None,
 ) -> Any:
     """Start the query on the events of a cluster and return it: jobs carry `op`, and key and member, in their meta.
 
     A job's moment is its `at` (Unix ms) in meta, or else its creation time, so all events of one job
-    say the same. `run_on` takes any stream.
+    say the same. `source` has further options of `disque-events`. `run_on` takes any stream. Raises OptionError.
     """
+    check_keys((key, member))
     events = spark.readStream.format("disque-events").option("bootstrapServers", nodes)
-    rows = events.option("startingOffsets", "earliest").load().where("meta['op'] IS NOT NULL")
+    events = events.option("startingOffsets", "earliest")
+    for name, value in (source or {}).items():
+        events = events.option(name, value)
+    rows = events.load().where("meta['op'] IS NOT NULL")
     stream = rows.selectExpr(
         "meta['op'] AS op",
         f"meta['{key}'] AS key",
