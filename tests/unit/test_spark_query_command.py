@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not installed")
 pytest.importorskip("duckdb", reason="the extra disque-py[spark] is not installed")
 
-from disque_py.spark.query.command import main
+from disque_py.spark.query.command import main, parser
 from index_events import batch, event, index
 
 
@@ -30,6 +30,14 @@ def test_rows_come_as_json_and_csv_too(path, capsys):
     assert json.loads(capsys.readouterr().out)["jobs"] == 1
     assert main([path, "--format", "csv", "sql", "SELECT 1 AS one"]) == 0
     assert capsys.readouterr().out.split() == ["one", "1"]
+    assert main([path, "--timing", "sql", "SELECT 1 AS one", "--format", "csv"]) == 0
+    told = capsys.readouterr()
+    assert (told.out.split(), told.err.endswith(" ms\n")) == (["one", "1"], True)
+
+
+def test_settings_of_the_store_may_stand_on_both_sides_of_the_question():
+    words = parser().parse_args(["p", "--storage", "a=1", "depth", "--storage", "b=2", "--timing"])
+    assert (words.storage, words.storage_behind, words.timing, words.format) == (["a=1"], ["b=2"], True, "table")
 
 
 def test_a_report_is_a_file(path, tmp_path, capsys):

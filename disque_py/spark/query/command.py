@@ -29,9 +29,8 @@ def parser() -> argparse.ArgumentParser:
         "disque-query", description="Ask the indexes that the Spark pipelines keep; needs no Spark."
     )
     top.add_argument("path", help="folder or URI of an index")
-    top.add_argument("--storage", action="append", default=[], metavar="NAME=VALUE", help="setting of an object store")
-    top.add_argument("--format", choices=("table", "json", "csv"), default="table", help="how rows are printed")
-    top.add_argument("--timing", action="store_true", help="say how long the query took, on stderr")
+    _add_common(top)
+    top.set_defaults(format="table", timing=False, storage=[], storage_behind=[])
     questions = top.add_subparsers(dest="question", required=True, metavar="question")
     trace = questions.add_parser("trace", help="everything that happened to a job")
     trace.add_argument("job_id")
@@ -50,7 +49,20 @@ def parser() -> argparse.ArgumentParser:
     report = questions.add_parser("report", help="an HTML file with charts")
     report.add_argument("--out", default="report.html", help="where (report.html)")
     report.add_argument("--by", action="append", default=[], metavar="KEY", help="time in states also by a key of meta")
+    for question in questions.choices.values():
+        _add_common(question, behind="_behind")
     return top
+
+
+def _add_common(words: argparse.ArgumentParser, behind: str = "") -> None:
+    """What may stand before the question and behind it; absent words leave alone what the others have said."""
+    absent = argparse.SUPPRESS
+    words.add_argument(
+        "--storage", action="append", default=absent, dest=f"storage{behind}", metavar="NAME=VALUE",
+        help="setting of an object store",
+    )  # fmt: skip
+    words.add_argument("--format", choices=("table", "json", "csv"), default=absent, help="how rows are printed")
+    words.add_argument("--timing", action="store_true", default=absent, help="say how long the query took, on stderr")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -79,7 +91,7 @@ def _answer(words: argparse.Namespace) -> int:
     from disque_py.spark.query import plots, questions
     from disque_py.spark.query.tables import open_index
 
-    storage = dict(pair.partition("=")[::2] for pair in words.storage)
+    storage = dict(pair.partition("=")[::2] for pair in words.storage + words.storage_behind)
     with open_index(words.path, storage) as db:
         began = time.perf_counter()
         if words.question == "report":
