@@ -10,6 +10,10 @@ is no system call: it can't wait for a disk. That takes work ahead, which may wa
   microsecond, in which a file system may wait for its own journal. So populate again what was not touched for long,
   and sync only what is behind: `Pages` (pages.py) says what and when.
 
+* Both hold on file systems that write in place, those of IN_PLACE. One that writes each page to a new place (Btrfs,
+  ZFS) needs room for that whenever a page is changed again, and on a full disk the copy would be a SIGBUS; one behind
+  a network or a program (NFS, FUSE) may wait for it for minutes.
+
 ctypes gives up the interpreter's lock for the call, which the methods of Python's mmap don't. Where any of this is
 missing there is no window, and whoever asked writes in a lane, as everywhere else.
 
@@ -31,6 +35,10 @@ except ImportError:  # A Python that was built without libffi.
 MADV_DONTNEED: Final = 4
 MADV_POPULATE_WRITE: Final = 23
 MS_SYNC: Final = 4
+# As statfs(2) calls them: ext2 to ext4, XFS, tmpfs, and containers' overlays, which lie on one of these as a rule.
+IN_PLACE: Final = frozenset({0xEF53, 0x58465342, 0x01021994, 0x794C7630})
+# Longer than the structure of any system; the type of the file system comes first.
+_STATFS_BYTES: Final = 512
 ZEROS_BYTES: Final = 1024 * 1024
 _ZEROS: Final = bytes(ZEROS_BYTES)
 
@@ -47,6 +55,9 @@ class FileWindow:
     def __init__(self, fd: int, size: int) -> None:
         if ctypes is None or sys.platform != "linux":
             raise NotImplementedSystemError
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        if self._file_system(fd) not in IN_PLACE:
+            raise NotImplementedSystemError
         length = os.fstat(fd).st_size
         page = mmap.PAGESIZE
         self.size = -(-size // page) * page
@@ -58,11 +69,16 @@ class FileWindow:
         finally:
             os.ftruncate(fd, length)
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-        self._libc = ctypes.CDLL(None, use_errno=True)
         for name in ("madvise", "msync"):
             call = getattr(self._libc, name)
             call.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
             call.restype = ctypes.c_int
+
+    def _file_system(self, fd: int) -> int:
+        found = ctypes.create_string_buffer(_STATFS_BYTES)
+        if self._libc.fstatfs(fd, found):
+            return 0
+        return int.from_bytes(found.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder)
 
     def put(self, offset: int, data: bytes) -> None:
         """In the loop: copy, where `prepare` was."""
@@ -103,4 +119,4 @@ class NotImplementedSystemError(OSError):
     """This system has no such windows."""
 
     def __init__(self) -> None:
-        super().__init__("no files as memory on this system")
+        super().__init__("no files as memory on this system, or on this file system")

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from persistence import window as window_module
 from persistence.files import Files
 from persistence.window import FileWindow
 
 SIZE = 64 * 1024
+PROC = 0x9FA0  # As statfs(2) calls /proc.
 
 KILLED = """
 import os, sys
@@ -76,6 +78,19 @@ def test_a_file_is_cut_to_its_length_when_it_is_done(files: Files):
     window.put(4, b"!")
     files.truncate("a", 5)
     assert files.read("a", 0, 99) == b"head!"
+
+
+def test_a_file_system_that_does_not_write_in_place_has_no_windows(files: Files, monkeypatch: pytest.MonkeyPatch):
+    window_on(files)
+    monkeypatch.setattr(window_module, "IN_PLACE", frozenset())
+    assert files.map("a", SIZE) is None
+    assert files.read("a", 0, 4) == b"head"
+
+
+def test_the_type_of_a_file_system_is_read_from_the_system(files: Files):
+    window = window_on(files)
+    with open("/proc/self/stat", "rb") as file:
+        assert window._file_system(file.fileno()) == PROC
 
 
 def test_a_file_that_is_gone_can_neither_be_prepared_nor_synced(files: Files):
