@@ -23,13 +23,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import hiredis
 
 from servers import Cluster, Server, until
+from workers import running
 
 QUEUE = "rounds"
 ONCE_QUEUE = "rounds-once"
@@ -121,20 +120,6 @@ def consumer(server: Server, ledger: Ledger, ack_share: float) -> Work:
     return consume
 
 
-@contextmanager
-def running(functions: Sequence[Work]):
-    """Functions in threads, each called with an event that ends them; what they raise is raised at the end."""
-    over = threading.Event()
-    with ThreadPoolExecutor(len(functions)) as pool:
-        futures = [pool.submit(function, over) for function in functions]
-        try:
-            yield
-        finally:
-            over.set()
-    for future in futures:
-        future.result()
-
-
 def load(servers: Sequence[Server], ledger: Ledger, ack_share: float) -> list[Work]:
     """One of each for every node: copies on all, on two, on one; at most once; a consumer."""
     count = len(servers)
@@ -159,7 +144,7 @@ def play_round(
     cluster: Cluster, ledger: Ledger, victims: Sequence[Server], *, load_seconds: float = 1.5, down_seconds: float = 0.5
 ) -> None:
     """One round; AssertionError with what was lost."""
-    with running(load(cluster.servers, ledger, 0.5)):
+    with running(*load(cluster.servers, ledger, 0.5)):
         time.sleep(load_seconds)
         kill_at_once(victims)
         time.sleep(down_seconds)
@@ -168,7 +153,7 @@ def play_round(
         for victim in victims:
             victim.wait_started()
     cluster.wait_whole()
-    with running([consumer(server, ledger, 1.0) for server in cluster.servers]):
+    with running(*(consumer(server, ledger, 1.0) for server in cluster.servers)):
         try:
             until(lambda: not ledger.owed(), DRAIN_SECONDS)
         except AssertionError:
