@@ -173,8 +173,10 @@ def _context(tls: Tls) -> ssl.SSLContext:
     """ConnectError if a file is not what it should be."""
     import ssl  # Takes a while, and most connections need none.
 
+    from disque_py.client.tls import trusting
+
     try:
-        context = ssl.create_default_context(cafile=tls.ca_file or None)
+        context = trusting(tls.ca_file)
     except OSError as error:
         raise ConnectError(f"Can't use --cacert {tls.ca_file}: {reason_of(error)}") from error
     if tls.is_insecure:

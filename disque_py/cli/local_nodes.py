@@ -176,23 +176,25 @@ def await_ready(manners: Target, directory: Path, nodes: Sequence[LocalNode]) ->
     """Wait until all nodes answer; LocalError with the log of the first that ends or takes too long."""
     deadline = time.monotonic() + START_TIMEOUT_S
     for node in nodes:
-        while not _answers(manners.at(node.address)):
+        while trouble := _trouble_with(manners.at(node.address)):
             if not node.is_alive or time.monotonic() > deadline:
-                what = "does not answer" if node.is_alive else "ended at once"
+                what = f"does not answer ({trouble})" if node.is_alive else "ended at once"
                 said = failure_text(directory, node.port)
                 raise LocalError(f"The node on port {node.port} {what}. It says:\n{said}")
             time.sleep(LOOK_EVERY_S)
 
 
-def _answers(target: Target) -> bool:
+def _trouble_with(target: Target) -> str:
+    """Why it does not answer; empty if it does."""
     try:
         connection = patient(target)
-    except ConnectError:
-        return False
+    except ConnectError as error:
+        return str(error)
     try:
-        return connection.call("PING").text == b"PONG"
-    except ConnectionLostError:
-        return False
+        reply = connection.call("PING").text
+        return "" if reply == b"PONG" else reply.decode(errors="replace")
+    except ConnectionLostError as error:
+        return str(error)
     finally:
         connection.close()
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from disque_py.client.address import Address, parse_address, parse_url
 from disque_py.client.results import Decode
+from disque_py.client.tls import trusting
 
 TLS_WORDS: Final = frozenset({"ca", "cert", "key", "verify"})
 DEFAULT_NODE: Final = Address(host="127.0.0.1", port=7711)
@@ -54,7 +55,7 @@ class ClientOptions:
         """What connections are wrapped in; None for plain ones."""
         if isinstance(self.tls, ssl.SSLContext):
             return self.tls
-        return ssl.create_default_context() if self.tls else None
+        return trusting() if self.tls else None
 
 
 def make_options(nodes: tuple[str | Address, ...], settings: dict[str, Any]) -> ClientOptions:
@@ -91,7 +92,7 @@ def settings_of_url(url: str) -> tuple[tuple[Address, ...], dict[str, Any]]:
 
 
 def _url_context(tls_words: dict[str, str]) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=tls_words.get("ca"))
+    context = trusting(tls_words.get("ca"))
     if "cert" in tls_words:
         context.load_cert_chain(tls_words["cert"], tls_words.get("key"))
     if not _flag(tls_words.get("verify", "yes")):

@@ -16,6 +16,7 @@ from typing import Final
 
 from disque_py.client import Address, ClientOptions
 from disque_py.client.address import parse_address
+from disque_py.client.tls import trusting
 
 CONNECTION_OPTIONS: Final = (
     "bootstrapServers",
@@ -160,7 +161,7 @@ class ClusterOptions:
 
     def _tls_context(self) -> tls.SSLContext:
         try:
-            context = tls.create_default_context(cafile=self.ssl_ca or None)
+            context = trusting(self.ssl_ca)
             if self.ssl_cert:
                 context.load_cert_chain(self.ssl_cert, self.ssl_key or None)
         except OSError as error:

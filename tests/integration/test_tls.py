@@ -9,6 +9,8 @@ import subprocess
 
 import pytest
 
+from disque_py.cli import local_nodes
+from disque_py.cli.address import Target, Tls
 from disque_py.client import Disque
 from servers import BUS_PORT_ABOVE, HOST, Connection, free_port
 from test_cli import CLI, CLUSTER, PROGRAM_SECONDS, run
@@ -189,15 +191,28 @@ def test_files_that_can_not_be_used_are_named(certificates, port):
         assert reason in run(CLUSTER, "--tls", *words, "check", f"{HOST}:{port}", status=1)
 
 
+def test_a_node_that_is_started_and_not_believed_is_told_of_with_the_reason(certificates, tmp_path, monkeypatch):
+    """It runs, so the reason is not in its log."""
+    monkeypatch.setattr(local_nodes, "START_TIMEOUT_S", 2.0)
+    files = {"cert": "node.crt", "key": "node.key", "ca-cert": "authority.crt"}
+    words = [str(word) for kind, name in files.items() for word in (f"--tls-{kind}-file", certificates / name)]
+    node = local_nodes.launch(tmp_path, free_port(), words, with_tls=True)
+    try:
+        target = Target(tls=Tls(ca_file=str(certificates / "other.crt")))
+        with pytest.raises(local_nodes.LocalError, match="certificate verify failed"):
+            local_nodes.await_ready(target, tmp_path, [node])
+    finally:
+        local_nodes.stop_nodes([node])
+
+
 def test_what_only_tls_uses_wants_tls(certificates):
     text = run(CLUSTER, "--cacert", certificates / "authority.crt", "check", f"{HOST}:1", status=2)
     assert "need --tls" in text
 
 
 def test_the_client_library_speaks_tls(certificates, port):
-    context = ssl.create_default_context(cafile=certificates / "authority.crt")
-    context.load_cert_chain(certificates / "client.crt", certificates / "client.key")
-    with Disque(f"{HOST}:{port}", tls=context) as client:
+    files = f"ca={certificates}/authority.crt&cert={certificates}/client.crt&key={certificates}/client.key"
+    with Disque.from_url(f"disques://{HOST}:{port}?{files}") as client:
         job_id = client.add_job("library", b"x")
         assert [job.id for job in client.get_jobs("library")] == [job_id]
         assert client.ack(job_id) == 1
