@@ -77,7 +77,7 @@ class Connection:
         try:
             self._socket.sendall(data)
         except OSError as error:
-            raise ConnectionLostError(reason_of(error)) from error
+            raise self._lost(error) from error
 
     def send(self, words: list[bytes]) -> None:
         """Send one command."""
@@ -95,7 +95,7 @@ class Connection:
         except NotRespError as error:
             raise ConnectionLostError(f"The server does not speak RESP: {error}") from error
         except OSError as error:
-            raise ConnectionLostError(reason_of(error)) from error
+            raise self._lost(error) from error
         return reply
 
     def call(self, *words: bytes | str) -> Reply:
@@ -107,6 +107,13 @@ class Connection:
         """Send all commands at once; their replies in order. For a few hundred short ones."""
         self.write(b"".join(encode(words) for words in commands))
         return [self.read() for _ in commands]
+
+    def _lost(self, error: OSError) -> ConnectionLostError:
+        """A node that hangs up before it has read what we sent resets the connection: whether we see that is chance."""
+        is_hung_up = isinstance(error, ConnectionError) or type(error).__name__ == "SSLEOFError"
+        if is_hung_up and not self._has_heard:
+            return ConnectionLostError("Server closed the connection" + self._guess())
+        return ConnectionLostError(reason_of(error))
 
     def _guess(self) -> str:
         """What may be the reason for a hang-up without a word; a node gives none when TLS fails on its side."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import socket
+import struct
 
 import pytest
 
@@ -72,6 +74,28 @@ def test_a_closed_connection_is_lost(scripted):
     node = scripted({"PING": lambda words: None})
     with open_to(node) as connection, pytest.raises(ConnectionLostError, match="Server closed the connection"):
         connection.call("PING")
+
+
+def test_a_connection_that_is_reset_at_once_is_closed_like_any_other():
+    """Whether the node had read what we sent is chance; what to try next is the same."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        contextlib.closing(Connection.open(Target(Address(port=server.getsockname()[1])))) as connection,
+    ):
+        accepted, _ = server.accept()
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        accepted.close()
+        with pytest.raises(ConnectionLostError, match=r"^Server closed the connection \(if it speaks TLS"):
+            connection.call("PING")
+
+
+def test_a_reset_after_an_answer_is_told_as_what_it_is(scripted):
+    node = scripted({"PING": b"+PONG\r\n"})
+    with open_to(node) as connection:
+        connection.call("PING")
+        assert (
+            str(connection._lost(ConnectionResetError(104, "Connection reset by peer"))) == "Connection reset by peer"
+        )
 
 
 def test_another_protocol_is_lost_too(scripted):
