@@ -123,6 +123,8 @@ class Membership(Meeting):
         if not node.flags & HANDSHAKE:
             self._blacklist[node.id] = self.now_ms + BLACKLIST_MS
         self._expel(node)
+        if node.flags & UNKNOWN:
+            self._forget_named(node)  # A newcomer to us, and a holder to others.
         self.must_save = True
         self.refresh()
 
@@ -131,9 +133,12 @@ class Membership(Meeting):
         node = next((node for node in self._interned.values() if node.name == name), None)
         if node is None or not node.flags & UNKNOWN:
             return False
+        self._forget_named(node)
+        return True
+
+    def _forget_named(self, node: Node) -> None:
         node.flags = FORGOTTEN
         self.forgotten.append(node)
-        return True
 
     def reset(self, *, hard: bool) -> None:
         """CLUSTER RESET: forget everybody, without blacklist; hard: take another id, too. LEAVING stays."""

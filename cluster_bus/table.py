@@ -37,7 +37,8 @@ class NodeTable:
     usable   neither me nor in handshake, newcomers, leaving, suspected or failed
     linked   our outgoing link to them is up
     epoch    grows with every change of the three above
-    newcomers    said MEET and were not reached yet -> their flags before that, 0 if we had never heard of them
+    newcomers    said MEET and were not reached yet -> what they are without that: their flags before, UNKNOWN if jobs
+                 name them since, 0 if nobody but they themselves ever told us of them
     """
 
     def __init__(self, me: Node) -> None:
@@ -53,12 +54,17 @@ class NodeTable:
         self._interned: dict[bytes, Node] = {me.id: me}
 
     def intern(self, node_id: bytes) -> Node:
-        """The one Node for this id (20 bytes): in the table, forgotten, or made now and flagged UNKNOWN."""
+        """The one Node for this id (20 bytes): in the table, forgotten, or made now and flagged UNKNOWN.
+
+        Who asks has a job that names it. So it stays if it is a newcomer that is given up later.
+        """
         node = self._interned.get(node_id)
         if node is None:
             if len(self._interned) >= NODES_MAX:
                 raise ValueError("more nodes were named than any cluster has")
             node = self._object(node_id)
+        elif node.is_newcomer and not self.newcomers[node]:
+            self.newcomers[node] = UNKNOWN
         return node
 
     def find(self, node_id: bytes) -> Node | None:

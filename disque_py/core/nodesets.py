@@ -99,7 +99,12 @@ class NodeSets:
         if result is None:
             if len(self._added) > SETS_MAX:
                 self._added.clear()
-            result = self._added[(nodes, node)] = nodes if node in nodes else self.of((*nodes, node))
+            if node not in nodes:
+                # From now on jobs name it. It may be a newcomer that tells us of one, and nobody named it before.
+                result = self.of((*nodes, self._intern(node.id)))
+            else:
+                result = nodes
+            self._added[(nodes, node)] = result
         return result
 
     def union(self, left: NodeSet, right: NodeSet) -> NodeSet:

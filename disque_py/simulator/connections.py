@@ -102,7 +102,7 @@ class Connection:
         self._end()
         machine = self.machine
         if machine.is_up and machine.is_stopped:
-            machine.held.append((self._disconnect, ()))
+            machine.held.append((self._disconnect_late, ()))
         else:
             self._disconnect()
 
@@ -117,6 +117,13 @@ class Connection:
         self.is_open = False
         self._requests = []
         self.world.connections.pop(self, None)
+
+    def _disconnect_late(self) -> None:
+        """The node stood still when the client hung up. What it did for it since, before it read of that, is unseen."""
+        if self.machine.is_up and self.machine.broker is self.broker:
+            for reply in self.unseen():
+                self.on_unseen(reply)
+        self._disconnect()
 
     def _disconnect(self) -> None:
         machine = self.machine

@@ -81,7 +81,8 @@ class Line(Connection):
 
     def on_unseen(self, reply: Any) -> None:
         """Who never reads a reply was promised nothing and got nothing; the node believes otherwise."""
-        self._waiting.popleft()
+        if self._waiting:  # A GETJOB in parts is unseen twice: what it had when the client hung up, and at its end.
+            self._waiting.popleft()
         self._owner.ledger.unread(reply)
 
     def on_lost(self) -> None:

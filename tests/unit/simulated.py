@@ -13,17 +13,21 @@ from disque_py.simulator.world import World
 
 
 class Asker(Connection):
-    """A connection that keeps what it was answered."""
+    """A connection that keeps what it was answered, and what it would have been."""
 
-    __slots__ = ("is_lost", "replies")
+    __slots__ = ("is_lost", "replies", "unread")
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.replies: list[Any] = []
+        self.unread: list[Any] = []
         self.is_lost = False
 
     def on_reply(self, reply: Any) -> None:
         self.replies.append(reply)
+
+    def on_unseen(self, reply: Any) -> None:
+        self.unread.append(reply)
 
     def on_lost(self) -> None:
         self.is_lost = True

@@ -75,6 +75,27 @@ def test_who_claims_the_id_of_a_holder_changes_nothing_about_the_holder():
     assert node.intern(STRANGER.id) is holder
 
 
+def test_a_newcomer_that_jobs_name_meanwhile_is_still_their_holder_when_it_is_given_up():
+    """Others reached it and gave it copies. Taken for forgotten it would count as one that knows of every ack."""
+    node = lone()
+    meet_from(node, STRANGER)
+    holder = node.intern(STRANGER.id)
+    node.now_ms += 2001
+    node.tick()
+    assert list(node.nodes.values()) == [node.me]
+    assert holder.flags == UNKNOWN
+    assert node.intern(STRANGER.id) is holder
+
+
+def test_a_newcomer_that_jobs_name_can_be_forgotten():
+    node = lone()
+    meet_from(node, STRANGER)
+    holder = node.intern(STRANGER.id)
+    node.forget(holder)
+    assert holder.flags == FORGOTTEN
+    assert node.forgotten == [holder]
+
+
 def test_a_newcomer_has_no_word_about_failures():
     exchange = Exchange()
     first, second = exchange.start_joined(2)

@@ -59,6 +59,19 @@ def test_the_others_are_all_but_us_by_id_and_always_the_same_tuple(group):
         assert sets.only(others[0]) is others
 
 
+def test_who_joins_a_set_is_named_by_it():
+    """It may be a newcomer that says it holds a job; membership keeps whom jobs name."""
+    named = []
+
+    def intern(node_id):
+        named.append(node_id)
+        return KNOWN[node_id]
+
+    sets = NodeSets(ME, intern)
+    sets.add(sets.mine, NODES[0])
+    assert named == [NODES[0].id]
+
+
 def test_nothing_united_with_nothing_makes_no_new_object():
     sets = make_sets()
     assert sets.union(sets.mine, EMPTY) is sets.mine

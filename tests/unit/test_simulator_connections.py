@@ -53,6 +53,23 @@ def test_replies_that_wait_for_the_journal_can_be_looked_at():
     assert connection.unseen() == []
 
 
+def test_what_a_node_did_before_it_read_that_the_client_had_hung_up_is_unseen():
+    """It stood still meanwhile, and then gave the client a job before it came to the end of the connection."""
+    world = joined("a", is_prompt=False)
+    machine = world.machines["a"]
+    connection = asker(world, "a")
+    connection.send([words("GETJOB", "FROM", "q")])
+    producer, other = asker(world, "a"), asker(world, "a")
+    machine.stop()
+    producer.send([words("ADDJOB", "q", "x", 0, "RETRY", 0)])
+    other.send([words("GETJOB", "FROM", "q")])
+    connection.hang_up()
+    machine.go_on()
+    world.run(10)
+    assert [jobs[0][2] for jobs in connection.unread] == [b"x"]
+    assert (len(producer.replies), connection.replies, other.replies) == (1, [], [])
+
+
 def test_what_was_not_run_dies_with_the_node():
     """And the client learns that there will be no answer."""
     world = joined("a")
