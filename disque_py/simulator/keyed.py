@@ -47,9 +47,10 @@ class Label:
     meta      names and values, as GETJOB shows them
     copies    as asked for; 0: at most once
     sent_ms, was_calm   when it was sent, and whether nothing was wrong then
+    is_answered   its producer got an id
     """
 
-    __slots__ = ("copies", "key", "meta", "priority", "sent_ms", "was_calm")
+    __slots__ = ("copies", "is_answered", "key", "meta", "priority", "sent_ms", "was_calm")
 
     def __init__(self, key: bytes, priority: int | None, meta: list[bytes], copies: int = 1) -> None:
         self.copies = copies
@@ -58,6 +59,7 @@ class Label:
         self.meta = meta
         self.sent_ms = 0
         self.was_calm = False
+        self.is_answered = False
 
 
 class Use:
@@ -65,7 +67,7 @@ class Use:
 
     promise    of the request that made the job, which need not be the first that was answered so
     sent_ms    when that was sent; answered_ms: when somebody was answered so
-    is_calm    nothing was wrong when that was sent, nor when it was answered
+    is_calm    nothing was wrong when that was sent, nor when this one was and was answered
     """
 
     __slots__ = ("answered_ms", "is_calm", "job_id", "promise", "sent_ms")
@@ -110,8 +112,11 @@ class KeyBook:
         """An ADDJOB was answered with this id; whether it is its own job's. RuleBrokenError."""
         now_ms = self._world.now_ms
         owner = self._owner_of(promise, job_id)
-        if owner is not None and owner is not promise:
-            sent_ms = min(sent_ms, self.labels[owner.number].sent_ms)
+        self.labels[promise.number].is_answered = True
+        if owner is not promise:
+            for maker in self._requests_like(promise) if owner is None else [self.labels[owner.number]]:
+                sent_ms = min(sent_ms, maker.sent_ms)
+                was_calm = was_calm and maker.was_calm
         use = Use(job_id, owner or promise, sent_ms, now_ms, was_calm and self.is_calm())
         uses = self.uses.setdefault((promise.queue, self.labels[promise.number].key), [])
         for known in uses:
@@ -160,6 +165,15 @@ class KeyBook:
             owner.copies = min(1, owner.copies)
             self._ledger.answered(owner, job_id, self._world.now_ms)
         return owner
+
+    def _requests_like(self, promise: Promise) -> list[Label]:
+        """Those for the same key that were not answered: one of them made a job that nobody has any more."""
+        key, promises = self.labels[promise.number].key, self._ledger.promises
+        return [
+            label
+            for number, label in self.labels.items()
+            if label.key == key and not label.is_answered and promises[number].queue == promise.queue
+        ]
 
     def _body_of(self, job_id: bytes) -> bytes:
         for machine in self._world.running():

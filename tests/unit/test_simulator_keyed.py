@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from disque_py.core.keys import KEY_AT, KEY_END
 from disque_py.simulator.keyed import KeyBook, KeyedProducer, Label
 from disque_py.simulator.ledger import Ledger, RuleBrokenError
 from disque_py.simulator.plan import ClientPlan
@@ -32,9 +33,10 @@ def book(world, ledger, plan):
     return KeyBook(world, ledger, plan)
 
 
-def promised(world, ledger, book, *, retry_ms=1_000, ttl_ms=3_600_000):
+def promised(world, ledger, book, *, retry_ms=1_000, ttl_ms=3_600_000, was_calm=True):
     promise = ledger.add(b"q", 20, retry_ms, ttl_ms, 1, world.now_ms)
-    book.labels[promise.number] = Label(b"k", None, [])
+    label = book.labels[promise.number] = Label(b"k", None, [])
+    label.sent_ms, label.was_calm = world.now_ms, was_calm
     return promise
 
 
@@ -92,6 +94,26 @@ def test_two_ids_need_an_excuse(world, ledger, book, was_calm, unrest_ms, retry_
             book.answered(second, job_ids[1], world.now_ms, was_calm)
     else:
         book.answered(second, job_ids[1], world.now_ms, was_calm)
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+@pytest.mark.parametrize("was_calm", [False, True])
+def test_a_job_that_was_made_before_the_nodes_had_met_is_excused(world, ledger, book, is_over, was_calm):
+    """Its producer never heard of it; whoever asks later, when all is well, is told its id."""
+    maker = promised(world, ledger, book, was_calm=was_calm)
+    job_id = add(world, "a", maker)
+    if is_over:
+        ask(world, "a", "FASTACK", job_id)
+    world.run(100)
+    first, second = (promised(world, ledger, book) for _ in "ab")
+    book.answered(first, job_id, world.now_ms, True)
+    assert bool(maker.id) != is_over
+    other_id = b"D-0000000b-%bbbbbbb-05a1" % job_id[KEY_AT:KEY_END]
+    if was_calm:
+        with pytest.raises(RuleBrokenError, match="one job per key"):
+            book.answered(second, other_id, world.now_ms, True)
+    else:
+        book.answered(second, other_id, world.now_ms, True)
 
 
 def test_a_key_is_free_when_the_life_of_its_job_is_over(world, ledger, book):
