@@ -95,10 +95,7 @@ class Connection:
 
     def hang_up(self) -> None:
         """The client closes it. What the node had for it is lost with it."""
-        for reply in self.unseen():
-            self.on_unseen(reply)
-        self.client.held = None
-        self.client.out.clear()
+        self._leave_unread()
         self._end()
         machine = self.machine
         if machine.is_up and machine.is_stopped:
@@ -121,9 +118,14 @@ class Connection:
     def _disconnect_late(self) -> None:
         """The node stood still when the client hung up. What it did for it since, before it read of that, is unseen."""
         if self.machine.is_up and self.machine.broker is self.broker:
-            for reply in self.unseen():
-                self.on_unseen(reply)
+            self._leave_unread()
         self._disconnect()
+
+    def _leave_unread(self) -> None:
+        for reply in self.unseen():
+            self.on_unseen(reply)
+        self.client.held = None
+        self.client.out.clear()
 
     def _disconnect(self) -> None:
         machine = self.machine
@@ -181,7 +183,10 @@ class Connection:
                 if self.world.trace.lines is not None:
                     told = tell_reply(IDS, reply)
                     self.world.trace.write(self.world.now_ms, f"client {client.id}@{machine.name} ← {told}")
-                self.on_reply(reply)
+                if self.is_open:
+                    self.on_reply(reply)
+                else:
+                    self.on_unseen(reply)
         if client.close_asked:
             # Not while replies of earlier requests are still being waited for.
             if self.is_open and not client.slots:

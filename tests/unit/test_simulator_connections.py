@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from disque_py.simulator.world import World
 from simulated import ask, asker, joined, words
 
@@ -53,9 +55,13 @@ def test_replies_that_wait_for_the_journal_can_be_looked_at():
     assert connection.unseen() == []
 
 
-def test_what_a_node_did_before_it_read_that_the_client_had_hung_up_is_unseen():
+@pytest.mark.parametrize("journal", ["", "always"])
+@pytest.mark.parametrize("is_prompt", [False, True])
+def test_what_a_node_did_before_it_read_that_the_client_had_hung_up_is_unseen(is_prompt, journal):
     """It stood still meanwhile, and then gave the client a job before it came to the end of the connection."""
-    world = joined("a", is_prompt=False)
+    world = World("", is_prompt=is_prompt)
+    world.add("a", journal=journal)
+    world.join()
     machine = world.machines["a"]
     connection = asker(world, "a")
     connection.send([words("GETJOB", "FROM", "q")])
@@ -65,7 +71,7 @@ def test_what_a_node_did_before_it_read_that_the_client_had_hung_up_is_unseen():
     other.send([words("GETJOB", "FROM", "q")])
     connection.hang_up()
     machine.go_on()
-    world.run(10)
+    world.run(1_000)
     assert [jobs[0][2] for jobs in connection.unread] == [b"x"]
     assert (len(producer.replies), connection.replies, other.replies) == (1, [], [])
 
