@@ -90,7 +90,7 @@ class Meeting(Links):
             return None
         node = self._newcomer(hello.id)
         node.host, node.port, node.bus_port = header.host or peer_host, header.port, header.bus_port
-        node.run = hello.run
+        self._learn_run(node, hello.run)  # We may have known it once, and what we answered that process.
         self._admit(node)
         self._dial(node)
         return node

@@ -96,6 +96,22 @@ def test_a_newcomer_that_jobs_name_can_be_forgotten():
     assert node.forgotten == [holder]
 
 
+def test_who_comes_back_as_another_process_after_it_was_forgotten_is_reported():
+    """The core numbers hand-overs per process. It would answer the new one's with what it had answered the old one."""
+    node = lone()
+    meet_from(node, STRANGER)
+    known = node.nodes[STRANGER.id]
+    node.link_up(known, STRANGER)
+    node.forget(known)
+    meet_from(node, STRANGER)
+    assert node.nodes[STRANGER.id] is known
+    assert node.new_runs == []
+    node.forget(known)
+    meet_from(node, STRANGER._replace(run=b"run-two-"))
+    assert node.new_runs == [known]
+    assert known.run == b"run-two-"
+
+
 def test_a_newcomer_has_no_word_about_failures():
     exchange = Exchange()
     first, second = exchange.start_joined(2)
