@@ -76,6 +76,24 @@ def test_what_a_node_did_before_it_read_that_the_client_had_hung_up_is_unseen(is
     assert (len(producer.replies), connection.replies, other.replies) == (1, [], [])
 
 
+def test_what_waits_for_the_journal_when_a_node_reads_that_the_client_had_hung_up_is_unseen_once():
+    """It does not leave later as well. The node was stopped in the midst of a turn, and went on with that first."""
+    world = World("", is_prompt=False)
+    machine = world.add("a", journal="always")
+    world.run(100)
+    connection, producer = asker(world, "a"), asker(world, "a")
+    connection.send([words("GETJOB", "FROM", "q")])
+    world.run(1)
+    producer.send([words("ADDJOB", "q", "x", 0, "RETRY", 0)])
+    machine.stop()
+    world.run(1)
+    connection.hang_up()
+    machine.go_on()
+    world.run(100)
+    assert [jobs[0][2] for jobs in connection.unread] == [b"x"]
+    assert (len(producer.replies), connection.replies) == (1, [])
+
+
 def test_what_was_not_run_dies_with_the_node():
     """And the client learns that there will be no answer."""
     world = joined("a")
