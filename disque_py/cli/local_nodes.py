@@ -176,7 +176,7 @@ def await_ready(manners: Target, directory: Path, nodes: Sequence[LocalNode]) ->
     """Wait until all nodes answer; LocalError with the log of the first that ends or takes too long."""
     deadline = time.monotonic() + START_TIMEOUT_S
     for node in nodes:
-        while trouble := _trouble_with(manners.at(node.address)):
+        while (trouble := _trouble_with(manners.at(node.address))) is not None:
             if not node.is_alive or time.monotonic() > deadline:
                 what = f"does not answer ({trouble})" if node.is_alive else "ended at once"
                 said = failure_text(directory, node.port)
@@ -184,15 +184,15 @@ def await_ready(manners: Target, directory: Path, nodes: Sequence[LocalNode]) ->
             time.sleep(LOOK_EVERY_S)
 
 
-def _trouble_with(target: Target) -> str:
-    """Why it does not answer; empty if it does."""
+def _trouble_with(target: Target) -> str | None:
+    """Why it does not answer; None if it does."""
     try:
         connection = patient(target)
     except ConnectError as error:
         return str(error)
     try:
         reply = connection.call("PING").text
-        return "" if reply == b"PONG" else reply.decode(errors="replace")
+        return None if reply == b"PONG" else reply.decode(errors="replace")
     except ConnectionLostError as error:
         return str(error)
     finally:

@@ -31,6 +31,12 @@ def meet_from(node: Membership, hello: Hello, host: str = "10.0.0.9", entries: l
     node.receive(None, hello, host, "10.0.0.1", MEET, [item])
 
 
+def give_up(node: Membership) -> None:
+    """The node's patience with newcomers is over."""
+    node.now_ms += node.node_timeout_ms + 1
+    node.tick()
+
+
 def test_a_newcomer_does_not_count_until_it_was_reached():
     """Anybody can say MEET; the quorum and the copies of jobs must not wait for who does not exist."""
     node = lone()
@@ -45,8 +51,7 @@ def test_a_newcomer_that_can_not_be_reached_is_given_up_and_leaves_no_trace():
     node = lone()
     meet_from(node, STRANGER)
     newcomer = node.nodes[STRANGER.id]
-    node.now_ms += 2001
-    node.tick()
+    give_up(node)
     assert list(node.nodes.values()) == [node.me]
     assert newcomer.flags == FORGOTTEN
     assert node.intern(STRANGER.id) is not newcomer
@@ -59,8 +64,7 @@ def test_the_core_hears_of_the_end_of_a_newcomer_only_if_it_knows_it():
     meet_from(node, STRANGER)
     newcomer = node.nodes[STRANGER.id]
     newcomer.core = "interest and hand-overs"
-    node.now_ms += 2001
-    node.tick()
+    give_up(node)
     assert node.forgotten == [newcomer]
 
 
@@ -69,8 +73,7 @@ def test_who_claims_the_id_of_a_holder_changes_nothing_about_the_holder():
     node = lone()
     holder = node.intern(STRANGER.id)
     meet_from(node, STRANGER)
-    node.now_ms += 2001
-    node.tick()
+    give_up(node)
     assert holder.flags == UNKNOWN
     assert node.intern(STRANGER.id) is holder
 
@@ -80,8 +83,7 @@ def test_a_newcomer_that_jobs_name_meanwhile_is_still_their_holder_when_it_is_gi
     node = lone()
     meet_from(node, STRANGER)
     holder = node.intern(STRANGER.id)
-    node.now_ms += 2001
-    node.tick()
+    give_up(node)
     assert list(node.nodes.values()) == [node.me]
     assert holder.flags == UNKNOWN
     assert node.intern(STRANGER.id) is holder

@@ -7,10 +7,20 @@ import asyncio
 import hiredis
 
 from disque_py.config.kinds import OutputLimit, OutputLimits
-from disque_py.core.client import RUNNING, WAITS_FOR_JOBS
+from disque_py.core.client import RUNNING, WAITS_FOR_JOBS, Client
 from disque_py.server import connection as connection_module
 from disque_py.server.connection import BACKLOG_BYTES_MAX, PAUSE_BYTES
-from loopback import encode, fill, serve, until
+from loopback import Loopback, Talk, encode, fill, serve, until
+
+
+async def stuffed(server: Loopback) -> tuple[Talk, Client]:
+    """A client that has asked for 300 times 200,000 bytes and reads none, and the broker's side of it."""
+    await fill(server, 200_000)
+    talk, client = await server.connect_known()
+    talk.reader._transport.pause_reading()
+    talk.send(*["QPEEK big 1"] * 300)
+    await until(lambda: client.port.output_bytes() > PAUSE_BYTES)
+    return talk, client
 
 
 def test_a_client_that_does_not_read_is_not_served_on():
@@ -20,11 +30,7 @@ def test_a_client_that_does_not_read_is_not_served_on():
     """
 
     async def story(server):
-        await fill(server, 200_000)
-        talk, client = await server.connect_known()
-        talk.reader._transport.pause_reading()
-        talk.send(*["QPEEK big 1"] * 300)
-        await until(lambda: client.port.output_bytes() > PAUSE_BYTES)
+        talk, client = await stuffed(server)
         await asyncio.sleep(0.1)
         # One slice of a pipeline, if only time ended it, would make 4 to 10 MB of replies.
         assert client.port.output_bytes() < 2 * PAUSE_BYTES
@@ -41,11 +47,7 @@ def test_a_client_that_does_not_read_is_not_served_on():
 
 def test_a_client_that_does_not_read_delays_nobody_else():
     async def story(server):
-        await fill(server, 200_000)
-        lazy, client = await server.connect_known()
-        lazy.reader._transport.pause_reading()
-        lazy.send(*["QPEEK big 1"] * 300)
-        await until(lambda: client.port.output_bytes() > PAUSE_BYTES)
+        await stuffed(server)
         other = await server.connect()
         other.send(*["PING"] * 100)
         assert len(await other.replies(100)) == 100
