@@ -87,8 +87,10 @@ class Farewells:
             return
         if may_have_died(promise, self._world.now_ms):
             return  # Whose clock ran ahead forgot its holders with it, and others have it for a moment more.
-        if not promise.answered_ms:
-            return  # Its creator may have given it up, and forgotten whom it had asked to hold it.
+        if not promise.answered_ms or promise.asked is None:
+            # Its creator may have given it up, and forgotten whom it had asked to hold it. Holders that had named it by
+            # its key (asked: None) keep their copies then, and each knows of those it was told of.
+            return
         if any(other.count("jobs_evicted") for other in self._world.machines.values()):
             return  # For want of memory (semantics.md, section 7) acks are dropped, and the holders they knew of.
         if self._losses.has_leavers:

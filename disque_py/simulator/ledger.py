@@ -48,7 +48,7 @@ class Promise:
     clean_ms             when a look found nobody who has it alive; 0: somebody has
     early_ms             how much earlier its TTL may end, for a node that was down saw its wall clock jump
     is_over              everybody who had it has learnt of the ack: it must not come again
-    asked                the node that was asked
+    asked                the node that was asked; None: its answer was lost, and who used its key again was told its id
     is_deleted           by DELJOB or FASTACK, which promise nothing to other nodes
     """
 

@@ -23,6 +23,7 @@ class Scene:
         self.losses = Losses(self.ledger)
         self.farewells = Farewells(self.world, self.ledger, self.losses, 1_000)
         self.promise = self.ledger.add(b"q", 20, 60_000, 3_600_000, 2, self.world.now_ms)
+        self.promise.asked = self.world.machines["a"]
         connection = asker(self.world, "a")
         connection.send([words("ADDJOB", "q", self.promise.body(), 0, "REPLICATE", 2)])
         self.world.run(50)
@@ -46,6 +47,14 @@ def test_a_mishap_since_excuses_it():
     """What was known of holders may be gone."""
     scene = Scene()
     scene.losses.mishap(scene.world.machines["a"])
+    scene.delete_on_b()
+    assert scene.farewells.heard
+
+
+def test_a_job_that_its_creator_may_have_given_up_and_others_named_by_its_key_excuses_it():
+    """Who named it keeps a copy, and need not know of all others that do (seed 18589)."""
+    scene = Scene()
+    scene.promise.asked = None
     scene.delete_on_b()
     assert scene.farewells.heard
 
