@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from disque_py import inputs
 from disque_py.commands.clients import runs_in_pause
-from disque_py.core.client import RUNNING, WAITS_FOR_COPIES, Client
+from disque_py.core.client import RUNNING, WAITS_FOR_COPIES, WAITS_FOR_ERRAND, WAITS_FOR_SLICES, Client
 from disque_py.requests import RequestParser
 from disque_py.resp import error
 from disque_py.server.shell import now_s
@@ -33,6 +33,8 @@ PIECE_BYTES: Final = 16 * 1024
 STAR: Final = 42
 NEXT_REQUEST: Final = b"\r\n*"
 INLINE_PIECE_BYTES: Final = 2 * 1024
+# What a client that will say nothing more may still be waiting for: it ends by itself, and soon.
+ENDING_SOON: Final = (RUNNING, WAITS_FOR_SLICES, WAITS_FOR_ERRAND)
 # A longer pause is looked at again after this; the loop takes no time that large.
 ALARM_MS_MAX: Final = 60_000
 
@@ -46,6 +48,7 @@ class ClientConnection(asyncio.Protocol):
         "_alarm",
         "_alarm_ms",
         "_at",
+        "_is_ended",
         "_is_resuming",
         "_is_stuffed",
         "_offset",
@@ -70,6 +73,7 @@ class ClientConnection(asyncio.Protocol):
         self._offset = 0  # What of the first of these has been parsed.
         self._is_stuffed = False
         self._is_resuming = False
+        self._is_ended = False  # The client has closed its end of the connection.
         self._alarm: asyncio.TimerHandle | None = None  # Set while a pause holds something back.
         self._alarm_ms = 0
         self._soft_since_s = 0.0
@@ -152,13 +156,15 @@ class ClientConnection(asyncio.Protocol):
         self._resume_soon()
 
     def eof_received(self) -> bool:
-        """Half-closed: what was asked is answered, if at once or when the journal has it; then we close."""
+        """Half-closed: what was asked is run and answered, then we close. Who waits for jobs or copies has hung up."""
         client, transport = self.client, self._transport
-        if client is None or transport is None or client.waiting or self._shell.driver.promises is None:
+        if client is None or transport is None or client.waiting not in ENDING_SOON or self._is_held():
             return False
         if transport.get_extra_info("sslcontext") is not None:
             return False  # TLS knows no half-closed connection.
-        self.close(after_replies=True)
+        self._is_ended = True
+        self._shell.driver.begin()
+        self._shell.driver.broker.outbox.clients[client] = None
         return True
 
     # -- running -----------------------------------------------------------------------------------
@@ -288,7 +294,7 @@ class ClientConnection(asyncio.Protocol):
         """Go on with the pipeline, in a turn of its own."""
         self._is_resuming = False
         client = self.client
-        if client is None or self._transport is None:
+        if client is None or self._transport is None or self._transport.is_closing():
             return
         driver = self._shell.driver
         driver.begin()
@@ -302,7 +308,9 @@ class ClientConnection(asyncio.Protocol):
 
     def _unthrottle(self) -> None:
         transport = self._transport
-        if transport is not None and not self._is_stuffed and not transport.is_reading() and not transport.is_closing():
+        if transport is None or self._is_stuffed or self._is_ended:
+            return
+        if not transport.is_reading() and not transport.is_closing():
             transport.resume_reading()
 
     # -- ClientPort --------------------------------------------------------------------------------
@@ -326,10 +334,20 @@ class ClientConnection(asyncio.Protocol):
             # Not while replies of earlier requests are still being waited for, or wait for the journal.
             if not client.slots and not client.held:
                 transport.close()
+        elif self._is_ended and self._is_done(client):
+            transport.close()
         elif (self._at < len(self._requests) or self._unread) and not self._is_stuffed and not self._is_held():
             # An ADDJOB may follow others that still wait; once some are answered there is room for more of them.
             if client.waiting == RUNNING or (has_progress and client.waiting == WAITS_FOR_COPIES):
                 self._resume_soon()
+
+    def _is_done(self, client: Client) -> bool:
+        """Whether a client that will say nothing more has got all its answers, or waits for what may never come."""
+        if client.held:
+            return False
+        if client.waiting == RUNNING:
+            return self._at >= len(self._requests) and not self._unread
+        return client.waiting not in ENDING_SOON
 
     def close(self, *, after_replies: bool) -> None:
         """Close the connection: at once, or when the client has got what is written."""

@@ -218,6 +218,33 @@ def test_what_a_half_closed_client_asked_is_answered(loop_factory):
     serve(story, loop_factory=loop_factory)
 
 
+@LOOPS
+def test_all_of_a_long_pipeline_is_run_although_its_client_is_half_closed(loop_factory):
+    """cat jobs | nc -N …: it takes more than one slice, and the end of the connection is read meanwhile."""
+
+    async def story(server):
+        talk = await server.connect()
+        talk.write(b"ADDJOB q body 0\r\n" * 2_000 + b"PING\r\n" * 20_000)
+        talk.writer.write_eof()
+        data = await talk.rest()
+        assert (data.count(b"+D-"), data.count(b"+PONG"), server.broker.queues[b"q"].length) == (2_000, 20_000, 2_000)
+        assert not server.broker.clients
+
+    serve(story, loop_factory=loop_factory)
+
+
+def test_a_half_closed_client_that_comes_to_wait_for_jobs_gets_what_was_before():
+    async def story(server):
+        talk = await server.connect()
+        talk.write(b"PING\r\n" * 20_000 + b"GETJOB FROM q\r\nPING\r\n")
+        talk.writer.write_eof()
+        assert await talk.rest() == b"+PONG\r\n" * 20_000
+        await until(lambda: not server.broker.clients)
+        assert server.broker.blocked_count == 0
+
+    serve(story)
+
+
 def test_one_client_too_many_is_told_so_and_closed():
     async def story(server):
         first, second = await server.connect(), await server.connect()
