@@ -74,11 +74,17 @@ class Lifetime:
     """One node, from start to end; `run` is called once."""
 
     def __init__(
-        self, configuration: Configuration, *, may_restart: bool, on_ready: Callable[[], None] = lambda: None
+        self,
+        configuration: Configuration,
+        *,
+        may_restart: bool,
+        on_taken: Callable[[], None] = lambda: None,
+        on_ready: Callable[[], None] = lambda: None,
     ) -> None:
         settings = configuration.settings
         self._configuration = configuration
         self._settings = settings
+        self._on_taken = on_taken  # The nodes file and the ports are ours: no other node runs in our place.
         self._on_ready = on_ready
         self._scribe = Scribe()
         self._keeper = NodesKeeper(os.path.abspath(settings.cluster_config_file), self._scribe, log)
@@ -111,6 +117,7 @@ class Lifetime:
             lines = self._keeper.open()
             self._is_known = bool(lines)
             self._listeners.bind()
+            self._on_taken()
             side = self._build(lines)
             try:
                 await self._start(side)

@@ -95,12 +95,13 @@ def _live(configuration: Configuration, *, may_restart: bool) -> Ending:
     report_write = process.daemonize() if settings.daemonize and not is_again else None
     pid_path = os.path.abspath(settings.pidfile) if settings.daemonize and settings.pidfile else ""
     _allow_clients(settings)
-    if pid_path:
-        _write_pid_file(pid_path)
+    # Not before: a second start by mistake must leave the running node's file alone.
+    on_taken = partial(_write_pid_file, pid_path) if pid_path else _do_nothing
     on_ready = partial(process.report_ready, report_write) if report_write is not None else _do_nothing
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(Lifetime(configuration, may_restart=may_restart, on_ready=on_ready).run())
+            node = Lifetime(configuration, may_restart=may_restart, on_taken=on_taken, on_ready=on_ready)
+            return runner.run(node.run())
     finally:
         if pid_path:
             process.remove_pid_file(pid_path)
@@ -139,7 +140,7 @@ def _version() -> str:
 
 
 def _do_nothing() -> None:
-    """Nobody waits for us to be ready."""
+    """Nobody waits for it."""
 
 
 if __name__ == "__main__":

@@ -238,6 +238,20 @@ def test_a_daemon_that_can_not_start_says_so_to_who_started_it(tmp_path, server)
     assert not (tmp_path / "pid").exists()
 
 
+def test_a_second_start_by_mistake_leaves_the_pid_file_of_the_running_daemon(tmp_path):
+    words = ["--port", free_port(), "--bind", HOST, "--dir", tmp_path, "--logfile", "log"]
+    words += ["--daemonize", "yes", "--pidfile", "pid"]
+    assert run(*words)[0] == 0
+    pid = (tmp_path / "pid").read_text()
+    try:
+        status, _, errors = run(*words)
+        assert (status, (tmp_path / "pid").read_text()) == (1, pid)
+        assert "is in use by another node" in errors
+    finally:
+        os.kill(int(pid), signal.SIGTERM)
+    until(lambda: not (tmp_path / "pid").exists())
+
+
 def test_the_service_manager_is_told_when_the_node_is_ready_and_when_it_stops(make_server, tmp_path, monkeypatch):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
