@@ -10,9 +10,9 @@ import posixpath
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from disque_py.config.directives import INCLUDE
+from disque_py.config.directives import BY_NAME, INCLUDE
 from disque_py.config.kinds import WRONG_COUNT
-from disque_py.config.settings import DirectiveError, Settings
+from disque_py.config.settings import HIDDEN, DirectiveError, Settings
 from disque_py.config.words import UnbalancedQuotesError, quote_text, split_text
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class ConfigReader:
             try:
                 self._apply(split_text(line), depth)
             except (DirectiveError, UnbalancedQuotesError) as error:
-                self._problems.append(Problem(source, line_number, line, str(error)))
+                self._problems.append(Problem(source, line_number, _without_secret(line), str(error)))
 
     def read_options(self, options: Sequence[str]) -> None:
         """Apply `--name value …` groups; blanks inside one argument of the shell are kept."""
@@ -99,7 +99,7 @@ class ConfigReader:
                 self._apply(group, 0)
             except DirectiveError as error:
                 line = "--" + " ".join([group[0], *map(quote_text, group[1:])])
-                self._problems.append(Problem(COMMAND_LINE, number, line, str(error)))
+                self._problems.append(Problem(COMMAND_LINE, number, _without_secret(line), str(error)))
 
     def finish(self) -> None:
         """Everything was read: raise ConfigError if anything was wrong, or doesn't fit together."""
@@ -135,4 +135,13 @@ class ConfigReader:
             text = self._read(path)
         except OSError as error:
             raise DirectiveError(f"can't read '{path}': {error.strerror or error}") from None
+        except ValueError as error:  # A NUL byte.
+            raise DirectiveError(f"can't read '{path}': {error}") from None
         self.read_text(text, path, depth + 1)
+
+
+def _without_secret(line: str) -> str:
+    """The line as a report may show it, which ends up in the logs of whoever starts the node."""
+    name, *rest = line.split(None, 1)
+    directive = BY_NAME.get(name.removeprefix("--").lower())
+    return f"{name} {HIDDEN}" if rest and directive is not None and directive.is_secret else line

@@ -52,7 +52,7 @@ from disque_py.server.start_error import StartError
 from disque_py.server.systemd import Notifier
 from disque_py.server.watchdog import Watchdog
 from persistence.file_disk import FileDisk
-from persistence.files import Files
+from persistence.files import Files, JournalInUseError
 from persistence.placing import has_journal
 from persistence.trouble import FULL_DISK
 
@@ -187,7 +187,8 @@ class Lifetime:
             self._refuse_foreign_journal()
             self._remembering.start(lambda: over(""), over)
         except OSError as error:
-            raise StartError(f"can't open the journal: {error.strerror or error}") from None
+            where = "" if isinstance(error, JournalInUseError) else f"{journal_directory(self._settings)}: "
+            raise StartError(f"can't open the journal: {where}{error.strerror or error}") from None
         ended = asyncio.ensure_future(asyncio.shield(self._end))
         await asyncio.wait((loaded, ended), return_when=asyncio.FIRST_COMPLETED)
         ended.cancel()

@@ -47,7 +47,7 @@ def load(arguments: Sequence[str]) -> Configuration:
     if options and not options[0].startswith("--"):
         source = options.pop(0)
         if source == "-":
-            reader.read_text(sys.stdin.read(), "standard input")
+            reader.read_text(_decoded(sys.stdin.buffer.read()), "standard input")
         else:
             configuration.path = os.path.abspath(source)
             reader.read_text(_read_main(source), source)
@@ -105,8 +105,13 @@ def sync_directory(directory: str) -> None:
 
 
 def _read(path: str) -> str:
-    with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
-        return file.read()
+    with open(path, "rb") as file:
+        return _decoded(file.read())
+
+
+def _decoded(data: bytes) -> str:
+    """The same for files and standard input, whatever the locale: a comment in Latin-1 is no error."""
+    return data.decode("utf-8", "surrogateescape")
 
 
 def _read_main(path: str) -> str:

@@ -246,7 +246,7 @@ def test_a_disk_that_became_read_only(crowded):
         server.kill()
         server.launch()
         assert server.wait_ended() == 1
-        assert "can't open the journal: Read-only file system" in server.output()
+        assert f"can't open the journal: {folder}: Read-only file system" in server.output()
     finally:
         subprocess.run(["umount", "--lazy", folder], check=True)
     server.restart()

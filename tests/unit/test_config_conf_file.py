@@ -88,6 +88,17 @@ def test_the_report_names_file_line_and_reason():
     )
 
 
+@pytest.mark.parametrize("line", ["requirepass two words", 'cluster-secret "two words', "TLS-Key-File-Pass two words"])
+def test_a_report_shows_no_secrets(line):
+    """It is for whoever starts the node, and for the logs of the system."""
+    assert problems(line)[0][1] == f"{line.split()[0]} (hidden)"
+
+
+def test_secrets_of_the_command_line_are_not_shown_either():
+    assert problems("", "--requirepass", "two", "words")[0][1] == "--requirepass (hidden)"
+    assert problems("", "--requirepass")[0][1] == "--requirepass"
+
+
 def test_values_that_do_not_fit_together_are_reported_without_a_line():
     with pytest.raises(ConfigError) as caught:
         read("port 60000")

@@ -132,6 +132,13 @@ def test_a_bus_port_that_is_taken_is_told(settings):
         live(settings, None)
 
 
+def test_a_journal_that_can_not_be_opened_is_named(settings, tmp_path):
+    settings.appendonly = True
+    (tmp_path / "disque.aof.d").write_text("a file")
+    with pytest.raises(StartError, match=rf"can't open the journal: {tmp_path}/disque.aof.d: File exists"):
+        live(settings, None)
+
+
 def test_a_nodes_file_that_can_not_be_written_is_no_start(settings, tmp_path):
     (tmp_path / "nodes.conf.new").mkdir()
     with pytest.raises(StartError, match=r"can't write the nodes file .*: Is a directory"):

@@ -34,7 +34,7 @@ def test_options_alone_and_nothing_at_all():
 
 
 def test_a_dash_reads_standard_input(monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.StringIO("port 7797\n"))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"# f\xfcr Latin-1\r\nport 7797\r\n"), "utf-8"))
     configuration = load(["-"])
     assert (configuration.settings.port, configuration.path) == (7797, "")
 
@@ -43,6 +43,14 @@ def test_an_unreadable_file_is_named(tmp_path):
     with pytest.raises(ConfigError) as caught:
         load([str(tmp_path / "nix")])
     assert f"can't open config file '{tmp_path}/nix': No such file or directory" in caught.value.report()
+
+
+def test_an_include_with_a_nul_byte_is_a_line_like_others_that_are_wrong(tmp_path):
+    (tmp_path / "a.conf").write_text('include "a\\x00b"\n')
+    with pytest.raises(ConfigError) as caught:
+        load([str(tmp_path / "a.conf")])
+    assert "at line 1" in caught.value.report()
+    assert "embedded null byte" in caught.value.report()
 
 
 def test_rewriting_replaces_the_file_in_one_step_and_keeps_its_permissions(path):
