@@ -146,7 +146,6 @@ class ClientConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """More than PAUSE_BYTES of replies wait: stop reading this client's commands."""
         self._is_stuffed = True
-        self._soft_since_s = now_s()
         self._throttle()
 
     def resume_writing(self) -> None:
@@ -386,6 +385,8 @@ class ClientConnection(asyncio.Protocol):
                 self._soft_since_s = now_s()
             elif limit.soft_seconds and now_s() - self._soft_since_s > limit.soft_seconds:
                 self._abort()
+        else:
+            self._soft_since_s = 0.0
 
     def look_after(self, now_ms: int, idle_ms: int) -> None:
         """Once a second: limits that time alone reaches, and idle clients (`timeout`)."""

@@ -98,6 +98,30 @@ def test_a_client_above_the_soft_limit_for_too_long_is_cut_off(monkeypatch):
     serve(story, client_output_buffer_limit=limits(normal=(0, 1 << 20, 60)))
 
 
+def test_only_the_time_above_the_soft_limit_counts(monkeypatch):
+    """A slow reader that never catches up, and never has that much unread but for a moment, stays."""
+
+    async def story(server):
+        await fill(server, 3_000_000)
+        talk, client = await server.connect_known()
+        talk.reader._transport.pause_reading()
+        talk.send(*["QPEEK big 1"] * 6)
+        await until(lambda: client.port.output_bytes() > PAUSE_BYTES)
+        port, settings = client.port, server.broker.settings
+        started_s = connection_module.now_s()
+        for seconds, soft_bytes in ((61, 64 << 20), (62, 1 << 20), (121, 64 << 20), (130, 1 << 20), (189, 1 << 20)):
+            settings.client_output_buffer_limit = limits(normal=(0, soft_bytes, 60))
+            monkeypatch.setattr(connection_module, "now_s", lambda seconds=seconds: started_s + seconds)
+            port.look_after(server.broker.now_ms, 0)
+            await asyncio.sleep(0)
+            assert client.id in server.broker.clients
+        monkeypatch.setattr(connection_module, "now_s", lambda: started_s + 191)
+        port.look_after(server.broker.now_ms, 0)
+        await until(lambda: client.id not in server.broker.clients)
+
+    serve(story)
+
+
 def test_a_client_that_waits_is_not_read_from_without_limit():
     """Its pipeline stays in its own buffers, and is run when the wait is over."""
 
