@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 # Files a node needs besides its clients: listeners, log, links to other nodes (spec: disque/config.md, section 4).
 RESERVED_FILES: Final = 32
+# What the links of a large cluster take besides, two for each node, and who else knocks at the bus (bus.py).
+# Where the limit can't be raised as far, clients come first, as the original has it.
+LINK_FILES: Final = 1024
 
 # Tells the program that it was started again by exec_again, in the process it already had.
 RESTART_MARK: Final = "DISQUE_RESTARTED"
@@ -74,13 +77,15 @@ def remove_pid_file(path: str) -> None:
 def raise_file_limit(maxclients: int) -> int:
     """Allow as many open files as `maxclients` need; how many clients are possible, at most `maxclients`.
 
-    The soft limit is raised up to the hard one, and that too if we may. The result may be 0 or less.
+    The soft limit is raised up to the hard one, as far as links need it, and for clients the hard one too if we may.
+    The result may be 0 or less.
     """
     wanted = maxclients + RESERVED_FILES
+    roomy = wanted + LINK_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    for soft_try, hard_try in ((wanted, hard), (wanted, wanted), (hard, hard)):
-        if soft == resource.RLIM_INFINITY or soft >= wanted:
-            break
+    for soft_try, hard_try, needed in ((roomy, hard, roomy), (hard, hard, roomy), (wanted, wanted, wanted)):
+        if soft == resource.RLIM_INFINITY or soft >= needed:
+            continue
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft_try, hard_try))
         except (ValueError, OSError):

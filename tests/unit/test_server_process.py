@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -35,15 +34,25 @@ def test_a_pid_file_of_another_process_is_left_alone(tmp_path):
     assert (tmp_path / "disque.pid").exists()
 
 
-def test_the_limit_of_open_files_is_raised_as_far_as_clients_need():
+def limit_after(maxclients, soft, hard="hard"):
+    """What raise_file_limit returns, and the limits then."""
     result = run(
         "import resource\n"
         "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
-        "resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))\n"
-        "print(process.raise_file_limit(50), resource.getrlimit(resource.RLIMIT_NOFILE)[0])\n"
-        "print(process.raise_file_limit(150), resource.getrlimit(resource.RLIMIT_NOFILE)[0])\n"
+        f"resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))\n"
+        f"print(process.raise_file_limit({maxclients}), *resource.getrlimit(resource.RLIMIT_NOFILE))\n"
     )
-    assert result.stdout == "50 100\n150 182\n"
+    return [int(number) for number in result.stdout.split()]
+
+
+def test_the_limit_of_open_files_is_raised_as_far_as_clients_and_links_need():
+    """Clients alone would leave a full node without descriptors for the links of a larger cluster."""
+    assert limit_after(50, 100)[:2] == [50, 50 + process.RESERVED_FILES + process.LINK_FILES]
+
+
+def test_where_the_limit_does_not_allow_for_both_clients_come_first():
+    assert limit_after(150, 100, 300) == [150, 300, 300]
+    assert limit_after(150, 250, 250) == [150, 250, 250]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may raise the hard limit")
@@ -57,9 +66,7 @@ def test_a_hard_limit_lowers_the_number_of_clients():
 
 
 def test_an_enough_limit_is_not_touched():
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    assert process.raise_file_limit(1) == 1
-    assert resource.getrlimit(resource.RLIMIT_NOFILE) == before
+    assert limit_after(1, 1_100, 1_200) == [1, 1_100, 1_200]
 
 
 def test_memory_and_cpu_are_numbers_of_this_process():
