@@ -29,7 +29,7 @@ from disque_py.cli.cluster_view import PATIENCE_S, accepted
 from disque_py.cli.connection import Connection
 from persistence.backup import DESCRIPTION_NAME, NODES_NAME, Description, decode_description, refuse_incomplete
 from persistence.check import Tally, read
-from persistence.files import Files
+from persistence.files import Files, parent_of, sync_directory
 from persistence.placing import Placing, free_name
 from persistence.records import parse_file_name
 from persistence.recovery import RESTORED_NAME, DamagedJournalError
@@ -84,22 +84,40 @@ def refuse_occupied(to: Path) -> None:
     """BackupError if something is there that would be mixed with the backup or overwritten."""
     if to.exists() and (tar_mode(to) or not to.is_dir() or any(to.iterdir())):
         raise BackupError(f"{to} is there already")
+    if os.path.lexists(_fresh(to)):
+        raise BackupError(f"{_fresh(to)} is there: if it is what is left of an earlier backup, remove it")
 
 
-def refuse_unreadable(paths: list[str]) -> None:
-    """BackupError if one of the nodes' backups can't be read from here."""
-    for path in paths:
-        if not os.access(f"{path}/{DESCRIPTION_NAME}", os.R_OK):
+def _fresh(to: Path) -> Path:
+    """Where the backup is put together."""
+    return to.with_name(to.name + ".new")
+
+
+def refuse_unreadable(made: list[tuple[str, str]]) -> None:
+    """BackupError if one of these nodes' backups can't be read from here; of each its path and the node's id.
+
+    Nodes on several machines often have the same paths: then another node's backup may lie here.
+    """
+    for path, node in made:
+        try:
+            found = decode_description(Path(path, DESCRIPTION_NAME).read_bytes()).node.hex()
+        except OSError:
+            found = ""
+        if found != node:
             raise BackupError(
-                f"{path} is not to be read from here: it is made, fetch it on that machine, or leave --to away"
+                f"{path} of node {node[:8]} is not to be read from here: it is made, fetch it on that machine, or leave"
+                " --to away"
             )
 
 
 def gather(paths: list[str], to: Path, progress: Progress) -> None:
-    """Copy these backups into `to`, a directory by node id each; OSError, and nothing is left behind."""
+    """Copy these backups into `to`, a directory by node id each; OSError, and nothing is left behind.
+
+    All of it is on disk when this returns, for the nodes' own copies are removed then.
+    """
     sizes = [(path, entry.name, entry.stat().st_size) for path in paths for entry in os.scandir(path)]
     total = sum(size for _, _, size in sizes)
-    fresh = to.with_name(to.name + ".new")
+    fresh = _fresh(to)
     done = 0
     try:
         with _tar_or_directory(fresh, tar_mode(to)) as add:
@@ -111,6 +129,7 @@ def gather(paths: list[str], to: Path, progress: Progress) -> None:
         if to.is_dir():
             to.rmdir()
         fresh.rename(to)
+        sync_directory(parent_of(str(to)))
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True) if fresh.is_dir() else fresh.unlink(missing_ok=True)
         raise
@@ -121,10 +140,15 @@ def _tar_or_directory(fresh: Path, mode: str) -> Iterator[Callable[[Path, str], 
     """What puts a file under a name: into a tar file, or, without a mode, into a directory."""
     if not mode:
         yield lambda path, name: _copy_file(path, fresh / name)
+        for directory, _, _ in os.walk(fresh):
+            sync_directory(directory)
         return
-    # The stream is ours, so that it may be compressed with little effort.
-    with fresh.open("wb") as file, _compressed(file, mode) as stream, tarfile.open(fileobj=stream, mode="w") as tar:
-        yield lambda path, name: tar.add(path, name, recursive=False)
+    with fresh.open("wb") as file:
+        # The stream is ours, so that it may be compressed with little effort.
+        with _compressed(file, mode) as stream, tarfile.open(fileobj=stream, mode="w") as tar:
+            yield lambda path, name: tar.add(path, name, recursive=False)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 @contextmanager
@@ -139,6 +163,8 @@ def _compressed(file: IO[bytes], mode: str) -> Iterator[IO[bytes]]:
 def _copy_file(path: Path, to: Path) -> None:
     to.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy2(path, to)
+    with to.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 def remove_made(paths: list[str]) -> None:

@@ -106,12 +106,27 @@ def test_what_is_there_is_not_overwritten(tmp_path):
     for path in (tmp_path, tmp_path / "old.tar"):
         with pytest.raises(BackupError, match="there already"):
             refuse_occupied(path)
+    (tmp_path / "other.new").mkdir()
+    with pytest.raises(BackupError, match=r"other.new is there: if it is what is left of an earlier backup"):
+        refuse_occupied(tmp_path / "other")
 
 
 def test_backups_of_another_machine_are_not_gathered_from_here(make_backup):
-    refuse_unreadable([str(make_backup())])
-    with pytest.raises(BackupError, match="fetch it on that machine"):
-        refuse_unreadable(["/nowhere"])
+    """Neither when there is nothing of that path, nor when it is the backup of a node that runs here."""
+    path = str(make_backup())
+    refuse_unreadable([(path, ME.hex())])
+    for other in ("/nowhere", path):
+        with pytest.raises(BackupError, match="fetch it on that machine"):
+            refuse_unreadable([(path, ME.hex()), (other, OTHER.hex())])
+
+
+@pytest.mark.parametrize("name", ["all", "all.tar.gz"])
+def test_what_is_gathered_is_on_disk_before_the_nodes_copies_may_go(make_backup, tmp_path, monkeypatch, name):
+    synced = set()
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.add(os.fstat(fd).st_ino))
+    gather([str(make_backup())], tmp_path / name, quiet)
+    wanted = {tmp_path, tmp_path / name, *(tmp_path / name).rglob("*")}
+    assert {path for path in wanted if path.stat().st_ino not in synced} == set()
 
 
 def test_the_nodes_own_copies_are_removed(make_backup):
