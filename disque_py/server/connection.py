@@ -51,6 +51,8 @@ class ClientConnection(asyncio.Protocol):
         "_is_ended",
         "_is_resuming",
         "_is_stuffed",
+        "_left_bytes",
+        "_moved_ms",
         "_offset",
         "_parser",
         "_requests",
@@ -77,6 +79,8 @@ class ClientConnection(asyncio.Protocol):
         self._alarm: asyncio.TimerHandle | None = None  # Set while a pause holds something back.
         self._alarm_ms = 0
         self._soft_since_s = 0.0
+        self._moved_ms = 0  # When bytes of this client last came or went, as far as we saw.
+        self._left_bytes = 0  # Unread replies a second ago.
         self.client: Client | None = None
 
     # -- asyncio -----------------------------------------------------------------------------------
@@ -134,6 +138,7 @@ class ClientConnection(asyncio.Protocol):
         broker = driver.broker
         broker.stats.net_input_bytes += len(data)
         broker.outbox.clients[client] = None
+        self._moved_ms = broker.now_ms
         self._unread.append(data)
         self._unread_bytes += len(data)
         if not self._is_resuming:
@@ -325,7 +330,9 @@ class ClientConnection(asyncio.Protocol):
         if out:
             data = out[0] if len(out) == 1 else b"".join(out)
             out.clear()
-            self._shell.driver.broker.stats.net_output_bytes += len(data)
+            broker = self._shell.driver.broker
+            broker.stats.net_output_bytes += len(data)
+            self._moved_ms = broker.now_ms
             transport.write(data)
             if self._is_stuffed or len(data) > PAUSE_BYTES:
                 self._enforce_output_limit(client)
@@ -395,5 +402,14 @@ class ClientConnection(asyncio.Protocol):
             return
         if self._is_stuffed:
             self._enforce_output_limit(client)
-        if idle_ms and client.waiting == RUNNING and not client.is_monitor and now_ms - client.active_ms > idle_ms:
+        if not idle_ms or client.is_monitor:
+            return
+        left_bytes = self.output_bytes()
+        if client.waiting != RUNNING or client.held or left_bytes != self._left_bytes or self._is_paused(now_ms):
+            self._left_bytes = left_bytes
+            self._moved_ms = now_ms  # It waits for us, or reads: it is not silent.
+        elif now_ms - max(self._moved_ms, client.active_ms) > idle_ms:
             self._abort()
+
+    def _is_paused(self, now_ms: int) -> bool:
+        return self._shell.driver.broker.clients_paused_until_ms > now_ms

@@ -215,6 +215,70 @@ def test_a_client_that_was_active_lately_is_not_idle():
     serve(story)
 
 
+def test_a_client_that_got_what_it_waited_for_is_not_idle_yet():
+    """A worker that waited for longer than `timeout` was cut off before it could acknowledge its job."""
+
+    async def story(server):
+        worker, client = await server.connect_known()
+        worker.send("GETJOB FROM q")
+        await until(lambda: client.waiting == WAITS_FOR_JOBS)
+        client.active_ms -= 10_000
+        talk = await server.connect()
+        talk.send("ADDJOB q body 0")
+        await talk.reply()
+        await worker.reply()
+        client.port.look_after(server.broker.now_ms + 1_000, 5_000)
+        worker.send("PING")
+        assert await worker.reply() == b"PONG"
+        client.port.look_after(server.broker.now_ms + 5_100, 5_000)
+        await until(lambda: client.id not in server.broker.clients)
+
+    serve(story)
+
+
+def test_a_client_whose_bytes_come_or_go_slowly_is_not_idle():
+    async def story(server):
+        await fill(server, 3_000_000)
+        sender, one = await server.connect_known()
+        reader, two = await server.connect_known()
+        reader.reader._transport.pause_reading()
+        reader.send(*["QPEEK big 1"] * 6)
+        await until(lambda: two.port.output_bytes() > PAUSE_BYTES)
+        sender.write(b"*2\r\n$4\r\nPING\r\n$100\r\n")
+        await until(lambda: one.port.input_bytes())
+        now_ms = server.broker.now_ms
+        for client in (one, two):
+            client.active_ms -= 10_000
+            client.port.look_after(now_ms, 5_000)
+        reader.reader._transport.resume_reading()
+        await reader.replies(2)
+        reader.reader._transport.pause_reading()
+        two.port.look_after(now_ms + 5_100, 5_000)
+        await asyncio.sleep(0)
+        assert {one.id, two.id} <= set(server.broker.clients)
+        for client in (one, two):
+            client.port.look_after(now_ms + 10_300, 5_000)
+        await until(lambda: not {one.id, two.id} & set(server.broker.clients))
+
+    serve(story)
+
+
+def test_nobody_is_idle_in_a_pause_of_all_clients():
+    async def story(server):
+        talk, client = await server.connect_known()
+        talk.send("CLIENT PAUSE 60000")
+        await talk.reply()
+        talk.send("PING")
+        await asyncio.sleep(0.02)
+        client.port.look_after(server.broker.now_ms + 50_000, 5_000)
+        other = await server.connect()
+        other.send("CLIENT UNPAUSE")
+        await other.reply()
+        assert await talk.reply() == b"PONG"
+
+    serve(story)
+
+
 def test_errors_of_commands_leave_the_connection_open():
     async def story(server):
         talk = await server.connect()
