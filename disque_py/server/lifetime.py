@@ -366,6 +366,7 @@ class Lifetime:
                 self._keeper.save_now()
             except OSError as error:
                 log("warning", f"can't write the nodes file {self._keeper.path}: {error.strerror or error}")
+        self._host.watchdog.watch(0)  # Its timer would outlive the program, and end the one that takes its place.
         self._keeper.close()
         is_last = ending.restart_delay_ms == NO_RESTART
         log("warning", "the node has stopped, bye bye" if is_last else "the node has stopped, and will start again")

@@ -78,6 +78,22 @@ def test_a_command_may_end_it(settings):
     assert live(settings, visit) == Ending(0)
 
 
+def test_no_watchdog_outlives_the_node(settings):
+    """After DEBUG RESTART its alarm ended the new program, which does not know it."""
+    before = signal.getsignal(signal.SIGALRM)
+
+    async def visit(node):
+        assert await ask(settings, b"CONFIG SET watchdog-period 500") == b"+OK\r\n"
+        assert signal.getitimer(signal.ITIMER_REAL)[1] > 0
+
+    try:
+        live(settings, visit)
+        assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def test_a_node_with_a_journal_takes_no_job_before_it_was_read(settings):
     """Other nodes may be faster than the disk: what they send from the first moment on is for later."""
     settings.appendonly = True
