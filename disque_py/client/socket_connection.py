@@ -95,16 +95,14 @@ class SocketConnection:
                 out = memoryview(payload)
                 more = count > 0
                 self.sent_count += count
-            wants_room = False
             if out:
-                sent = self._send(out)
-                wants_room = sent == 0
-                out = out[sent:]
+                out = out[self._send(out) :]
             if not out and more and self.sent_count - len(replies) < WINDOW_COMMANDS:
                 continue
             if not out and len(replies) == self.sent_count:
                 return
-            self._wait(limit_s, wants_room=wants_room)
+            # Also when a part has left: a node that has half a command owes no answer that would wake us.
+            self._wait(limit_s, wants_room=len(out) > 0)
             self._receive(replies)
 
     def _send(self, out: memoryview) -> int:

@@ -44,6 +44,14 @@ def test_sending_and_receiving_go_on_together():
         connection.close()
 
 
+def test_a_command_larger_than_all_buffers_leaves_in_parts():
+    """A node that has read a part of it has nothing to say yet: the rest must not wait for that."""
+    with Node(answers={"SIZE": lambda words: b":%d\r\n" % len(words[1])}) as node:
+        connection = connect(node)
+        assert connection.ask(encode([b"SIZE", b"x" * 30_000_000]), 5) == 30_000_000
+        connection.close()
+
+
 def test_a_long_pipeline_stays_within_its_window():
     """And comes back whole and in order."""
     count = 5 * WINDOW_COMMANDS
