@@ -30,7 +30,7 @@ from disque_py.client.protocol import Reply
 from disque_py.client.request import Lane, Request
 from disque_py.client.results import Job, jobs
 from disque_py.client.retry import Patience, may_repeat, means_elsewhere
-from disque_py.client.templates import AddTemplate, slabs
+from disque_py.client.templates import AddTemplate, slabs, unsent
 
 T = TypeVar("T")
 
@@ -317,10 +317,13 @@ class AsyncDisque(AsyncScans):
             retry_unsafe=retry_unsafe,
         )
         replies: list[Reply] = []
-        for slab in slabs(bodies):
+        rest = slabs(bodies)
+        for slab in rest:
             bulk = template.bulk(slab, retry_unsafe=self.options.retry_unsafe)
             await self._run_bulk(bulk, template.request)
             replies += bulk.replies
+            if not bulk.is_done:  # The patience is over, once for all of them.
+                replies += unsent(rest, bulk)
         return template.ids(replies)
 
     async def scanned_node(self) -> Address:
