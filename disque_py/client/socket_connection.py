@@ -35,6 +35,10 @@ READ_BYTES: Final = 65_536
 WINDOW_COMMANDS: Final = 1_024
 
 
+# poll takes 31 bits of milliseconds; nobody is silent for three weeks and then speaks.
+POLL_S_MAX: Final = 2_000_000
+
+
 class SocketConnection:
     """A connection to one node.
 
@@ -114,7 +118,7 @@ class SocketConnection:
     def _wait(self, limit_s: float | None, *, wants_room: bool) -> None:
         if wants_room:
             self._poll.modify(self._sock, select.POLLIN | select.POLLOUT)
-        events = self._poll.poll(None if limit_s is None else max(1, int(limit_s * 1000)))
+        events = self._poll.poll(None if limit_s is None else max(1, int(min(limit_s, POLL_S_MAX) * 1000)))
         if wants_room:
             self._poll.modify(self._sock, select.POLLIN)
         if not events:
@@ -164,7 +168,7 @@ def dial(address: Address, options: ClientOptions, tls: ssl.SSLContext | None) -
     began = time.monotonic()
     try:
         sock = _connect(address, options, tls)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # UnicodeError: a name that can't be one, such as "a..b".
         raise NotConnectedError(f"{address}: {error}") from error
     connection = SocketConnection(address, sock)
     if time.monotonic() - began > options.connect_timeout:

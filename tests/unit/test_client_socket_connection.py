@@ -127,6 +127,20 @@ def test_a_node_that_does_not_greet_is_not_connected(answer, error):
         connect(node, connect_timeout=0.2)
 
 
+def test_a_wait_may_be_longer_than_poll_can_count():
+    """A month in milliseconds, or no end at all."""
+    with Node() as node:
+        connection = connect(node)
+        assert [connection.ask(PING, limit_s) for limit_s in (2_592_000.0, float("inf"))] == [b"PONG"] * 2
+        connection.close()
+
+
+def test_what_can_be_no_name_is_not_connected():
+    """Another node may be there; Python calls it an error of text."""
+    with pytest.raises(NotConnectedError, match=r"a\.\.b:1: .*label"):
+        dial(Address("a..b", 1), make_options((), {}), None)
+
+
 def test_nobody_there_is_not_connected():
     """Neither on a port nor at a path."""
     with pytest.raises(NotConnectedError):
