@@ -17,7 +17,7 @@ import tarfile
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Final, NamedTuple, Protocol, cast
@@ -29,7 +29,7 @@ from disque_py.cli.cluster_view import PATIENCE_S, accepted
 from disque_py.cli.connection import Connection
 from persistence.backup import DESCRIPTION_NAME, NODES_NAME, Description, decode_description, refuse_incomplete
 from persistence.check import Tally, read
-from persistence.files import Files
+from persistence.files import Files, sync_directory
 from persistence.placing import Placing, free_name
 from persistence.records import parse_file_name
 from persistence.recovery import RESTORED_NAME, DamagedJournalError
@@ -95,8 +95,24 @@ def refuse_unreadable(paths: list[str]) -> None:
             )
 
 
+def refuse_foreign(made: list[tuple[str, str]]) -> None:
+    """BackupError if what lies here under a node's path is not that node's: nodes of many machines have equal paths.
+
+    made   node id and path, as the nodes say
+    """
+    for node, path in made:
+        ids = {decode_description(Path(path, DESCRIPTION_NAME).read_bytes()).node.hex()}
+        with suppress(OSError, NodesFileError):  # The journal may be older than the id (CLUSTER RESET HARD).
+            ids.add(parse(Path(path, NODES_NAME).read_text(encoding="utf-8", errors="surrogateescape"))[0].id.hex())
+        if node not in ids:
+            raise BackupError(
+                f"{path} on this machine is not of node {node[:8]}, whose backup is in a directory of that name on its"
+                " own: it is made, fetch it there, or name the nodes of this machine with --only"
+            )
+
+
 def gather(paths: list[str], to: Path, progress: Progress) -> None:
-    """Copy these backups into `to`, a directory by node id each; OSError, and nothing is left behind."""
+    """Copy these backups into `to`, a directory by node id each, on disk; OSError, and nothing is left behind."""
     sizes = [(path, entry.name, entry.stat().st_size) for path in paths for entry in os.scandir(path)]
     total = sum(size for _, _, size in sizes)
     fresh = to.with_name(to.name + ".new")
@@ -111,6 +127,7 @@ def gather(paths: list[str], to: Path, progress: Progress) -> None:
         if to.is_dir():
             to.rmdir()
         fresh.rename(to)
+        sync_directory(str(to.absolute().parent))
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True) if fresh.is_dir() else fresh.unlink(missing_ok=True)
         raise
@@ -121,10 +138,15 @@ def _tar_or_directory(fresh: Path, mode: str) -> Iterator[Callable[[Path, str], 
     """What puts a file under a name: into a tar file, or, without a mode, into a directory."""
     if not mode:
         yield lambda path, name: _copy_file(path, fresh / name)
+        for directory in (*fresh.iterdir(), fresh):
+            sync_directory(str(directory))
         return
-    # The stream is ours, so that it may be compressed with little effort.
-    with fresh.open("wb") as file, _compressed(file, mode) as stream, tarfile.open(fileobj=stream, mode="w") as tar:
-        yield lambda path, name: tar.add(path, name, recursive=False)
+    with fresh.open("wb") as file:
+        # The stream is ours, so that it may be compressed with little effort.
+        with _compressed(file, mode) as stream, tarfile.open(fileobj=stream, mode="w") as tar:
+            yield lambda path, name: tar.add(path, name, recursive=False)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 @contextmanager
@@ -139,6 +161,8 @@ def _compressed(file: IO[bytes], mode: str) -> Iterator[IO[bytes]]:
 def _copy_file(path: Path, to: Path) -> None:
     to.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy2(path, to)
+    with to.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 def remove_made(paths: list[str]) -> None:

@@ -63,8 +63,9 @@ def backup(
         views = views or look_around(targets_of(manners, node, directory)).nodes
         made = _make_all(manners, views, name, as_json=as_json)
         if to is not None and made:
-            paths = [each.path for each in made]
+            paths = [each.path for _, each in made]
             backing_up.refuse_unreadable(paths)
+            backing_up.refuse_foreign([(node_id, each.path) for node_id, each in made])
             with Bar("Gathering") as bar:
                 backing_up.gather(paths, to, bar.show)
             if not keep:
@@ -77,8 +78,8 @@ def backup(
         sys.exit(1)
 
 
-def _make_all(manners: Target, views: list[NodeView], name: str, *, as_json: bool) -> list[Made]:
-    """Every node that can; what went wrong is told."""
+def _make_all(manners: Target, views: list[NodeView], name: str, *, as_json: bool) -> list[tuple[str, Made]]:
+    """Every node that can, with its id; what went wrong is told."""
     made = []
     for view in views:
         row: dict[str, Any] = {"node": view.id, "address": str(view.address)}
@@ -91,7 +92,7 @@ def _make_all(manners: Target, views: list[NodeView], name: str, *, as_json: boo
             if not as_json:
                 click.echo(f"{view.name}: {error}", err=True)
         else:
-            made.append(each)
+            made.append((view.id, each))
             row.update(path=each.path, files=each.files, bytes=each.size)
             if not as_json:
                 click.echo(f"{view.name}: {each.path} ({human_bytes(each.size)} in {each.files} files)")
