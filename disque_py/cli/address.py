@@ -102,20 +102,27 @@ def parse_address(text: str) -> Address:
 
 
 def parse_url(text: str) -> Target:
-    """`disque://[user:password@]host[:port]`, `disques://` for TLS. ValueError if it is neither."""
-    parts = urlsplit(text)
-    if parts.scheme not in ("disque", "disques"):
-        raise ValueError(f"'{text}' is no URL for Disque (disque://[user:password@]host:port, disques:// for TLS)")
+    """`disque://[user:password@]host[:port]`, `disques://` for TLS. ValueError if it is neither.
+
+    What is wrong is said without the login: it stands on screens and in logs.
+    """
+    scheme, has_scheme, rest = text.partition("://")
+    if not has_scheme or scheme.lower() not in ("disque", "disques"):
+        raise ValueError("this is no URL for Disque (disque://[user:password@]host:port, disques:// for TLS)")
+    # By hand, as the client library does: a password may hold what ends a host's name in other URLs.
+    login, _, place = rest.rpartition("@")
+    user, _, password = login.partition(":")
+    parts = urlsplit(f"disque://{place}")
     if parts.path not in ("", "/") or parts.query or parts.fragment:
-        raise ValueError(f"'{text}' has more than user, password, host and port")
+        raise ValueError(f"the URL has more than user, password, host and port: '{place}'")
     host = parts.hostname or HOST_DEFAULT
     try:
         port = parts.port or PORT_DEFAULT
     except ValueError:
-        raise ValueError(f"the port of '{text}' is no port") from None
+        raise ValueError(f"the port of '{place}' is no port") from None
     return Target(
         Address(host=host, port=port),
-        user=unquote(parts.username or ""),
-        password=unquote(parts.password or ""),
-        tls=Tls() if parts.scheme == "disques" else None,
+        user=unquote(user),
+        password=unquote(password),
+        tls=Tls() if scheme.lower() == "disques" else None,
     )

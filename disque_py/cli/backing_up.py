@@ -17,7 +17,7 @@ import tarfile
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Final, NamedTuple, Protocol, cast
@@ -93,20 +93,28 @@ def _fresh(to: Path) -> Path:
     return to.with_name(to.name + ".new")
 
 
-def refuse_unreadable(made: list[tuple[str, str]]) -> None:
-    """BackupError if one of these nodes' backups can't be read from here; of each its path and the node's id.
-
-    Nodes on several machines often have the same paths: then another node's backup may lie here.
-    """
-    for path, node in made:
-        try:
-            found = decode_description(Path(path, DESCRIPTION_NAME).read_bytes()).node.hex()
-        except OSError:
-            found = ""
-        if found != node:
+def refuse_unreadable(paths: list[str]) -> None:
+    """BackupError if one of the nodes' backups can't be read from here."""
+    for path in paths:
+        if not os.access(f"{path}/{DESCRIPTION_NAME}", os.R_OK):
             raise BackupError(
-                f"{path} of node {node[:8]} is not to be read from here: it is made, fetch it on that machine, or leave"
-                " --to away"
+                f"{path} is not to be read from here: it is made, fetch it on that machine, or leave --to away"
+            )
+
+
+def refuse_foreign(made: list[tuple[str, str]]) -> None:
+    """BackupError if what lies here under a node's path is not that node's: nodes of many machines have equal paths.
+
+    made   node id and path, as the nodes say
+    """
+    for node, path in made:
+        ids = {decode_description(Path(path, DESCRIPTION_NAME).read_bytes()).node.hex()}
+        with suppress(OSError, NodesFileError):  # The journal may be older than the id (CLUSTER RESET HARD).
+            ids.add(parse(Path(path, NODES_NAME).read_text(encoding="utf-8", errors="surrogateescape"))[0].id.hex())
+        if node not in ids:
+            raise BackupError(
+                f"{path} on this machine is not of node {node[:8]}, whose backup is in a directory of that name on its"
+                " own: it is made, fetch it there, or name the nodes of this machine with --only"
             )
 
 

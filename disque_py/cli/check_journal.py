@@ -194,6 +194,7 @@ def export(directory: Path, file: Path) -> None:
     with file.open("x", encoding="utf-8") as lines:
         try:
             count = _write_jobs(path, lines, with_bodies=True)
+            lines.flush()
         except BaseException:
             file.unlink()  # Half of the jobs would look like all of them.
             raise

@@ -23,7 +23,7 @@ from click.shell_completion import get_completion_class
 from disque_py import __version__
 from disque_py.cli import draining, local_nodes
 from disque_py.cli.address import Address, Target, Tls, parse_address
-from disque_py.cli.cluster_backup import backup, restore
+from disque_py.cli.cluster_backup import backup, restore, text_of
 from disque_py.cli.cluster_display import DrainDisplay, print_table, rows_of
 from disque_py.cli.cluster_options import directory_option, read_address, targets_of
 from disque_py.cli.cluster_view import (
@@ -56,6 +56,10 @@ class Program(click.Group):
             raise click.ClickException(str(error)) from error
         except ConnectionLostError as error:
             raise click.ClickException(f"The connection broke: {error}") from error
+        except OSError as error:
+            if isinstance(error, BrokenPipeError):
+                raise
+            raise click.ClickException(text_of(error)) from error
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})

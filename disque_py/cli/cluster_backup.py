@@ -64,8 +64,9 @@ def backup(
         views = views or look_around(targets_of(manners, node, directory)).nodes
         made = _make_all(manners, views, name, as_json=as_json)
         if to is not None and made:
-            backing_up.refuse_unreadable([(each.path, node_id) for node_id, each in made])
             paths = [each.path for _, each in made]
+            backing_up.refuse_unreadable(paths)
+            backing_up.refuse_foreign([(node_id, each.path) for node_id, each in made])
             with Bar("Gathering") as bar:
                 backing_up.gather(paths, to, bar.show)
             if not keep:

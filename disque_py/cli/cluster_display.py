@@ -57,7 +57,8 @@ def print_table(cluster: ClusterView) -> None:
             cells["links"] = f"{row['links']}/{row['others']}"
         table.add_row(*cells.values(), style=None if row["state"] == "ok" else "yellow")
     # Into a pipe a line must stay a line, however narrow rich believes the terminal to be.
-    Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH).print(table)
+    # No markup: of `[fe80::1]:7711` the brackets would go, and what is in them.
+    Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else PIPE_WIDTH).print(table)
 
 
 class DrainDisplay:
@@ -66,11 +67,11 @@ class DrainDisplay:
     def __init__(self, leaver: NodeView) -> None:
         self._console = Console()
         self._bar = Progress(
-            TextColumn("draining {task.fields[name]}"),
+            TextColumn("draining {task.fields[name]}", markup=False),
             BarColumn(),
             TextColumn("{task.fields[jobs]} left"),
             TimeElapsedColumn(),
-            TextColumn("{task.fields[reason]}", style="yellow"),
+            TextColumn("{task.fields[reason]}", style="yellow", markup=False),
             console=self._console,
         )
         self._task = self._bar.add_task("", total=None, name=leaver.name, jobs="? jobs", reason="")

@@ -17,9 +17,11 @@ from prompt_toolkit.layout.processors import Processor, Transformation, Transfor
 
 from disque_py.cli.command_docs import GROUPS, CommandDocs
 from disque_py.cli.hints import hint, next_words
+from disque_py.cli.words import UnbalancedQuotesError, split_words
 
 LOCAL_WORDS: Final = ("help", "connect", "clear", "quit", "exit")
 HISTORY_LINES_MAX: Final = 1000
+SECRET_DIRECTIVES: Final = frozenset({"requirepass", "cluster-secret", "tls-key-file-pass"})
 
 
 def _typed(text: str) -> tuple[list[str], str]:
@@ -106,14 +108,14 @@ class PlainHistory(History):
 
 def is_secret(line: str) -> bool:
     """A command that carries a password."""
-    words = line.lower().split()
+    try:
+        words = [word.decode("utf-8", "replace").lower() for word in split_words(line)]
+    except UnbalancedQuotesError:
+        words = line.lower().split()
     if words[:1] and words[0].isdigit():
         words = words[1:]
     return (
         words[:1] == ["auth"]
         or (words[:1] == ["hello"] and "auth" in words)
-        or (
-            words[:2] == ["config", "set"]
-            and words[2:3] in (["requirepass"], ["cluster-secret"], ["tls-key-file-pass"])
-        )
+        or (words[:2] == ["config", "set"] and not SECRET_DIRECTIVES.isdisjoint(words))
     )

@@ -9,6 +9,7 @@ Scripts run it often, so what takes long to load and only one mode needs is impo
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from disque_py import __version__
 from disque_py.cli import health, latency, scanning, stat
 from disque_py.cli import shell_options as modes
 from disque_py.cli.command_docs import builtin_docs, docs_of, help_text
-from disque_py.cli.connection import ConnectError, Connection, ConnectionLostError
+from disque_py.cli.connection import ConnectError, Connection, ConnectionLostError, reason_of
 from disque_py.cli.formats import FORMATTED, RAW, Style
 from disque_py.cli.session import Session
 from disque_py.cli.shell import obey
@@ -28,6 +29,7 @@ INTERRUPTED_STATUS = 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run disque-cli with these arguments (default: the process's own). Returns the exit status."""
+    _prepare_streams()
     try:
         options = parse_options(sys.argv[1:] if argv is None else argv, os.environ)
         status = _run(options)
@@ -38,14 +40,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ConnectionLostError as error:
         print(f"Error: {error}", file=sys.stderr)
         return 1
-    except BrokenPipeError:
-        # Whoever read our output has seen enough. Python would complain once more at exit.
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):  # Else whoever read our output has seen enough.
+            print(f"Error: {reason_of(error)}", file=sys.stderr)
+        # Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
         print(file=sys.stderr)
         return INTERRUPTED_STATUS
     return status
+
+
+def _prepare_streams() -> None:
+    """Streams that our starter has closed become empty ones; what an odd locale can't show is shown as `\\u2192`."""
+    if sys.stdin is None:
+        sys.stdin = io.TextIOWrapper(io.FileIO(os.devnull, "r"))
+    if sys.stdout is None:
+        sys.stdout = io.TextIOWrapper(io.FileIO(os.devnull, "w"))
+    if sys.stderr is None:
+        sys.stderr = io.TextIOWrapper(io.FileIO(os.devnull, "w"))
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _run(options: ShellOptions) -> int:

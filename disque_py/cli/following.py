@@ -87,11 +87,20 @@ def short(event: dict[str, Any]) -> str:
     seconds, ms = divmod(event["ts"], 1000)
     when = f"{time.strftime('%H:%M:%S', time.localtime(seconds))}.{ms:03d}"
     if event["job_id"] is None:
-        return f"{when}  {event['event']}: {event.get('reason', '')}"
+        return visible(f"{when}  {event['event']}: {event.get('reason', '')}")
     states = f"{event['from_state'] or 'new'} → {event['to_state']}"
     more = [f"attempt {event['attempt']}"] if event["attempt"] else []
     if event["since"] is not None:
         more.append(f"after {(event['ts'] - event['since']) / 1000:.3f} s")
     if event["error"]:
         more.append(event["error"])
-    return f"{when}  {event['job_id']}  {event['queue']}  {event['event']:<9}  {states}  {', '.join(more)}".rstrip()
+    return visible(
+        f"{when}  {event['job_id']}  {event['queue']}  {event['event']:<9}  {states}  {', '.join(more)}".rstrip()
+    )
+
+
+def visible(text: str) -> str:
+    """Without what moves a cursor or can't be printed: names of queues are anybody's bytes."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode() for char in text
+    )

@@ -41,5 +41,8 @@ def converse(session: Session, interval_s: float) -> int:
             continue
         except EOFError:
             return 0
-        if not shell.line(text):
-            return 0
+        try:
+            if not shell.line(text):
+                return 0
+        except KeyboardInterrupt:
+            shell.interrupted()

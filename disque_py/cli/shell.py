@@ -74,6 +74,16 @@ class Shell:
             self._run(words, repeat)
         return True
 
+    def interrupted(self) -> None:
+        """Ctrl-C while a line was being done: it is given up, the conversation is not."""
+        # The reply may still come; on a new connection it can't be taken for another's.
+        self.session.drop()
+        self._complain("(interrupted)")
+        try:
+            self.connect()
+        except KeyboardInterrupt:
+            self.session.drop()  # Nobody answers there either; the prompt says so.
+
     def _move(self, words: list[bytes]) -> None:
         if len(words) != 2:
             self._complain("Usage: connect <host> <port>")
@@ -93,12 +103,6 @@ class Shell:
         except (ConnectError, ConnectionLostError) as error:
             self._complain(str(error) if isinstance(error, ConnectError) else f"Error: {error}")
             return
-        except KeyboardInterrupt:
-            # The reply may still come; on a new connection it can't be taken for another's.
-            self.session.drop()
-            self._complain("(interrupted)")
-            self.connect()
-            return
         self.failed |= not is_good
         elapsed = time.monotonic() - started
         if elapsed >= SLOW_S and self.session.style.format is FORMATTED:
@@ -110,7 +114,10 @@ class Shell:
 
 
 def obey(session: Session, lines: Iterable[bytes], interval_s: float) -> int:
-    """Run commands that come from a pipe or a file, one per line. Exit status 1 if one failed."""
+    """Run commands that come from a pipe or a file, one per line. Exit status 1 if one failed.
+
+    Ctrl-C ends all of it: the lines behind the one that was given up may count on it.
+    """
     shell = Shell(session, interval_s)
     for line in lines:
         if not shell.line(line.decode("utf-8", "surrogateescape")):

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import parse_qsl, unquote
 
@@ -64,7 +64,7 @@ class ClusterUrl:
     nodes: tuple[Address, ...]
     tls: bool
     username: str | None
-    password: str | None
+    password: str | None = field(repr=False)
     options: dict[str, str]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -22,7 +22,7 @@ from disque_py.client.aio_pool import AsyncPool
 from disque_py.client.aio_scan import AsyncScans
 from disque_py.client.bulk import Bulk
 from disque_py.client.commands import ADD_TIMEOUT_MS, Body
-from disque_py.client.errors import DisqueConnectionError, DisqueError, NotConnectedError
+from disque_py.client.errors import ConnectionLostError, DisqueConnectionError, DisqueError, NotConnectedError
 from disque_py.client.feed import FeedWatch
 from disque_py.client.options import make_options, settings_of_url
 from disque_py.client.pipeline import AsyncPipeline, envelope, read_all
@@ -30,7 +30,7 @@ from disque_py.client.protocol import Reply
 from disque_py.client.request import Lane, Request
 from disque_py.client.results import Job, jobs
 from disque_py.client.retry import Patience, may_repeat, means_elsewhere
-from disque_py.client.templates import AddTemplate, slabs
+from disque_py.client.templates import AddTemplate, slabs, unsent
 
 T = TypeVar("T")
 
@@ -43,6 +43,18 @@ WINDOW: Final = 4
 
 # How long an abandoned GETJOB may still answer.
 HANG_UP_S: Final = 1.0
+
+
+class Sending:
+    """A round of a pipeline: writes that were not answered yet, and the answers to those before them."""
+
+    __slots__ = ("connection", "is_over", "replies", "window")
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self.connection = connection
+        self.window: deque[Batch] = deque()
+        self.replies: list[Reply] = []
+        self.is_over = False
 
 
 class AsyncDisque(AsyncScans):
@@ -115,9 +127,13 @@ class AsyncDisque(AsyncScans):
                 patience = patience or self._patience()
                 connection = await pool.connection(request, patience)
             try:
-                reply = await connection.ask(request.payload(), request.limit_s(self.options.timeout))
+                if request.takes_jobs:
+                    batch = connection.submit(request.payload(), 1, request.limit_s(self.options.timeout))
+                    reply = await self._reply_of(batch, connection, request.lane)
+                else:
+                    reply = await connection.ask(request.payload(), request.limit_s(self.options.timeout))
             except asyncio.CancelledError:
-                if request.lane is Lane.OWN:
+                if request.lane is Lane.OWN and not request.takes_jobs:
                     pool.drop(connection)
                 raise
             except DisqueConnectionError as error:
@@ -147,7 +163,7 @@ class AsyncDisque(AsyncScans):
             wait_ms = min(left_ms, SLICE_MS)
             try:
                 batch = connection.submit(request.payload_waiting(wait_ms), 1, wait_ms / 1000 + self.options.timeout)
-                reply = await self._reply_of(batch, connection)
+                reply = await self._reply_of(batch, connection, request.lane)
             except DisqueConnectionError as error:
                 pool.broke(connection, error)
                 if not self._may_repeat(error, request, patience):
@@ -169,23 +185,34 @@ class AsyncDisque(AsyncScans):
                 self._watch_feed(jobs(reply), connection)
             return value
 
-    async def _reply_of(self, batch: Batch, connection: AsyncConnection) -> Reply:
+    async def _reply_of(self, batch: Batch, connection: AsyncConnection, lane: Lane) -> Reply:
         try:
-            return (await batch.future)[0]
+            return (await asyncio.shield(batch.future))[0]  # Shielded: _abandon waits for it.
         except asyncio.CancelledError:
-            self._do(self._abandon(batch, connection))
+            self._do(self._abandon(batch, connection, lane))
             raise
 
-    async def _abandon(self, batch: Batch, connection: AsyncConnection) -> None:
+    async def _abandon(self, batch: Batch, connection: AsyncConnection, lane: Lane) -> None:
         """Nobody waits for this GETJOB any more; jobs that come all the same go back to their queues."""
-        if not batch.replies:
-            await self.pool.hang_up(connection, HANG_UP_S)
-        else:
+        if lane is Lane.OWN and batch.replies:
             self.pool.give_back(connection)
-        if batch.replies and isinstance(batch.replies[0], list):
-            found = jobs(batch.replies[0])
-            for job in found:
-                job.node = connection.address
+        else:
+            await self._last_words((batch,), connection, lane)
+        await self._put_back(batch.replies, connection.address)
+
+    async def _last_words(self, batches: Collection[Batch], connection: AsyncConnection, lane: Lane) -> None:
+        """Read what is still on its way to a caller that has gone; other callers share a connection of another lane."""
+        if lane is Lane.OWN:
+            await self.pool.hang_up(connection, HANG_UP_S)
+        elif batches:
+            await asyncio.wait([batch.future for batch in batches])
+
+    async def _put_back(self, replies: Iterable[Reply], node: Address) -> None:
+        """Answers to GETJOBs that nobody has read."""
+        found = [job for reply in replies if isinstance(reply, list) for job in jobs(reply)]
+        for job in found:
+            job.node = node
+        if found:
             with suppress(DisqueError):
                 await self.nack(*found)
 
@@ -290,10 +317,13 @@ class AsyncDisque(AsyncScans):
             retry_unsafe=retry_unsafe,
         )
         replies: list[Reply] = []
-        for slab in slabs(bodies):
+        rest = slabs(bodies)
+        for slab in rest:
             bulk = template.bulk(slab, retry_unsafe=self.options.retry_unsafe)
             await self._run_bulk(bulk, template.request)
             replies += bulk.replies
+            if not bulk.is_done:  # The patience is over, once for all of them.
+                replies += unsent(rest, bulk)
         return template.ids(replies)
 
     async def scanned_node(self) -> Address:
@@ -310,6 +340,7 @@ class AsyncDisque(AsyncScans):
             [request.payload() for request in requests],
             [request.repeat for request in requests],
             retry_unsafe=self.options.retry_unsafe,
+            getjobs=[place for place, request in enumerate(requests) if request.takes_jobs],
         )
         node = await self._run_bulk(bulk, cover)
         return read_all(requests, bulk.replies, node, self.options.decode)
@@ -319,42 +350,46 @@ class AsyncDisque(AsyncScans):
         pool = self.pool
         patience = self._patience()
         limit_s = cover.limit_s(self.options.timeout)
-        while True:
-            try:
-                connection = pool.ready(cover) or await pool.connection(cover, patience)
-            except NotConnectedError as error:
-                bulk.heard((), 0, error)
-                return None
-            trouble = await self._send(bulk, connection, limit_s)
-            if trouble is not None:
-                pool.broke(connection, trouble)
-            elif cover.lane is Lane.OWN:
-                pool.give_back(connection)
-            if bulk.made_progress:
-                patience.renew()
-            if bulk.wants_elsewhere:
-                pool.cluster.left(connection.address)
-            if bulk.is_done or patience.is_over(self._now()):
-                return connection.address
-            await asyncio.sleep(patience.pause_s())
+        sending: Sending | None = None
+        try:
+            while True:
+                try:
+                    connection = pool.ready(cover) or await pool.connection(cover, patience)
+                except NotConnectedError as error:
+                    bulk.heard((), 0, error)
+                    return None
+                sending = Sending(connection)
+                trouble = await self._send(bulk, sending, limit_s)
+                if trouble is not None:
+                    pool.broke(connection, trouble)
+                elif cover.lane is Lane.OWN:
+                    pool.give_back(connection)
+                if bulk.made_progress:
+                    patience.renew()
+                if bulk.wants_elsewhere:
+                    pool.cluster.left(connection.address)
+                if bulk.is_done or patience.is_over(self._now()):
+                    return connection.address
+                await asyncio.sleep(patience.pause_s())
+        except asyncio.CancelledError:
+            if sending is not None and (bulk.getjobs or cover.lane is Lane.OWN):
+                self._do(self._abandon_bulk(bulk, sending, cover.lane))
+            raise
 
-    async def _send(
-        self, bulk: Bulk, connection: AsyncConnection, limit_s: float | None
-    ) -> DisqueConnectionError | None:
+    async def _send(self, bulk: Bulk, sending: Sending, limit_s: float | None) -> DisqueConnectionError | None:
         """One round over one connection, a few writes ahead of the answers."""
-        replies: list[Reply] = []
+        connection, window, replies = sending.connection, sending.window, sending.replies
         sent_count = 0
         trouble: DisqueConnectionError | None = None
-        window: deque[Batch] = deque()
         try:
             for payload, count in bulk.chunks():
                 window.append(connection.submit(payload, count, limit_s))
                 await connection.drain()
                 if len(window) >= WINDOW:
-                    replies += await window[0].future
+                    replies += await asyncio.shield(window[0].future)  # Shielded: see _reply_of.
                     sent_count += window.popleft().count
             while window:
-                replies += await window[0].future
+                replies += await asyncio.shield(window[0].future)
                 sent_count += window.popleft().count
         except DisqueConnectionError as error:
             trouble = error
@@ -362,4 +397,16 @@ class AsyncDisque(AsyncScans):
                 replies += batch.replies
                 sent_count += batch.count if batch.is_sent else 0
         bulk.heard(replies, sent_count, trouble)
+        sending.is_over = True
         return trouble
+
+    async def _abandon_bulk(self, bulk: Bulk, sending: Sending, lane: Lane) -> None:
+        """Nobody waits for this pipeline any more; jobs that its GETJOBs got, or still get, go back to their queues."""
+        connection = sending.connection
+        if not sending.is_over:
+            await self._last_words(sending.window, connection, lane)
+            for batch in sending.window:
+                sending.replies += batch.replies
+            gone = ConnectionLostError(f"{connection.address}: abandoned", sent=True)
+            bulk.heard(sending.replies, len(sending.replies), gone)
+        await self._put_back([bulk.replies[place] for place in bulk.getjobs], connection.address)

@@ -128,6 +128,7 @@ class AsyncPool:
             connection = idle.pop()
             if not connection.is_closed:
                 return connection
+            self._own.discard(connection)
         connection = await self._dial(address)
         self._own.add(connection)
         return connection

@@ -28,7 +28,7 @@ from disque_py.client.request import Request
 from disque_py.client.results import Job, JobInfo
 from disque_py.client.retry import Patience, may_repeat, means_elsewhere
 from disque_py.client.socket_connection import SocketConnection
-from disque_py.client.templates import AddTemplate, slabs
+from disque_py.client.templates import AddTemplate, slabs, unsent
 
 T = TypeVar("T")
 
@@ -209,10 +209,13 @@ class Disque(BlockingCommands):
             retry_unsafe=retry_unsafe,
         )
         replies: list[Reply] = []
-        for slab in slabs(bodies):
+        rest = slabs(bodies)
+        for slab in rest:
             bulk = template.bulk(slab, retry_unsafe=self.options.retry_unsafe)
             self._run_bulk(bulk, template.request)
             replies += bulk.replies
+            if not bulk.is_done:  # The patience is over, once for all of them.
+                replies += unsent(rest, bulk)
         return template.ids(replies)
 
     def pipeline(self) -> Pipeline:

@@ -24,12 +24,16 @@ class Bulk:
     """Commands on their way.
 
     replies           per command the reply, or the error that took its place
+    getjobs           the places of commands that take jobs
     wants_elsewhere   the last round met a node that wants us to go elsewhere
     made_progress     …and it answered something for good
     """
 
-    def __init__(self, payloads: Sequence[bytes], repeats: Sequence[Repeat], *, retry_unsafe: bool) -> None:
+    def __init__(
+        self, payloads: Sequence[bytes], repeats: Sequence[Repeat], *, retry_unsafe: bool, getjobs: Sequence[int] = ()
+    ) -> None:
         self.replies: list[Reply] = [None] * len(payloads)
+        self.getjobs = getjobs
         self.wants_elsewhere = False
         self.made_progress = False
         self._payloads = payloads

@@ -12,6 +12,7 @@ worker is told, once, that it may run elsewhere too.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -50,14 +51,22 @@ class Heartbeat:
         self._due.pop(job.id, None)
 
     async def beat_for_ever(self) -> None:
-        """Look at all running jobs every TICK_S; cancelled by the worker."""
+        """Look at all running jobs every TICK_S; cancelled by the worker. No job waits for another's answer."""
         loop = asyncio.get_running_loop()
-        while True:
-            await asyncio.sleep(TICK_S)
-            now = loop.time()
-            due = [job for due_at, job in self._due.values() if due_at <= now]
-            if due:
-                await asyncio.gather(*(self._beat(job) for job in due))
+        beats: set[asyncio.Task[None]] = set()
+        try:
+            while True:
+                await asyncio.sleep(TICK_S)
+                now = loop.time()
+                for job in [job for due_at, job in self._due.values() if due_at <= now]:
+                    self._due[job.id] = (math.inf, job)  # Until this one is answered.
+                    beats.add(loop.create_task(self._beat(job)))
+                for beat in [beat for beat in beats if beat.done()]:
+                    beats.remove(beat)
+                    beat.result()  # A hook that raised ends the worker.
+        finally:
+            for beat in beats:
+                beat.cancel()
 
     async def _beat(self, job: Job) -> None:
         wait_s: float | None = AGAIN_S

@@ -5,9 +5,10 @@ Pure, except that a TLS context is made here (it reads certificate files once).
 
 from __future__ import annotations
 
+import math
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from disque_py.client.address import Address, parse_address, parse_url
@@ -39,7 +40,7 @@ class ClientOptions:
 
     seeds: tuple[Address, ...] = (DEFAULT_NODE,)
     username: str | None = None
-    password: str | None = None
+    password: str | None = field(default=None, repr=False)
     decode: Decode = None
     timeout: float = 5.0
     connect_timeout: float = 3.0
@@ -64,8 +65,10 @@ def make_options(nodes: tuple[str | Address, ...], settings: dict[str, Any]) -> 
     options = ClientOptions(seeds=seeds or (DEFAULT_NODE,), **settings)
     if options.pool_size < 1:
         raise ValueError("pool_size must be at least 1")
-    if options.timeout <= 0 or options.connect_timeout <= 0 or options.patience < 0:
-        raise ValueError("timeout and connect_timeout must be above 0, patience not below")
+    if not (options.timeout > 0 and 0 < options.connect_timeout < math.inf and options.patience >= 0):
+        raise ValueError(
+            "timeout and connect_timeout must be above 0, patience not below; connect_timeout must be finite"
+        )
     return options
 
 
@@ -77,7 +80,7 @@ def settings_of_url(url: str) -> tuple[tuple[Address, ...], dict[str, Any]]:
     parts = parse_url(url)
     settings: dict[str, Any] = {"username": parts.username, "password": parts.password}
     tls_words = {name: value for name, value in parts.options.items() if name in TLS_WORDS}
-    known = {field.name for field in fields(ClientOptions)} - {"seeds", "username", "password", "tls"}
+    known = {setting.name for setting in fields(ClientOptions)} - {"seeds", "username", "password", "tls"}
     for name, value in parts.options.items():
         if name in TLS_WORDS:
             continue

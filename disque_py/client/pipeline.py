@@ -117,10 +117,14 @@ def raise_failures(outcomes: Sequence[Any]) -> None:
 def envelope(requests: Sequence[Request[Any]]) -> Request[Any]:
     """One request that stands for all when a connection is chosen: the heaviest lane, the longest wait.
 
-    It goes to the node that all of them ask for, if they agree.
+    It goes to the node that one of them must go to, or that all of them ask for. Raises ValueError if two must go to
+    different ones: the second would be executed where it means nothing.
     """
-    nodes = {request.node for request in requests}
+    nodes = {request.node for request in requests if request.is_pinned} or {request.node for request in requests}
     waits = [request.wait_ms for request in requests if request.wait_ms is not None]
+    is_pinned = any(request.is_pinned for request in requests)
+    if is_pinned and len(nodes) > 1:
+        raise ValueError(f"a pipeline goes to one node, and its commands name {' and '.join(sorted(map(str, nodes)))}")
     wait_ms = None if not waits else 0 if 0 in waits else max(waits)
     return Request(
         (),
@@ -129,7 +133,7 @@ def envelope(requests: Sequence[Request[Any]]) -> Request[Any]:
         max((request.lane for request in requests), key=_WEIGHT.__getitem__),
         wait_ms,
         node=nodes.pop() if len(nodes) == 1 else None,
-        is_pinned=any(request.is_pinned for request in requests),
+        is_pinned=is_pinned,
         is_consumers=all(request.is_consumers for request in requests),
     )
 

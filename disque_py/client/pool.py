@@ -220,7 +220,12 @@ class Pool:
             self.cluster.left(address)
 
     def close(self) -> None:
-        """Close every connection; threads that wait on one get ConnectionLostError, later calls ClientClosedError."""
+        """Close every connection; threads that wait on one get ConnectionLostError, later calls ClientClosedError.
+
+        In a forked child: none, for those it knows of are its parent's, and shutting a socket down ends it for both.
+        """
+        if self._pid != os.getpid():
+            self._begin()
         with self._room:
             self._is_closed = True
             idle, self._idle = self._idle, {}

@@ -61,6 +61,11 @@ class Request(Generic[T]):
     is_pinned: bool = False
     is_consumers: bool = False
 
+    @property
+    def takes_jobs(self) -> bool:
+        """Whether its answer is jobs that are leased from then on: nobody else gets what an abandoned caller leaves."""
+        return self.argv[:1] == (b"GETJOB",)
+
     def payload(self) -> bytes:
         """The command as bytes."""
         return encode(self.argv)

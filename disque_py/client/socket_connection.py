@@ -35,6 +35,10 @@ READ_BYTES: Final = 65_536
 WINDOW_COMMANDS: Final = 1_024
 
 
+# poll takes 31 bits of milliseconds; nobody is silent for three weeks and then speaks.
+POLL_S_MAX: Final = 2_000_000
+
+
 class SocketConnection:
     """A connection to one node.
 
@@ -95,16 +99,14 @@ class SocketConnection:
                 out = memoryview(payload)
                 more = count > 0
                 self.sent_count += count
-            wants_room = False
             if out:
-                sent = self._send(out)
-                wants_room = sent == 0
-                out = out[sent:]
+                out = out[self._send(out) :]
             if not out and more and self.sent_count - len(replies) < WINDOW_COMMANDS:
                 continue
             if not out and len(replies) == self.sent_count:
                 return
-            self._wait(limit_s, wants_room=wants_room)
+            # Also when a part has left: a node that has half a command owes no answer that would wake us.
+            self._wait(limit_s, wants_room=len(out) > 0)
             self._receive(replies)
 
     def _send(self, out: memoryview) -> int:
@@ -116,7 +118,7 @@ class SocketConnection:
     def _wait(self, limit_s: float | None, *, wants_room: bool) -> None:
         if wants_room:
             self._poll.modify(self._sock, select.POLLIN | select.POLLOUT)
-        events = self._poll.poll(None if limit_s is None else max(1, int(limit_s * 1000)))
+        events = self._poll.poll(None if limit_s is None else max(1, int(min(limit_s, POLL_S_MAX) * 1000)))
         if wants_room:
             self._poll.modify(self._sock, select.POLLIN)
         if not events:
@@ -166,7 +168,7 @@ def dial(address: Address, options: ClientOptions, tls: ssl.SSLContext | None) -
     began = time.monotonic()
     try:
         sock = _connect(address, options, tls)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # UnicodeError: a name that can't be one, such as "a..b".
         raise NotConnectedError(f"{address}: {error}") from error
     connection = SocketConnection(address, sock)
     if time.monotonic() - began > options.connect_timeout:

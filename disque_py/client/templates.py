@@ -12,7 +12,7 @@ from typing import Final
 from disque_py.client import commands
 from disque_py.client.bulk import Bulk
 from disque_py.client.commands import Body
-from disque_py.client.errors import BatchError
+from disque_py.client.errors import BatchError, NotConnectedError
 from disque_py.client.protocol import Reply, word
 from disque_py.client.request import Repeat, Request
 
@@ -60,3 +60,10 @@ def slabs(bodies: Iterable[Body]) -> Iterator[list[Body]]:
     rest = iter(bodies)
     while part := list(islice(rest, SLAB)):
         yield part
+
+
+def unsent(rest: Iterable[Sequence[Body]], bulk: Bulk) -> list[Reply]:
+    """Errors in place of the ids of all bodies that are left, when one part of them could not be sent in time."""
+    reason = next(reply for reply in bulk.replies if isinstance(reply, Exception))
+    error = NotConnectedError(f"not sent: {reason}")
+    return [error for slab in rest for _ in slab]

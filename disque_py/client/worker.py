@@ -227,7 +227,11 @@ class Worker:
             hooks.on_start(job)
             try:
                 await self._handle(job)
-            except Exception as error:  # Whatever a handler raises is the job's failure, not the worker's.
+            except (Exception, asyncio.CancelledError) as error:
+                # Whatever a handler raises is the job's failure, not the worker's: also the CancelledError of a task
+                # that it waited for. Only when we are cancelled ourselves, it is ours.
+                if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                    raise
                 hooks.on_failure(job, error, loop.time() - began)
                 if self._nacks_failures:
                     self._failed.append(job)
@@ -240,7 +244,16 @@ class Worker:
         if self._is_async:
             await self._handler(job)
         else:
-            await asyncio.get_running_loop().run_in_executor(self._threads, self._handler, job)
+            answer = await asyncio.get_running_loop().run_in_executor(self._threads, self._handle_in_thread, job)
+            if inspect.isawaitable(answer):  # A coroutine function in a plain wrapper: its work is still to be done.
+                await answer
+
+    def _handle_in_thread(self, job: Job) -> Any:
+        try:
+            return self._handler(job)
+        except StopIteration as error:
+            # No future takes it (before Python 3.12 the one of this call would never be done).
+            raise RuntimeError("the handler raised StopIteration") from error
 
     def _ended(self, job: Job) -> None:
         self._running.pop(job.id, None)
@@ -277,6 +290,12 @@ class Worker:
             if failed:
                 # Not kept on failure: a NACK said twice could hit the next delivery. RETRY brings these jobs back.
                 await self._client.nack(*failed)
+
+
+def _is_cancelled() -> bool:
+    """Whether somebody wants the present task to end."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:

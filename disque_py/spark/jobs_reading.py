@@ -80,6 +80,11 @@ class JobOptions:
     lease_ms: int
     where: tuple[str, ...]
 
+    @property
+    def lease_s(self) -> int:
+        """The lease in whole seconds, as commands take it."""
+        return -(-self.lease_ms // 1000)
+
 
 def job_options(given: Any) -> JobOptions:
     """The options, checked. Raises OptionError."""
@@ -243,7 +248,6 @@ class JobPlanner:
         """The thread: connections of its own, tokens that nobody knows (yet, or any more) do no harm."""
         nodes = Nodes(self.options.cluster)
         pause_s = self.options.lease_ms / 3000
-        lease_s = -(-self.options.lease_ms // 1000)
         while not self._ended.wait(pause_s):
             with self._lock:
                 batches = list(self._open.values())
@@ -252,7 +256,7 @@ class JobPlanner:
                 for node, words in (item for batch in batches for item in tokens(batch).items()):
                     with suppress(DisqueError):
                         for one in words if node in places else ():
-                            nodes.ask(places[node].address, b"EXTENDTOKEN", one, lease_s)
+                            nodes.ask(places[node].address, b"EXTENDTOKEN", one, self.options.lease_s)
         nodes.close()
 
 
@@ -285,7 +289,8 @@ def _batches(options: JobOptions, offset: Offset, share: Share, address: Address
     words: list[tuple[str | bytes | int, ...]] = [
         (
             "GETJOB", "NOHANG", "COUNT", share.jobs, "WITHCOUNTERS", "WITHMETA",
-            "TOKEN", token(offset, share.node, number), *options.where, "FROM", *options.queues,
+            "LEASE", options.lease_s, "TOKEN", token(offset, share.node, number), *options.where,
+            "FROM", *options.queues,
         )
         for number in range(share.first, share.first + share.tokens)
     ]  # fmt: skip

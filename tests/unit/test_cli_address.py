@@ -44,6 +44,18 @@ def test_a_url_names_user_password_and_tls():
     assert target == Target(Address("node", 7712), user="ann", password="p@ss", tls=Tls())
 
 
+def test_a_password_in_a_url_may_hold_anything():
+    """The client library reads the same URLs."""
+    assert parse_url("disque://:a#b/c?d@e@node:7712") == Target(Address("node", 7712), password="a#b/c?d@e")
+
+
+@pytest.mark.parametrize("text", ["disque://:secret@node:99999", "disque://:secret@node/3", "redis://:secret@node"])
+def test_a_url_that_is_wrong_is_refused_without_its_password(text):
+    with pytest.raises(ValueError, match=r"URL|port") as caught:
+        parse_url(text)
+    assert "secret" not in str(caught.value)
+
+
 def test_a_url_needs_no_more_than_its_scheme():
     assert parse_url("disque://") == Target()
 

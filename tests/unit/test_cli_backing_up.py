@@ -11,7 +11,16 @@ from cluster_bus.nodes_file import parse
 from cluster_bus.nodes_store import NodesFileStore
 from disque_py.cli import backing_up
 from disque_py.cli.address import Address, Target
-from disque_py.cli.backing_up import BackupError, gather, make, opened, refuse_occupied, refuse_unreadable, restore
+from disque_py.cli.backing_up import (
+    BackupError,
+    gather,
+    make,
+    opened,
+    refuse_foreign,
+    refuse_occupied,
+    refuse_unreadable,
+    restore,
+)
 from disque_py.cli.cluster_view import RefusedError
 from made_journals import ME, OTHER, WALL_MS, facts
 from persistence.backup import DESCRIPTION_NAME, NODES_NAME, Description, encode_description
@@ -112,21 +121,35 @@ def test_what_is_there_is_not_overwritten(tmp_path):
 
 
 def test_backups_of_another_machine_are_not_gathered_from_here(make_backup):
-    """Neither when there is nothing of that path, nor when it is the backup of a node that runs here."""
-    path = str(make_backup())
-    refuse_unreadable([(path, ME.hex())])
-    for other in ("/nowhere", path):
-        with pytest.raises(BackupError, match="fetch it on that machine"):
-            refuse_unreadable([(path, ME.hex()), (other, OTHER.hex())])
+    refuse_unreadable([str(make_backup())])
+    with pytest.raises(BackupError, match="fetch it on that machine"):
+        refuse_unreadable(["/nowhere"])
 
 
-@pytest.mark.parametrize("name", ["all", "all.tar.gz"])
-def test_what_is_gathered_is_on_disk_before_the_nodes_copies_may_go(make_backup, tmp_path, monkeypatch, name):
-    synced = set()
-    monkeypatch.setattr(os, "fsync", lambda fd: synced.add(os.fstat(fd).st_ino))
+def test_a_path_that_means_another_nodes_backup_here_is_not_gathered(make_backup):
+    """Nodes of many machines have equal paths: what lies here under that name may be this machine's."""
+    path = str(make_backup(ME))
+    refuse_foreign([(ME.hex(), path)])
+    with pytest.raises(BackupError, match=f"not of node {OTHER.hex()[:8]}"):
+        refuse_foreign([(ME.hex(), path), (OTHER.hex(), path)])
+
+
+def test_a_node_that_took_a_new_id_is_known_by_its_nodes_file(make_backup):
+    """CLUSTER RESET HARD; the journal goes on."""
+    path = make_backup(ME)
+    (path / NODES_NAME).write_text(f"{OTHER.hex()} 127.0.0.1:7711 myself 0 0 connected\n")
+    refuse_foreign([(OTHER.hex(), str(path))])
+
+
+@pytest.mark.parametrize("name", ["all", "all.tar", "all.tar.gz"])
+def test_what_was_gathered_is_on_disk(make_backup, tmp_path, monkeypatch, name):
+    """The nodes' own copies are removed next."""
+    synced = []
+    fsync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(os.fstat(fd).st_ino), fsync(fd)))
     gather([str(make_backup())], tmp_path / name, quiet)
-    wanted = {tmp_path, tmp_path / name, *(tmp_path / name).rglob("*")}
-    assert {path for path in wanted if path.stat().st_ino not in synced} == set()
+    to = tmp_path / name
+    assert {path.stat().st_ino for path in (to, *to.rglob("*"), tmp_path)} <= set(synced)
 
 
 def test_the_nodes_own_copies_are_removed(make_backup):

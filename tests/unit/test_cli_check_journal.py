@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -142,6 +144,17 @@ def test_export_overwrites_nothing_and_leaves_no_halves(journal, tmp_path):
         file.write(b"\xff")
     assert run("export", journal, lines)[0] == 1
     assert not lines.exists()
+
+
+def test_an_export_that_did_not_fit_leaves_no_half(journal, tmp_path):
+    """Also when it is the last bytes that did not: they are written when the file is closed."""
+    whole, half = tmp_path / "whole.jsonl", tmp_path / "half.jsonl"
+    run("export", journal, whole)
+    words = [sys.executable, "-m", "disque_py.cli.check_journal", "export", str(journal), str(half)]
+    limit = f'ulimit -f {(whole.stat().st_size - 1) // 512} && exec "$@"'
+    result = subprocess.run(["sh", "-c", limit, "sh", *words], capture_output=True, text=True, timeout=20, check=False)
+    assert (result.returncode, result.stderr) == (1, "Error: File too large\n")
+    assert not half.exists()
 
 
 def test_the_original_s_file_is_imported(tmp_path):

@@ -187,6 +187,14 @@ def test_a_node_that_does_not_start_is_told_with_its_words(tmp_path):
     assert load_nodes(tmp_path) == []
 
 
+def test_a_directory_that_can_not_be_made_is_told(tmp_path):
+    (tmp_path / "file").touch()
+    result = run("start", "--dir", tmp_path / "file" / "x")
+    assert (result.exit_code, result.output.startswith("Error: ")) == (1, True)
+    result = run("start", "--dir", "/proc/x")
+    assert (result.exit_code, result.output) == (1, "Error: /proc/x: No such file or directory\n")
+
+
 def test_start_keeps_to_the_size_of_a_stopped_cluster(tmp_path):
     save_nodes(tmp_path, [LocalNode(1, 2**22 + 1, "")])
     result = run("start", "-n", 3, "--dir", tmp_path)

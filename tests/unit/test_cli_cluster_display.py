@@ -37,6 +37,11 @@ def test_a_line_stays_a_line_in_a_narrow_pipe(capsys, monkeypatch):
     ]
 
 
+def test_an_address_in_brackets_is_no_markup(capsys):
+    print_table(ClusterView([NodeView(Address("fe80::1", 7711))]))
+    assert "[fe80::1]:7711" in capsys.readouterr().out
+
+
 def test_a_drain_into_a_pipe_is_a_line_per_change(capsys):
     with DrainDisplay(ALIVE) as display:
         for progress in (DrainProgress(3, ()), DrainProgress(3, ()), DrainProgress(1, ("blocked by: x",))):

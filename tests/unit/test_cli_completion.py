@@ -57,7 +57,19 @@ def test_passwords_stay_out_of_the_history(tmp_path):
     assert not (tmp_path / "history").exists()
 
 
-@pytest.mark.parametrize("line", ["auth x", "2 AUTH x", "HELLO 3 AUTH default x", "config set requirepass x"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "auth x",
+        "2 AUTH x",
+        "HELLO 3 AUTH default x",
+        "config set requirepass x",
+        '"AUTH" x',
+        "hello 3 'auth' default x",
+        'CONFIG SET maxmemory 1gb "requirepass" x',
+        'auth "x',
+    ],
+)
 def test_commands_with_passwords_are_known(line):
     assert is_secret(line)
 

@@ -146,3 +146,31 @@ def test_a_reader_that_has_seen_enough_is_no_traceback(scripted):
         assert process.stderr is not None
         assert process.stderr.read() == b""
         assert process.wait(timeout=20) == 1
+
+
+def run_process(how, *words, **environment):
+    """disque-cli as the shell starts it with these redirections."""
+    command = ["sh", "-c", f'exec "$@" {how}', "sh", sys.executable, "-m", "disque_py.cli.disque_cli", *words]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=20, check=False, env={**os.environ, **environment}
+    )
+
+
+@pytest.mark.parametrize("how", [">&-", "<&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_no_traceback(scripted, how):
+    """Supervisors start programs like that."""
+    node = scripted({"PING": b"+PONG\r\n"})
+    result = run_process(how, "-p", str(node.port), "PING")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert node.requests == [[b"PING"]]
+
+
+def test_a_full_disk_is_no_traceback():
+    result = run_process("> /dev/full", "--version")
+    assert (result.returncode, result.stderr) == (1, "Error: No space left on device\n")
+
+
+def test_what_the_locale_can_not_show_is_no_traceback():
+    result = run_process("", "-p", "1", "help", "é", PYTHONIOENCODING="ascii")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert r"No help for '\xe9'" in result.stdout

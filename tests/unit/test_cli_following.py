@@ -95,6 +95,11 @@ def test_on_a_terminal_an_event_is_short():
     assert started.endswith("started: memory lost")
 
 
+def test_a_name_does_nothing_to_the_terminal():
+    """Whoever adds jobs names the queues, with any bytes."""
+    assert r"\x1b[31mq\n\udcff é" in short(LINE | {"queue": "\x1b[31mq\n\udcff é"})
+
+
 @pytest.mark.parametrize(
     ("words", "is_it"),
     [(["events", "--follow"], True), (["EVENTS", "-f"], True), (["events", "info"], False), ([], False)],

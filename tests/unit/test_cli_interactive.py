@@ -12,6 +12,7 @@ from disque_py.cli.address import Address, Target
 from disque_py.cli.formats import Style
 from disque_py.cli.interactive import converse
 from disque_py.cli.session import Session
+from disque_py.cli.shell import Shell
 
 
 def test_a_conversation_goes_on_until_quit(scripted, tmp_path, monkeypatch):
@@ -24,3 +25,19 @@ def test_a_conversation_goes_on_until_quit(scripted, tmp_path, monkeypatch):
     session.drop()
     assert session._out.getvalue() == b"PONG\n1\n"
     assert (tmp_path / "history").read_text() == "PING\nQLEN q\nquit\n"
+
+
+def test_ctrl_c_during_a_command_does_not_end_the_conversation(scripted, tmp_path, monkeypatch):
+    """Also while `connect` waits for another server."""
+    monkeypatch.setenv("DISQUECLI_HISTFILE", str(tmp_path / "history"))
+    monkeypatch.setattr(Shell, "_move", interrupt)
+    session = Session(Target(Address(port=scripted({"PING": b"+PONG\r\n"}).port)), Style("raw"), io.BytesIO())
+    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+        keys.send_text("connect far.away 1\nPING\nquit\n")
+        assert converse(session, 0.0) == 0
+    session.drop()
+    assert session._out.getvalue() == b"PONG\n"
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt

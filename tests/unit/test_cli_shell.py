@@ -103,6 +103,34 @@ def test_commands_from_a_pipe_end_with_status_1_if_one_failed(scripted, shell_to
     assert obey(shell_to(1).session, [b"PING\n"], 0.0) == 1
 
 
+def test_ctrl_c_ends_commands_from_a_file(scripted, shell_to, monkeypatch):
+    """The next line must not be done as if nothing had happened."""
+    node = scripted({"PING": b"+PONG\r\n"})
+    session = shell_to(node.port).session
+    monkeypatch.setattr(session, "_print", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        obey(session, [b"PING\n", b"ADDJOB q x 0\n"], 0.0)
+    assert node.requests == [[b"PING"]]
+
+
+def test_ctrl_c_at_the_prompt_gives_up_the_command(scripted, shell_to, monkeypatch, capsys):
+    """On a new connection, where its reply can't be taken for another's; and again if nobody answers there."""
+    node = scripted({"PING": b"+PONG\r\n"})
+    shell = shell_to(node.port)
+    shell.connect()
+    before = shell.session.connection
+    shell.interrupted()
+    assert shell.session.connection not in (None, before)
+    monkeypatch.setattr(shell_module, "docs_of", interrupt)
+    shell.interrupted()
+    assert shell.prompt == "not connected> "
+    assert capsys.readouterr().err == "(interrupted)\n" * 2
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
 def test_clear_empties_the_screen(shell_to, capsys):
     assert shell_to(1).line("clear")
     assert capsys.readouterr().out == "\x1b[2J\x1b[H"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
@@ -200,6 +201,53 @@ def test_a_cancelled_getjob_gives_back_what_was_on_its_way():
 
         with_client(scenario, node)
         assert node.named("NACK") == [[b"NACK", JOB_A.encode()]]
+
+
+def test_a_cancelled_getjob_that_does_not_wait_gives_back_too():
+    """It shares its connection, which goes on: the answer is awaited, and put back."""
+    late = threading.Event()
+    with Node(answers={"GETJOB": lambda _: late.wait(5) and jobs_reply(JOB_A), "NACK": b":1\r\n"}) as node:
+
+        async def scenario(client):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(client.get_jobs("q", nohang=True), 0.05)
+            late.set()
+            return await client.ping()
+
+        assert with_client(scenario, node) == "PONG"
+        assert node.named("NACK") == [[b"NACK", JOB_A.encode()]]
+        assert node.greetings == 1
+
+
+def test_a_cancelled_pipeline_gives_back_what_its_getjobs_got():
+    """What was answered before, and what was on its way; and no connection stays behind."""
+    with Node(answers={"GETJOB": in_turn(jobs_reply(JOB_A), SILENCE), "NACK": b":1\r\n"}) as node:
+        node.last_word = jobs_reply(JOB_B)
+
+        async def scenario(client):
+            pipe = client.pipeline()
+            pipe.get_jobs("q", timeout_ms=60_000)
+            pipe.get_jobs("q")
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(pipe.execute(), 0.05)
+
+        with_client(scenario, node)
+        assert node.named("NACK") == [[b"NACK", JOB_A.encode(), JOB_B.encode()]]
+
+
+def test_a_cancelled_pipeline_leaves_no_connection_behind():
+    """The node would wait on it for ever."""
+    with Node(answers={"WAIT": SILENCE}) as node:
+
+        async def scenario(client):
+            pipe = client.pipeline()
+            pipe.command("WAIT", wait_ms=0)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(pipe.execute(), 0.05)
+            await asyncio.sleep(0.05)
+            return len(client.pool._own)
+
+        assert with_client(scenario, node) == 0
 
 
 def test_many_jobs_are_added_in_one_pipeline():

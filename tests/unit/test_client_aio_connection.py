@@ -179,6 +179,12 @@ def test_a_node_that_does_not_greet_is_not_connected(answer, error):
         with_connection(node, lambda connection: connection.drain(), connect_timeout=0.2)
 
 
+def test_what_can_be_no_name_is_not_connected():
+    """Another node may be there; Python calls it an error of text."""
+    with pytest.raises(NotConnectedError, match=r"a\.\.b:1: .*label"):
+        asyncio.run(dial(Address("a..b", 1), make_options((), {}), None))
+
+
 def test_nobody_there_is_not_connected():
     """The address is in the text."""
     port = closed_port()

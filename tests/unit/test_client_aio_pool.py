@@ -72,6 +72,21 @@ def test_a_getjob_leaves_its_connection_to_the_next():
         with_pool(node, scenario)
 
 
+def test_connections_that_their_node_closed_meanwhile_are_forgotten():
+    """A node with a `timeout` closes one after the other."""
+    with Node() as node:
+
+        async def scenario(pool, take):
+            for _ in range(3):
+                connection = await take(GET)
+                pool.give_back(connection)
+                connection.close()
+            assert connection.is_closed
+            assert len(pool._own) == 1
+
+        with_pool(node, scenario)
+
+
 def test_moving_consumers_leaves_no_idle_connections_behind():
     """The next GETJOB dials the new node; commands stay."""
     with Node("a") as here, Node("b") as there:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -19,6 +20,7 @@ from disque_py.client.errors import (
     ReplyTimeoutError,
 )
 from disque_py.client.feed import WINDOW_JOBS
+from disque_py.client.templates import SLAB
 
 LEAVING = b"-LEAVING This node is leaving the cluster\r\n"
 
@@ -143,6 +145,16 @@ def test_many_jobs_are_added_in_one_pipeline():
     with Node(answers=answers) as node, client_of(node) as client:
         ids = client.add_jobs("q", (b"%d" % number for number in range(3_000)), replicate=1)
         assert ids == [f"D-{number}" for number in range(3_000)]
+
+
+def test_many_jobs_share_one_patience():
+    """A million of them would else wait for it a hundred times."""
+    client = client_of(f"127.0.0.1:{closed_port()}", patience=0.3)
+    began = time.monotonic()
+    with pytest.raises(BatchError, match="refused") as caught:
+        client.add_jobs("q", (b"" for _ in range(20 * SLAB + 1)))
+    assert len(caught.value.results) == 20 * SLAB + 1
+    assert time.monotonic() - began < 3
 
 
 def test_a_pipeline_that_breaks_tells_what_was_done():

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 
-from client_node import JOB_A, JOB_B, Node, in_turn
+from client_node import JOB_A, JOB_B, SILENCE, Node, in_turn
 from disque_py.client import AsyncDisque, Job
+from disque_py.client.address import parse_address
 from disque_py.client.heartbeat import Heartbeat
 
 ONCE = "D-aaaaaaaa-" + "z" * 24 + "-05a0"
@@ -73,6 +74,25 @@ def test_other_trouble_is_no_reason_to_give_a_job_up():
     answers = itertools.chain([b"-MISCONF no\r\n"], itertools.repeat(b":300\r\n"))
     with Node(answers={"WORKING": lambda _: next(answers)}) as node:
         assert beat(node, 0.9, JOB_A) == []
+        assert len(node.named("WORKING")) == 2
+
+
+def test_a_node_that_says_nothing_holds_up_its_own_jobs_only():
+    """The others would be delivered again while they run."""
+
+    async def run():
+        async with AsyncDisque(node.address) as client:
+            heartbeat = Heartbeat(client, 0.0, lambda job, error: None)
+            heartbeat.started(Job("q", JOB_A, b"", node=parse_address(silent.address)), 0.0)
+            heartbeat.started(Job("q", JOB_B, b"", node=client.node), 0.0)
+            task = asyncio.ensure_future(heartbeat.beat_for_ever())
+            await asyncio.sleep(0.9)
+            task.cancel()
+
+    with Node("a", {"WORKING": SILENCE}) as silent, Node("b", {"WORKING": b":1\r\n"}) as node:
+        node.peers = [silent]
+        asyncio.run(run())
+        assert len(silent.named("WORKING")) == 1
         assert len(node.named("WORKING")) == 2
 
 

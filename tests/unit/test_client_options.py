@@ -6,7 +6,7 @@ import ssl
 
 import pytest
 
-from disque_py.client.address import Address
+from disque_py.client.address import Address, parse_url
 from disque_py.client.options import make_options, settings_of_url
 
 
@@ -21,12 +21,19 @@ def test_nodes_may_be_text_or_addresses():
 
 
 @pytest.mark.parametrize(
-    "settings", [{"pool_size": 0}, {"timeout": 0}, {"connect_timeout": -1}, {"patience": -1}]
-)  # fmt: skip
+    "settings",
+    [{"pool_size": 0}, {"timeout": 0}, {"connect_timeout": -1}, {"connect_timeout": float("inf")}, {"patience": -1}],
+)
 def test_settings_that_make_no_sense_are_refused(settings):
     """At the start, not at the first failure."""
     with pytest.raises(ValueError, match="must"):
         make_options((), settings)
+
+
+def test_a_password_is_not_shown():
+    """Options stand in logs and tracebacks."""
+    assert "secret" not in repr(make_options((), {"password": "secret"}))
+    assert "secret" not in repr(parse_url("disque://:secret@h"))
 
 
 def test_a_word_that_is_no_setting_is_a_type_error():

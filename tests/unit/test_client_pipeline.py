@@ -75,6 +75,15 @@ def test_a_pipeline_travels_as_its_heaviest_command():
     assert (cover.lane, cover.wait_ms, cover.node, cover.is_consumers) == (Lane.OWN, 0, None, False)
 
 
+def test_a_pipeline_goes_where_one_of_its_commands_must_go():
+    """A token is known to one node; elsewhere its jobs would be acknowledged nowhere."""
+    here, there = Address("a", 1), Address("b", 1)
+    cover = envelope([commands.ack_token("t", node=here), commands.qlen("q"), commands.add_job("q", b"")])
+    assert (cover.node, cover.is_pinned, cover.lane) == (here, True, Lane.ADDS)
+    with pytest.raises(ValueError, match="a:1 and b:1"):
+        envelope([commands.ack_token("t", node=here), commands.ack_token("u", node=there)])
+
+
 def test_replies_are_read_and_errors_left_in_place():
     """Jobs of a pipeline know their node, too."""
     here = Address("a", 1)

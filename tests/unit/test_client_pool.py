@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from random import Random
 
@@ -98,6 +99,24 @@ def test_a_closed_pool_dials_no_more():
         assert connection.is_closed
         with pytest.raises(ClientClosedError):
             take(pool)
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # Python 3.12 and later: the node has threads.
+def test_a_forked_child_that_closes_its_client_leaves_its_parents_connections_alone():
+    """One that waits for an answer would be ended in the parent, and a lock that was held would never be free."""
+    with Node() as node:
+        pool = pool_of(node)
+        parents = take(pool)
+        with pool.lock:
+            pid = os.fork()
+            if pid == 0:
+                signal.alarm(5)
+                pool.close()
+                os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert parents.ask(PING.payload(), 5) == b"PONG"
+        pool.close()
+        parents.close()
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # Python 3.12 and later: the node has threads.

@@ -44,6 +44,14 @@ def test_sending_and_receiving_go_on_together():
         connection.close()
 
 
+def test_a_command_larger_than_all_buffers_leaves_in_parts():
+    """A node that has read a part of it has nothing to say yet: the rest must not wait for that."""
+    with Node(answers={"SIZE": lambda words: b":%d\r\n" % len(words[1])}) as node:
+        connection = connect(node)
+        assert connection.ask(encode([b"SIZE", b"x" * 30_000_000]), 5) == 30_000_000
+        connection.close()
+
+
 def test_a_long_pipeline_stays_within_its_window():
     """And comes back whole and in order."""
     count = 5 * WINDOW_COMMANDS
@@ -117,6 +125,20 @@ def test_a_node_that_does_not_greet_is_not_connected(answer, error):
     """Unless it wants a password: that is another thing to say."""
     with Node(answers={"HELLO": answer}) as node, pytest.raises(error):
         connect(node, connect_timeout=0.2)
+
+
+def test_a_wait_may_be_longer_than_poll_can_count():
+    """A month in milliseconds, or no end at all."""
+    with Node() as node:
+        connection = connect(node)
+        assert [connection.ask(PING, limit_s) for limit_s in (2_592_000.0, float("inf"))] == [b"PONG"] * 2
+        connection.close()
+
+
+def test_what_can_be_no_name_is_not_connected():
+    """Another node may be there; Python calls it an error of text."""
+    with pytest.raises(NotConnectedError, match=r"a\.\.b:1: .*label"):
+        dial(Address("a..b", 1), make_options((), {}), None)
 
 
 def test_nobody_there_is_not_connected():

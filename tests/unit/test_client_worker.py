@@ -115,6 +115,44 @@ def test_what_a_handler_fails_on_is_put_back():
         assert sorted(told.lines) == ["failure no", "start", "start", "start", "success", "success"]
 
 
+def test_a_handler_that_waited_for_a_cancelled_task_has_failed():
+    """Its CancelledError is not ours: the worker goes on."""
+
+    async def handle(job):
+        task = asyncio.ensure_future(asyncio.sleep(60))
+        task.cancel()
+        if job.body == b"00":
+            await task
+
+    with Queue(2) as node:
+        work(node, handle, until=lambda: node.ids_of("NACK") and node.ids_of("ACKJOB"), concurrency=1)
+        assert (node.ids_of("NACK"), node.ids_of("ACKJOB")) == (node.ids[:1], node.ids[1:])
+
+
+def test_a_coroutine_in_a_plain_wrapper_is_run():
+    """Decorators make such functions; the job is not done when they return."""
+    done = []
+
+    async def handle(job):
+        await asyncio.sleep(0)
+        done.append(job.id)
+
+    with Queue(1) as node:
+        work(node, lambda job: handle(job), until=lambda: node.ids_of("ACKJOB"))
+        assert done == node.ids
+
+
+def test_a_function_that_raises_stop_iteration_has_failed():
+    """`next()` of something empty: no future takes it, and its place must not be taken for ever."""
+
+    def handle(job):
+        next(iter(()))
+
+    with Queue(1) as node:
+        work(node, handle, until=lambda: node.ids_of("NACK"))
+        assert node.ids_of("NACK") == node.ids
+
+
 def test_failures_may_be_left_to_their_retry():
     """A job that fails at once would come back at once."""
 

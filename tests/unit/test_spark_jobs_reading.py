@@ -165,6 +165,19 @@ def test_leases_of_what_is_not_acknowledged_are_extended():
         assert cluster.nodes[0].extended[0].startswith(b"spark/")
 
 
+def test_deliveries_last_as_long_as_the_option_says():
+    """Not as long as each job's RETRY: that may be over before the first extension, and the batch for nothing."""
+    with StubCluster() as cluster:
+        node = cluster.nodes[0]
+        node.fill("work", 10)
+        plan = planner(cluster, leaseMs="7500")
+        end = plan.latest(plan.initial())
+        asked = []
+        node.on_getjob = lambda argv: asked.append(argv) or b"*-1\r\n"
+        rows(plan, end)
+        assert asked[0][asked[0].index(b"LEASE") + 1] == b"8"
+
+
 def test_a_node_that_refuses_the_command_ends_the_task():
     with StubCluster() as cluster:
         node = cluster.nodes[0]
