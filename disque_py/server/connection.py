@@ -139,6 +139,7 @@ class ClientConnection(asyncio.Protocol):
         broker.stats.net_input_bytes += len(data)
         broker.outbox.clients[client] = None
         self._moved_ms = broker.now_ms
+        self._parser.bulk_bytes_max = broker.settings.proto_max_bulk_len
         self._unread.append(data)
         self._unread_bytes += len(data)
         if not self._is_resuming:

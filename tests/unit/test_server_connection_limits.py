@@ -167,6 +167,19 @@ def test_an_argument_longer_than_allowed_is_a_protocol_error():
     serve(story, proto_max_bulk_len=1024)
 
 
+def test_the_longest_argument_may_be_changed_while_clients_are_connected():
+    async def story(server):
+        talk = await server.connect()
+        talk.send("CONFIG SET proto-max-bulk-len 2kb")
+        await talk.reply()
+        talk.write(encode("PING", b"x" * 1025))
+        assert len(await talk.reply()) == 1025
+        talk.write(encode("PING", b"x" * 2049))
+        assert await talk.rest() == b"-ERR Protocol error: invalid bulk length\r\n"
+
+    serve(story, proto_max_bulk_len=1024)
+
+
 def test_one_clients_pipeline_leaves_room_for_the_others():
     """No client gets more than a millisecond per turn."""
 
