@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from disque_py.server import tls
 from disque_py.server.start_error import StartError
+from disque_py.server.tls_door import TlsDoor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from disque_py.config.settings import Settings
 
 ALL_ADDRESSES: Final = ("0.0.0.0", "::")
-TLS_HANDSHAKE_SECONDS: Final = 10.0
 # Where the kernel keeps its own limit of the backlog.
 SOMAXCONN_FILE: Final = "/proc/sys/net/core/somaxconn"
 # A machine without IPv6, or without IPv4: no reason not to start, as long as one of them works.
@@ -47,7 +47,7 @@ class Listeners:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._doors: list[_Door] = []
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[asyncio.Server | TlsDoor] = []
         self._unix_path = ""
         self._unix_inode = 0
 
@@ -76,18 +76,14 @@ class Listeners:
         loop = asyncio.get_running_loop()
         backlog = max(1, self._settings.tcp_backlog)
         for door in self._doors:
-            handshake_seconds = TLS_HANDSHAKE_SECONDS if door.tls else None
+            server: asyncio.Server | TlsDoor
             try:
                 if door.sock.family == socket.AF_UNIX:
                     server = await loop.create_unix_server(accept, sock=door.sock, backlog=backlog)
+                elif door.tls is not None:
+                    server = TlsDoor(door.sock, backlog, door.tls, accept)
                 else:
-                    server = await loop.create_server(
-                        accept,
-                        sock=door.sock,
-                        backlog=backlog,
-                        ssl=door.tls,
-                        ssl_handshake_timeout=handshake_seconds,
-                    )
+                    server = await loop.create_server(accept, sock=door.sock, backlog=backlog)
             except OSError as error:
                 raise _refused(door.name, error) from None
             self._servers.append(server)

@@ -1,0 +1,95 @@
+"""A TLS port: connections whose handshake is not over are few, whatever anybody does.
+
+The loop's own listener would keep each of them until the handshake's time-out, without a limit: a client counts for
+`maxclients` only when it is there. So whoever opened connections and said nothing used up the descriptors that the
+journal and other nodes need. Here only HANDSHAKES_MAX may be under way, and the oldest goes for a new one, for honest
+clients need a moment only; as with links on the bus (cluster_bus/bus.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Final
+
+from disque_py.server.log import log, log_mistake
+
+HANDSHAKE_SECONDS: Final = 10.0
+HANDSHAKES_MAX: Final = 512
+# Accepted before others get their turn.
+ACCEPTED_AT_ONCE: Final = 32
+# Without descriptors or memory it is tried again then.
+RETRY_SECONDS: Final = 1.0
+LOG_GAP_SECONDS: Final = 10.0
+
+
+class TlsDoor:
+    """Listens on `sock`, which is bound, from now on; `accept` makes the protocol of each client."""
+
+    def __init__(
+        self, sock: socket.socket, backlog: int, context: ssl.SSLContext, accept: Callable[[], asyncio.Protocol]
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._sock = sock
+        self._context = context
+        self._accept = accept
+        self._handshakes: dict[asyncio.Task[None], None] = {}
+        self._retry: asyncio.TimerHandle | None = None
+        self._logged_s = -LOG_GAP_SECONDS
+        sock.setblocking(False)
+        sock.listen(backlog)
+        self._watch()
+
+    def close(self) -> None:
+        """Let nobody in any more; the socket is closed by whoever made it."""
+        if self._retry is not None:
+            self._retry.cancel()
+        self._loop.remove_reader(self._sock)
+        for task in list(self._handshakes):
+            task.cancel()
+
+    def _watch(self) -> None:
+        self._retry = None
+        self._loop.add_reader(self._sock, self._on_ready)
+
+    def _on_ready(self) -> None:
+        for _ in range(ACCEPTED_AT_ONCE):
+            try:
+                connection, _ = self._sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                break
+            except OSError as error:
+                log("warning", f"can't accept a TLS client: {error.strerror or error}")
+                self._loop.remove_reader(self._sock)
+                self._retry = self._loop.call_later(RETRY_SECONDS, self._watch)
+                break
+            connection.setblocking(False)
+            task = self._loop.create_task(self._shake_hands(connection))
+            self._handshakes[task] = None
+            task.add_done_callback(self._over)
+        if len(self._handshakes) > HANDSHAKES_MAX:
+            self._drop_oldest()
+
+    async def _shake_hands(self, connection: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(
+                self._accept, connection, ssl=self._context, ssl_handshake_timeout=HANDSHAKE_SECONDS
+            )
+        except OSError as error:  # ssl.SSLError is one, and so is the end of patience.
+            log("debug", f"a TLS handshake failed: {error}")
+        except Exception as error:  # It costs this connection, not the node.
+            log_mistake("a mistake in the program, the TLS connection is closed", error)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._handshakes.pop(task, None)
+
+    def _drop_oldest(self) -> None:
+        for task in list(self._handshakes)[: len(self._handshakes) - HANDSHAKES_MAX]:
+            del self._handshakes[task]
+            task.cancel()
+        now_s = self._loop.time()
+        if now_s - self._logged_s >= LOG_GAP_SECONDS:
+            self._logged_s = now_s
+            log("warning", f"more than {HANDSHAKES_MAX} TLS handshakes at a time: the oldest were dropped")

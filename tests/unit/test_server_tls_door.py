@@ -1,0 +1,99 @@
+"""server/tls_door.py: what nobody has finished a handshake on is limited. Real TLS: tests/integration/test_tls.py."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+import ssl
+
+import pytest
+import uvloop
+
+from disque_py.server import tls_door
+from disque_py.server.tls_door import TlsDoor
+
+LOOPS = pytest.mark.parametrize(
+    "loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
+)
+
+
+class ShortSocket(socket.socket):
+    """Of a process that has no descriptor left, once."""
+
+    is_short = True
+
+    def accept(self):
+        """A connection, the second time."""
+        if self.is_short:
+            self.is_short = False
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return super().accept()
+
+
+def with_door(story, loop_factory, make_socket=socket.socket):
+    """Run `story(port)` while a door is open; nobody ever comes through."""
+
+    async def main():
+        with make_socket() as sock:
+            sock.bind(("127.0.0.1", 0))
+            door = TlsDoor(sock, 100, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), asyncio.Protocol)
+            try:
+                await asyncio.wait_for(story(sock.getsockname()[1]), 10)
+            finally:
+                door.close()
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(main())
+
+
+async def rest(reader, writer):
+    """What comes until the connection ends."""
+    try:
+        return await reader.read()
+    except ConnectionResetError:
+        return b""
+    finally:
+        writer.close()
+
+
+@LOOPS
+def test_the_oldest_of_too_many_silent_connections_goes(loop_factory, monkeypatch):
+    monkeypatch.setattr(tls_door, "HANDSHAKES_MAX", 3)
+
+    async def story(port):
+        talks = []
+        for _ in range(5):
+            talks.append(await asyncio.open_connection("127.0.0.1", port))
+            await asyncio.sleep(0.02)
+        for talk in talks[:2]:
+            assert await rest(*talk) == b""
+        for reader, writer in talks[2:]:
+            assert not reader.at_eof()
+            writer.close()
+            await writer.wait_closed()
+
+    with_door(story, loop_factory)
+
+
+@LOOPS
+def test_who_does_not_speak_tls_is_closed(loop_factory):
+    async def story(port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"PING\r\nPING\r\n")
+        assert b"PONG" not in await rest(reader, writer)
+
+    with_door(story, loop_factory)
+
+
+@LOOPS
+def test_without_descriptors_clients_wait(loop_factory, monkeypatch):
+    monkeypatch.setattr(tls_door, "RETRY_SECONDS", 0.02)
+
+    async def story(port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"PING\r\nPING\r\n")
+        await rest(reader, writer)  # It ends, so it was accepted.
+
+    with_door(story, loop_factory, ShortSocket)
