@@ -48,6 +48,7 @@ FAILURE: Final = 1
 
 def main(argv: list[str] | None = None) -> int:
     """Run a node until it is stopped; the exit status."""
+    process.fill_standard_descriptors()
     arguments = sys.argv[1:] if argv is None else argv
     if arguments and arguments[0] in ("-h", "--help"):
         sys.stdout.write(USAGE)

@@ -31,6 +31,20 @@ _READY: Final = b"1"
 BUILD: Final = "python" if driver.__file__.endswith(".py") else "compiled"
 
 
+def fill_standard_descriptors() -> None:
+    """Open what is missing of 0, 1 and 2; to be called first.
+
+    Whoever starts programs may have closed them. Files that the node opens would get these numbers then, and lose them
+    when a daemon lets go of its terminal.
+    """
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # The system gives the lowest number that is free. Children have these three, too.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+
+
 def daemonize() -> int:
     """Go on in the background; the pipe returned is for report_ready.
 

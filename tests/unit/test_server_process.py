@@ -75,6 +75,17 @@ def test_memory_and_cpu_are_numbers_of_this_process():
     assert process.cpu_seconds()[1] > 0
 
 
+def test_standard_descriptors_that_are_closed_are_not_used_for_files(tmp_path):
+    """A daemon would lose the files that got their numbers."""
+    run(
+        "os.closerange(0, 3)\n"
+        "process.fill_standard_descriptors()\n"
+        f"with open('{tmp_path}/result', 'w') as file:\n"
+        "    print(file.fileno() > 2, [os.fstat(fd).st_rdev for fd in range(3)], file=file)\n"
+    )
+    assert (tmp_path / "result").read_text() == f"True {[os.stat(os.devnull).st_rdev] * 3}\n"
+
+
 def test_a_daemon_lets_its_starter_go_when_it_is_ready(tmp_path):
     result = run(
         "report = process.daemonize()\n"
