@@ -57,7 +57,9 @@ class NodesKeeper:
             ) from None
         except OSError as error:
             self.close()
-            raise StartError(f"can't open the nodes file {self.path}: {error.strerror or error}") from None
+            # Or the lock that belongs to it, as of a node that somebody else has started before.
+            path = self.path if isinstance(error, FileNotFoundError) else error.filename or self.path
+            raise StartError(f"can't open the nodes file {path}: {error.strerror or error}") from None
 
     def save(self) -> None:
         """Membership has changed: write soon."""

@@ -73,6 +73,13 @@ def test_a_directory_that_is_missing_is_refused(tmp_path, scribe):
         NodesKeeper(str(tmp_path / "no" / "nodes.conf"), scribe, print).open()
 
 
+def test_a_lock_that_can_not_be_opened_is_named(tmp_path, scribe):
+    """As of a node that was started by root once."""
+    (tmp_path / "nodes.conf.lock").mkdir()
+    with pytest.raises(StartError, match=r"can't open the nodes file .*/nodes.conf.lock: Is a directory"):
+        NodesKeeper(str(tmp_path / "nodes.conf"), scribe, lambda level, text: None).open()
+
+
 def test_a_change_is_written_by_a_thread_and_later_ones_once_more(keeper):
     """While the first save is under way any number of changes costs one more, with the last state."""
     writers = []
