@@ -401,11 +401,11 @@ class ClientConnection(asyncio.Protocol):
         client = self.client
         if client is None:
             return
-        if self._is_stuffed:
+        left_bytes = self.output_bytes()
+        if left_bytes or self._soft_since_s:  # Limits may be lower than what makes a client be paused.
             self._enforce_output_limit(client)
         if not idle_ms or client.is_monitor:
             return
-        left_bytes = self.output_bytes()
         if client.waiting != RUNNING or client.held or left_bytes != self._left_bytes or self._is_paused(now_ms):
             self._left_bytes = left_bytes
             self._moved_ms = now_ms  # It waits for us, or reads: it is not silent.

@@ -98,6 +98,22 @@ def test_a_client_above_the_soft_limit_for_too_long_is_cut_off(monkeypatch):
     serve(story, client_output_buffer_limit=limits(normal=(0, 1 << 20, 60)))
 
 
+def test_a_limit_below_what_makes_a_client_be_paused_is_one_too():
+    async def story(server):
+        await fill(server, 100_000)
+        talk, client = await server.connect_known()
+        talk.reader._transport.pause_reading()
+        while not client.port.output_bytes():
+            talk.send("QPEEK big 1")
+            await asyncio.sleep(0.002)
+        assert client.port.output_bytes() < PAUSE_BYTES
+        server.broker.settings.client_output_buffer_limit = limits(normal=(client.port.output_bytes() - 1, 0, 0))
+        client.port.look_after(server.broker.now_ms, 0)
+        await until(lambda: client.id not in server.broker.clients)
+
+    serve(story)
+
+
 def test_only_the_time_above_the_soft_limit_counts(monkeypatch):
     """A slow reader that never catches up, and never has that much unread but for a moment, stays."""
 
