@@ -29,6 +29,7 @@ from cluster_bus.handshake import ACCEPTOR, DIALER, NONCE_BYTES, Handshake, Hell
 from cluster_bus.link import HANDSHAKE_SECONDS, UNSENT_BYTES_MAX, Link
 from cluster_bus.messages import FIRST_JOB_KIND
 from cluster_bus.node import FORGOTTEN, UNKNOWN, Node
+from cluster_bus.tls_door import TlsDoor
 
 CONNECT_SECONDS: Final = 5.0
 LOG_GAP_SECONDS: Final = 10.0
@@ -141,7 +142,8 @@ class Bus:
         self._log = log
         self._logged_at: dict[str, float] = {}
         self._binds: list[str] = []
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[asyncio.Server | TlsDoor] = []
+        self._socks: list[socket.socket] = []
         self._attempts: dict[Node, tuple[object, asyncio.Task[None]]] = {}
         self._outgoing: dict[Node, Link] = {}  # from connect on
         self._ready: dict[Node, Link] = {}  # from the end of the handshake on
@@ -156,32 +158,34 @@ class Bus:
 
         Of the IPv6 wildcard and loopback it is forgiven that a machine may have no IPv6.
         """
-        loop = asyncio.get_running_loop()
         self._binds = list(hosts)
         for host in hosts:
             try:
-                server = await loop.create_server(
-                    self._accepted_link,
-                    host,
-                    port,
-                    backlog=BACKLOG,
-                    ssl=self._server_tls,
-                    ssl_handshake_timeout=HANDSHAKE_SECONDS if self._server_tls else None,
-                )
+                for sock in await _bound(host, port):
+                    self._socks.append(sock)
+                    self._servers.append(await self._serve(sock))
             except OSError as error:
                 no_ipv6 = error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL) and host in ("::", "::1")
                 if no_ipv6 and self._servers:
                     continue
                 await self.close()
                 raise
-            self._servers.append(server)
-        self.port = self._servers[0].sockets[0].getsockname()[1] if self._servers else 0
+        self.port = self._socks[0].getsockname()[1] if self._socks else 0
+
+    async def _serve(self, sock: socket.socket) -> asyncio.Server | TlsDoor:
+        if self._server_tls is not None:
+            log = self._log or (lambda level, text: None)
+            return TlsDoor(sock, BACKLOG, self._server_tls, self._accepted_link, HANDSHAKE_SECONDS, log)
+        return await asyncio.get_running_loop().create_server(self._accepted_link, sock=sock, backlog=BACKLOG)
 
     async def close(self) -> None:
         """Stop listening and drop every link, without reports."""
         servers, self._servers = self._servers, []
         for server in servers:
             server.close()
+        for sock in self._socks:
+            sock.close()
+        self._socks.clear()
         tasks = [task for _, task in self._attempts.values()]
         self._attempts.clear()
         for task in tasks:
@@ -416,3 +420,22 @@ class Bus:
         if self._log is not None and now - self._logged_at.get(reason, -LOG_GAP_SECONDS) >= LOG_GAP_SECONDS:
             self._logged_at[reason] = now
             self._log("warning", f"bus: {reason} ({detail})")
+
+
+async def _bound(host: str, port: int) -> list[socket.socket]:
+    """A socket for each address of `host`, bound and not yet listening; OSError, and none is left open."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    socks: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            sock = socket.socket(family, kind, protocol)
+            socks.append(sock)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:  # 0.0.0.0 has a socket of its own.
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            sock.bind(address)
+    except OSError:
+        for sock in socks:
+            sock.close()
+        raise
+    return socks

@@ -72,7 +72,7 @@ def redact(argv: list[bytes], name: str | None = None) -> list[bytes]:
 
 def _redact_hello(argv: list[bytes]) -> list[bytes]:
     shown = list(argv)
-    for at in range(2, len(argv) - 1):
+    for at in range(1, len(argv) - 1):  # Who forgot the version gave a password all the same.
         if argv[at].lower() == b"auth":
             shown[at + 2 : at + 3] = [REDACTED] * len(shown[at + 2 : at + 3])
     return shown

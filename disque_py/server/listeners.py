@@ -17,9 +17,10 @@ import ssl
 import stat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from cluster_bus.tls_door import TlsDoor
 from disque_py.server import tls
+from disque_py.server.log import log
 from disque_py.server.start_error import StartError
-from disque_py.server.tls_door import TlsDoor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from disque_py.config.settings import Settings
 
 ALL_ADDRESSES: Final = ("0.0.0.0", "::")
+TLS_HANDSHAKE_SECONDS: Final = 10.0
 # Where the kernel keeps its own limit of the backlog.
 SOMAXCONN_FILE: Final = "/proc/sys/net/core/somaxconn"
 # A machine without IPv6, or without IPv4: no reason not to start, as long as one of them works.
@@ -81,7 +83,7 @@ class Listeners:
                 if door.sock.family == socket.AF_UNIX:
                     server = await loop.create_unix_server(accept, sock=door.sock, backlog=backlog)
                 elif door.tls is not None:
-                    server = TlsDoor(door.sock, backlog, door.tls, accept)
+                    server = TlsDoor(door.sock, backlog, door.tls, accept, TLS_HANDSHAKE_SECONDS, log)
                 else:
                     server = await loop.create_server(accept, sock=door.sock, backlog=backlog)
             except OSError as error:

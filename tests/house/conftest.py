@@ -17,6 +17,7 @@ OUTSIDE = (
     "cluster_bus/link.py",
     "cluster_bus/bus.py",
     "cluster_bus/nodes_store.py",
+    "cluster_bus/tls_door.py",
     "disque_py/cli/",
     "disque_py/client/",
     "disque_py/server/",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import ssl
 import subprocess
@@ -16,6 +17,7 @@ import uvloop
 from bus_exchange import is_whole
 from bus_node import BusNode, until
 from cluster_bus import bus as bus_module
+from cluster_bus import tls_door
 from cluster_bus.bus import bind_addresses, is_loopback, source_address
 from cluster_bus.codec import Decoder, FrameError, Run, encode_run, frame
 from cluster_bus.handshake import DIALER, Handshake, Hello
@@ -341,6 +343,25 @@ def test_links_may_be_encrypted(tmp_path: Path):
 
     options = {"server_tls": server_tls, "client_tls": client_tls, "secret": b"s"}
     run(story, options, options)
+
+
+def test_silent_connections_with_tls_are_limited(monkeypatch):
+    """They used up the descriptors of the node: a link is counted only when its handshake is over."""
+    monkeypatch.setattr(tls_door, "HANDSHAKES_MAX", 2)
+
+    async def story(nodes: list[BusNode]) -> None:
+        talks = []
+        for _ in range(4):
+            talks.append(await asyncio.open_connection("127.0.0.1", nodes[0].bus.port))
+            await asyncio.sleep(0.02)
+        for reader, _ in talks[:2]:
+            with contextlib.suppress(ConnectionResetError):
+                assert await reader.read() == b""
+        assert not talks[3][0].at_eof()
+        for _, writer in talks:
+            writer.close()
+
+    run(story, {"server_tls": ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)}, loop=uvloop.new_event_loop)
 
 
 def test_a_port_in_use_is_an_error_that_leaves_nothing_behind():

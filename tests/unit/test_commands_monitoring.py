@@ -56,6 +56,7 @@ def test_escapes(word, shown):
         ("auth default pw", "auth (redacted) (redacted)"),
         ("HELLO 3 AUTH default pw SETNAME x", "HELLO 3 AUTH default (redacted) SETNAME x"),
         ("hello 3 setname x auth default pw", "hello 3 setname x auth default (redacted)"),
+        ("HELLO AUTH default pw", "HELLO AUTH default (redacted)"),
         ("HELLO 3 AUTH", "HELLO 3 AUTH"),
         ("CONFIG SET requirepass pw", "CONFIG SET requirepass (redacted)"),
         ("config set REQUIREPASS pw", "config set REQUIREPASS (redacted)"),

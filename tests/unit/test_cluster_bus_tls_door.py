@@ -1,4 +1,4 @@
-"""server/tls_door.py: what nobody has finished a handshake on is limited. Real TLS: tests/integration/test_tls.py."""
+"""cluster_bus/tls_door.py: unfinished handshakes are limited. Real TLS: tests/integration/test_tls.py."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import ssl
 import pytest
 import uvloop
 
-from disque_py.server import tls_door
-from disque_py.server.tls_door import TlsDoor
+from cluster_bus import tls_door
+from cluster_bus.tls_door import TlsDoor
 
 LOOPS = pytest.mark.parametrize(
     "loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
@@ -38,7 +38,7 @@ def with_door(story, loop_factory, make_socket=socket.socket):
     async def main():
         with make_socket() as sock:
             sock.bind(("127.0.0.1", 0))
-            door = TlsDoor(sock, 100, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), asyncio.Protocol)
+            door = TlsDoor(sock, 100, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), asyncio.Protocol, 5.0, print)
             try:
                 await asyncio.wait_for(story(sock.getsockname()[1]), 10)
             finally:

@@ -3,7 +3,7 @@
 The loop's own listener would keep each of them until the handshake's time-out, without a limit: a client counts for
 `maxclients` only when it is there. So whoever opened connections and said nothing used up the descriptors that the
 journal and other nodes need. Here only HANDSHAKES_MAX may be under way, and the oldest goes for a new one, for honest
-clients need a moment only; as with links on the bus (cluster_bus/bus.py).
+clients need a moment only. The bus (tls-cluster) has the same door for the nodes that dial it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,6 @@ import ssl
 from collections.abc import Callable
 from typing import Final
 
-from disque_py.server.log import log, log_mistake
-
-HANDSHAKE_SECONDS: Final = 10.0
 HANDSHAKES_MAX: Final = 512
 # Accepted before others get their turn.
 ACCEPTED_AT_ONCE: Final = 32
@@ -26,12 +23,25 @@ LOG_GAP_SECONDS: Final = 10.0
 
 
 class TlsDoor:
-    """Listens on `sock`, which is bound, from now on; `accept` makes the protocol of each client."""
+    """Listens on `sock`, which is bound, from now on.
+
+    accept      makes the protocol of each client
+    patience_s  how long a handshake may take
+    log         takes a level and a text
+    """
 
     def __init__(
-        self, sock: socket.socket, backlog: int, context: ssl.SSLContext, accept: Callable[[], asyncio.Protocol]
+        self,
+        sock: socket.socket,
+        backlog: int,
+        context: ssl.SSLContext,
+        accept: Callable[[], asyncio.Protocol],
+        patience_s: float,
+        log: Callable[[str, str], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
+        self._patience_s = patience_s
+        self._log = log
         self._sock = sock
         self._context = context
         self._accept = accept
@@ -61,7 +71,7 @@ class TlsDoor:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 break
             except OSError as error:
-                log("warning", f"can't accept a TLS client: {error.strerror or error}")
+                self._log("warning", f"can't accept a TLS client: {error.strerror or error}")
                 self._loop.remove_reader(self._sock)
                 self._retry = self._loop.call_later(RETRY_SECONDS, self._watch)
                 break
@@ -75,12 +85,12 @@ class TlsDoor:
     async def _shake_hands(self, connection: socket.socket) -> None:
         try:
             await self._loop.connect_accepted_socket(
-                self._accept, connection, ssl=self._context, ssl_handshake_timeout=HANDSHAKE_SECONDS
+                self._accept, connection, ssl=self._context, ssl_handshake_timeout=self._patience_s
             )
         except OSError as error:  # ssl.SSLError is one, and so is the end of patience.
-            log("debug", f"a TLS handshake failed: {error}")
+            self._log("debug", f"a TLS handshake failed: {error}")
         except Exception as error:  # It costs this connection, not the node.
-            log_mistake("a mistake in the program, the TLS connection is closed", error)
+            self._log("warning", f"a mistake in the program, the TLS connection is closed: {error!r}")
 
     def _over(self, task: asyncio.Task[None]) -> None:
         self._handshakes.pop(task, None)
@@ -92,4 +102,4 @@ class TlsDoor:
         now_s = self._loop.time()
         if now_s - self._logged_s >= LOG_GAP_SECONDS:
             self._logged_s = now_s
-            log("warning", f"more than {HANDSHAKES_MAX} TLS handshakes at a time: the oldest were dropped")
+            self._log("warning", f"more than {HANDSHAKES_MAX} TLS handshakes at a time: the oldest were dropped")
