@@ -53,6 +53,7 @@ OVERLAP_MAX: Final = 1_000
 
 # A command that doesn't exist is quoted in the error, as far as anybody would read it.
 UNKNOWN_BYTES_MAX: Final = 128
+HTTP_REPLY: Final = error("ERR this is no HTTP server, the connection is closed")
 
 OOM_REPLY: Final = error(OOM)
 NOAUTH_REPLY: Final = error(NOAUTH)
@@ -164,7 +165,7 @@ def execute(
         mode = client.reply_mode
         reply: bytes | None
         if row is None:
-            reply = OK if _is_quit(client, word) else _unknown(word)
+            reply = _unknown(client, argv)
         elif len(argv) != row.arity and (row.arity > 0 or len(argv) < -row.arity):
             reply = error(f"ERR wrong number of arguments for '{row.name}' command")
         elif gate and (refusal := _refuse(broker, client, row, argv)) is not None:
@@ -256,14 +257,16 @@ def _show(broker: Broker, client: Client, argv: list[bytes]) -> None:
         broker.outbox.clients[monitor] = None
 
 
-def _is_quit(client: Client, word: bytes) -> bool:
-    if word.lower() != b"quit":
-        return False
-    client.close_asked = True
-    return True
-
-
-def _unknown(word: bytes) -> bytes:
+def _unknown(client: Client, argv: list[bytes]) -> bytes:
+    """The answer to what is no command, QUIT among them: it can't be renamed."""
+    word = argv[0]
+    if word.lower() == b"quit":
+        client.close_asked = True
+        return OK
+    if word.lower() == b"host:" or (len(argv) == 3 and argv[2].startswith(b"HTTP/")):
+        # A page in somebody's browser may send this to a node that it can reach, with commands behind it.
+        client.close_asked = True
+        return HTTP_REPLY
     return error(f"ERR unknown command '{word[:UNKNOWN_BYTES_MAX].decode('utf-8', 'surrogateescape')}'")
 
 

@@ -50,6 +50,16 @@ def test_an_unknown_command_is_named_as_typed():
     assert ask(broker, client, b"") == b"-ERR unknown command ''\r\n"
 
 
+@pytest.mark.parametrize("line", [b"POST / HTTP/1.1", b"get /?ADDJOB HTTP/1.0", b"Host: 127.0.0.1:7711"])
+def test_what_a_web_page_sends_is_not_run(line):
+    """A browser can be made to POST a body of commands to any port it reaches."""
+    broker, client = start()
+    assert run(broker, client, line.decode(), "ADDJOB q body 0") == 1
+    assert replies(client) == b"-ERR this is no HTTP server, the connection is closed\r\n"
+    assert client.close_asked
+    assert not broker.queues
+
+
 @pytest.mark.parametrize(("words", "name"), [(("GetJob",), "getjob"), (("ADDJOB", "q"), "addjob"), (("SHOW",), "show")])
 def test_a_wrong_number_of_words_names_the_command_in_lower_case(words, name):
     broker, client = start()
