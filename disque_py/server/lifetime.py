@@ -87,7 +87,8 @@ class Lifetime:
         self._on_taken = on_taken  # The nodes file and the ports are ours: no other node runs in our place.
         self._on_ready = on_ready
         self._scribe = Scribe()
-        self._keeper = NodesKeeper(os.path.abspath(settings.cluster_config_file), self._scribe, log)
+        # A link would be replaced, and the file it leads to, perhaps on a disk that outlives this one, left old.
+        self._keeper = NodesKeeper(os.path.realpath(settings.cluster_config_file), self._scribe, log)
         self._host = ProcessHost(configuration, self._scribe, self._keeper, self.stop, may_restart=may_restart)
         self._listeners = Listeners(settings)
         self._notifier = Notifier(settings.supervised)

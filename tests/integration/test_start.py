@@ -152,6 +152,19 @@ def test_a_node_keeps_its_id_and_its_cluster_over_every_kind_of_end(make_cluster
     assert set(a.nodes()) == set(b.nodes()) == ids
 
 
+def test_a_nodes_file_that_is_a_link_stays_one(server, tmp_path):
+    """It leads to where a node's state outlives a container; the file there is what has to be new."""
+    kept, link = tmp_path / "kept.conf", server.folder / "nodes.conf"
+    assert server.stop() == 0
+    link.rename(kept)
+    link.symlink_to(kept)
+    written_at = kept.stat().st_mtime_ns
+    server.start()
+    assert server.command("CLUSTER", "SAVECONFIG") == b"OK"
+    assert link.is_symlink()
+    assert kept.stat().st_mtime_ns > written_at
+
+
 def test_replies_to_what_was_asked_before_the_end_still_arrive(server):
     """A client that is slow to read gets all of it, although the node is told to stop meanwhile."""
     job_id = server.command("ADDJOB", "q", b"x" * 8_000_000, 0)
