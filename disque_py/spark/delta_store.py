@@ -152,8 +152,9 @@ def stats_of(table: pa.Table) -> str:
 
 def _stat(value: pa.Scalar) -> Any:
     if pa.types.is_timestamp(value.type):
-        # Delta keeps milliseconds: both bounds are whole ones, because events are.
-        return value.as_py().strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+        # Delta keeps milliseconds: both bounds are whole ones, because events are. And UTC, which Spark calls by the
+        # name of its session's time zone.
+        return value.cast(pa.timestamp("us", tz="UTC")).as_py().strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
     return value.as_py()
 
 
