@@ -164,6 +164,14 @@ def read_file(store: Store, path: str) -> pa.Table:
         return pq.read_table(source)
 
 
+def paths_of(store: Store, table: DeltaTable) -> list[str]:
+    """The table's files as DuckDB opens them: of a folder no URIs, in which a blank would be `%20`."""
+    if not store.is_local:
+        return list(table.file_uris())
+    paths = pa.table(table.get_add_actions(flatten=True))["path"].to_pylist()
+    return [f"{store.local_path.absolute()}/{path}" for path in paths]
+
+
 def write_staged(store: Store, table: pa.Table) -> NewFile:
     """Rows for whoever commits: as Arrow keeps them, because they are read once, in a moment."""
     path = f"part-{uuid.uuid4()}.arrow"
