@@ -75,7 +75,8 @@ def run(
         "meta['op'] AS op",
         f"meta['{key}'] AS key",
         f"meta['{member}'] AS member",
-        "coalesce(CAST(meta['at'] AS bigint), ctime DIV 1000000) AS at_ms",
+        # Meta is anybody's words: what is no number is passed over, else one job would end the query for ever.
+        "coalesce(try_cast(meta['at'] AS bigint), ctime DIV 1000000) AS at_ms",
     )
     return run_on(stream, path, limit=limit, trigger=trigger, checkpoint=checkpoint)
 
