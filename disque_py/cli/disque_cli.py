@@ -13,6 +13,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 from disque_py import __version__
 from disque_py.cli import health, latency, scanning, stat
@@ -25,6 +26,8 @@ from disque_py.cli.shell import obey
 from disque_py.cli.shell_options import USAGE, ShellOptions, UsageError, parse_options
 
 INTERRUPTED_STATUS = 130
+# How long `help` waits for the server's own words; ours are nearly the same.
+HELP_PATIENCE_S = 2.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -111,7 +114,8 @@ def _help(options: ShellOptions, topic: list[str], *, with_colour: bool) -> str:
     """Help from the server, or our own where there is none: help must not need a server."""
     docs = builtin_docs()
     try:
-        connection = Connection.open(options.target())
+        patience_s = options.timeout_s or HELP_PATIENCE_S
+        connection = Connection.open(replace(options.target(), connect_timeout_s=patience_s, read_timeout_s=patience_s))
     except ConnectError:
         return help_text(docs, topic, with_colour=with_colour)
     try:

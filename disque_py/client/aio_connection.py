@@ -15,6 +15,7 @@ import socket
 import ssl
 from collections import deque
 from contextlib import suppress
+from typing import cast
 
 from disque_py.client.address import Address
 from disque_py.client.errors import (
@@ -154,8 +155,8 @@ class AsyncConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: connected."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # Not asserted: those of uvloop are one in all but name.
+        self._transport = cast(asyncio.Transport, transport)
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

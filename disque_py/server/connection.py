@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Final, cast
 
 from disque_py import inputs
 from disque_py.commands.clients import runs_in_pause
-from disque_py.core.client import RUNNING, WAITS_FOR_COPIES, WAITS_FOR_ERRAND, WAITS_FOR_SLICES, Client
+from disque_py.core import delivery
+from disque_py.core.client import (
+    RUNNING,
+    WAITS_FOR_COPIES,
+    WAITS_FOR_ERRAND,
+    WAITS_FOR_JOBS,
+    WAITS_FOR_SLICES,
+    Client,
+)
 from disque_py.requests import RequestParser
 from disque_py.resp import error
 from disque_py.server.shell import now_s
@@ -163,10 +171,17 @@ class ClientConnection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """Half-closed: what was asked is run and answered, then we close. Who waits for jobs or copies has hung up."""
         client, transport = self.client, self._transport
-        if client is None or transport is None or client.waiting not in ENDING_SOON or self._is_held():
+        if client is None or transport is None:
             return False
-        if transport.get_extra_info("sslcontext") is not None:
-            return False  # TLS knows no half-closed connection.
+        is_half = transport.get_extra_info("sslcontext") is None  # TLS knows no half-closed connection.
+        if client.waiting == WAITS_FOR_JOBS:
+            self._shell.driver.begin()
+            self._stop_consuming(client)
+            if is_half:
+                self.close(after_replies=True)  # What it was answered in this very pass may be jobs.
+            return is_half
+        if not is_half or client.waiting not in ENDING_SOON or self._is_held():
+            return False
         self._is_ended = True
         self._shell.driver.begin()
         self._shell.driver.broker.outbox.clients[client] = None
@@ -342,11 +357,17 @@ class ClientConnection(asyncio.Protocol):
             if not client.slots and not client.held:
                 transport.close()
         elif self._is_ended and self._is_done(client):
+            if client.waiting == WAITS_FOR_JOBS:
+                self._stop_consuming(client)
             transport.close()
         elif (self._at < len(self._requests) or self._unread) and not self._is_stuffed and not self._is_held():
             # An ADDJOB may follow others that still wait; once some are answered there is room for more of them.
             if client.waiting == RUNNING or (has_progress and client.waiting == WAITS_FOR_COPIES):
                 self._resume_soon()
+
+    def _stop_consuming(self, client: Client) -> None:
+        """Now, not when the loop says that the connection is lost: a job given to it in between would reach nobody."""
+        delivery.stop_waiting(self._shell.driver.broker, client)
 
     def _is_done(self, client: Client) -> bool:
         """Whether a client that will say nothing more has got all its answers, or waits for what may never come."""

@@ -152,8 +152,9 @@ def stats_of(table: pa.Table) -> str:
 
 def _stat(value: pa.Scalar) -> Any:
     if pa.types.is_timestamp(value.type):
-        # Delta keeps milliseconds: both bounds are whole ones, because events are.
-        return value.as_py().strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
+        # Delta keeps milliseconds: both bounds are whole ones, because events are. And UTC, which Spark calls by the
+        # name of its session's time zone.
+        return value.cast(pa.timestamp("us", tz="UTC")).as_py().strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
     return value.as_py()
 
 
@@ -161,6 +162,14 @@ def read_file(store: Store, path: str) -> pa.Table:
     """A file that `write_file` wrote."""
     with store.filesystem().open_input_file(path) as source:
         return pq.read_table(source)
+
+
+def paths_of(store: Store, table: DeltaTable) -> list[str]:
+    """The table's files as DuckDB opens them: of a folder no URIs, in which a blank would be `%20`."""
+    if not store.is_local:
+        return list(table.file_uris())
+    paths = pa.table(table.get_add_actions(flatten=True))["path"].to_pylist()
+    return [f"{store.local_path.absolute()}/{path}" for path in paths]
 
 
 def write_staged(store: Store, table: pa.Table) -> NewFile:

@@ -155,13 +155,13 @@ def _open(store: Store, wanted: pa.Schema, partition: list[str] | None) -> Delta
 
 def arrow_schema(table: DeltaTable) -> pa.Schema:
     """A table's columns as the types that files and events have."""
-    return pa.schema([pa.field(field.name, _plain(field.type)) for field in pa.schema(table.schema().to_arrow())])
+    return pa.schema([pa.field(field.name, plain(field.type)) for field in pa.schema(table.schema().to_arrow())])
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
+def plain(kind: pa.DataType) -> pa.DataType:
     """delta-rs names other types of the same things: views, large strings, field names and nullability of maps."""
     if pa.types.is_map(kind):
-        return pa.map_(_plain(kind.key_type), _plain(kind.item_type))
+        return pa.map_(plain(kind.key_type), plain(kind.item_type))
     if kind in (pa.string_view(), pa.large_string()):
         return pa.string()
     if kind in (pa.binary_view(), pa.large_binary()):

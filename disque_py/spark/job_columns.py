@@ -130,7 +130,7 @@ def encode(batch: pa.RecordBatch, words: AddWords, key_prefix: str = "", first_r
     `key_prefix` and the number of the row, counted from `first_row`, make the key of a row that
     has none, when `words.auto_key` says so.
     """
-    batch = batch.rename_columns([_canonical(name) for name in batch.schema.names])
+    batch = batch.rename_columns([canonical(name) for name in batch.schema.names])
     parts = max(1, min(len(batch), batch.nbytes // SLICE_BYTES + 1))
     for part in range(parts):
         start, end = len(batch) * part // parts, len(batch) * (part + 1) // parts
@@ -138,7 +138,8 @@ def encode(batch: pa.RecordBatch, words: AddWords, key_prefix: str = "", first_r
             yield _encode(batch.slice(start, end - start), words, key_prefix, first_row + start)
 
 
-def _canonical(name: str) -> str:
+def canonical(name: str) -> str:
+    """A column's name as we write it; Spark's have no case."""
     return next((known for known in COLUMNS if known.lower() == name.lower()), name)
 
 

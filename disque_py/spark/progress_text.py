@@ -129,8 +129,13 @@ def prometheus_of(queries: Mapping[str, Mapping[str, float]]) -> str:
         samples = [(query, figures[name]) for query, figures in sorted(queries.items()) if name in figures]
         if samples:
             lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
-            lines += [f'{name}{{query="{_escaped(query)}"}} {value:g}' for query, value in samples]
+            lines += [f'{name}{{query="{_escaped(query)}"}} {_number(value)}' for query, value in samples]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _number(value: float) -> str:
+    """All of its digits: of a counter the last ones are what changes."""
+    return str(int(value)) if value == int(value) else repr(value)
 
 
 def _escaped(label: str) -> str:

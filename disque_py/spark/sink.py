@@ -14,14 +14,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable
+from deltalake import CommitProperties, DeltaTable, Schema
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from disque_py.spark.adding import FAIL, ROUTE, SKIP, Adder
 from disque_py.spark.delta_store import NewFile, Store, write_file
-from disque_py.spark.job_columns import ADD_OPTIONS, AddWords, add_words, check_columns
+from disque_py.spark.index_schema import arrow_schema, plain
+from disque_py.spark.job_columns import ADD_OPTIONS, AddWords, SchemaError, add_words, canonical, check_columns
 from disque_py.spark.nodes import Nodes
 from disque_py.spark.options import CONNECTION_OPTIONS, ClusterOptions, OptionError, Options, cluster_options
 
@@ -72,12 +74,33 @@ def sink_options(given: dict[str, str], schema: StructType, *, overwrite: bool) 
     errors = None
     if on_error == ROUTE:
         errors = Store(options.required("errorsPath", "/data/refused-rows"), options.with_prefix("storage."))
+        if errors.exists():
+            check_refused(errors.table(), to_arrow_schema(schema, timezone="UTC"))
     nodes = Nodes(cluster)
     try:
         nodes.discover()
     finally:
         nodes.close()
     return SinkOptions(cluster, words, on_error, errors, uuid.uuid4().hex)
+
+
+def check_refused(table: DeltaTable, rows: pa.Schema) -> list[pa.Field]:
+    """The columns of refused rows that their table has not yet. SchemaError if it has one as another type.
+
+    Files of another type than their table's make all of it unreadable, and of further columns nobody would know.
+    """
+    have = arrow_schema(table)
+    new = []
+    for field in rows:
+        name, kind = canonical(field.name), plain(field.type)
+        if name not in have.names:
+            new.append(pa.field(name, kind))
+        elif have.field(name).type != kind:
+            raise SchemaError(
+                f"{FORMAT}: column {name} is {kind}, and in the table of option errorsPath ({table.table_uri}) it is "
+                f"{have.field(name).type}; cast it, or name another errorsPath"
+            )
+    return new
 
 
 def _key_prefix(run: str) -> str:
@@ -112,10 +135,14 @@ def finish(options: SinkOptions, messages: Sequence[WriterCommitMessage | None],
         table = DeltaTable.create(
             options.errors.path, schema, mode="ignore", storage_options=options.errors.options or None
         )
+        new = check_refused(table, schema)
+        if new:
+            table.alter.add_columns(Schema.from_arrow(pa.schema(new)).fields)
+            table.update_incremental()
         table.create_write_transaction(
             [file.add_action() for file in files],
             mode="append",
-            schema=schema,
+            schema=table.schema(),
             commit_properties=CommitProperties(max_commit_retries=5),
         )
     if refused:

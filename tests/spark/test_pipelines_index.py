@@ -55,6 +55,11 @@ def test_recency_reads_jobs_as_changes(spark, cluster, tmp_path):
     ):
         meta = ["META", "op", op, "META", "key", key, "META", "member", member, "META", "at", str(1_000 + number)]
         cluster.servers[number % 2].command("ADDJOB", "changes", "x", 5000, *meta)
+    # What is no moment must not end the query: the job's own counts.
+    meta = ["META", "op", "add", "META", "key", "v", "META", "member", "a", "META", "at", "soon"]
+    cluster.servers[0].command("ADDJOB", "changes", "x", 5000, *meta)
     wait_readable(cluster)
     recency.run(spark, places(cluster), str(tmp_path), trigger=None).awaitTermination()
     assert recency.latest(str(tmp_path), "u", 10) == [("a", 1_002), ("b", 1_001)]
+    ((member, at_ms),) = recency.latest(str(tmp_path), "v", 10)
+    assert (member, at_ms > 1_600_000_000_000) == ("a", True)

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from disque_py.spark.adding import ROUTE
+from disque_py.spark.delta_store import Store, write_file
+from disque_py.spark.job_columns import SchemaError
+from disque_py.spark.sink import SinkMessage, SinkOptions, finish
 from runs import failing_once
 from spark_stub import StubCluster
 
@@ -72,6 +79,14 @@ def test_refused_rows_fail_the_write_or_are_skipped_or_go_to_a_table_with_their_
         routed = DeltaTable(str(tmp_path / "refused")).to_pyarrow_table().to_pylist()
         assert {(row["queue"], row["code"]) for row in routed} == {("q1", "PAUSED")}
         assert sorted(int(row["body"]) for row in routed) == list(range(1, 100, 2))
+        with pytest.raises(Exception, match="column body is binary, and in the table of option errorsPath"):
+            write(
+                frame(spark).selectExpr("cast(body AS binary) AS body", "queue"),
+                cluster,
+                onError="route",
+                errorsPath=str(tmp_path / "refused"),
+            )
+        assert len(cluster.nodes[0].added) == 100
 
 
 @pytest.mark.parametrize(
@@ -91,3 +106,22 @@ def test_what_makes_no_sense_is_said_before_a_row_is_written(spark, columns, opt
         with pytest.raises(Exception, match=text):
             write(frame(spark).selectExpr(*columns), cluster, **options)
         assert cluster.nodes[0].added == []
+
+
+def refused(store, **columns):
+    """A batch of one task whose one row was refused."""
+    table = pa.table({name: [value] for name, value in columns.items()} | {"code": ["PAUSED"], "reason": ["no"]})
+    options = SinkOptions(None, None, ROUTE, store, "run")
+    finish(options, [SinkMessage(1, 0, Counter(PAUSED=1), [write_file(store, table)], table.schema)], "batch 1")
+
+
+def test_refused_rows_may_have_more_columns_than_those_before_and_none_of_another_type(tmp_path):
+    """Two queries may share a table; files of another type would make all of it unreadable."""
+    store = Store(str(tmp_path))
+    refused(store, body="a")
+    refused(store, body="b", delay=1)
+    refused(store, body="c")
+    with pytest.raises(SchemaError, match="column body is binary, and in the table of option errorsPath"):
+        refused(store, body=b"\xff")
+    rows = store.table().to_pyarrow_table().to_pylist()
+    assert sorted((row["body"], row["delay"]) for row in rows) == [("a", None), ("b", 1), ("c", None)]

@@ -11,7 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from client_node import SILENCE, Node
 from disque_py import __version__
+from disque_py.cli import disque_cli
 from disque_py.cli.disque_cli import main
 
 
@@ -100,6 +102,13 @@ def test_help_and_version_are_on_standard_output(capsys):
 
 def test_help_needs_no_server(capsys):
     assert main(["-p", "1", "help", "addjob"]) == 0
+    assert "ADDJOB queue body ms-timeout" in capsys.readouterr().out
+
+
+def test_help_does_not_wait_for_a_server_that_says_nothing(monkeypatch, capsys):
+    monkeypatch.setattr(disque_cli, "HELP_PATIENCE_S", 0.2)
+    with Node(answers={"COMMAND": SILENCE}) as node:
+        assert main(["-p", str(node.port), "help", "addjob"]) == 0
     assert "ADDJOB queue body ms-timeout" in capsys.readouterr().out
 
 

@@ -6,6 +6,7 @@ import asyncio
 import threading
 
 import pytest
+import uvloop
 
 from client_node import HANG_UP, JOB_A, JOB_B, SILENCE, Node, bulk, closed_port, in_turn, jobs_reply, wait_until
 from disque_py.client import AsyncDisque
@@ -35,6 +36,18 @@ def with_client(scenario, *nodes, **settings):
             await client.close()
 
     return asyncio.run(run())
+
+
+def test_any_loop_will_do():
+    """uvloop's transports are asyncio's in all but name; the server brings it along, so many programs have it."""
+    with Node(answers={"ADDJOB": f"+{JOB_A}\r\n".encode()}) as node:
+
+        async def scenario():
+            async with AsyncDisque(node.address) as client:
+                return await client.add_job("q", "hi")
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            assert runner.run(scenario()) == JOB_A
 
 
 def test_a_job_is_added_fetched_and_acknowledged():

@@ -276,6 +276,41 @@ def test_a_consumer_that_hung_up_waits_no_more():
     serve(story)
 
 
+def test_a_consumer_that_hung_up_is_given_nothing_while_the_loop_closes():
+    """A job that came in this very pass would be leased to nobody; what it had asked for behind is not asked."""
+
+    async def story(server):
+        talk, other = await server.connect(), await server.connect()
+        talk.send("GETJOB FROM q", "GETJOB FROM q")
+        await until(lambda: server.broker.blocked_count)
+        connection = next(one for one in server.shell.connections.values() if one.client.waiting)
+        assert connection.eof_received()
+        other.send("ADDJOB q body 0", "QLEN q")
+        assert len(await other.reply()) == 40
+        assert await other.reply() == 1
+        assert await talk.rest() == b""
+        await until(lambda: len(server.broker.clients) == 1)
+
+    serve(story)
+
+
+def test_what_was_done_in_the_pass_in_which_a_client_hung_up_is_answered():
+    """It puts back the jobs that it does not want any more, if it hears of them."""
+
+    async def story(server):
+        talk, other = await server.connect(), await server.connect()
+        other.send("ADDJOB q body 0", "PING")
+        await other.reply()
+        talk.send("PING")
+        await talk.reply()
+        connection = next(iter(server.shell.connections.values()))
+        connection.data_received(b"GETJOB FROM q\r\n")
+        assert connection.eof_received()
+        assert b"body" in await talk.rest()
+
+    serve(story)
+
+
 def test_the_job_of_a_producer_that_hung_up_goes():
     async def story(server):
         server.link()

@@ -70,6 +70,13 @@ def test_statistics_are_what_delta_keeps():
     assert stats["maxValues"]["ts"] == "1970-01-01T00:00:01.001Z"
 
 
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", None])
+def test_moments_in_statistics_are_utc_whatever_spark_calls_it(zone):
+    """Readers pass files by that are not of the time they want."""
+    ts = pa.array([1_769_900_400_000_000], pa.timestamp("us", tz=zone))
+    assert json.loads(stats_of(pa.table({"ts": ts})))["maxValues"]["ts"] == "2026-01-31T23:00:00.000Z"
+
+
 def test_removing_what_is_gone_does_no_harm_and_no_table_is_one_sentence(tmp_path):
     store = Store(str(tmp_path))
     delete_files(store, ["nothing.parquet"])

@@ -39,6 +39,13 @@ def test_adds_removes_and_uploads_move_members(tmp_path):
     assert latest(path, "nobody", 5) == []
 
 
+def test_the_folder_may_have_any_name(tmp_path):
+    path = str(tmp_path / "ü 1")
+    apply(path, changes(("add", "u", "a", 1)), 10)
+    apply(path, changes(("add", "u", "b", 2)), 10)
+    assert latest(path, "u", 5) == [("b", 2), ("a", 1)]
+
+
 def test_what_comes_late_or_twice_changes_nothing(tmp_path):
     path = str(tmp_path)
     apply(path, changes(("remove", "u", "a", 5)), 10)

@@ -45,6 +45,14 @@ def test_what_was_lost_is_told_with_every_batch():
     assert figures_of(progress, {}, 1, 1, 0)["disque_pipeline_lost_events"] == 3
 
 
+def test_numbers_have_all_their_digits():
+    """Of a counter that grows slowly the last ones are what changes."""
+    figures = {"disque_pipeline_rows_total": 123456789.0, "disque_pipeline_lag_seconds": 1.5}
+    text = prometheus_of({"q": figures})
+    assert '{query="q"} 123456789\n' in text
+    assert '{query="q"} 1.5\n' in text
+
+
 def test_prometheus_text_has_a_help_line_and_a_sample_per_query():
     figures = figures_of(PROGRESS, NOTE, 900, 3, 12_500)
     text = prometheus_of({'a"b': figures, "c": {}})

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -54,6 +57,20 @@ def test_troubles_are_one_sentence_and_status_1(path, tmp_path, capsys):
     assert "syntax error" in capsys.readouterr().err
     assert main([path, "report", "--out", str(tmp_path / "nowhere" / "r.html")]) == 1
     assert capsys.readouterr().err.startswith("disque-query: [Errno 2]")
+
+
+def test_what_the_locale_can_not_show_is_no_traceback(path):
+    program = "import sys; from disque_py.spark.query.command import main; sys.exit(main())"
+    result = subprocess.run(
+        [sys.executable, "-c", program, path, "depth"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert r"\u2500" in result.stdout
 
 
 def test_time_is_told_when_asked_for(path, capsys):

@@ -13,8 +13,9 @@ from disque_py.spark.query.questions import Answer
 
 
 def test_values_are_readable_and_cannot_move_the_cursor():
-    assert [cell(value) for value in (None, 1234567, 1.25, {"a": "b"}, "\x1b[2J", datetime(2024, 1, 2, 3, 4, 5))] == [
-        "", "1,234,567", "1.2", "a=b", "\ufffd[2J", "2024-01-02 03:04:05.000",
+    values = (None, 1234567, 1.25, {"a": "b"}, {"a": "\x1b[2J"}, "\x1b[2J", datetime(2024, 1, 2, 3, 4, 5))
+    assert [cell(value) for value in values] == [
+        "", "1,234,567", "1.2", "a=b", "a=\ufffd[2J", "\ufffd[2J", "2024-01-02 03:04:05.000",
     ]  # fmt: skip
 
 
@@ -36,6 +37,11 @@ def test_curves_name_their_series():
     answer = Answer(["moment", "state", "jobs"], [("t1", "pending", 0), ("t2", "pending", 7)])
     assert "pending  t1 … t2" in curves(answer)
     assert curves(Answer(["moment", "state", "jobs"], [])) == "nothing\n"
+
+
+def test_a_terminal_that_is_too_narrow_gets_one_column():
+    answer = Answer(["moment", "state", "jobs"], [(datetime(2024, 1, 1), "pending", 3)])
+    assert curves(answer, -10) == curves(answer, 1)
 
 
 def test_bars_are_as_long_as_their_share():

@@ -24,6 +24,14 @@ def test_views_have_all_rows_also_of_files_that_lack_a_column(tmp_path):
         assert db.execute("SELECT count(*) FROM current").fetchall() == [(2,)]
 
 
+@pytest.mark.parametrize("name", ["a b", "ü", "a#b?", "[1]*"])
+def test_a_folder_may_have_any_name(tmp_path, name):
+    """As a URI it reads otherwise."""
+    index(tmp_path / name, batch(event(1, "a")))
+    with open_index(str(tmp_path / name)) as db:
+        assert db.execute("SELECT job_id FROM history JOIN current USING (job_id)").fetchall() == [("a",)]
+
+
 def test_an_index_without_rows_has_its_columns(tmp_path):
     open_tables(Store(str(tmp_path)), ARROW_SCHEMA)
     with open_index(str(tmp_path)) as db:

@@ -24,7 +24,7 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from disque_py.spark.delta_store import Store
+from disque_py.spark.delta_store import Store, paths_of
 from disque_py.spark.pipelines.history import check_keys
 from disque_py.spark.pipelines.recent_list import RecentList, changed, filled
 
@@ -45,6 +45,7 @@ RECENCY: Final = pa.schema(
         ("is_cut", pa.bool_()),
     ]
 )
+SCHEMAS: Final = {"links": LINKS, "uploads": UPLOADS, "recency": RECENCY}
 
 
 def run(
@@ -74,7 +75,8 @@ def run(
         "meta['op'] AS op",
         f"meta['{key}'] AS key",
         f"meta['{member}'] AS member",
-        "coalesce(CAST(meta['at'] AS bigint), ctime DIV 1000000) AS at_ms",
+        # Meta is anybody's words: what is no number is passed over, else one job would end the query for ever.
+        "coalesce(try_cast(meta['at'] AS bigint), ctime DIV 1000000) AS at_ms",
     )
     return run_on(stream, path, limit=limit, trigger=trigger, checkpoint=checkpoint)
 
@@ -113,7 +115,8 @@ def apply(path: str, changes: pa.Table, limit: int) -> None:
     if not len(changes):
         return
     store = Store(path)
-    links, uploads, recency = (_table(store, name) for name in ("links", "uploads", "recency"))
+    tables = {name: _table(store, name) for name in ("links", "uploads", "recency")}
+    links, uploads = tables["links"], tables["uploads"]
     is_upload = pa.compute.equal(changes["op"], UPLOAD)
     new_links = changes.filter(pa.compute.invert(is_upload))
     new_links = pa.table(
@@ -128,16 +131,16 @@ def apply(path: str, changes: pa.Table, limit: int) -> None:
         )
     if len(new_uploads):
         _merge(uploads, new_uploads, "member", "s.at_ms > t.at_ms")
-    _update_lists(links, uploads, recency, new_links, new_uploads, limit)
+    files = {name: paths_of(store.under(name), table) for name, table in tables.items()}
+    _update_lists(files, tables["recency"], new_links, new_uploads, limit)
 
 
 def _update_lists(
-    links: DeltaTable, uploads: DeltaTable, recency: DeltaTable, new_links: pa.Table, new_uploads: pa.Table, limit: int
+    files: dict[str, list[str]], recency: DeltaTable, new_links: pa.Table, new_uploads: pa.Table, limit: int
 ) -> None:
     with duckdb.connect() as db:
-        _view(db, "links", links, LINKS)
-        _view(db, "uploads", uploads, UPLOADS)
-        _view(db, "recency", recency, RECENCY)
+        for name, schema in SCHEMAS.items():
+            _view(db, name, files[name], schema)
         db.register("new_links", new_links)
         db.register("new_uploads", new_uploads)
         # What is touched, as the source now has it.
@@ -214,7 +217,7 @@ def latest(path: str, key: str, count: int) -> list[tuple[str, int]]:
     if not store.exists():
         return []
     bucket = f"/bucket={bucket_of(key)}/"
-    files = [file for file in store.table().file_uris() if bucket in file]
+    files = [file for file in paths_of(store, store.table()) if bucket in file]
     if not files:
         return []
     with duckdb.connect() as db:
@@ -223,7 +226,7 @@ def latest(path: str, key: str, count: int) -> list[tuple[str, int]]:
 
 
 def _table(store: Store, name: str) -> DeltaTable:
-    schema = {"links": LINKS, "uploads": UPLOADS, "recency": RECENCY}[name]
+    schema = SCHEMAS[name]
     below = store.under(name)
     if not below.exists():
         partition = ["bucket"] if name == "recency" else None
@@ -240,8 +243,7 @@ def _merge(table: DeltaTable, rows: pa.Table, keys: str, newer: str) -> None:
     table.update_incremental()
 
 
-def _view(db: Any, name: str, table: DeltaTable, schema: pa.Schema) -> None:
-    files = table.file_uris()
+def _view(db: Any, name: str, files: list[str], schema: pa.Schema) -> None:
     if files:
         db.execute(f"CREATE TEMP VIEW {name} AS SELECT * FROM read_parquet({_list(files)}, hive_partitioning = true)")
     else:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import io
 import json
 import shutil
 import sys
@@ -68,6 +69,8 @@ def _add_common(words: argparse.ArgumentParser, behind: str = "") -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Answer → exit status."""
     words = parser().parse_args(argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # What an odd locale can't show.
     try:
         return _answer(words)
     except BrokenPipeError:

@@ -20,16 +20,14 @@ def cell(value: Any) -> str:
         return value.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
     if isinstance(value, date):
         return value.isoformat()
-    if isinstance(value, Mapping):
-        return " ".join(f"{key}={item}" for key, item in value.items())
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:,.1f}"
-    text = str(value)
-    # What a queue's name may contain must not move the cursor of who looks at it.
+    text = " ".join(f"{key}={item}" for key, item in value.items()) if isinstance(value, Mapping) else str(value)
+    # What the name of a queue or its jobs' meta may contain must not move the cursor of who looks at it.
     return "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 
@@ -66,7 +64,7 @@ def curve(values: Sequence[float], width: int = 60, height: int = 1) -> list[str
     """A curve of blocks, `height` lines, the highest first; each column shows the largest of its values."""
     if not values:
         return [""] * height
-    width = min(width, len(values))
+    width = max(1, min(width, len(values)))  # The terminal may be narrower than what stands beside the curve.
     columns = [
         max(values[at * len(values) // width : max(at * len(values) // width + 1, (at + 1) * len(values) // width)])
         for at in range(width)

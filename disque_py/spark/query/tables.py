@@ -11,7 +11,7 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 
-from disque_py.spark.delta_store import Store
+from disque_py.spark.delta_store import Store, paths_of
 from disque_py.spark.index_schema import CURRENT, HISTORY, arrow_schema, open_existing
 
 TYPES: Final = {"int64": "BIGINT", "int32": "INTEGER", "string": "VARCHAR", "date32[day]": "DATE"}
@@ -24,7 +24,7 @@ def open_index(path: str, storage: dict[str, str] | None = None) -> Any:
     db.execute("SET TimeZone = 'UTC'")
     for name in (HISTORY, CURRENT):
         table = open_existing(store, name)
-        _view(db, name, table.file_uris(), arrow_schema(table))
+        _view(db, name, paths_of(store.under(name), table), arrow_schema(table))
     return db
 
 
