@@ -71,7 +71,8 @@ def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     if token and (held := broker.tokens.held(token)):
         return slices.begin(broker, client, _getjob_again(broker, client, held, shows))
     if count > PART and sum(queue.length for name in names if (queue := broker.queues.get(name))) > PART:
-        return slices.begin(broker, client, _getjob_in_parts(broker, client, names, count, wish))
+        asked = _Asked(names, count, wish, nohang, timeout_ms)
+        return slices.begin(broker, client, _getjob_in_parts(broker, client, asked))
     known = broker.queues
     queues = [known.get(name) or broker.queue(name) for name in names]
     entries = delivery.collect(broker, queues, count, wish, delivery.REPLY_BYTES_MAX)
@@ -143,15 +144,15 @@ def _getjob_again(broker: Broker, client: Client, jobs: list[Job], shows: int) -
     return array([delivery.entry_of(broker, job, bodies[job], shows) for job in jobs if job in bodies])
 
 
-def _getjob_in_parts(broker: Broker, client: Client, names: list[bytes], count: int, wish: Wish) -> slices.Slices:
-    """A GETJOB of very many jobs; there were some when it began, so it never waits."""
+def _getjob_in_parts(broker: Broker, client: Client, asked: _Asked) -> slices.Slices:
+    """A GETJOB of very many jobs. What its queues hold may not be for it (paused, RETRY 0), or be gone by then."""
     entries: list[bytes] = []
     client.fetched = entries
     size = 0
-    while len(entries) < count and size < delivery.REPLY_BYTES_MAX:
-        queues = [queue for name in names if (queue := broker.queues.get(name)) is not None]
-        most = min(PART, count - len(entries))
-        part = delivery.collect(broker, queues, most, wish, delivery.REPLY_BYTES_MAX - size)
+    while len(entries) < asked.count_max and size < delivery.REPLY_BYTES_MAX:
+        queues = [queue for name in asked.names if (queue := broker.queues.get(name)) is not None]
+        most = min(PART, asked.count_max - len(entries))
+        part = delivery.collect(broker, queues, most, asked.wish, delivery.REPLY_BYTES_MAX - size)
         if not part:
             if entries or not any(queue.is_stalled for queue in queues):
                 break
@@ -160,4 +161,7 @@ def _getjob_in_parts(broker: Broker, client: Client, names: list[bytes], count: 
         size += sum(map(len, part))
         yield
     client.fetched = []
-    return b"*%d\r\n%b" % (len(entries), b"".join(entries)) if entries else nil_array(client.protocol)
+    if entries:
+        return b"*%d\r\n%b" % (len(entries), b"".join(entries))
+    queues = [broker.queue(name) for name in asked.names]
+    return _getjob_of_none(broker, client, queues, asked.wish, asked.nohang, asked.timeout_ms)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from brokers import ask_parsed, error_of, make_broker, make_client
+from brokers import ask, ask_parsed, error_of, make_broker, make_client
+from cluster_bus.node import LEAVING
 from copies import hold_queued
+from disque_py import inputs
+from disque_py.core.client import WAITS_FOR_JOBS
+from disque_py.core.slices import PART
 
 
 def start():
@@ -38,3 +42,33 @@ def test_everything_after_from_is_a_queue():
     broker, client = start()
     job = hold_queued(broker, queue=b"NOHANG")
     assert ask_parsed(broker, client, "getjob", "from", "COUNT", "NOHANG") == [[b"NOHANG", job.id, b"body"]]
+
+
+def test_a_large_count_waits_as_a_small_one_does_when_a_long_queue_has_nothing_for_it():
+    broker, client = start()
+    for number in range(PART + 1):
+        hold_queued(broker, number=number)
+    ask_parsed(broker, make_client(broker), "PAUSE", "q", "out")
+    assert ask_parsed(broker, client, "GETJOB", "NOHANG", "COUNT", 1000, "FROM", "q") is None
+    assert ask(broker, client, "GETJOB", "COUNT", 1000, "FROM", "q", "new") == b""
+    assert client.waiting == WAITS_FOR_JOBS
+    job = hold_queued(broker, queue=b"new", number=-1)
+    inputs.settle(broker)
+    assert job.id in b"".join(client.out)
+
+
+def test_a_large_count_passes_at_most_once_jobs_by_and_waits():
+    broker, client = start()
+    for number in range(PART + 1):
+        hold_queued(broker, number=number, retry_s=0)
+    assert ask(broker, client, "GETJOB", "COUNT", 1000, "LEASE", 9, "FROM", "q") == b""
+    assert client.waiting == WAITS_FOR_JOBS
+
+
+def test_a_large_count_is_sent_away_from_a_leaving_node():
+    broker, client = start()
+    for number in range(PART + 1):
+        hold_queued(broker, number=number)
+    ask_parsed(broker, client, "PAUSE", "q", "out")
+    broker.me.flags |= LEAVING
+    assert error_of(broker, client, "GETJOB", "COUNT", 1000, "FROM", "q").startswith("LEAVING")
