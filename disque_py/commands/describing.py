@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 from disque_py.commands.arguments import Argument, choice_of, subcommands_of
 from disque_py.commands.subcommands import ANY, Form, form_of
+from disque_py.core import slices
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
+from disque_py.core.slices import PART
 from disque_py.resp import array, bulk, bulk_array, integer, nil_bulk, simple
 
 if TYPE_CHECKING:
@@ -50,7 +52,14 @@ def _found(broker: Broker, word: bytes) -> Command | None:
     row = broker.commands.get(word) or broker.commands.get(word.lower())
     if row is None:
         return None
-    return next(each for each in _in_force(broker) if each.name == row.name)
+    return _by_name()[row.name]
+
+
+@lru_cache(maxsize=1)
+def _by_name() -> dict[str, Command]:
+    from disque_py.commands.table import COMMANDS
+
+    return {each.name: each for each in COMMANDS}
 
 
 def _entry(command: Command, protocol: int) -> bytes:
@@ -68,9 +77,20 @@ def _count(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     return integer(len(_in_force(broker)))
 
 
-def _info(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    found = [_found(broker, word) for word in argv[2:]]
-    return array(nil_bulk(client.protocol) if each is None else _entry(each, client.protocol) for each in found)
+def _info(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """INFO name ...: an entry for each name, nil for those that are unknown."""
+    return slices.begin(broker, client, _info_in_parts(broker, client, argv))
+
+
+def _info_in_parts(broker: Broker, client: Client, argv: list[bytes]) -> slices.Slices:
+    entries: list[bytes] = []
+    nil = nil_bulk(client.protocol)
+    for at in range(2, len(argv), PART):
+        if at > 2:
+            yield
+        found = [_found(broker, word) for word in argv[at : at + PART]]
+        entries += [nil if each is None else _entry(each, client.protocol) for each in found]
+    return array(entries)
 
 
 def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
@@ -78,9 +98,12 @@ def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
 
 
 def _docs(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """DOCS [name ...]: name, then its description as names and values; unknown names are left out."""
-    asked = [each for word in argv[2:] if (each := _found(broker, word)) is not None]
-    shown = _in_force(broker) if len(argv) == 2 else asked
+    """DOCS [name ...]: name, then its description as names and values; unknown names are left out.
+
+    What is named again is left out, too: a map has a name once, and the reply would have no bound.
+    """
+    asked = dict.fromkeys([each for word in argv[2:] if (each := _found(broker, word)) is not None])
+    shown = _in_force(broker) if len(argv) == 2 else list(asked)
     return array(part for each in shown for part in (bulk(each.name), _docs_entry(each)))
 
 

@@ -37,7 +37,7 @@ class JobFilter:
 
     def __init__(self, queue: bytes | None = None, states: tuple[int, ...] = ()) -> None:
         self.queue = queue
-        self.states = states
+        self.states = tuple(dict.fromkeys(states))  # Who says one a thousand times has it compared once with each job.
 
     def takes(self, job: Job) -> bool:
         """Whether the job is asked for; records without holders (dummy acks) never are."""

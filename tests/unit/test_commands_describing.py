@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from brokers import ask, ask_parsed, make_broker, make_client
+from disque_py import inputs
 from disque_py.commands.table import COMMANDS
+from disque_py.core.client import WAITS_FOR_SLICES
+from disque_py.core.slices import PART
 
 
 def test_command_lists_all_in_the_order_of_the_table():
@@ -80,6 +83,24 @@ def test_docs_tell_subcommands_one_by_one():
 
 def pairs_of(flat):
     return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def test_docs_of_a_command_that_is_named_again_and_again_are_told_once():
+    broker = make_broker()
+    reply = ask_parsed(broker, make_client(broker), "COMMAND", "DOCS", *["client", "AddJob", "CLIENT"] * 1000)
+    assert reply[::2] == [b"client", b"addjob"]
+
+
+def test_very_many_names_are_looked_up_in_parts():
+    broker = make_broker()
+    client = make_client(broker)
+    assert ask(broker, client, "COMMAND", "INFO", *["ping"] * (2 * PART), "nothing") == b""
+    assert client.waiting == WAITS_FOR_SLICES
+    while client.waiting:
+        inputs.tick(broker)
+    (reply,), client.out = client.out, []
+    one = ask(broker, client, "COMMAND", "INFO", "ping").removeprefix(b"*1\r\n")
+    assert reply == b"*%d\r\n%b$-1\r\n" % (2 * PART + 1, one * (2 * PART))
 
 
 def test_docs_without_names_are_all():

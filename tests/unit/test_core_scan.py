@@ -264,3 +264,7 @@ def test_a_queue_is_taken_between_its_limits_which_minus_one_turns_off(limits, t
     for number in range(2):
         hold_queued(broker, number=number)
     assert QueueFilter(*limits).takes(broker.queues[b"q"], 5) is takes
+
+
+def test_a_state_that_is_asked_for_again_and_again_is_compared_once():
+    assert JobFilter(states=(ACKED, QUEUED, ACKED) * 1000).states == (ACKED, QUEUED)
