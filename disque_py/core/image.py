@@ -18,6 +18,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, Final
 
+from disque_py.core.events import heard
 from disque_py.core.ids import is_valid_id
 from disque_py.core.job import Job
 from disque_py.core.traits import unpack
@@ -37,6 +38,9 @@ Image = tuple[Any, ...]
 AFTER: Final = 5
 TRAITS: Final = 6
 
+# A client's spans are at most 2^63 / 1000 milliseconds. What others tell must be no more than about that: a record has
+# 63 bits for the sum of some of them.
+SPAN_BITS: Final = 54
 COUNTER_MAX: Final = 65535
 ATTEMPT_MAX: Final = 2**32 - 1
 
@@ -79,7 +83,7 @@ def job_of(broker: Broker, image: Any) -> Job:
         length = len(image)
         job_id, header, queue, body, holders = image if length == 5 else image[:5]
         ctime, left_ms, retry_ms, delay_ms, replicate, nacks, deliveries, attempt = _unpack(header)
-        if (left_ms | retry_ms | delay_ms | ctime) >> 63:
+        if (left_ms | retry_ms | delay_ms) >> SPAN_BITS or ctime >> 63:
             raise ValueError("a span or a time that no producer can have asked for")
         if type(body) is bytes and type(queue) is bytes and type(holders) is bytes and is_valid_id(job_id):
             known = broker.queues.get(queue)
@@ -93,7 +97,7 @@ def job_of(broker: Broker, image: Any) -> Job:
                 job.deliveries = deliveries
                 job.attempt = attempt
             if len(header) >= _VERSIONED_BYTES:
-                job.version = VERSION.unpack_from(header, HEADER.size)[0]
+                heard(job, VERSION.unpack_from(header, HEADER.size)[0])
             if length > TRAITS:
                 job.traits = unpack(image[TRAITS])
             return job

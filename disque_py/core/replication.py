@@ -36,7 +36,7 @@ from disque_py.core import events, lifecycle
 from disque_py.core.broker import Broker
 from disque_py.core.client import RUNNING, WAITS_FOR_COPIES, WROTE, Client
 from disque_py.core.groups import choose
-from disque_py.core.image import image_of, job_of
+from disque_py.core.image import SPAN_BITS, image_of, job_of
 from disque_py.core.job import ACKED, ACTIVE, JOB_BYTES, WAIT_REPL, Handover, Job, Replication, Wanted
 from disque_py.core.journaling import touch_holders
 from disque_py.core.keys import KEY_AT, KEY_END
@@ -332,7 +332,7 @@ def on_holders(broker: Broker, sender: Node, items: list[Any]) -> None:
 def on_enqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
     """The creator kept no copy and asks us to queue the job for the first time."""
     for job_id, delay_ms, *_ in items:
-        if type(delay_ms) is not int or delay_ms >> 63:
+        if type(delay_ms) is not int or delay_ms >> SPAN_BITS:
             raise ValueError("a delay that is not a number")
         job = broker.find(job_id)
         if job is None or job.state != ACTIVE or job.is_delivered or job.work is not None:

@@ -21,7 +21,7 @@ from cluster_bus.messages import LEASED, QUEUED, QUEUED_RELEASED, QUEUED_WAITING
 from cluster_bus.node import Node
 from disque_py.core import events, lifecycle
 from disque_py.core.broker import Broker
-from disque_py.core.image import ATTEMPT_MAX, COUNTER_MAX
+from disque_py.core.image import ATTEMPT_MAX, COUNTER_MAX, SPAN_BITS
 from disque_py.core.job import ACKED, ACTIVE, WAIT_REPL, Handover, Job
 from disque_py.core.job import QUEUED as IS_QUEUED
 from disque_py.core.journaling import touch_holders
@@ -109,7 +109,7 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
         job_id = item[0]
         left_ms = item[1]
         attempt = item[2]
-        if type(left_ms) is not int or type(attempt) is not int or left_ms >> 63:
+        if type(left_ms) is not int or type(attempt) is not int or left_ms >> SPAN_BITS:
             raise ValueError("a lease that is not a number")
         job = shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
         if job is None:

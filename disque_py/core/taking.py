@@ -14,7 +14,7 @@ from cluster_bus.node import Node
 from disque_py.core import events, lifecycle, replication
 from disque_py.core.broker import Broker
 from disque_py.core.handover import TAKEN, Exchange, answer_producer, exchange, taken
-from disque_py.core.image import AFTER, job_of
+from disque_py.core.image import AFTER, SPAN_BITS, job_of
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Handover, Job
 from disque_py.core.journaling import touch_holders
 from disque_py.core.pulls import NEEDJOBS_MAX, imported
@@ -48,7 +48,7 @@ def _take(broker: Broker, sender: Node, image: Any) -> int:
         return REFUSED_DONE
     job = job_of(broker, image)
     after_ms = image[AFTER] if len(image) > AFTER else 0
-    if type(after_ms) is not int or after_ms >> 63:
+    if type(after_ms) is not int or after_ms >> SPAN_BITS:
         raise ValueError("a delay that is not a number")
     known = broker.find(job.id)
     if known is not None and isinstance(known.work, Handover):

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+
+import pytest
+
 from brokers import add_node, ask, make_broker, make_client
-from copies import deliver, hold, hold_queued, make_job
+from cluster_bus.messages import LEASED, REPLJOB
+from copies import deliver, hold, hold_queued, image, make_job, say
+from disque_py import inputs
 from disque_py.core import journaling, lifecycle
+from disque_py.core.image import HEADER, SPAN_BITS, VERSION
 from disque_py.core.journaling import (
     BASE_STATE,
     IS_ACKED,
@@ -168,3 +175,28 @@ def test_places_of_an_earlier_journal_mean_nothing():
     lifecycle.acknowledge(broker, stays)
     assert [(run[0], [item[0] for item in run[1:]]) for run in collect(broker)] == [(JOB, [stays.id])]
     assert stays.place == 9
+
+
+@pytest.mark.parametrize("bits", [SPAN_BITS, 63])
+def test_the_longest_spans_that_another_node_can_tell_have_a_record(bits):
+    """A turn that can't be recorded would be tried again for ever, and nobody answered."""
+    broker = listening()
+    node = add_node(broker)
+    known = hold(broker, node, number=1)
+    header = HEADER.pack(1, (1 << bits) - 1, (1 << bits) - 1, (1 << bits) - 1, 2, 0, 0, 0)
+    job_id, _, *rest = image(broker, node, number=2)
+    with contextlib.suppress(inputs.MalformedMessageError):
+        say(broker, node, REPLJOB, ((job_id, header, *rest), 0))
+    with contextlib.suppress(inputs.MalformedMessageError):
+        say(broker, node, LEASED, (known.id, (1 << bits) - 1, 1))
+    assert bool(collect(broker)) == (bits == SPAN_BITS)
+    assert broker.touched == {}
+
+
+def test_a_version_that_nobody_counts_to_is_refused():
+    broker = listening()
+    node = add_node(broker)
+    job_id, header, *rest = image(broker, node)
+    with pytest.raises(inputs.MalformedMessageError):
+        say(broker, node, REPLJOB, ((job_id, header + VERSION.pack(2**32 - 1), *rest), 0))
+    assert broker.job_count == 0
