@@ -187,6 +187,7 @@ def settle(broker: Broker) -> None:
         _begin_again(broker, broker.key_conflicts.pop())
     while broker.key_events:
         events, broker.key_events = broker.key_events, {}
+        looked: dict[bytes, None] = {}  # Thousands may wait for one key: one look is enough for all of them.
         for job_id in events:
             waiting = broker.outcome_waits.get(job_id)
             if waiting is not None and not _is_undecided(broker, job_id):
@@ -195,7 +196,8 @@ def settle(broker: Broker) -> None:
                     broker.send(broker.sets.only(node), OUTCOME_IS, (job_id,))
             chars = job_id[KEY_AT:KEY_END]
             search = broker.searches.get(chars)
-            if search is not None:
+            if search is not None and chars not in looked:
+                looked[chars] = None
                 _look(broker, chars, search)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import perf_counter
+
 import pytest
 
 from brokers import add_node, ask, make_broker, make_client
@@ -302,3 +304,14 @@ def test_an_answer_that_is_no_id_closes_the_link():
     add(broker, client)
     with pytest.raises(inputs.MalformedMessageError):
         say(broker, node, KEYIS, (1, CHARS, b"no id"))
+
+
+def test_thousands_may_wait_for_one_key_at_no_cost_per_pair_of_them():
+    broker, _, _ = start()
+    clients = [make_client(broker) for _ in range(10)]
+    for client in clients:
+        inputs.execute(broker, client, [[b"ADDJOB", b"q", b"body", b"0", b"KEY", b"k"]] * 1000)
+    began = perf_counter()
+    inputs.settle(broker)
+    assert perf_counter() - began < 2  # Each of them looked at for each other one took ten seconds.
+    assert len(broker.searches[CHARS].callers) == 10_000
