@@ -399,3 +399,16 @@ def test_an_active_copy_is_found_by_the_step():
     broker, *_ = make_leaver()
     assert hold(broker).state == ACTIVE
     assert [kind for _, kind, _ in step(broker)] == [REPLJOB]
+
+
+def test_a_job_that_a_worker_has_stays_and_is_named_as_what_is_waited_for():
+    broker, *_ = make_leaver()
+    leaving.end(broker)
+    hold_queued(broker)
+    job = deliver(broker)
+    leaving.begin(broker)
+    for _ in range(3):
+        assert step(broker) == []
+    assert job.state == ACTIVE
+    info = ask(broker, make_client(broker), "CLUSTER", "INFO")
+    assert b"cluster_leaving_blocked_by:a job is with a worker" in info
