@@ -41,6 +41,8 @@ from disque_py.core.keys import KEY_AT, KEY_END, KEY_LENGTH
 from disque_py.resp import error
 
 REPEAT_MS: Final = 1_000
+# A caller that waits longer is looked at this often.
+WATCH_MS: Final = 10_000
 UNREACHABLE: Final = "UNREACHABLE The key may be used on a node that can't be asked now, and RETRY is 0"
 
 # Makes the job: the reply, or None if its client waits. The slot, if there is one, is where the reply goes.
@@ -92,7 +94,7 @@ def add(broker: Broker, client: Client, job: Job, timeout_ms: int, create: Creat
     search.callers.append(job)
     broker.key_events[job.id] = None
     if deadline_ms:
-        broker.schedule.call_at(deadline_ms, partial(_on_deadline, broker, job))
+        _watch(broker, job, deadline_ms)
     return None
 
 
@@ -108,11 +110,21 @@ def _create_alone(broker: Broker, client: Client, job: Job, timeout_ms: int, cre
     return reply
 
 
+def _watch(broker: Broker, job: Job, deadline_ms: int) -> None:
+    """See to the caller's deadline. Looked at before if that is far: a task keeps the job, which may long be over."""
+    at_ms = min(deadline_ms, broker.now_ms + WATCH_MS)
+    broker.schedule.call_at(at_ms, partial(_on_deadline, broker, job))
+
+
 def _on_deadline(broker: Broker, job: Job) -> None:
     work = job.work
-    if isinstance(work, Wanted) and not work.is_over:
-        broker.stats.replication_timeouts += 1
-        _answer(broker, job, work, replication.NOREPL_TIMEOUT)
+    if not isinstance(work, Wanted) or work.is_over:
+        return
+    if work.deadline_ms > broker.now_ms:
+        _watch(broker, job, work.deadline_ms)
+        return
+    broker.stats.replication_timeouts += 1
+    _answer(broker, job, work, replication.NOREPL_TIMEOUT)
 
 
 def _answer(broker: Broker, job: Job, work: Wanted, reply: bytes) -> None:
@@ -291,7 +303,7 @@ def _begin_again(broker: Broker, job: Job) -> None:
     search.making = search.wanted = None
     search.asked = {}
     if wanted.deadline_ms:
-        broker.schedule.call_at(wanted.deadline_ms, partial(_on_deadline, broker, again))
+        _watch(broker, again, wanted.deadline_ms)
     broker.key_events[again.id] = None
 
 

@@ -315,3 +315,24 @@ def test_thousands_may_wait_for_one_key_at_no_cost_per_pair_of_them():
     inputs.settle(broker)
     assert perf_counter() - began < 2  # Each of them looked at for each other one took ten seconds.
     assert len(broker.searches[CHARS].callers) == 10_000
+
+
+def test_a_job_is_not_kept_for_the_time_its_producer_would_have_waited():
+    broker, client, node = start()
+    add(broker, client, 3_600_000, "REPLICATE", 1, "KEY", "k")
+    say(broker, node, KEYIS, (1, CHARS, b""))
+    job_id = taken(client)[1:41]
+    assert ask(broker, client, "ACKJOB", job_id) == b":1\r\n"
+    advance(broker, 11_000)
+    assert broker.schedule.next_ms() > broker.now_ms + 3_600_000  # The end of the key is the next that is due.
+
+
+def test_a_far_deadline_is_kept():
+    broker, client, _ = start()
+    add(broker, client, 25_000, "KEY", "k")
+    for _ in range(249):
+        advance(broker, 100)
+        inputs.settle(broker)
+    assert taken(client) == b""
+    advance(broker, 116)
+    assert taken(client).startswith(b"-NOREPL Timeout")
