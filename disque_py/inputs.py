@@ -39,6 +39,7 @@ from disque_py.core.client import (
     REPLY_OFF,
     REPLY_ON,
     REPLY_SKIP,
+    REPLY_SKIP_AGAIN,
     WAITS_FOR_COPIES,
     WROTE,
     WROTE_IN_TROUBLE,
@@ -204,6 +205,8 @@ def execute(
             client.is_silenced = mode != REPLY_ON  # When the reply comes, it is wanted or not as it is now.
             if mode == REPLY_SKIP and client.reply_mode == REPLY_SKIP:
                 client.reply_mode = REPLY_ON
+            elif client.reply_mode == REPLY_SKIP_AGAIN:
+                client.reply_mode = REPLY_SKIP
         if client.close_asked or before_ns > until_ns or room < 0:
             break
     if at > first:

@@ -12,7 +12,7 @@ from disque_py.commands.options import read_integer, read_timeout
 from disque_py.commands.subcommands import ANY, Form, form_of, text_of
 from disque_py.core import slices
 from disque_py.core.broker import Broker
-from disque_py.core.client import REPLY_OFF, REPLY_ON, REPLY_SKIP, Client
+from disque_py.core.client import REPLY_OFF, REPLY_ON, REPLY_SKIP, REPLY_SKIP_AGAIN, Client
 from disque_py.core.errors import SYNTAX, CommandError
 from disque_py.resp import OK, bulk, integer, nil_bulk
 
@@ -160,7 +160,7 @@ def _reply(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         client.reply_mode = REPLY_OFF
     elif word == b"skip":
         if client.reply_mode != REPLY_OFF:
-            client.reply_mode = REPLY_SKIP
+            client.reply_mode = REPLY_SKIP_AGAIN if client.reply_mode == REPLY_SKIP else REPLY_SKIP
     else:
         raise CommandError(SYNTAX)
     return None

@@ -35,6 +35,7 @@ WROTE: Final = 2
 REPLY_ON: Final = 0
 REPLY_OFF: Final = 1
 REPLY_SKIP: Final = 2  # Suppress the reply of the next command only.
+REPLY_SKIP_AGAIN: Final = 3  # The next command was itself a CLIENT REPLY SKIP.
 
 
 class Client:

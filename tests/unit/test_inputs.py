@@ -243,6 +243,12 @@ def test_skip_suppresses_one_reply():
     assert replies(client) == b"$1\r\n2\r\n$1\r\n3\r\n"
 
 
+def test_a_skip_behind_a_skip_counts_for_the_command_behind_it():
+    broker, client = start()
+    run(broker, client, "CLIENT REPLY SKIP", "CLIENT REPLY SKIP", "PING 1", "PING 2", "PING 3")
+    assert replies(client) == b"$1\r\n2\r\n$1\r\n3\r\n"
+
+
 def test_off_suppresses_all_errors_too_until_on():
     broker, client = start()
     run(broker, client, "CLIENT REPLY OFF", "PING 1", "NOSUCH", "SHOW", "CLIENT REPLY ON", "PING 2")
