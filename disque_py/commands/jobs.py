@@ -32,17 +32,31 @@ from disque_py.resp import array, bulk, bulk_array, error, integer, nil_bulk
 WORKING_ERROR: Final = "ERR WORKING must be given a number of seconds > 0"
 
 
-def _count(broker: Broker, client: Client, argv: list[bytes], deed: Callable[[Broker, bytes], int]) -> bytes | None:
-    """Do something to each of the jobs named; the reply is how many it was done to. Long lists are done in parts."""
+Deed = Callable[[Broker, bytes], int]
+Check = Callable[[Broker, list[bytes]], None]
+
+
+def _count(broker: Broker, client: Client, argv: list[bytes], deed: Deed, check: Check | None = None) -> bytes | None:
+    """Do something to each of the jobs named; the reply is how many it was done to. Long lists are done in parts.
+
+    check   raises CommandError if it may not be done to one of these; then nothing is
+    """
     if len(argv) <= PART:
-        return integer(sum([deed(broker, job_id) for job_id in read_ids(argv)]))
-    return slices.begin(broker, client, _count_in_parts(broker, argv, deed))
+        ids = read_ids(argv)
+        if check is not None:
+            check(broker, ids)
+        return integer(sum([deed(broker, job_id) for job_id in ids]))
+    return slices.begin(broker, client, _count_in_parts(broker, argv, deed, check))
 
 
-def _count_in_parts(broker: Broker, argv: list[bytes], deed: Callable[[Broker, bytes], int]) -> slices.Slices:
+def _count_in_parts(broker: Broker, argv: list[bytes], deed: Deed, check: Check | None) -> slices.Slices:
     for at in range(1, len(argv), 8 * PART):
         if not all(map(is_valid_id, argv[at : at + 8 * PART])):
             raise CommandError(BAD_ID)  # One bad id, and nothing is done.
+        yield
+    for at in range(1, len(argv), PART) if check is not None and broker.paused_count else ():
+        assert check is not None
+        check(broker, argv[at : at + PART])
         yield
     total = 0
     for at in range(1, len(argv), PART):
@@ -141,17 +155,22 @@ def nack_one(broker: Broker, job_id: bytes) -> int:
 
 def enqueue(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """ENQUEUE [id ...] → how many were put into their queues; refused as a whole if one of these is paused."""
+    return _count(broker, client, argv, _enqueue, _refuse_paused)
+
+
+def _refuse_paused(broker: Broker, ids: list[bytes]) -> None:
     if broker.paused_count:
-        for job in map(broker.find, read_ids(argv)):
+        for job in map(broker.find, ids):
             if job is not None and requeue.is_queueable(job) and pausing.is_paused_in(broker, job):
                 raise CommandError(PAUSED)
-    return _count(broker, client, argv, _enqueue)
 
 
 def _enqueue(broker: Broker, job_id: bytes) -> int:
     job = broker.find(job_id)
     if job is None or not requeue.is_queueable(job):
         return 0
+    if broker.paused_count and pausing.is_paused_in(broker, job):
+        return 0  # Others had a turn since it was looked at, and paused the queue.
     if job.was_queued:
         if job.deliveries < COUNTER_MAX:
             job.deliveries += 1

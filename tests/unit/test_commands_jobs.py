@@ -7,8 +7,10 @@ import pytest
 from brokers import add_node, ask, ask_parsed, error_of, make_broker, make_client, pass_time
 from cluster_bus.messages import LEASED
 from copies import advance, deliver, hold, hold_queued, make_id, queue_of, sent_of
+from disque_py import inputs
 from disque_py.core import acks
 from disque_py.core.job import ACKED, ACTIVE, QUEUED
+from disque_py.core.slices import PART
 
 SHOW_NAMES = (
     "id", "queue", "state", "repl", "ttl", "ctime", "delay", "retry", "nacks", "additional-deliveries",
@@ -91,6 +93,38 @@ def test_nack_counts_and_enqueue_counts_something_else():
     deliver(broker)
     ask(broker, client, "ENQUEUE", job.id)
     assert (job.nacks, job.deliveries, broker.stats.jobs_nacked) == (1, 1, 1)
+
+
+def test_a_long_enqueue_is_refused_as_a_whole_for_the_last_of_its_jobs():
+    broker, client = start()
+    jobs = [hold(broker, number=number) for number in range(2 * PART)]
+    last = hold(broker, number=-1, queue=b"paused")
+    ask(broker, client, "PAUSE", "paused", "in")
+    assert in_parts(broker, client, "ENQUEUE", *(job.id for job in jobs), last.id).startswith(b"-PAUSED")
+    assert all(job.state == ACTIVE for job in jobs)
+
+
+def test_a_queue_that_is_paused_while_a_long_enqueue_is_under_way_gets_no_more():
+    broker, client = start()
+    jobs = [hold(broker, number=number) for number in range(2 * PART)]
+    others = make_client(broker)
+    assert ask(broker, client, "ENQUEUE", *(job.id for job in jobs)) == b""
+    while not broker.queue(b"q").length:
+        inputs.tick(broker)
+    ask(broker, others, "PAUSE", "q", "in")
+    queued = broker.queue(b"q").length
+    while client.waiting:
+        inputs.tick(broker)
+    assert broker.queue(b"q").length == queued < 2 * PART
+    assert client.out == [b":%d\r\n" % queued]
+
+
+def in_parts(broker, client, *words):
+    """The reply of a long command."""
+    reply = ask(broker, client, *words)
+    while client.waiting:
+        inputs.tick(broker)
+    return reply + b"".join(client.out)
 
 
 def test_the_first_enqueue_of_a_delayed_job_is_no_additional_delivery():
