@@ -14,7 +14,7 @@ from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import LEAVING, MISCONF, SYNTAX, CommandError
 from disque_py.core.job import Job
-from disque_py.core.queue import Queue
+from disque_py.core.queue import PAUSED_OUT, Queue
 from disque_py.core.slices import PART
 from disque_py.core.wish import COUNTERS, LEASE, META, PLAIN, Wish, wish_of
 from disque_py.resp import array, nil_array
@@ -88,7 +88,7 @@ def _getjob_of_none(
     broker: Broker, client: Client, queues: list[Queue], wish: Wish, nohang: bool, timeout_ms: int
 ) -> bytes | None:
     """There is nothing in these queues: the client waits, or learns that there is nothing."""
-    if broker.disk_level and any(queue.length for queue in queues):
+    if broker.disk_level and any(_is_held_up(queue, wish) for queue in queues):
         raise CommandError(MISCONF + broker.disk_trouble)  # What is there is delivered at most once, or a great many.
     if nohang:
         for queue in queues:
@@ -105,6 +105,11 @@ def _getjob_of_none(
         raise CommandError(LEAVING)
     delivery.wait(broker, client, queues, timeout_ms, wish)
     return None
+
+
+def _is_held_up(queue: Queue, wish: Wish) -> bool:
+    """There are jobs for who wishes so, had the disk no trouble."""
+    return bool(queue.retried_length if wish.is_picky else queue.length) and not queue.paused & PAUSED_OUT
 
 
 class _Asked(NamedTuple):

@@ -72,3 +72,15 @@ def test_a_large_count_is_sent_away_from_a_leaving_node():
     ask_parsed(broker, client, "PAUSE", "q", "out")
     broker.me.flags |= LEAVING
     assert error_of(broker, client, "GETJOB", "COUNT", 1000, "FROM", "q").startswith("LEAVING")
+
+
+@pytest.mark.parametrize(("is_paused", "words"), [(True, ()), (False, ("LEASE", 9))])
+def test_with_the_disk_in_trouble_who_finds_nothing_for_himself_waits(is_paused, words):
+    """-MISCONF is for what can't leave because of the disk, not for what would not leave anyway."""
+    broker, client = start()
+    hold_queued(broker, retry_s=30 if is_paused else 0)
+    if is_paused:
+        ask(broker, client, "PAUSE", "q", "out")
+    broker.disk_level = 1
+    assert ask(broker, client, "GETJOB", *words, "FROM", "q") == b""
+    assert client.waiting == WAITS_FOR_JOBS
