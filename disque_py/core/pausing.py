@@ -72,7 +72,7 @@ def defer(broker: Broker, job: Job) -> None:
 def broadcast(broker: Broker, name: bytes, flags: int) -> None:
     """Make the state everybody's, with a version that is later than any known."""
     known = broker.pause_versions.get(name)
-    version_ms = max(broker.wall_ms, known[1] + 1 if known else 0)
+    version_ms = min(max(broker.wall_ms, known[1] + 1 if known else 0), VERSION_MS_MAX)
     _remember(broker, name, flags, version_ms, broker.me.id)
     if broker.cluster.linked:
         broker.tell_pause(broker.cluster.linked, name)

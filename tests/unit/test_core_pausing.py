@@ -14,6 +14,7 @@ from disque_py import inputs
 from disque_py.core import acks, journaling, pausing
 from disque_py.core.handover import exchange
 from disque_py.core.job import ACKED, ACTIVE
+from disque_py.core.pausing import VERSION_MS_MAX
 from disque_py.core.queue import PAUSED_IN, PAUSED_OUT
 from persistence.records import PAUSE as PAUSE_RECORD
 from world import World
@@ -238,3 +239,14 @@ def test_leaving_does_not_change_a_pause():
     pause(broker, client, "in")
     broker.me.flags |= LEAVING
     assert pause(broker, client, "state") == b"+in\r\n"
+
+
+def test_a_pause_is_set_on_top_of_the_latest_version_there_can_be():
+    """A version beyond it would be refused by all others, and the link with it, again and again."""
+    broker, node, client = make_pair()
+    say(broker, node, PAUSE, (b"q", PAUSED_IN, VERSION_MS_MAX, b""))
+    pause(broker, client, "none", "bcast")
+    ((_, item),) = sent_of(broker, PAUSE)
+    other, sender, _ = make_pair()
+    say(other, sender, PAUSE, (b"q", PAUSED_IN, VERSION_MS_MAX, b""), item)
+    assert other.queues[b"q"].paused == 0
