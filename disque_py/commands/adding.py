@@ -12,12 +12,12 @@ from typing import Final
 
 from cluster_bus.node import LEAVING as IS_LEAVING
 from disque_py.commands.options import INT64_MAX, SECONDS_MAX, between, read_integer, read_timeout
-from disque_py.core import handover, keying, keys, lifecycle, memory, pausing, replication
+from disque_py.core import handover, keying, keys, lifecycle, memory, replication
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import PAUSED, SYNTAX, CommandError
 from disque_py.core.job import Job
-from disque_py.core.queue import PAUSED_IN
+from disque_py.core.queue import PAUSED_IN, Queue
 from disque_py.core.traits import META_BYTES_MAX, Traits
 
 TTL_DEFAULT_S: Final = 86_400
@@ -99,21 +99,11 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
             replicate = 1
         else:
             replicate = default_replicate(broker, is_external)
-    if replicate > 1 or is_external:
-        needed = replicate if is_external else replicate - 1
-        short = needed - len(broker.cluster.usable)
-        if short > 0:
-            if is_external and short == 1:
-                reason = "I'm leaving the cluster" if broker.is_leaving else "I'm out of memory"
-                raise CommandError(NOREPL_EXTERNAL + reason)
-            raise CommandError(NOREPL)
     name = argv[1]
     queue = broker.queues.get(name)
+    if more is None or not more.key:
+        _refuse(broker, queue, replicate, is_external, maxlen)
     if queue is not None:
-        if maxlen and queue.length >= maxlen:
-            raise CommandError("MAXLEN Queue is already longer than the specified MAXLEN count")
-        if queue.paused & PAUSED_IN:
-            raise CommandError(PAUSED)
         name = queue.name  # One object for all its jobs.
 
     ttl_ms = ttl_s * 1000
@@ -133,7 +123,7 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         if more.key:
             job.id = broker.ids.keyed(keys.key_chars(name, more.key), job.id)
             deadline_ms = broker.now_ms + timeout_ms if timeout_ms else 0
-            create = partial(_create_with_key, deadline_ms, is_external, is_async)
+            create = partial(_create_with_key, deadline_ms, is_external, is_async, maxlen)
             return keying.add(broker, client, job, timeout_ms, create)
     if is_external and not retry_s:
         handover.start_once(broker, client, job, timeout_ms)
@@ -154,18 +144,35 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     return None
 
 
+def _refuse(broker: Broker, queue: Queue | None, replicate: int, is_external: bool, maxlen: int) -> None:
+    """CommandError if no new job may come now. One that has a key may be there already: then it is not asked."""
+    if replicate > 1 or is_external:
+        needed = replicate if is_external else replicate - 1
+        short = needed - len(broker.cluster.usable)
+        if short > 0:
+            if is_external and short == 1:
+                reason = "I'm leaving the cluster" if broker.is_leaving else "I'm out of memory"
+                raise CommandError(NOREPL_EXTERNAL + reason)
+            raise CommandError(NOREPL)
+    if queue is not None:
+        if maxlen and queue.length >= maxlen:
+            raise CommandError("MAXLEN Queue is already longer than the specified MAXLEN count")
+        if queue.paused & PAUSED_IN:
+            raise CommandError(PAUSED)
+
+
 def _create_with_key(
     deadline_ms: int,
     is_external: bool,
     is_async: bool,
+    maxlen: int,
     broker: Broker,
     client: Client,
     job: Job,
     slot: list[bytes | None] | None,
 ) -> bytes | None:
     """The rest of an ADDJOB whose key is not used: as above, after some time perhaps (keying.py, `Create`)."""
-    if pausing.is_paused_in(broker, job):
-        raise CommandError(PAUSED)
+    _refuse(broker, broker.queues.get(job.queue), job.replicate, is_external, maxlen)
     timeout_ms = max(1, deadline_ms - broker.now_ms) if deadline_ms else 0
     if is_external and not job.retry_ms:
         handover.start_once(broker, client, job, timeout_ms, slot)

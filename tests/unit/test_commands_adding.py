@@ -289,3 +289,16 @@ def test_one_node_short_says_why_no_copy_can_be_kept_here(replicate, is_explaine
     assert text == "NOREPL Not enough reachable nodes for the requested replication level" + is_explained * (
         ", since I'm unable to hold a copy of the message for the following reason: I'm leaving the cluster"
     )
+
+
+@pytest.mark.parametrize("words", [("MAXLEN", 1), ("REPLICATE", 2), ()])
+def test_a_key_that_is_used_is_answered_with_its_job_whatever_a_new_one_would_be_refused_for(words):
+    """Who repeats an ADDJOB whose reply was lost must not hear that the queue is full: of that very job, perhaps."""
+    broker = make_broker()
+    client = make_client(broker)
+    first = ask(broker, client, "ADDJOB", "q", "body", 0, "KEY", "k", "MAXLEN", 1)
+    if not words:
+        ask(broker, client, "PAUSE", "q", "in")
+    assert ask(broker, client, "ADDJOB", "q", "body", 0, "KEY", "k", *words) == first
+    assert ask(broker, client, "ADDJOB", "q", "body", 0, "KEY", "another", *words).startswith(b"-")
+    assert broker.job_count == 1
