@@ -44,9 +44,10 @@ class Batch:
     lease_ms   asked for; 0: each job's RETRY
     is_old     the token may be unknown again: it was given back, acknowledged, or the node began anew
     is_unheard asked for, and not answered: nobody acknowledges what they may have got and have not heard of
+    is_recorded the node's next process knows of it: it has a journal, and could write it then
     """
 
-    __slots__ = ("attempts", "is_old", "is_unheard", "lease_ms", "machine", "promises", "run", "token")
+    __slots__ = ("attempts", "is_old", "is_recorded", "is_unheard", "lease_ms", "machine", "promises", "run", "token")
 
     def __init__(self, machine: Machine, token: bytes, lease_ms: int) -> None:
         self.machine = machine
@@ -55,7 +56,7 @@ class Batch:
         self.lease_ms = lease_ms
         self.attempts: dict[bytes, int] = {}
         self.promises: list[Promise] = []
-        self.is_old = self.is_unheard = False
+        self.is_old = self.is_unheard = self.is_recorded = False
 
     def held(self) -> list[bytes]:
         """The ids that are still leased by this delivery, as the node's memory has it."""
@@ -124,8 +125,9 @@ class Fetcher(Actor):
                 )
             return
         ids = [entry[1] for entry in reply]
-        # A process without memory of the token may deliver the same jobs anew, as one after their leases does.
-        may_know = batch.run == batch.machine.runs or batch.machine.keeper is not None
+        # A process without memory of the token may deliver the same jobs anew, as one after their leases does; if it
+        # has none of the delivery either, with the same number.
+        may_know = batch.run == batch.machine.runs or batch.is_recorded
         if may_know and any(batch.attempts.get(entry[1]) == entry[ATTEMPT_AT] for entry in reply):
             check_repeated(batch, ids)
             return
@@ -140,6 +142,7 @@ class Fetcher(Actor):
         machine, now_ms = batch.machine, self.world.now_ms
         lease_ms_max = 0 if batch.run == machine.runs else RESTORED_LEASE_MS_MAX
         batch.run = machine.runs
+        batch.is_recorded = machine.keeper is not None and not machine.broker.disk_level
         batch.attempts = {entry[1]: entry[ATTEMPT_AT] for entry in reply}
         batch.promises = [self.ledger.deliver(entry[0], entry[1], entry[2], now_ms) for entry in reply]
         machine.check_delivered(reply, 0, list(batch.attempts.values()))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
 from disque_py.simulator.fetchers import RESTORED_LEASE_MS_MAX, Batch, Fetcher, check_order, check_repeated
@@ -76,6 +78,26 @@ def test_other_jobs_or_none_while_some_are_leased_break_a_rule(world, fetcher, b
     for reply in (None, [[b"q0", other.id, other.body(), b"meta", [], b"lease-ms", 5, b"attempt", 1]]):
         with pytest.raises(RuleBrokenError, match="a token answers again"):
             fetcher._got(reply, batch)
+
+
+@pytest.mark.parametrize(("disk_level", "is_refused"), [(0, True), (2, False)])
+def test_what_was_answered_in_disk_trouble_may_be_unknown_to_the_next_process(
+    world, machine, fetcher, disk_level, is_refused
+):
+    """It goes on in memory then (semantics.md, section 8), and the same delivery may come with other jobs beside it."""
+    machine.keep_journal("always")
+    batch = Batch(machine, b"t", 2_000)
+    words = (*WITH, "COUNT", 9, "LEASE", 2, "FROM", "q0")
+    add(world, fetcher.ledger)
+    reply = ask(world, "a", "GETJOB", *words)
+    machine.broker.disk_level = disk_level
+    fetcher._got(reply, batch)
+    machine.broker.disk_level = 0
+    machine.runs += 1
+    add(world, fetcher.ledger)
+    reply += ask(world, "a", "GETJOB", *words)
+    with pytest.raises(RuleBrokenError, match="a token answers again") if is_refused else nullcontext():
+        fetcher._got(reply, batch)
 
 
 def test_when_all_leases_are_over_the_token_is_unknown_again(world, fetcher, batch):
