@@ -31,7 +31,7 @@ PLAIN = {
     "cluster_bus/bus.py",
     "cluster_bus/link.py",
     "cluster_bus/nodes_store.py",
-    "cluster_bus/tls_door.py",
+    "cluster_bus/listening.py",
     "persistence/aof_import.py",
     "persistence/check.py",
     "persistence/descriptors.py",

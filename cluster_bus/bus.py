@@ -27,9 +27,9 @@ from typing import Any, Final, Protocol
 from cluster_bus.codec import FRAME_BYTES_MAX, FrameError, Run, without_large
 from cluster_bus.handshake import ACCEPTOR, DIALER, NONCE_BYTES, Handshake, Hello
 from cluster_bus.link import HANDSHAKE_SECONDS, UNSENT_BYTES_MAX, Link
+from cluster_bus.listening import TlsDoor, bound, listen
 from cluster_bus.messages import FIRST_JOB_KIND
 from cluster_bus.node import FORGOTTEN, UNKNOWN, Node
-from cluster_bus.tls_door import TlsDoor
 
 CONNECT_SECONDS: Final = 5.0
 LOG_GAP_SECONDS: Final = 10.0
@@ -161,9 +161,7 @@ class Bus:
         self._binds = list(hosts)
         for host in hosts:
             try:
-                for sock in await _bound(host, port):
-                    self._socks.append(sock)
-                    self._servers.append(await self._serve(sock))
+                await self._listen_on(host, port)
             except OSError as error:
                 no_ipv6 = error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL) and host in ("::", "::1")
                 if no_ipv6 and self._servers:
@@ -172,11 +170,17 @@ class Bus:
                 raise
         self.port = self._socks[0].getsockname()[1] if self._socks else 0
 
-    async def _serve(self, sock: socket.socket) -> asyncio.Server | TlsDoor:
-        if self._server_tls is not None:
-            log = self._log or (lambda level, text: None)
-            return TlsDoor(sock, BACKLOG, self._server_tls, self._accepted_link, HANDSHAKE_SECONDS, log)
-        return await asyncio.get_running_loop().create_server(self._accepted_link, sock=sock, backlog=BACKLOG)
+    async def _listen_on(self, host: str, port: int) -> None:
+        """On each address of a host."""
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        log = self._log or (lambda level, text: None)
+        for family, _, _, _, address in dict.fromkeys(found):  # A file of hosts may name one twice.
+            sock = bound(family, address)
+            self._socks.append(sock)
+            self._servers.append(
+                await listen(sock, BACKLOG, self._server_tls, self._accepted_link, HANDSHAKE_SECONDS, log)
+            )
 
     async def close(self) -> None:
         """Stop listening and drop every link, without reports."""
@@ -420,22 +424,3 @@ class Bus:
         if self._log is not None and now - self._logged_at.get(reason, -LOG_GAP_SECONDS) >= LOG_GAP_SECONDS:
             self._logged_at[reason] = now
             self._log("warning", f"bus: {reason} ({detail})")
-
-
-async def _bound(host: str, port: int) -> list[socket.socket]:
-    """A socket for each address of `host`, bound and not yet listening; OSError, and none is left open."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    socks: list[socket.socket] = []
-    try:
-        for family, kind, protocol, _, address in dict.fromkeys(found):
-            sock = socket.socket(family, kind, protocol)
-            socks.append(sock)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:  # 0.0.0.0 has a socket of its own.
-                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            sock.bind(address)
-    except OSError:
-        for sock in socks:
-            sock.close()
-        raise
-    return socks

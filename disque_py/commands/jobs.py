@@ -54,10 +54,10 @@ def _count_in_parts(broker: Broker, argv: list[bytes], deed: Deed, check: Check 
         if not all(map(is_valid_id, argv[at : at + 8 * PART])):
             raise CommandError(BAD_ID)  # One bad id, and nothing is done.
         yield
-    for at in range(1, len(argv), PART) if check is not None and broker.paused_count else ():
-        assert check is not None
-        check(broker, argv[at : at + PART])
-        yield
+    if check is not None:
+        for at in range(1, len(argv), PART):
+            check(broker, argv[at : at + PART])
+            yield
     total = 0
     for at in range(1, len(argv), PART):
         total += sum([deed(broker, job_id) for job_id in argv[at : at + PART]])

@@ -17,7 +17,7 @@ import ssl
 import stat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from cluster_bus.tls_door import TlsDoor
+from cluster_bus.listening import TlsDoor, bound, listen
 from disque_py.server import tls
 from disque_py.server.log import log
 from disque_py.server.start_error import StartError
@@ -82,10 +82,8 @@ class Listeners:
             try:
                 if door.sock.family == socket.AF_UNIX:
                     server = await loop.create_unix_server(accept, sock=door.sock, backlog=backlog)
-                elif door.tls is not None:
-                    server = TlsDoor(door.sock, backlog, door.tls, accept, TLS_HANDSHAKE_SECONDS, log)
                 else:
-                    server = await loop.create_server(accept, sock=door.sock, backlog=backlog)
+                    server = await listen(door.sock, backlog, door.tls, accept, TLS_HANDSHAKE_SECONDS, log)
             except OSError as error:
                 raise _refused(door.name, error) from None
             self._servers.append(server)
@@ -123,8 +121,8 @@ class Listeners:
             name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
             try:
                 found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-                for family, _, _, _, address in found:
-                    self._doors.append(_Door(_bound(family, address), name, context))
+                for family, _, _, _, address in dict.fromkeys(found):  # A file of hosts may name one twice.
+                    self._doors.append(_Door(bound(family, address), name, context))
             except (OSError, UnicodeError) as error:
                 if is_every and isinstance(error, OSError) and error.errno in NO_SUCH_FAMILY:
                     missing = error
@@ -164,19 +162,6 @@ def backlog_limit() -> int:
             return int(file.read())
     except (OSError, ValueError):
         return 0
-
-
-def _bound(family: int, address: tuple[object, ...]) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:  # 0.0.0.0 has a socket of its own.
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        sock.bind(address)
-    except OSError:
-        sock.close()
-        raise
-    return sock
 
 
 def _remove_leftover(path: str) -> None:

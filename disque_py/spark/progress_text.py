@@ -135,7 +135,8 @@ def prometheus_of(queries: Mapping[str, Mapping[str, float]]) -> str:
 
 def _number(value: float) -> str:
     """All of its digits: of a counter the last ones are what changes."""
-    return str(int(value)) if value == int(value) else repr(value)
+    number = float(value)
+    return str(int(number)) if number.is_integer() else repr(number)
 
 
 def _escaped(label: str) -> str:

@@ -17,7 +17,7 @@ OUTSIDE = (
     "cluster_bus/link.py",
     "cluster_bus/bus.py",
     "cluster_bus/nodes_store.py",
-    "cluster_bus/tls_door.py",
+    "cluster_bus/listening.py",
     "disque_py/cli/",
     "disque_py/client/",
     "disque_py/server/",

@@ -17,7 +17,7 @@ import uvloop
 from bus_exchange import is_whole
 from bus_node import BusNode, until
 from cluster_bus import bus as bus_module
-from cluster_bus import tls_door
+from cluster_bus import listening
 from cluster_bus.bus import bind_addresses, is_loopback, source_address
 from cluster_bus.codec import Decoder, FrameError, Run, encode_run, frame
 from cluster_bus.handshake import DIALER, Handshake, Hello
@@ -347,7 +347,7 @@ def test_links_may_be_encrypted(tmp_path: Path):
 
 def test_silent_connections_with_tls_are_limited(monkeypatch):
     """They used up the descriptors of the node: a link is counted only when its handshake is over."""
-    monkeypatch.setattr(tls_door, "HANDSHAKES_MAX", 2)
+    monkeypatch.setattr(listening, "HANDSHAKES_MAX", 2)
 
     async def story(nodes: list[BusNode]) -> None:
         talks = []

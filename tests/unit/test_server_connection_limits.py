@@ -82,11 +82,7 @@ def test_a_monitor_that_does_not_read_is_cut_off_at_the_limit_of_its_class():
 
 def test_a_client_above_the_soft_limit_for_too_long_is_cut_off(monkeypatch):
     async def story(server):
-        await fill(server, 3_000_000)
-        talk, client = await server.connect_known()
-        talk.reader._transport.pause_reading()
-        talk.send(*["QPEEK big 1"] * 6)
-        await until(lambda: client.port.output_bytes() > PAUSE_BYTES)
+        _, client = await stuffed(server)
         port = client.port
         started_s = connection_module.now_s()
         port.look_after(server.broker.now_ms, 0)
@@ -119,11 +115,7 @@ def test_only_the_time_above_the_soft_limit_counts(monkeypatch):
     """A slow reader that never catches up, and never has that much unread but for a moment, stays."""
 
     async def story(server):
-        await fill(server, 3_000_000)
-        talk, client = await server.connect_known()
-        talk.reader._transport.pause_reading()
-        talk.send(*["QPEEK big 1"] * 6)
-        await until(lambda: client.port.output_bytes() > PAUSE_BYTES)
+        _, client = await stuffed(server)
         port, settings = client.port, server.broker.settings
         started_s = connection_module.now_s()
         for seconds, soft_bytes in ((61, 64 << 20), (62, 1 << 20), (121, 64 << 20), (130, 1 << 20), (189, 1 << 20)):

@@ -30,6 +30,13 @@ def planner(cluster: StubCluster, **given: str) -> JobPlanner:
     return OPEN[-1]
 
 
+def planned(cluster: StubCluster, count: int, **given: str) -> tuple[JobPlanner, dict]:
+    """A planner, and the end of its first batch: of as many jobs of the first node."""
+    cluster.nodes[0].fill("work", count)
+    plan = planner(cluster, **given)
+    return plan, plan.latest(plan.initial())
+
+
 def rows(plan: JobPlanner, end: dict) -> list[dict]:
     return [
         row
@@ -72,9 +79,7 @@ def test_a_row_says_what_the_node_said():
 def test_jobs_whose_answer_was_lost_are_asked_for_again_so_that_no_ack_takes_them_unread():
     with StubCluster() as cluster:
         node = cluster.nodes[0]
-        node.fill("work", 2500)
-        plan = planner(cluster, minPartitions="1")
-        end = plan.latest(plan.initial())
+        plan, end = planned(cluster, 2500, minPartitions="1")
         node.swallow = {b"GETJOB": 3}
         found = rows(plan, end)
         plan.commit(end)
@@ -108,9 +113,7 @@ def test_what_is_no_text_is_readable_all_the_same_and_jobs_without_meta_have_an_
 
 def test_a_batch_read_again_gives_the_same_jobs():
     with StubCluster() as cluster:
-        cluster.nodes[0].fill("work", 100)
-        plan = planner(cluster)
-        end = plan.latest(plan.initial())
+        plan, end = planned(cluster, 100)
         first = rows(plan, end)
         cluster.nodes[0].fill("work", 100)
         assert rows(planner(cluster), end) == first
@@ -118,9 +121,7 @@ def test_a_batch_read_again_gives_the_same_jobs():
 
 def test_a_query_that_starts_again_acknowledges_what_it_had_committed():
     with StubCluster() as cluster:
-        cluster.nodes[0].fill("work", 10)
-        plan = planner(cluster)
-        end = plan.latest(plan.initial())
+        plan, end = planned(cluster, 10)
         rows(plan, end)
         again = planner(cluster)
         bump = again.latest(end)
@@ -169,9 +170,7 @@ def test_deliveries_last_as_long_as_the_option_says():
     """Not as long as each job's RETRY: that may be over before the first extension, and the batch for nothing."""
     with StubCluster() as cluster:
         node = cluster.nodes[0]
-        node.fill("work", 10)
-        plan = planner(cluster, leaseMs="7500")
-        end = plan.latest(plan.initial())
+        plan, end = planned(cluster, 10, leaseMs="7500")
         asked = []
         node.on_getjob = lambda argv: asked.append(argv) or b"*-1\r\n"
         rows(plan, end)
@@ -181,9 +180,7 @@ def test_deliveries_last_as_long_as_the_option_says():
 def test_a_node_that_refuses_the_command_ends_the_task():
     with StubCluster() as cluster:
         node = cluster.nodes[0]
-        node.fill("work", 10)
-        plan = planner(cluster)
-        end = plan.latest(plan.initial())
+        plan, end = planned(cluster, 10)
         node.on_getjob = lambda argv: b"-ERR syntax error\r\n"
         with pytest.raises(ClusterError, match="refuses to hand out jobs: ERR syntax error"):
             rows(plan, end)

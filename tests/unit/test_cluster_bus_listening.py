@@ -1,4 +1,4 @@
-"""cluster_bus/tls_door.py: unfinished handshakes are limited. Real TLS: tests/integration/test_tls.py."""
+"""listening.py: unfinished handshakes are limited. Real TLS: tests/integration/test_tls.py."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import ssl
 import pytest
 import uvloop
 
-from cluster_bus import tls_door
-from cluster_bus.tls_door import TlsDoor
+from cluster_bus import listening
+from cluster_bus.listening import TlsDoor
 
 LOOPS = pytest.mark.parametrize(
     "loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
@@ -60,7 +60,7 @@ async def rest(reader, writer):
 
 @LOOPS
 def test_the_oldest_of_too_many_silent_connections_goes(loop_factory, monkeypatch):
-    monkeypatch.setattr(tls_door, "HANDSHAKES_MAX", 3)
+    monkeypatch.setattr(listening, "HANDSHAKES_MAX", 3)
 
     async def story(port):
         talks = []
@@ -89,7 +89,7 @@ def test_who_does_not_speak_tls_is_closed(loop_factory):
 
 @LOOPS
 def test_without_descriptors_clients_wait(loop_factory, monkeypatch):
-    monkeypatch.setattr(tls_door, "RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(listening, "RETRY_SECONDS", 0.02)
 
     async def story(port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -1,9 +1,9 @@
-"""A TLS port: connections whose handshake is not over are few, whatever anybody does.
+"""Listening: bound sockets, and what comes in by them. The same for clients and for other nodes.
 
-The loop's own listener would keep each of them until the handshake's time-out, without a limit: a client counts for
-`maxclients` only when it is there. So whoever opened connections and said nothing used up the descriptors that the
-journal and other nodes need. Here only HANDSHAKES_MAX may be under way, and the oldest goes for a new one, for honest
-clients need a moment only. The bus (tls-cluster) has the same door for the nodes that dial it.
+With TLS, connections whose handshake is not over are few, whatever anybody does. The loop's own listener would keep
+each of them until the handshake's time-out, without a limit: a client counts for `maxclients` only when it is there. So
+whoever opened connections and said nothing used up the descriptors that the journal and other nodes need. Here only
+HANDSHAKES_MAX may be under way, and the oldest goes for a new one, for honest peers need a moment only.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 HANDSHAKES_MAX: Final = 512
 # Accepted before others get their turn.
@@ -22,10 +22,38 @@ RETRY_SECONDS: Final = 1.0
 LOG_GAP_SECONDS: Final = 10.0
 
 
+def bound(family: int, address: tuple[Any, ...]) -> socket.socket:
+    """A socket at an address of getaddrinfo, not listening yet; OSError, and none is left open."""
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:  # 0.0.0.0 has a socket of its own.
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind(address)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+async def listen(
+    sock: socket.socket,
+    backlog: int,
+    context: ssl.SSLContext | None,
+    accept: Callable[[], asyncio.Protocol],
+    patience_s: float,
+    log: Callable[[str, str], None],
+) -> asyncio.Server | TlsDoor:
+    """Let peers in by a bound socket, which stays whoever's it is; what is returned has `close`. See TlsDoor."""
+    if context is not None:
+        return TlsDoor(sock, backlog, context, accept, patience_s, log)
+    return await asyncio.get_running_loop().create_server(accept, sock=sock, backlog=backlog)
+
+
 class TlsDoor:
     """Listens on `sock`, which is bound, from now on.
 
-    accept      makes the protocol of each client
+    accept      makes the protocol of each peer
     patience_s  how long a handshake may take
     log         takes a level and a text
     """
@@ -71,7 +99,7 @@ class TlsDoor:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 break
             except OSError as error:
-                self._log("warning", f"can't accept a TLS client: {error.strerror or error}")
+                self._log("warning", f"can't accept a TLS connection: {error.strerror or error}")
                 self._loop.remove_reader(self._sock)
                 self._retry = self._loop.call_later(RETRY_SECONDS, self._watch)
                 break
