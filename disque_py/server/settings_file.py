@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from disque_py.config.conf_file import ConfigError, ConfigReader, Problem
 from disque_py.config.rewriting import rewrite
 from disque_py.config.settings import Settings
+from persistence.files import sync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,15 +94,6 @@ def replace_file(path: str, text: str) -> None:
         os.unlink(temporary)
         raise
     sync_directory(directory)
-
-
-def sync_directory(directory: str) -> None:
-    """Make a rename in it durable; OSError."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _read(path: str) -> str:
