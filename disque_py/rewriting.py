@@ -3,8 +3,8 @@
 persistence/rewrite.py does the work on one segment and knows no job; core/journaling.py knows what of a record still
 counts. Here is who starts it: BGREWRITEAOF, `auto-aof-rewrite-percentage` with `-min-size`, a journal that was just
 switched on with jobs in memory, and the passing of time, for segments that are dead altogether.
-On a full disk none of that counts but the room there is: the reserved file. Segments are rewritten at once if what lives
-in them fits there, however small the journal is, and the one being written is among them.
+On a full disk none of that counts but the room there is: the reserved file. Segments are rewritten at once if what
+lives in them fits there, however small the journal is, and the one being written is among them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from disque_py.core import journaling
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import WAIT_REPL, Job
 from disque_py.core.spilled import Spilled
+from disque_py.log_lines import tell
 from disque_py.rescuing import Rescue
 from persistence.disk import Disk
 from persistence.journal import Journal
@@ -61,6 +62,7 @@ class Rewriting:
         self._recorded = -1  # Where the records of it end; -1: it goes on.
         self._reading = 0
         self._started_ms = 0
+        self._size_before = 0
         self._looked_ms = 0
         self._when_over: list[Callable[[str], None]] = []
         self._measure()
@@ -109,6 +111,7 @@ class Rewriting:
     def record_all(self) -> None:
         """The journal is new, the jobs are not: record them, a part per turn."""
         self._started_ms = self._broker.now_ms
+        self._size_before = self._journal.size_left
         self._snapshot = self._record_all()
         self._wake()
 
@@ -118,9 +121,7 @@ class Rewriting:
         Else the next start would have to be refused.
         """
         broker, journal = self._broker, self._journal
-        broker.host.log(
-            "warning", "Files of the journal are gone or damaged: all jobs are recorded again, in a new one"
-        )
+        tell(broker.host, "journal-damaged")
         journal.is_incomplete = False
         journal.restart()
         broker.first_place = journal.number
@@ -253,6 +254,7 @@ class Rewriting:
                 return
         journal.is_making_room = True
         self._started_ms = self._broker.now_ms
+        self._size_before = self._journal.size_left
         self._closing = journal.rotate() if number >= 0 else 0
         self._wants_everything = False
         self._wake()
@@ -280,6 +282,7 @@ class Rewriting:
     def _begin(self, *, everything: bool) -> None:
         journal = self._journal
         self._started_ms = self._broker.now_ms
+        self._size_before = self._journal.size_left
         # Only closed segments are rewritten; in a small journal the one being written is all there is.
         self._closing = journal.rotate() if everything or self._is_worth_it(journal.number) else 0
         self._wants_everything = everything
@@ -311,6 +314,16 @@ class Rewriting:
         self.last_status = ERROR if error else OK
         self.last_error = error
         self._journal.is_making_room = False
+        if error:
+            tell(self._broker.host, "journal-rewrite-failed", reason=error)
+        else:
+            tell(
+                self._broker.host,
+                "journal-rewritten",
+                seconds=self.last_seconds,
+                before=self._size_before,
+                after=self._journal.size_left,
+            )
         self._measure()
         if not self.is_scheduled:
             waiting, self._when_over = self._when_over, []
