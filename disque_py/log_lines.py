@@ -422,7 +422,7 @@ SECTIONS: Final = (
                 "stall",
                 WARNING,
                 "this node stood still for {ms} ms",
-                "For a second or more it served nobody: stopped, suspended, short of CPU, or busy with one command.",
+                "For a second or more it served no client: stopped, suspended, short of CPU, or busy with one command.",
                 "Look at the machine's load, at SLOWLOG, and with `watchdog-period` at where it stands.",
             ),
             Message(

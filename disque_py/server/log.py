@@ -70,11 +70,11 @@ class JsonFormatter(logging.Formatter):
             "level": _name(record.levelno),
             "message": text.name if isinstance(text, Line) else "other",
             "text": _text(record),
-            "fields": text.fields if isinstance(text, Line) else {},
+            "fields": {key: _cut_field(value) for key, value in text.fields.items()} if isinstance(text, Line) else {},
         }
         if record.exc_info:
             said["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(said, ensure_ascii=False)
+        return json.dumps(said)
 
 
 class TextFormatter(logging.Formatter):
@@ -235,7 +235,18 @@ def _zone(now: time.struct_time) -> str:
 
 
 def _text(record: logging.LogRecord) -> str:
+    """What a record says, on one line if it is ours: names that clients chose begin no line of their own."""
     text = record.getMessage()
+    if isinstance(record.args, tuple) and record.args and isinstance(record.args[0], Line):
+        text = text.replace("\r", "\\r").replace("\n", "\\n")
+    return _cut(text)
+
+
+def _cut(text: str) -> str:
     if len(text) * 4 <= TEXT_BYTES_MAX:
         return text
     return text.encode("utf-8", "backslashreplace")[:TEXT_BYTES_MAX].decode("utf-8", "ignore")
+
+
+def _cut_field(value: Value) -> Value:
+    return _cut(value) if isinstance(value, str) else value

@@ -42,5 +42,5 @@ class Watchdog:
 
     def _on_alarm(self, _: int, frame: FrameType | None) -> None:
         self._log("warning", line("watchdog", seconds=self._period_s))
-        for text in traceback.format_stack(frame):
-            self._log("warning", line("watchdog-frame", frame=text.rstrip()))
+        for text in "".join(traceback.format_stack(frame)).splitlines():
+            self._log("warning", line("watchdog-frame", frame=text))

@@ -19,14 +19,19 @@ def said(server):
     return {line["message"]: line["fields"] for line in lines}
 
 
+def fill(server):
+    """Jobs until one is refused."""
+    while True:
+        server.command("ADDJOB", "q", b"x" * 10_000, 0, "RETRY", 300)
+
+
 def test_an_operator_reads_what_happened(make_server):
     server = make_server("--log-format", "json", "--loglevel", "debug", "--maxmemory", "1mb").start()
     server.command("CLUSTER", "LEAVING", "yes")
     server.command("CLUSTER", "LEAVING", "no")
     server.command("CONFIG", "SET", "maxclients", "5000")
     with pytest.raises(hiredis.ReplyError, match="OOM"):
-        while True:
-            server.command("ADDJOB", "q", b"x" * 10_000, 0, "RETRY", 300)
+        fill(server)
     server.command("CONFIG", "SET", "requirepass", "secret")
     with server.connect(1.0) as client, pytest.raises(hiredis.ReplyError):
         client.command("AUTH", "wrong")
@@ -45,9 +50,6 @@ def test_an_operator_reads_what_happened(make_server):
 
 def test_clients_beyond_maxclients_are_counted(make_server):
     server = make_server("--log-format", "json", "--maxclients", "1").start()
-    with server.connect(1.0) as first:
-        first.command("PING")
-        with server.connect(1.0) as second, pytest.raises((hiredis.ReplyError, EOFError, OSError)):
-            second.command("PING")
+    with server.connect(1.0), server.connect(1.0):
         until(lambda: "clients-refused" in said(server), 5)
     assert said(server)["clients-refused"]["maxclients"] == 1

@@ -143,6 +143,12 @@ def test_a_line_of_the_table_has_its_own_level(settings):
     assert [LINE.fullmatch(each).group(2) for each in lines(settings)] == ["#"]
 
 
+def test_a_name_that_a_client_chose_begins_no_line_of_its_own(settings):
+    log.open_log(settings)
+    log.tell("debug-failed", command="x\n1:P * all is well", reason="")
+    assert len(lines(settings)) == 1
+
+
 def test_a_flood_is_cut_short_and_counted(settings, monkeypatch):
     monkeypatch.setattr(log, "_LIMITER", log.Limiter())
     now_s = [100.0]

@@ -56,7 +56,7 @@ def test_a_node_that_stood_still_says_for_how_long(monkeypatch):
     async def story(server):
         await asyncio.sleep(0.02)
         told.clear()
-        time.sleep(0.8)
+        time.sleep(0.8)  # noqa: ASYNC251 - that is what it is about
         await until(lambda: told)
         assert told[0][0] == "stall"
         assert told[0][1] >= 500
