@@ -24,6 +24,7 @@ FOLDERS = ("disque_py", "disque_py/core", "disque_py/commands", "disque_py/simul
 # What stays as it is: protocols that anybody may implement, what derives from a builtin type, what is frozen and sent
 # to other processes; sockets, files, threads.
 PLAIN = {
+    "disque_py/log_lines.py",
     "disque_py/ports.py",
     "disque_py/core/spilled.py",
     "disque_py/simulator/main.py",

@@ -45,7 +45,7 @@ class Links(NodeTable):
     forgotten         these left the table
     address_changed   these have another host, port or bus port
     must_save         write the nodes file
-    notices           lines for the log
+    notices           (message, fields), for the log
     """
 
     def __init__(self, me: Node, rng: Random, announced_host: str) -> None:
@@ -60,7 +60,7 @@ class Links(NodeTable):
         self.forgotten: list[Node] = []
         self.address_changed: list[Node] = []
         self.must_save = False
-        self.notices: list[str] = []
+        self.notices: list[tuple[str, dict[str, str | int]]] = []
         self._saved_ms = -SAVE_GAP_MS
         self._is_unsaved = False
         self._rng = rng
@@ -68,6 +68,17 @@ class Links(NodeTable):
             me.host = announced_host
         if not me.run:
             me.run = rng.randbytes(RUN_BYTES)
+
+    def note(self, message: str, node: Node, reason: str = "") -> None:
+        """Something of this node is for the log."""
+        fields: dict[str, str | int] = {
+            "node": node.name.decode(),
+            "address": f"{node.host}:{node.port}",
+            "bus_port": node.bus_port,
+        }
+        if reason:
+            fields["reason"] = reason
+        self.notices.append((message, fields))
 
     # -- dialing ---------------------------------------------------------------------------------------
 
@@ -181,7 +192,7 @@ class Links(NodeTable):
 
     def _lose_address(self, node: Node) -> None:
         """Somebody else answers at its address; we wait until it, or gossip, tells us the new one."""
-        self.notices.append(f"another node answers at {node.host}:{node.port}, address of {node.name.decode()} dropped")
+        self.note("address-taken", node)
         node.flags |= NOADDR
         node.host, node.port, node.bus_port = "", 0, 0
         self.address_changed.append(node)

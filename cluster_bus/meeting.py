@@ -102,7 +102,7 @@ class Meeting(Links):
         node.known_since_ms = self.now_ms
         node.dial_at_ms = node.dial_gap_ms = 0
         self._save_soon()
-        self.notices.append(f"node {node.name.decode()} joined")
+        self.note("node-joined", node)
 
     def _is_over(self, node: Node) -> bool:
         """Whether the time is up in which a node must be reached (disque/cluster.md, section 2: handshake lifetime)."""
@@ -120,7 +120,7 @@ class Meeting(Links):
         if counts:
             for other in self.nodes.values():
                 failure.withdraw(other, node)
-            self.notices.append(f"node {node.name.decode()} forgotten")
+            self.note("node-forgotten", node)
         if counts or (is_known and node.core is not None):  # Of a mere newcomer the core mostly knows nothing.
             self.forgotten.append(node)
         if is_known:

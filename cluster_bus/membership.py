@@ -69,6 +69,7 @@ class Membership(Meeting):
         super().__init__(me, rng, announced_host, node_timeout_ms)
         self.outgoing = outgoing
         self._last_tick_ms = 0
+        self._had_majority = True
         self._random_ping_at_ms = 0
         self._told_memory_level = me.memory_level
         self._answered: dict[Node, bool] = {}  # whom at this moment, and whether with a greeting
@@ -147,7 +148,7 @@ class Membership(Meeting):
                 self._expel(node)
         if hard:
             self._rename_me(self._rng.randbytes(ID_BYTES))
-            self.notices.append(f"this node is now {self.me.name.decode()}")
+            self.note("node-renamed", self.me)
         self.must_save = True
         self.refresh()
 
@@ -156,6 +157,7 @@ class Membership(Meeting):
         if flag != bool(self.me.flags & LEAVING):
             self.me.flags ^= LEAVING
             self.must_save = True
+            self.note("leaving-began" if flag else "leaving-ended", self.me)
             self._ping_linked()
 
     # -- links ----------------------------------------------------------------------------------------
@@ -262,13 +264,14 @@ class Membership(Meeting):
                 self._tend_handshake(node)
                 continue
             if node.is_newcomer and self._is_over(node):
-                self.notices.append(f"node {node.name.decode()} at {node.host}:{node.port} not reached, given up")
+                self.note("node-not-reached", node)
                 self._expel(node)
                 continue
             self._tend_link(node)
             if failure.is_silent(node, self.now_ms, self.node_timeout_ms) and failure.suspect(node):
                 is_news = True
                 self._on_suspected(node)
+        self._judge_state()
         if is_news:
             self._ping_linked()  # At once: agreement on a failure, and where copies go, waits for it.
         if self._is_unsaved:
@@ -277,9 +280,17 @@ class Membership(Meeting):
             self._random_ping_at_ms = self.now_ms + RANDOM_PING_MS
             self._ping_somebody()
 
+    def _judge_state(self) -> None:
+        """The log hears when the cluster fails, as seen from here, and when it is well again."""
+        if self.has_majority == self._had_majority:
+            return
+        self._had_majority = self.has_majority
+        name = "cluster-ok" if self._had_majority else "cluster-fail"
+        self.notices.append((name, {"lost": self.lost_count, "size": self.size}))
+
     def _tend_handshake(self, node: Node) -> None:
         if self._is_over(node):
-            self.notices.append(f"no handshake with {node.host}:{node.port} (bus {node.bus_port}) in time, given up")
+            self.note("handshake-failed", node)
             self._expel(node)
         elif not node.is_dialing and self.now_ms >= node.dial_at_ms:
             self._dial(node)
@@ -346,7 +357,7 @@ class Membership(Meeting):
         node.must_meet = False
         node.pong_received_ms, node.pong_received_wall_ms = self.now_ms, self.wall_ms
         if failure.heal(node):
-            self.notices.append(f"node {node.name.decode()} answers again")
+            self.note("node-recovered", node)
             self._save_soon()
             self.refresh()
 
@@ -380,7 +391,7 @@ class Membership(Meeting):
             self._try_address(entry, peer_host)  # It may have moved, and others heard of it.
 
     def _on_suspected(self, node: Node) -> None:
-        self.notices.append(f"node {node.name.decode()} does not answer: suspected")
+        self.note("node-suspected", node)
         self._save_soon()
         self.refresh()
         self._try_agree(node)
@@ -403,7 +414,7 @@ class Membership(Meeting):
                 self._ping(node)
 
     def _on_failed(self, node: Node, why: str) -> None:
-        self.notices.append(f"node {node.name.decode()} marked as failing: {why}")
+        self.note("node-failed", node, why)
         self._save_soon()
         self.refresh()
 

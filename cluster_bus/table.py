@@ -110,6 +110,19 @@ class NodeTable:
         if has_changed:
             self.epoch += 1
 
+    @property
+    def lost_count(self) -> int:
+        """How many nodes are suspected or have failed."""
+        return sum(1 for node in self.nodes.values() if node.flags & (PFAIL | FAIL) and not node.flags & HANDSHAKE)
+
+    @property
+    def has_majority(self) -> bool:
+        """Whether at most half of the cluster is suspected or failed, as seen from here.
+
+        Leaving nodes answer and count as well; so does a half, because of two nodes neither is the minority.
+        """
+        return 2 * self.lost_count <= self.size
+
     def _enter(self, node: Node) -> None:
         """Put a node, or a handshake, into the table."""
         assert node.id not in self.nodes

@@ -22,6 +22,7 @@ from disque_py.core import timers
 from disque_py.core.broker import NO_PLACE, Broker
 from disque_py.gate import Gate
 from disque_py.loading import Loading
+from disque_py.log_lines import line
 from disque_py.ports import Clock, Wire
 from disque_py.promises import Holding, Promises
 from disque_py.rewriting import Rewriting
@@ -194,9 +195,9 @@ class Driver:
             self.has_more = True
         if journal.level != broker.disk_level:
             if journal.level > broker.disk_level == 0:
-                self._notice(f"Writes are refused, the journal can't be written: {journal.trouble}")
+                self._notice(line("journal-refused", reason=journal.trouble))
             elif not journal.level:
-                self._notice("The journal is written again, nothing is refused any more")
+                self._notice(line("journal-recovered"))
                 for queue in broker.queues.values():
                     if queue.length and queue.waiting:
                         broker.ready[queue] = None
@@ -303,7 +304,6 @@ class Driver:
             new_runs, tray.new_runs = tray.new_runs, []
             link_events, tray.link_events = tray.link_events, []
             forgotten, tray.forgotten = tray.forgotten, []
-            notices, tray.notices = tray.notices, []
             for node in hang_ups:
                 self.wire.hang_up(node)
             for node in dials:
@@ -312,6 +312,7 @@ class Driver:
                 self._leave_out(node)
                 inputs.new_run(self.broker, node)
             for node, is_up in link_events:
+                tray.note("link-up" if is_up else "link-down", node)
                 if is_up:
                     inputs.link_up(self.broker, node)
                 else:
@@ -319,8 +320,9 @@ class Driver:
             for node in forgotten:
                 self._leave_out(node)
                 inputs.forgotten(self.broker, node)
-            for line in notices:
-                self._notice(line)
+            notices, tray.notices = tray.notices, []
+            for name, fields in notices:
+                self._notice(line(name, **fields))
         tray.address_changed.clear()
         if tray.must_save:
             tray.must_save = False

@@ -26,6 +26,7 @@ from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
 from disque_py.core.event_lines import Lines
+from disque_py.log_lines import line
 from disque_py.packed_events import REPLY_BYTES_MAX, read_packed
 from disque_py.ports import LineMaker
 from disque_py.resp import bulk
@@ -317,7 +318,7 @@ class EventDesk:
         log = self.log
         later = [segment.first_seq for segment in log.segments if segment.first_seq > seq]
         if seq >= log.first_seq:
-            self._notice(f"The log of events can't be read: {error.strerror or error}")
+            self._notice(line("events-not-read", reason=error.strerror or str(error)))
         return CommandError(f"TRIMMED {later[0] if later else log.durable_seq}")
 
     # -- moments -----------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from disque_py.core.errors import CommandError
 from disque_py.core.event_packing import Noted
 from disque_py.driver import Driver
 from disque_py.event_desk import NO_LOG, EventDesk, Outcome, Request
+from disque_py.log_lines import line
 from disque_py.ports import LineMaker
 from persistence.disk import READING, Disk, Folder
 from persistence.event_log import OPEN_NAME, SEGMENT_BYTES, EventLog, mark_closed
@@ -105,7 +106,7 @@ class EventKeeper:
 
         def closed(outcome: OSError | None) -> None:
             if isinstance(outcome, OSError):
-                self._notice(f"The old log of events could not be closed: {outcome.strerror or outcome}")
+                self._notice(line("events-not-closed", reason=outcome.strerror or str(outcome)))
             self._close_disk()
             ready()
 
@@ -181,8 +182,8 @@ class EventKeeper:
     def _opened(self, disk: Disk, found: Found) -> None:
         broker = self._broker
         settings = broker.settings
-        for line in found.notices:
-            self._notice(f"Events: {line}")
+        for text in found.notices:
+            self._notice(line("events-found", text=text))
         log = EventLog(
             disk,
             found.log_id,
@@ -215,7 +216,7 @@ class EventKeeper:
     def _failed(self, reason: str) -> None:
         """There is no log for now."""
         if self.state != CLOSED or self.trouble != reason:
-            self._notice(f"Events are not written: {reason}")
+            self._notice(line("events-not-written", reason=reason))
         self.state = CLOSED
         self.trouble = reason
         self._retry_at_ms = self._broker.now_ms + self._retry_ms
@@ -236,7 +237,7 @@ class EventKeeper:
             self.state = CLOSED
             self.trouble = log.error
             self._retry_at_ms = self._broker.now_ms + NEW_LOG_AFTER_MS
-            self._notice(f"The log of events {log.log_id} is closed, the node goes on without: {log.error}")
+            self._notice(line("events-given-up", log=log.log_id, reason=log.error))
         if desk is not None:
             desk.advance()
 

@@ -177,6 +177,7 @@ def execute(
                 at -= 1
                 break
             reply = OOM_REPLY
+            broker.stats.memory_refusals += 1
         else:
             if gate and broker.monitors:
                 _show(broker, client, argv)

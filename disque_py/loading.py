@@ -18,6 +18,7 @@ from disque_py.core.broker import Broker
 from disque_py.core.reset import flush
 from disque_py.core.restoring import Restoring
 from disque_py.core.spilling import is_behind
+from disque_py.log_lines import line
 from persistence.disk import WRITING, Disk, Folder
 from persistence.journal import Journal
 from persistence.records import Block, FormatError
@@ -142,7 +143,7 @@ class Loading:
         if now_ms - self._reported_ms >= REPORT_EVERY_MS:
             self._reported_ms = now_ms
             percent = 100 * self.loaded_bytes / max(self.total_bytes, 1)
-            self._notice(f"Loading the journal: {percent:.0f} %, {self._broker.job_count:,} jobs so far")
+            self._notice(line("journal-loading", percent=percent, jobs=self._broker.job_count))
 
     def _all_read(self, recovery: Recovery, restoring: Restoring) -> None:
         self.trouble = ""
@@ -158,7 +159,7 @@ class Loading:
                     f"{what}. Start with aof-load-truncated yes, or run `disque-check-journal repair`, to cut them off"
                 )
                 return
-            self._notice(f"{what}: cut off, since the machine or the process died while they were written")
+            self._notice(line("journal-cut", what=what))
         self._placing = restoring.finish(
             is_certain=recovery.is_clean,
             is_whole=recovery.torn is None,
@@ -244,7 +245,7 @@ class Loading:
             self._trouble_ms = self._broker.now_ms
         if trouble != self.trouble:
             self.trouble = trouble
-            self._notice(f"Nobody is served before the disk works, it is tried every second: {trouble}")
+            self._notice(line("journal-start-waits", reason=trouble))
 
 
 def _checked(work: Callable[[Folder], Any]) -> Callable[[Folder], Any]:

@@ -16,6 +16,7 @@ from typing import Final
 
 from disque_py.core.reset import flush
 from disque_py.driver import Driver
+from disque_py.log_lines import tell
 from persistence.check import read
 from persistence.disk import READING, Disk, Folder
 from persistence.items import check_base, check_state
@@ -93,7 +94,7 @@ class Reloading:
 
     def _broken(self, why: str) -> None:
         host = self._driver.broker.host
-        host.log("warning", f"The journal can't be read back, and memory is empty: the node ends. {why}")
+        tell(host, "journal-not-reloaded", reason=why)
         self._done(OSError(why))
         host.shutdown()
 

@@ -16,6 +16,7 @@ from disque_py.core.restoring import Restoring, give_up_once
 from disque_py.driver import Driver
 from disque_py.journal_figures import Fields, figures
 from disque_py.loading import Loading
+from disque_py.log_lines import line
 from disque_py.reloading import Reloading
 from disque_py.rewriting import Rewriting
 from persistence.backup import Backup, Made
@@ -145,7 +146,7 @@ class Remembering:
 
         def spent(failure: OSError | None) -> None:
             if failure is not None:
-                self._notice(f"aof-enqueue-jobs-once could not be set to no in the config file: {failure}")
+                self._notice(line("enqueue-once-kept", reason=str(failure)))
             serve()
 
         host.rewrite_config(spent)
@@ -172,15 +173,18 @@ class Remembering:
         broker = self._broker
         seconds = self.load_ms / 1000
         self._notice(
-            f"Journal loaded: {broker.job_count:,} jobs in {seconds:.1f} seconds"
-            f" ({restoring.queued:,} queued, {restoring.waiting:,} waiting for their time,"
-            f" {broker.acked_count:,} acknowledged, {restoring.expired:,} expired)"
+            line(
+                "journal-loaded",
+                jobs=broker.job_count,
+                seconds=seconds,
+                queued=restoring.queued,
+                waiting=restoring.waiting,
+                acked=broker.acked_count,
+                expired=restoring.expired,
+            )
         )
         if restoring.lost:
-            self._notice(
-                f"{restoring.lost:,} at-most-once jobs may have been delivered before: they are not queued again"
-                " (SHOW and JSCAN show them)"
-            )
+            self._notice(line("journal-once-jobs", jobs=restoring.lost))
 
     # -- while the node runs -----------------------------------------------------------------------
 
@@ -233,7 +237,7 @@ class Remembering:
 
     def _not_begun(self, error: OSError) -> None:
         """The directory could not be read: once more after a while, if a journal is still wanted then."""
-        self._notice(f"The journal can't be made: {error.strerror or error}")
+        self._notice(line("journal-not-made", reason=error.strerror or str(error)))
         self._disk = None
         self._close_disk()
         self._broker.schedule.call_at(self._broker.now_ms + RETRY_MS, self._try_again)
@@ -246,7 +250,7 @@ class Remembering:
             try:
                 self.enable()
             except OSError as error:
-                self._notice(f"The journal can't be made: {error.strerror or error}")
+                self._notice(line("journal-not-made", reason=error.strerror or str(error)))
                 self._broker.schedule.call_at(self._broker.now_ms + RETRY_MS, self._try_again)
 
     def disable(self, done: Outcome) -> None:

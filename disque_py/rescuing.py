@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from disque_py.core import spilling
 from disque_py.core.broker import Broker
 from disque_py.core.spilled import Unread
+from disque_py.log_lines import tell
 from persistence.disk import READING, Disk
 from persistence.search import Search
 from persistence.trouble import PASSING
@@ -119,9 +120,7 @@ class Rescue:
             return  # Nothing of it is wanted, or somebody else's: seen to in the next step.
         if broker.now_ms - self._logged_ms >= LOG_EVERY_MS:
             self._logged_ms = broker.now_ms
-            broker.host.log(
-                "warning", f"Bodies can't be read back from disk ({each.reason}): they are taken from the journal"
-            )
+            tell(broker.host, "spill-rescued", reason=each.reason)
         spilling.rescued(broker, job, body)
         self._hear(each, body)
 

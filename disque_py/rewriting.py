@@ -3,6 +3,8 @@
 persistence/rewrite.py does the work on one segment and knows no job; core/journaling.py knows what of a record still
 counts. Here is who starts it: BGREWRITEAOF, `auto-aof-rewrite-percentage` with `-min-size`, a journal that was just
 switched on with jobs in memory, and the passing of time, for segments that are dead altogether.
+On a full disk none of that counts but the room there is: the reserved file. Segments are rewritten at once if what
+lives in them fits there, however small the journal is, and the one being written is among them.
 """
 
 from __future__ import annotations
@@ -14,10 +16,11 @@ from disque_py.core import journaling
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import WAIT_REPL, Job
 from disque_py.core.spilled import Spilled
+from disque_py.log_lines import tell
 from disque_py.rescuing import Rescue
 from persistence.disk import Disk
 from persistence.journal import Journal
-from persistence.rewrite import DEAD_SHARE_MIN, Rewrite, chosen, unread_prefix
+from persistence.rewrite import DEAD_SHARE_MIN, Rewrite, chosen, fitting, unread_prefix
 
 LOOK_EVERY_MS: Final = 200
 LIVE_TIMES_MAX: Final = 2
@@ -59,6 +62,7 @@ class Rewriting:
         self._recorded = -1  # Where the records of it end; -1: it goes on.
         self._reading = 0
         self._started_ms = 0
+        self._size_before = 0
         self._looked_ms = 0
         self._when_over: list[Callable[[str], None]] = []
         self._measure()
@@ -94,6 +98,9 @@ class Rewriting:
         if self.is_running:
             self.is_scheduled = True
             return False
+        if self._journal.is_on_reserve:
+            self.is_scheduled = True  # First what there is room for.
+            return True
         self._begin(everything=True)
         return True
 
@@ -104,6 +111,7 @@ class Rewriting:
     def record_all(self) -> None:
         """The journal is new, the jobs are not: record them, a part per turn."""
         self._started_ms = self._broker.now_ms
+        self._size_before = self._journal.size_left
         self._snapshot = self._record_all()
         self._wake()
 
@@ -113,9 +121,7 @@ class Rewriting:
         Else the next start would have to be refused.
         """
         broker, journal = self._broker, self._journal
-        broker.host.log(
-            "warning", "Files of the journal are gone or damaged: all jobs are recorded again, in a new one"
-        )
+        tell(broker.host, "journal-damaged")
         journal.is_incomplete = False
         journal.restart()
         broker.first_place = journal.number
@@ -193,6 +199,8 @@ class Rewriting:
             self._choose()
         rewrite = self._rewrite
         if rewrite is not None:
+            if self._journal.is_on_reserve and not self._journal.is_making_room:
+                rewrite.give_up("the disk is full")  # It was not asked whether what lives fits into the room there is.
             has_more = rewrite.step()
             if rewrite.is_over:
                 self._rewrite = None
@@ -200,7 +208,7 @@ class Rewriting:
                 if rewrite.is_damaged:
                     self._journal.is_incomplete = True
             return has_more
-        if self.is_scheduled:
+        if self.is_scheduled and not self._journal.is_on_reserve:
             self.is_scheduled = False
             self._begin(everything=True)
         elif self._broker.now_ms - self._looked_ms >= LOOK_EVERY_MS:
@@ -211,7 +219,7 @@ class Rewriting:
     def _look(self) -> None:
         journal = self._journal
         live = self._broker.live_bytes
-        if journal.level:
+        if journal.level and not journal.is_on_reserve:
             return
         for number in [number for number in self._stale if not journal.has_segment(number)]:
             self._stale.discard(number)  # A FLUSHALL began anew.
@@ -223,6 +231,9 @@ class Rewriting:
         for number in [number for number in live if number not in self._stale and not journal.has_segment(number)]:
             del live[number]
             self._broker.live_records.pop(number, None)
+        if journal.is_on_reserve:
+            self._make_room()
+            return
         settings = self._broker.settings
         percentage = settings.auto_aof_rewrite_percentage
         size = journal.size_left
@@ -232,6 +243,32 @@ class Rewriting:
                 self._begin(everything=False)
         if size < self.base_size:
             self.base_size = size
+
+    def _make_room(self) -> None:
+        """The disk is full: rewrite what can be, in the room there is."""
+        journal = self._journal
+        number = -1
+        if not self._fitting():
+            number = journal.number
+            if not self._is_worth_it(number) or self._live_room() <= self._broker.live_bytes.get(number, 0):
+                return
+        journal.is_making_room = True
+        self._started_ms = self._broker.now_ms
+        self._size_before = self._journal.size_left
+        self._closing = journal.rotate() if number >= 0 else 0
+        self._wants_everything = False
+        self._wake()
+
+    def _live_room(self) -> int:
+        """So many living bytes can be recorded again on a full disk."""
+        return self._journal.room_bytes // LIVE_TIMES_MAX
+
+    def _fitting(self) -> list[int]:
+        return fitting(self._journal, self._broker.live_bytes, self._stale, self._live_room())
+
+    def _is_worth_it(self, number: int) -> bool:
+        size = self._journal.size_of(number)
+        return size - self._broker.live_bytes.get(number, 0) > size * DEAD_SHARE_MIN
 
     def _keep_pauses(self) -> None:
         """Records of pauses may be in what goes; and who is being dropped must stay known as that."""
@@ -245,18 +282,19 @@ class Rewriting:
     def _begin(self, *, everything: bool) -> None:
         journal = self._journal
         self._started_ms = self._broker.now_ms
+        self._size_before = self._journal.size_left
         # Only closed segments are rewritten; in a small journal the one being written is all there is.
-        number = journal.number
-        size = journal.size_of(number)
-        is_worth_it = size - self._broker.live_bytes.get(number, 0) > size * DEAD_SHARE_MIN
-        self._closing = journal.rotate() if everything or is_worth_it else 0
+        self._closing = journal.rotate() if everything or self._is_worth_it(journal.number) else 0
         self._wants_everything = everything
         self._wake()
 
     def _choose(self) -> None:
         journal = self._journal
-        numbers = chosen(journal, self._broker.live_bytes, everything=self._wants_everything)
-        numbers += [number for number in journal.closed_segments() if number in self._stale and number not in numbers]
+        if journal.is_making_room:
+            numbers = self._fitting()
+        else:
+            numbers = chosen(journal, self._broker.live_bytes, everything=self._wants_everything)
+            numbers += [each for each in journal.closed_segments() if each in self._stale and each not in numbers]
         self._rewrite = Rewrite(journal, self._disk, self._keep, self._wake, numbers, self._stale)
         self._closing = -1
 
@@ -275,6 +313,17 @@ class Rewriting:
         self.last_seconds = (self._broker.now_ms - self._started_ms) // 1000
         self.last_status = ERROR if error else OK
         self.last_error = error
+        self._journal.is_making_room = False
+        if error:
+            tell(self._broker.host, "journal-rewrite-failed", reason=error)
+        else:
+            tell(
+                self._broker.host,
+                "journal-rewritten",
+                seconds=self.last_seconds,
+                before=self._size_before,
+                after=self._journal.size_left,
+            )
         self._measure()
         if not self.is_scheduled:
             waiting, self._when_over = self._when_over, []

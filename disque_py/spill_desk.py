@@ -18,6 +18,7 @@ from disque_py.core import spilling
 from disque_py.core.broker import Broker
 from disque_py.core.job import Job
 from disque_py.core.spilled import Body, Spilled, Unread, released
+from disque_py.log_lines import line
 from persistence.disk import Disk
 from persistence.spill import FILE_BYTES, Found, Place, SpillStore
 from persistence.trouble import PASSING
@@ -183,7 +184,7 @@ class SpillDesk:
         if spill.trouble:
             spill.trouble = ""
             self._retry_ms = RETRY_MS_MIN
-            self._notice("Bodies of jobs can be written to disk again")
+            self._notice(line("spill-recovered"))
         release = self.store.release
         for (job, body), place in zip(batch, outcome, strict=True):
             if self._is_void(epoch):
@@ -198,7 +199,7 @@ class SpillDesk:
         spill = self._broker.spill
         reason = error.strerror or str(error)
         if not spill.trouble:
-            self._notice(f"Bodies of jobs stay in memory, they can't be written to disk: {reason}")
+            self._notice(line("spill-failed", reason=reason))
         elif self._broker.now_ms >= self._retry_at_ms:
             self._retry_ms = min(2 * self._retry_ms, RETRY_MS_MAX)
         spill.trouble = reason

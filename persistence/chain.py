@@ -23,10 +23,10 @@ class Chain:
 
     files        in order
     named        segments that the header of the file being written names
-    on_removed   hears that files were removed, or why not
+    on_removed   hears that files were removed, or why not, and how many bytes they had
     """
 
-    def __init__(self, disk: Disk, on_removed: Callable[[OSError | None], None], files: Iterable[Part]) -> None:
+    def __init__(self, disk: Disk, on_removed: Callable[[OSError | None, int], None], files: Iterable[Part]) -> None:
         self.files = list(files)
         self.named: frozenset[int] = frozenset()
         self._disk = disk
@@ -137,6 +137,7 @@ class Chain:
             return
         names = [file_name(file.number, file.part) for file in files]
         numbers = {file.number for file in files}
+        size = sum(file.end - file.start for file in files)
         self._removing |= numbers
 
         def work(folder: Folder) -> None:
@@ -150,6 +151,6 @@ class Chain:
                 self.files = [file for file in self.files if file not in files]
                 for number in sorted(numbers):
                     self._last_part.pop(number, None)
-            self._on_removed(outcome)
+            self._on_removed(outcome, size)
 
         self._disk.start(READING, work, done)

@@ -13,8 +13,8 @@ However long a disk takes: what is not even written dies with the process, so no
 
 Blocks stay in memory until they are safe. After an error nothing is believed: a file whose write or fsync failed
 is closed at the last position that is known to be good, and what came after is written again, into a new file of
-the same segment. Until that works `level` says what has to be refused. With `always` a reserved file takes the acks of
-a full disk (reserve.py).
+the same segment. Until that works `level` says what has to be refused. A reserved file takes the acks of a full disk,
+and what is recorded to win space back (reserve.py).
 
 backlog.py has the blocks that are under way, chain.py the closed files. Knows no job, no clock and no file: Disk does
 the work, the caller says what time it is. See docs/journal.md.
@@ -58,6 +58,7 @@ class Journal(Writing):
     level               FINE, NO_ADDS, NO_ACKS or NO_WRITES
     delayed_syncs       times that a record was unsynced for LATE_MS (everysec)
     on_change           called from the loop when `ready_position` or `level` may have changed
+    is_making_room      space is being won back on a full disk, which has to go on before there is a new reserved file
     is_incomplete       files of it are gone or damaged. Whoever knows what they said records it again
     watch               told of every turn's records, and of the position behind them
     """
@@ -173,8 +174,13 @@ class Journal(Writing):
 
     @property
     def is_on_reserve(self) -> bool:
-        """The disk is full, and what is written goes to the reserved file."""
+        """The disk is full, and what is written goes to the reserved file, or to the room that it left."""
         return self._reserve.is_used
+
+    @property
+    def room_bytes(self) -> int:
+        """How much can be written while `is_on_reserve`, if nobody else takes the room."""
+        return max(0, self._room_end - self.position)
 
     # -- files of the journal ------------------------------------------------------------------------
 

@@ -1,8 +1,10 @@
 """Reserve: a file whose blocks were allocated in good times, for the acks of a full disk.
 
-Under `appendfsync always` an ack is a promise, and needs room on the disk; refusing acks is what keeps a full disk
-full. So 8 MiB are kept, enough for some 100,000 of them. When the disk is full the file is renamed to be the journal's
-next one, and written in place. That there is room again is seen by reserving another: then writing goes on as ever.
+An ack needs room on the disk, and refusing acks is what keeps a full disk full; so does winning space back, for what
+lives has to be recorded again before the rest goes. So 8 MiB are kept, enough for some 100,000 acks. When the disk is
+full the file is renamed to be the journal's next one, and written in place. Its end is cut off when it is closed, so a
+rewrite can go on in the room it leaves. That there is room again is seen by reserving another: then writing goes on as
+ever.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class Rewrite:
         journal = self._journal
         if self.is_over:
             return False
-        if journal.level:
+        if journal.level and not journal.is_on_reserve:
             return False  # The disk is in trouble; later.
         if journal.position - journal.written > AHEAD_BYTES_MAX:
             return False
@@ -193,11 +193,29 @@ class Rewrite:
             self.is_damaged = True
             self._give_up(f"{file_name(part.number, part.part)}: damaged at position {self._position}")
 
+    def give_up(self, error: str) -> None:
+        """Leave it at what was done so far."""
+        if not self.is_over:
+            self._give_up(error)
+
     def _give_up(self, error: str) -> None:
         """This segment stays as it is; so do the others. Some of its bases have been replaced by now."""
         self._stale.add(self._number)
         self.error = error
         self.is_over = True
+
+
+def fitting(journal: Journal, live_bytes: Mapping[int, int], stale: set[int], room: int) -> list[int]:
+    """The segments worth rewriting whose living bytes find so much room: those with the fewest first."""
+    numbers: list[int] = []
+    worth = chosen(journal, live_bytes, everything=False)
+    worth += [number for number in journal.closed_segments() if number in stale and number not in worth]
+    for number in sorted(worth, key=lambda number: live_bytes.get(number, 0)):
+        room -= live_bytes.get(number, 0)
+        if room <= 0:
+            break
+        numbers.append(number)
+    return numbers
 
 
 def chosen(journal: Journal, live_bytes: Mapping[int, int], *, everything: bool) -> list[int]:

@@ -12,7 +12,8 @@ meanwhile the lane writes. There are never gaps: positions tell places.
 
 After an error nothing is believed: the file is closed at the last position that is known to be good, and what came
 after is written again, into a new file of the same segment; so it is after a failed fsync, for another one that
-succeeds proves nothing. A disk that is full under `always` has the reserved file (reserve.py).
+succeeds proves nothing. When the disk is full there is the reserved file (reserve.py), and what was written before is
+synced where it stands.
 
 Before a file is begun it is seen to that those before it are there: another volume may have been mounted meanwhile.
 What was in the missing ones is nowhere but in memory then (`is_incomplete`), and has to be recorded again.
@@ -108,6 +109,10 @@ class Writing:
         self._sync_started_ms = 0
         self._is_failed = False
         self._is_full = False
+        # While the disk is full: the position up to which there should be room, from the reserved file and what went.
+        self._room_end = 0
+        # Space is being won back: it is not for a reserved file before that is over.
+        self.is_making_room = False
         self._failed_ms = 0
         self._remove_again_ms = 0
         # The segment that begins a new chain; 0: none does.
@@ -153,11 +158,11 @@ class Writing:
 
     @property
     def _wants_reserve(self) -> bool:
-        return self._is_full and self.policy == ALWAYS and self._reserve.is_there
+        return self._is_full and self._reserve.is_there and self._backlog.queued_bytes < self._reserve.size
 
     @property
     def _wants_allocation(self) -> bool:
-        return self._reserve.is_used or (self.policy == ALWAYS and self._reserve.is_missing)
+        return (self._reserve.is_used or self._reserve.is_missing) and not self.is_making_room
 
     # -- writing -----------------------------------------------------------------------------------
 
@@ -267,7 +272,10 @@ class Writing:
         if self._file is not file:
             return  # Given up meanwhile, since its fsync failed: these blocks are written again.
         if isinstance(outcome, OSError):
-            self._fail(outcome)
+            if outcome.errno in FULL_DISK and self.written > self.synced and not self._is_syncing:
+                self._save_written(file, outcome)
+            else:
+                self._fail(outcome)
             return
         self.bytes_written += end - self.written
         self.written = end
@@ -280,6 +288,26 @@ class Writing:
             self.error = ""
         self._pump()
         self._changed()
+
+    def _save_written(self, file: _File, error: OSError) -> None:
+        """The disk is full, and nothing is wrong with what was written before: sync that, for it has room already.
+
+        It would have to be written a second time otherwise, beside the first. What lies behind it goes.
+        """
+        end = self.written
+        size = file.header_bytes + end - file.start
+        self._pages = None  # No page of it may be touched behind its new end.
+
+        def saved(outcome: OSError | None) -> None:
+            self._is_busy = self._is_writing = False
+            if self._file is not file:
+                return
+            if outcome is None:
+                self._safe(end)
+            self._fail(error)
+
+        self._is_busy = self._is_writing = True
+        self._disk.start(WRITING, lambda folder: folder.truncate(file.name, size), saved)
 
     def _safe(self, end: int) -> None:
         """All up to here is on disk."""
@@ -369,7 +397,8 @@ class Writing:
         end_old = self._ending(old, start) if old is not None else None
         # As much lies ready as of the file before.
         ready = self._pages.wanted if self._pages is not None else READY_BYTES_MIN
-        size = 0 if on_reserve or self.policy == ALWAYS else self._segment_bytes
+        # A window wants more room than it needs.
+        size = 0 if on_reserve or self._reserve.is_used or self.policy == ALWAYS else self._segment_bytes
         self._pages = None
         began_ms = self.now_ms
 
@@ -431,7 +460,7 @@ class Writing:
             self._safe(closed.end)
         self._file = file
         self._pages = pages
-        self._is_longer = pages is not None
+        self._is_longer = pages is not None or file.is_reserve
         self._chain.named = named
         self._chain.took(file.number, file.part)
         if 0 < self._fresh_from <= file.number:
@@ -439,6 +468,7 @@ class Writing:
             self._chain.begin_anew()
         if file.is_reserve:
             self._reserve.took()
+            self._room_end = file.end_max
         self._is_failed = False
         if self._when_closed:
             self.end_waiting(None)
@@ -479,9 +509,11 @@ class Writing:
             self.error = ""
         self._changed()
 
-    def _on_removed(self, outcome: OSError | None) -> None:
+    def _on_removed(self, outcome: OSError | None, size: int) -> None:
         if outcome is not None:
             self._remove_again_ms = self.now_ms + REMOVE_AGAIN_MS
+        else:
+            self._room_end += size
         self._changed()
 
     # -- the end --------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from cluster_bus.membership import BUS_PORT_OFFSET
-from cluster_bus.node import FAIL, HANDSHAKE, PFAIL, Node
+from cluster_bus.node import Node
 from cluster_bus.nodes_file import six_fields
 from disque_py.commands.hello import extended_fields
 from disque_py.commands.options import read_integer
@@ -21,6 +21,7 @@ from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import SYNTAX, CommandError
 from disque_py.core.reset import flush
+from disque_py.log_lines import tell
 from disque_py.resp import OK, bulk, simple
 
 WRONG_FORM: Final = "ERR Wrong CLUSTER subcommand or number of arguments"
@@ -44,7 +45,7 @@ def info_fields(broker: Broker) -> list[tuple[str, str | int]]:
     """CLUSTER INFO, which is also the beginning of INFO's cluster section."""
     cluster = broker.cluster
     fields: list[tuple[str, str | int]] = [
-        ("cluster_state", "ok" if has_majority(broker) else "fail"),
+        ("cluster_state", "ok" if broker.cluster.has_majority else "fail"),
         ("cluster_known_nodes", len(cluster.nodes)),
         ("cluster_reachable_nodes", len(cluster.usable)),
         ("cluster_size", cluster.size),
@@ -58,16 +59,6 @@ def info_fields(broker: Broker) -> list[tuple[str, str | int]]:
         if broker.drain is not None and broker.drain.blocked_by:
             fields.append(("cluster_leaving_blocked_by", broker.drain.blocked_by))
     return fields
-
-
-def has_majority(broker: Broker) -> bool:
-    """Whether at most half of the cluster is suspected or failed, as seen from here.
-
-    Leaving nodes answer and count as well; so does a half, because of two nodes neither is the minority.
-    """
-    cluster = broker.cluster
-    lost = sum(1 for node in cluster.nodes.values() if node.flags & (PFAIL | FAIL) and not node.flags & HANDSHAKE)
-    return 2 * lost <= cluster.size
 
 
 def _info(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
@@ -160,7 +151,7 @@ def _reset(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         broker.ids.rename(broker.me.name)
         broker.sets.forget_all()
         handover.on_renamed(broker)
-    broker.host.log("warning", f"CLUSTER RESET {text_of(how)} by client {client.addr}: {count} jobs removed")
+    tell(broker.host, "cluster-reset", how=text_of(how), client=client.addr, jobs=count)
     return errands.begin(broker, client, broker.host.save_nodes, _saved)
 
 

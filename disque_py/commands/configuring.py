@@ -14,6 +14,7 @@ from disque_py.core import errands, memory
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
+from disque_py.log_lines import tell
 from disque_py.resp import OK, bulk, pairs
 
 if TYPE_CHECKING:
@@ -90,11 +91,7 @@ def _maxmemory_changed(broker: Broker) -> None:
     broker.apply_maxmemory()
     limit = broker.settings.maxmemory
     if limit and broker.used_memory > limit:
-        broker.host.log(
-            "warning",
-            f"maxmemory was set to {limit}, below the {broker.used_memory} bytes in use:"
-            " what is safe to forget is evicted, and ADDJOB is refused until there is room",
-        )
+        tell(broker.host, "maxmemory-below-use", maxmemory=limit, used=broker.used_memory)
     memory.make_room(broker)
 
 

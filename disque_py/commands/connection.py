@@ -29,6 +29,12 @@ def is_password(broker: Broker, word: bytes) -> bool:
     return compare_digest(password.encode("utf-8", "surrogateescape"), word)
 
 
+def note_wrong_password(broker: Broker, client: Client) -> None:
+    """Count it, for INFO and the log."""
+    broker.stats.wrong_passwords += 1
+    broker.stats.wrong_password_from = client.addr
+
+
 def auth(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     """AUTH [username] password. A wrong one also ends an earlier login."""
     if len(argv) > 3:
@@ -36,6 +42,7 @@ def auth(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     is_right = is_password(broker, argv[-1])
     client.is_authenticated = is_right and (len(argv) == 2 or argv[1] == DEFAULT_USER)
     if not client.is_authenticated:
+        note_wrong_password(broker, client)
         raise CommandError("ERR invalid password")
     return OK
 

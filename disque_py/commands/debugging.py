@@ -17,6 +17,7 @@ from disque_py.core.errors import NOT_AN_INTEGER, CommandError
 from disque_py.core.job import JOB_BYTES
 from disque_py.core.queue import QUEUE_BYTES
 from disque_py.core.reset import flush
+from disque_py.log_lines import tell
 from disque_py.resp import OK, bulk, error
 
 SLEEP_SECONDS_MAX: Final = 86_400.0
@@ -35,7 +36,7 @@ def debug(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 def _flushall(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     count = flush(broker)
     events.of_node(broker, events.FLUSHED, "DEBUG FLUSHALL")
-    broker.host.log("warning", f"DEBUG FLUSHALL by client {client.addr}: {count} jobs removed")
+    tell(broker.host, "flushall", client=client.addr, jobs=count)
     return OK
 
 
@@ -91,7 +92,7 @@ def _restart(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
                 raise failure
             broker.host.restart(delay_ms, graceful=is_graceful)
         except (LookupError, OSError) as reason:
-            broker.host.log("warning", f"DEBUG {text_of(argv[1])} failed: {reason}")
+            tell(broker.host, "debug-failed", command=text_of(argv[1]), reason=str(reason))
             raise CommandError(RESTART_FAILED) from None
 
     if is_graceful and broker.host.has_config_file():
@@ -103,7 +104,7 @@ def _restart(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 def _crash(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """SEGFAULT, ASSERT, OOM: three ways to die."""
     how = text_of(argv[1]).lower()
-    broker.host.log("warning", f"DEBUG {how.upper()} by client {client.addr}")
+    tell(broker.host, "debug-death", how=how.upper(), client=client.addr)
     broker.host.crash(how)
     return None
 

@@ -12,7 +12,7 @@ from typing import Final
 from cluster_bus.node import FAIL, LEAVING, PFAIL, Node
 from disque_py import __version__
 from disque_py.commands.clients import check_name
-from disque_py.commands.connection import DEFAULT_USER, is_password
+from disque_py.commands.connection import DEFAULT_USER, is_password, note_wrong_password
 from disque_py.commands.options import read_integer
 from disque_py.commands.subcommands import text_of
 from disque_py.core.broker import Broker
@@ -83,6 +83,7 @@ def _agree(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
         if option == b"auth" and at + 2 < len(argv):
             if not (is_password(broker, argv[at + 2]) and argv[at + 1] == DEFAULT_USER):
                 client.is_authenticated = False
+                note_wrong_password(broker, client)
                 raise CommandError(WRONG_PASSWORD)
             is_authenticated = True
             at += 3

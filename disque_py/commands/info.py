@@ -185,6 +185,8 @@ def _stats(broker: Broker) -> Fields:
         ("rejected_connections", stats.connections_rejected),
         ("latest_fork_usec", 0),
         ("slowlog_len", len(stats.slowlog)),
+        ("rejected_for_memory", stats.memory_refusals),
+        ("rejected_passwords", stats.wrong_passwords),
     ]
 
 

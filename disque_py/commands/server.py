@@ -11,6 +11,7 @@ from disque_py.core import errands
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import SYNTAX, CommandError
+from disque_py.log_lines import tell
 from disque_py.resp import array, bulk, bulk_array, integer
 from persistence.backup import is_name
 
@@ -41,12 +42,12 @@ def _rewritten(broker: Broker, client: Client, failure: OSError | None) -> None:
 
 
 def _stop(broker: Broker, client: Client) -> None:
-    broker.host.log("warning", f"SHUTDOWN by client {client.addr}")
+    tell(broker.host, "shutdown", client=client.addr)
     broker.host.shutdown()
 
 
 def _refused(broker: Broker, reason: str) -> CommandError:
-    broker.host.log("warning", f"SHUTDOWN refused: {reason}")
+    tell(broker.host, "shutdown-refused", reason=reason)
     return CommandError("ERR Errors trying to SHUTDOWN. Check logs.")
 
 
@@ -86,7 +87,7 @@ def _backup(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         if failure is not None:
             raise CommandError(f"ERR No backup was made: {failure.strerror or failure}")
         path, file_count, size = made[0]
-        broker.host.log("notice", f"Backup of the journal in {path}: {size} bytes in {file_count} files")
+        tell(broker.host, "backup", path=path, bytes=size, files=file_count)
         return array([bulk("path"), bulk(path), bulk("files"), integer(file_count), bulk("bytes"), integer(size)])
 
     return errands.begin(broker, client, start, outcome)

@@ -209,6 +209,13 @@ _PROCESS: Final = Section(
             "",
             "File to log to; empty: standard output. It may be renamed at any time (logrotate): a new one is opened.",
         ),
+        Directive(
+            "log-format",
+            Choice("text", "json"),
+            "text",
+            "How lines are logged: as text, or each as an object of JSON with the message's name and fields.",
+            is_live=True,
+        ),
         Directive("syslog-enabled", YES_NO, False, "Log to syslog as well."),
         Directive("syslog-ident", Text(255, may_be_empty=False), "disque", "Name of this node in syslog."),
         Directive(

@@ -31,6 +31,7 @@ from disque_py.core.client import RUNNING, WAITS_FOR_ROOM, Client
 from disque_py.core.job import ACTIVE, GONE, JOB_BYTES, QUEUED, Job
 from disque_py.core.queue import Queue
 from disque_py.core.spilled import SPILLED_BYTES, Spilled, released
+from disque_py.log_lines import tell
 
 # Of what is read ahead at the head of a queue so much remains when memory is nearly full.
 SCARCE: Final = 32
@@ -367,7 +368,7 @@ def lost(broker: Broker, job: Job, reason: str) -> None:
     spill = broker.spill
     spill.lost += 1
     where = "its other holders will queue it" if job.retry_ms and job.holders is not broker.sets.mine else "it is lost"
-    broker.host.log("warning", f"The body of job {job.id.decode('ascii', 'replace')} can't be read: {reason}; {where}")
+    tell(broker.host, "spill-lost", job=job.id.decode("ascii", "replace"), reason=reason, consequence=where)
     events.ended(broker, job, events.LOST, "its body can't be read")
     replication.remove(broker, job)
 

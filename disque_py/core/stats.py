@@ -19,6 +19,7 @@ class Stats:
 
     def __init__(self) -> None:
         self.reset()
+        self.wrong_password_from = ""  # The client that sent the last one.
         self.slowlog: deque[tuple[int, int, int, list[bytes]]] = deque()
         self.slowlog_next_id = 0
         self.latency: dict[str, LatencySeries] = {}
@@ -27,6 +28,8 @@ class Stats:
         """Everything back to zero, as CONFIG RESETSTAT does."""
         self.connections_received = 0
         self.connections_rejected = 0
+        self.memory_refusals = 0
+        self.wrong_passwords = 0
         self.commands_processed = 0
         self.net_input_bytes = 0
         self.net_output_bytes = 0

@@ -1,7 +1,8 @@
 """What a serving node does from time to time, apart from the broker's own timers.
 
-Once a second it looks after its connections, once a minute it collects garbage if that is cheap, and as often as the
-service manager wants it says that it is alive. All of it is called by the loop; there are no tasks.
+Once a second it looks after its connections and logs what was refused (reporter.py), once a minute it collects garbage
+if that is cheap, and as often as the service manager wants it says that it is alive. All of it is called by the loop;
+there are no tasks.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from disque_py.server.collector import COLLECT_INTERVAL_MS, collect_when_cheap
+from disque_py.server.log import flush
+from disque_py.server.reporter import Reporter
 
 if TYPE_CHECKING:
     from disque_py.server.connection import ClientConnection
@@ -27,6 +30,7 @@ class Chores:
     def __init__(self, shell: Shell, notifier: Notifier) -> None:
         self._shell = shell
         self._notifier = notifier
+        self._reporter = Reporter(shell.driver.broker)
 
     def start(self) -> None:
         """Begin with all of them."""
@@ -37,6 +41,8 @@ class Chores:
     def _look_after(self) -> None:
         """Idle clients and those that don't take their replies."""
         self._look_after_slice(list(self._shell.connections.values()))
+        self._reporter.look()
+        flush()
         self._shell.loop.call_later(LOOK_AFTER_SECONDS, self._look_after)
 
     def _look_after_slice(self, connections: list[ClientConnection]) -> None:

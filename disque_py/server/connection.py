@@ -26,6 +26,7 @@ from disque_py.core.client import (
 )
 from disque_py.requests import RequestParser
 from disque_py.resp import error
+from disque_py.server.log import VERBOSE, is_logged, tell
 from disque_py.server.shell import now_s
 
 if TYPE_CHECKING:
@@ -114,6 +115,8 @@ class ClientConnection(asyncio.Protocol):
         broker.clients[client_id] = client
         shell.connections[client_id] = self
         transport.set_write_buffer_limits(high=PAUSE_BYTES)
+        if is_logged(VERBOSE):
+            tell("client-connected", client=client.addr, clients=len(shell.connections))
 
     def _address(self, transport: asyncio.Transport) -> str:
         peer = transport.get_extra_info("peername")
@@ -135,6 +138,8 @@ class ClientConnection(asyncio.Protocol):
             inputs.disconnect(self._shell.driver.broker, client)
             self._shell.connections.pop(client.id, None)
             self.client = None
+            if is_logged(VERBOSE):
+                tell("client-gone", client=client.addr, clients=len(self._shell.connections))
 
     def data_received(self, data: bytes) -> None:
         """Take the bytes in; run what they ask for unless the client has to wait."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from disque_py.event_keeper import EventKeeper
 from disque_py.server.line_process import LineProcess
-from disque_py.server.log import log
+from disque_py.server.log import log, tell, write
 from persistence.file_disk import FileDisk
 from persistence.files import Files, JournalInUseError
 
@@ -44,7 +44,7 @@ class EventPlace:
             self._open_disk,
             self._close_disk,
             lambda: os.path.isdir(self.directory),
-            lambda line: log("warning", line),
+            write,
             self._lines,
         )
 
@@ -56,7 +56,7 @@ class EventPlace:
         try:
             await asyncio.wait_for(opened, START_SECONDS)
         except TimeoutError:
-            log("warning", f"The disk with {self.directory} doesn't answer; the node starts without waiting for it")
+            tell("events-disk-silent", directory=self.directory)
 
     async def close(self) -> None:
         """The node ends: all on disk, if the disk takes it."""
@@ -65,7 +65,7 @@ class EventPlace:
         try:
             await asyncio.wait_for(closed, CLOSE_SECONDS)
         except TimeoutError:
-            log("warning", "the log of events could not be closed: its last events may be missing")
+            tell("events-cut-short")
         self.abandon()
 
     def abandon(self) -> None:

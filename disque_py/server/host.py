@@ -143,6 +143,7 @@ class ProcessHost:
                 self.spill.switch()
             except OSError as error:
                 raise DirectiveError(f"ERR Can't open {self.spill.directory}: {error.strerror or error}") from None
+        log.tell("config-set", directive=name, value=settings.get_text(name))
 
     def has_config_file(self) -> bool:
         """Not with standard input, the command line alone, or nothing."""

@@ -41,7 +41,7 @@ from disque_py.server.connection import ClientConnection
 from disque_py.server.event_place import EventPlace
 from disque_py.server.host import NO_RESTART, Ending, ProcessHost
 from disque_py.server.listeners import Listeners, backlog_limit
-from disque_py.server.log import log, log_mistake
+from disque_py.server.log import log, log_mistake, tell, write
 from disque_py.server.nodes_keeper import NodesKeeper
 from disque_py.server.renames import check_renames
 from disque_py.server.scribe import Scribe
@@ -171,7 +171,7 @@ class Lifetime:
         self._events.keeper.started("memory lost" if self._remembering.last_load is None else "journal loaded")
         tune_collector()
         for name in self._listeners.names:
-            log("notice", f"Server initialized, ready to accept connections on {name}")
+            tell("ready", address=name)
         self._notifier.ready()
         self._on_ready()
 
@@ -241,7 +241,7 @@ class Lifetime:
         rng = Random(os.urandom(SEED_BYTES))
         outgoing = Outgoing()
         me = _myself(settings, lines[0].id if lines else rng.randbytes(ID_BYTES))
-        log("notice", f"disque-py {__version__}, node {me.name.decode()}, process {os.getpid()}")
+        tell("start", version=__version__, node=me.name.decode(), pid=os.getpid())
         membership = self._membership = Membership(
             me,
             outgoing,
@@ -259,7 +259,7 @@ class Lifetime:
             unsent_bytes_max=UNSENT_BYTES_MAX + settings.proto_max_bulk_len,  # One large job is no stalled node.
             server_tls=bus_server_tls,
             client_tls=bus_client_tls,
-            log=log,
+            log=_log_of_bus,
         )
         self._broker = Broker(membership, outgoing, settings, rng, self._host)
         inputs.install(self._broker, settings.rename_command)
@@ -271,12 +271,10 @@ class Lifetime:
             SystemClock(),
             shell.on_turn,
             self._keeper.save,
-            lambda line: log("notice", line),
+            write,
         )
         self._host.begin_turn = shell.driver.begin
-        self._remembering = self._host.remembering = Remembering(
-            shell.driver, self._open_disk, self._close_disk, lambda line: log("notice", line)
-        )
+        self._remembering = self._host.remembering = Remembering(shell.driver, self._open_disk, self._close_disk, write)
         self._spill = self._host.spill = SpillPlace(settings, shell)
         self._events = self._host.events = EventPlace(settings, shell)
         shell.driver.begin()
@@ -300,19 +298,16 @@ class Lifetime:
         """What is allowed, and yet perhaps not meant."""
         settings = self._settings
         if self._configuration.is_default:
-            log("warning", "no config file was given, the defaults are used; see disque-server --help")
+            tell("no-config-file")
         if not self._listeners.names:
-            log("warning", "port and tls-port are 0 and there is no unixsocket: no client can connect")
+            tell("no-listener")
         if settings.protected_mode and not settings.cluster_secret and not all(map(is_loopback, settings.bind or [""])):
-            log(
-                "warning",
-                "without a cluster-secret other nodes are accepted on loopback addresses only (protected-mode)",
-            )
+            tell("no-cluster-secret")
         if 0 < settings.maxmemory < MAXMEMORY_LOW:
-            log("warning", f"maxmemory is {settings.maxmemory} bytes; is a unit missing?")
+            tell("maxmemory-low", bytes=settings.maxmemory)
         limit = backlog_limit()
         if 0 < limit < settings.tcp_backlog:
-            log("warning", f"tcp-backlog {settings.tcp_backlog} is cut to {limit} by net.core.somaxconn")
+            tell("backlog-cut", wanted=settings.tcp_backlog, limit=limit)
 
     # -- serving -----------------------------------------------------------------------------------
 
@@ -320,9 +315,9 @@ class Lifetime:
         if number == signal.SIGINT:
             self._interrupts += 1
             if self._interrupts > 1:
-                log("warning", "second SIGINT: exiting at once")
+                tell("second-interrupt")
                 os._exit(1)
-        log("warning", f"{number.name} received, shutting down")
+        tell("signal", signal=number.name)
         self.stop(Ending())
 
     def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -330,11 +325,11 @@ class Lifetime:
         error = context.get("exception")
         message = context.get("message", "")
         if error is None or isinstance(error, OSError):  # A connection's trouble, TLS included.
-            log("debug", f"{message}: {error}")
+            tell("connection-trouble", context=message, reason=str(error))
         elif "transport" in context or "protocol" in context:
-            log_mistake(f"a mistake in the program, the connection is closed: {message}", error)
+            log_mistake(error, consequence="the connection is closed", context=message)
         else:
-            log_mistake(f"a mistake in the program, the node stops: {message}", error)
+            log_mistake(error, consequence="the node stops", context=message)
             self.stop(Ending(status=1, is_graceful=False))
 
     # -- end ---------------------------------------------------------------------------------------
@@ -366,11 +361,11 @@ class Lifetime:
             try:
                 self._keeper.save_now()
             except OSError as error:
-                log("warning", f"can't write the nodes file {self._keeper.path}: {error.strerror or error}")
+                tell("nodes-file-lost", path=self._keeper.path, reason=error.strerror or str(error))
         self._host.watchdog.watch(0)  # Its timer would outlive the program, and end the one that takes its place.
         self._keeper.close()
         is_last = ending.restart_delay_ms == NO_RESTART
-        log("warning", "the node has stopped, bye bye" if is_last else "the node has stopped, and will start again")
+        tell("stopped" if is_last else "stopped-for-restart")
 
     async def _close_journal(self) -> None:
         """Everything that was acknowledged gets on disk; a disk that can't has some seconds to recover."""
@@ -386,13 +381,17 @@ class Lifetime:
             if failure is None:
                 return
             if loop.time() >= deadline_s:
-                log("warning", f"the journal could not be closed: {failure}; its last records may be missing")
+                tell("journal-not-closed", reason=str(failure))
                 return
             journal = self._remembering.journal
             if journal is not None:
                 self._shell.driver.begin()
                 journal.tick()
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
+
+
+def _log_of_bus(_: str, text: str) -> None:
+    tell("bus", text=text)
 
 
 def journal_directory(settings: Settings) -> str:

@@ -24,6 +24,7 @@ import msgpack  # type: ignore[import-untyped]  # It ships no types.
 
 from disque_py.core.event_lines import Lines
 from disque_py.event_desk import text_of
+from disque_py.log_lines import line
 
 Blocks = list[tuple[int, int, bytes]]
 Done = Callable[[tuple[bytes, bytes] | None], None]
@@ -149,9 +150,7 @@ class LineProcess(asyncio.SubprocessProtocol):
     def _give_up(self, why: str) -> None:
         self._not_before_s = self._loop.time() + RETRY_SECONDS
         if not self._is_closed:
-            self._log(
-                "warning", f"The process that makes lines of events {why}; the node makes them itself for a while"
-            )
+            self._log("warning", line("event-lines-process", reason=why))
         self._end()
 
     def _end(self) -> None:

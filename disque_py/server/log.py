@@ -1,19 +1,26 @@
 """The server's log: few lines, never one per command.
 
-A line is `<pid>:P <dd Mon HH:MM:SS.mmm> <level> <text>` with the level as one character, `.` debug, `-` verbose, `*`
-notice, `#` warning (spec: disque/config.md, section 1). It goes to standard output or to a file, and to syslog if
-asked. Everything logged by libraries through `logging` comes here too.
+A line is `<pid>:P <dd Mon YYYY HH:MM:SS.mmm +ZZZZ> <level> <text>` with the level as one character, `.` debug, `-`
+verbose, `*` notice, `#` warning (spec: disque/config.md, section 1; year and zone are ours); with `log-format json` it
+is an object. It goes to standard output or to a file, and to syslog if asked. Everything logged by libraries through
+`logging` comes here too.
+
+The messages are those of log_lines.py. Of each, LINES_MAX are written in SPAN_SECONDS. Those beyond are counted, and a
+line says how many there were (`flush`, once a second).
 
 A log that can't be written (full disk, closed pipe) costs lines, never the server.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import logging.handlers
 import sys
 import time
 from typing import TYPE_CHECKING, Final
+
+from disque_py.log_lines import LINES_MAX, SPAN_SECONDS, Line, Value, line
 
 if TYPE_CHECKING:
     from disque_py.config.settings import Settings
@@ -41,11 +48,33 @@ class LineFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """One record as a line, without its end."""
         now = time.localtime(record.created)
-        moment = f"{now.tm_mday:02d} {MONTHS[now.tm_mon - 1]} {now.tm_hour:02d}:{now.tm_min:02d}:{now.tm_sec:02d}"
-        line = f"{record.process}:P {moment}.{int(record.msecs):03d} {_character(record.levelno)} {_text(record)}"
+        day = f"{now.tm_mday:02d} {MONTHS[now.tm_mon - 1]} {now.tm_year:04d}"
+        clock = f"{now.tm_hour:02d}:{now.tm_min:02d}:{now.tm_sec:02d}.{int(record.msecs):03d} {_zone(now)}"
+        line = f"{record.process}:P {day} {clock} {_character(record.levelno)} {_text(record)}"
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return line
+
+
+class JsonFormatter(logging.Formatter):
+    """An object of JSON per line: time, pid, level, message, text and fields; a traceback is one of its values."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One record as a line, without its end."""
+        now = time.localtime(record.created)
+        zone = _zone(now)
+        text = record.args[0] if isinstance(record.args, tuple) and record.args else None
+        said: dict[str, object] = {
+            "time": f"{time.strftime('%Y-%m-%dT%H:%M:%S', now)}.{int(record.msecs):03d}{zone[:3]}:{zone[3:]}",
+            "pid": record.process,
+            "level": _name(record.levelno),
+            "message": text.name if isinstance(text, Line) else "other",
+            "text": _text(record),
+            "fields": {key: _cut_field(value) for key, value in text.fields.items()} if isinstance(text, Line) else {},
+        }
+        if record.exc_info:
+            said["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(said)
 
 
 class TextFormatter(logging.Formatter):
@@ -54,6 +83,32 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The text alone."""
         return _text(record)
+
+
+class Limiter:
+    """Counts the lines of each message, so that a flood of them stays short."""
+
+    def __init__(self) -> None:
+        # Message -> (when its span began, lines in it, those left out).
+        self._spans: dict[str, list[float]] = {}
+
+    def allows(self, name: str, now_s: float) -> bool:
+        """Whether a line of this message may be written now; those that may not are counted."""
+        span = self._spans.get(name)
+        if span is None:
+            self._spans[name] = [now_s, 1, 0]
+            return True
+        if span[1] < LINES_MAX:
+            span[1] += 1
+            return True
+        span[2] += 1
+        return False
+
+    def over(self, now_s: float) -> list[tuple[str, int]]:
+        """The messages whose span is over and that were left out, and how often."""
+        ended = [name for name, span in self._spans.items() if now_s - span[0] >= SPAN_SECONDS]
+        spans = [(name, int(self._spans.pop(name)[2])) for name in ended]
+        return [(name, count) for name, count in spans if count]
 
 
 class FollowedFile(logging.handlers.WatchedFileHandler):
@@ -80,6 +135,9 @@ class Syslog(logging.handlers.SysLogHandler):
     }
 
 
+_LIMITER: Final = Limiter()
+
+
 def open_log(settings: Settings) -> None:
     """Send the log where the settings say; may be called again. OSError if the file or syslog can't be opened."""
     handlers = [_main_handler(settings.logfile)]
@@ -96,6 +154,7 @@ def open_log(settings: Settings) -> None:
         old.close()
     for handler in handlers:
         root.addHandler(handler)
+    set_format(settings.log_format)
     set_level(settings.loglevel)
 
 
@@ -104,14 +163,47 @@ def set_level(loglevel: str) -> None:
     logging.getLogger().setLevel(LEVELS[loglevel])
 
 
+def set_format(log_format: str) -> None:
+    """Write lines as text or as json, to the file or standard output; syslog gets the text alone."""
+    for handler in logging.getLogger().handlers:
+        if not isinstance(handler, Syslog):
+            handler.setFormatter(JsonFormatter() if log_format == "json" else LineFormatter())
+
+
+def is_logged(number: int) -> bool:
+    """Whether lines of this level are written, so that a frequent one need not be made in vain."""
+    return _LOGGER.isEnabledFor(number)
+
+
 def log(level: str, text: str) -> None:
-    """One line; level is debug, verbose, notice or warning."""
-    _LOGGER.log(LEVELS[level], "%s", text)
+    """One line; level is debug, verbose, notice or warning. A line of the table has a level of its own."""
+    number = LEVELS[text.level if isinstance(text, Line) else level]
+    if not _LOGGER.isEnabledFor(number):
+        return
+    if isinstance(text, Line) and not _LIMITER.allows(text.name, time.monotonic()):
+        return
+    _LOGGER.log(number, "%s", text)
 
 
-def log_mistake(text: str, error: BaseException) -> None:
+def write(text: str) -> None:
+    """One line, a notice unless the table says otherwise."""
+    log("notice", text)
+
+
+def tell(name: str, **fields: Value) -> None:
+    """One line of the table."""
+    write(line(name, **fields))
+
+
+def flush() -> None:
+    """Say how many lines were left out lately."""
+    for name, count in _LIMITER.over(time.monotonic()):
+        tell("suppressed", message=name, count=count, seconds=SPAN_SECONDS)
+
+
+def log_mistake(error: BaseException, *, consequence: str, context: str) -> None:
     """One warning, and the traceback of an exception that should not have happened."""
-    _LOGGER.warning("%s", text, exc_info=error)
+    _LOGGER.warning("%s", line("mistake", consequence=consequence, context=context), exc_info=error)
 
 
 def _main_handler(logfile: str) -> logging.Handler:
@@ -120,7 +212,6 @@ def _main_handler(logfile: str) -> logging.Handler:
         handler = FollowedFile(logfile, encoding="utf-8", errors="backslashreplace")
     else:
         handler = logging.StreamHandler(sys.stdout)
-    handler.setFormatter(LineFormatter())
     return handler
 
 
@@ -132,8 +223,30 @@ def _character(levelno: int) -> str:
     return "-" if levelno >= VERBOSE else "."
 
 
+def _name(levelno: int) -> str:
+    return {"#": "warning", "*": "notice", "-": "verbose", ".": "debug"}[_character(levelno)]
+
+
+def _zone(now: time.struct_time) -> str:
+    """Hours and minutes from UTC, as in +0200."""
+    sign = "-" if now.tm_gmtoff < 0 else "+"
+    minutes = abs(now.tm_gmtoff) // 60
+    return f"{sign}{minutes // 60:02d}{minutes % 60:02d}"
+
+
 def _text(record: logging.LogRecord) -> str:
+    """What a record says, on one line if it is ours: names that clients chose begin no line of their own."""
     text = record.getMessage()
+    if isinstance(record.args, tuple) and record.args and isinstance(record.args[0], Line):
+        text = text.replace("\r", "\\r").replace("\n", "\\n")
+    return _cut(text)
+
+
+def _cut(text: str) -> str:
     if len(text) * 4 <= TEXT_BYTES_MAX:
         return text
     return text.encode("utf-8", "backslashreplace")[:TEXT_BYTES_MAX].decode("utf-8", "ignore")
+
+
+def _cut_field(value: Value) -> Value:
+    return _cut(value) if isinstance(value, str) else value

@@ -85,7 +85,7 @@ def _run(configuration: Configuration, *, may_restart: bool) -> Ending:
         return _live(configuration, may_restart=may_restart)
     except StartError as error:
         if settings.logfile or settings.syslog_enabled:  # Else it would stand beside the line on standard error.
-            log.log("warning", f"can't start: {error}")
+            log.tell("start-failed", reason=str(error))
         raise
 
 
@@ -121,9 +121,7 @@ def _allow_clients(settings: Settings) -> None:
     if possible < 1:
         raise StartError(f"the limit of open files is too low: {process.RESERVED_FILES} are needed besides clients")
     if possible < settings.maxclients:
-        log.log(
-            "warning", f"maxclients is {possible} instead of {settings.maxclients}: the limit of open files is lower"
-        )
+        log.tell("maxclients-cut", possible=possible, wanted=settings.maxclients)
         settings.maxclients = possible
 
 
@@ -131,7 +129,7 @@ def _write_pid_file(path: str) -> None:
     try:
         process.write_pid_file(path)
     except OSError as error:
-        log.log("warning", f"can't write the pid file {path}: {error.strerror}")
+        log.tell("pid-file-failed", path=path, reason=error.strerror or str(error))
 
 
 def _version() -> str:

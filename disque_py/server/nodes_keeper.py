@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from cluster_bus.nodes_file import NodeLine, NodesFileError, dump, parse
 from cluster_bus.nodes_store import NodesFileLockedError, NodesFileStore
+from disque_py.log_lines import line
 from disque_py.server.start_error import StartError
 
 if TYPE_CHECKING:
@@ -100,14 +101,14 @@ class NodesKeeper:
         self._is_busy = False
         if self._is_failing:
             self._is_failing = False
-            self._log("notice", f"the nodes file {self.path} could be written again")
+            self._log("notice", line("nodes-file-written", path=self.path))
         if self._is_due:
             self.save()
 
     def _failed(self, error: OSError) -> None:
         if not self._is_failing:
             self._is_failing = True
-            self._log("warning", f"can't write the nodes file {self.path}, trying again: {error.strerror or error}")
+            self._log("warning", line("nodes-file-failed", path=self.path, reason=error.strerror or str(error)))
         asyncio.get_running_loop().call_later(RETRY_SECONDS, self._retry)
 
     def _retry(self) -> None:

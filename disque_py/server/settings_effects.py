@@ -43,6 +43,10 @@ def _change_loglevel(settings: Settings) -> None:
     log.set_level(settings.loglevel)
 
 
+def _change_log_format(settings: Settings) -> None:
+    log.set_format(settings.log_format)
+
+
 def _change_maxclients(settings: Settings) -> None:
     possible = raise_file_limit(settings.maxclients)
     if possible < settings.maxclients:
@@ -59,6 +63,7 @@ def _change_watchdog_period(settings: Settings) -> None:
 
 EFFECTS: Final[dict[str, Callable[[Settings], None]]] = {
     "dir": change_directory,
+    "log-format": _change_log_format,
     "loglevel": _change_loglevel,
     "maxclients": _change_maxclients,
     "watchdog-period": _change_watchdog_period,

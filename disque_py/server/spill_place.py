@@ -15,7 +15,7 @@ import ctypes
 import os
 from typing import TYPE_CHECKING, Final
 
-from disque_py.server.log import log
+from disque_py.server.log import write
 from disque_py.server.process import rss_bytes
 from disque_py.spill_desk import SpillDesk
 from persistence.disk import SYNCING, Folder
@@ -83,7 +83,7 @@ class SpillPlace:
         driver = self._shell.driver
         self._files = files
         self._disk = FileDisk(files, self._shell.loop.call_soon_threadsafe)
-        desk = SpillDesk(driver.broker, self._disk, driver.begin, driver.wake, lambda line: log("notice", line))
+        desk = SpillDesk(driver.broker, self._disk, driver.begin, driver.wake, write)
         driver.spill = desk
         desk.open()
         if self._trim is not None:

@@ -12,6 +12,8 @@ import traceback
 from collections.abc import Callable
 from types import FrameType
 
+from disque_py.log_lines import line
+
 
 class Watchdog:
     """Watches the loop it is made on. `log` takes a level and a text."""
@@ -39,6 +41,6 @@ class Watchdog:
         self._timer = self._loop.call_later(self._period_s / 2, self._feed)
 
     def _on_alarm(self, _: int, frame: FrameType | None) -> None:
-        self._log("warning", f"the loop has been standing still for {self._period_s:g} seconds or more. It is here:")
-        for line in traceback.format_stack(frame):
-            self._log("warning", line.rstrip())
+        self._log("warning", line("watchdog", seconds=self._period_s))
+        for text in "".join(traceback.format_stack(frame)).splitlines():
+            self._log("warning", line("watchdog-frame", frame=text))

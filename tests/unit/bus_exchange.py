@@ -20,7 +20,7 @@ class Peer:
     def __init__(self, membership: Membership, host: str) -> None:
         self.membership = membership
         self.host = host
-        self.notices: list[str] = []
+        self.notices: list[tuple[str, dict[str, str | int]]] = []
         self.link_events: list[tuple[str, bool]] = []
         self.new_runs: list[Node] = []
         self.saves = 0

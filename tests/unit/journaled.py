@@ -122,6 +122,7 @@ class JournaledNode:
         now_ms: int = NOW_MS,
         wall_ms: int = WALL_MS,
         segment_bytes: int = 1500,
+        reserve_bytes: int = RESERVE_BYTES,
         deliveries: dict[bytes, int] | None = None,
         node_id: bytes = ME,
         run: int = 1,
@@ -132,6 +133,7 @@ class JournaledNode:
         self.ms, self.wall = now_ms, wall_ms
         self.settings = {"appendonly": True, "appendfsync": "always"} | settings
         self.segment_bytes = segment_bytes
+        self.reserve_bytes = reserve_bytes
         self.node_id = node_id
         self.run = run
         self.log: list[str] = []
@@ -161,7 +163,7 @@ class JournaledNode:
             self.folder.close,
             self.log.append,
             segment_bytes=segment_bytes,
-            reserve_bytes=RESERVE_BYTES,
+            reserve_bytes=reserve_bytes,
         )
         self.clients = [self._connect(number) for number in (1, 2)]
         self._turn(lambda: self.remembering.start(self._ready, self._fail))
@@ -336,6 +338,7 @@ class JournaledNode:
             now_ms=self.ms + away_ms,
             wall_ms=self.wall + away_ms,
             segment_bytes=self.segment_bytes,
+            reserve_bytes=self.reserve_bytes,
             deliveries=self.deliveries,
             node_id=self.node_id,
             run=self.run + 1,

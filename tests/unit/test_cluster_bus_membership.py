@@ -99,7 +99,7 @@ def test_a_handshake_nobody_answers_ends_after_the_node_time_out():
     assert len(node.nodes) == 2
     exchange.run(300)
     assert len(node.nodes) == 1
-    assert any("given up" in notice for notice in exchange.peer(node).notices)
+    assert any(name == "handshake-failed" for name, _ in exchange.peer(node).notices)
 
 
 def test_a_handshake_does_not_count_for_size_and_groups():
@@ -328,7 +328,7 @@ def test_when_a_partition_heals_so_do_its_suspicions():
     exchange.cut.clear()
     exchange.run(3000)
     assert is_whole(nodes)
-    assert any("answers again" in notice for notice in exchange.peer(nodes[0]).notices)
+    assert any(name == "node-recovered" for name, _ in exchange.peer(nodes[0]).notices)
 
 
 def test_a_node_that_can_be_heard_but_not_reached_is_suspected():
@@ -568,3 +568,32 @@ def test_whatever_happens_the_cluster_is_whole_again_after_healing(seed: int):
         node.meet("10.0.0.1", nodes[0].me.port)  # Who moved while all others did, too, can't find them.
     exchange.run(15_000)
     assert is_whole(nodes)
+
+
+def notes(exchange, node):
+    """What the log of a node heard."""
+    return dict(exchange.peer(node).notices)
+
+
+def test_the_log_hears_of_a_failure_with_its_address_and_of_the_state_of_the_cluster():
+    exchange = Exchange()
+    nodes = exchange.start_joined(5)
+    exchange.partition(nodes[:2], nodes[2:])
+    exchange.run(6000)
+    few, many = notes(exchange, nodes[0]), notes(exchange, nodes[4])
+    assert many["node-failed"]["address"] in {f"{node.me.host}:{node.me.port}" for node in nodes[:2]}
+    assert many["node-failed"]["reason"]
+    assert few["cluster-fail"] == {"lost": 3, "size": 5}
+    assert "cluster-fail" not in many
+    exchange.cut.clear()
+    exchange.run(3000)
+    assert "cluster-ok" in notes(exchange, nodes[0])
+
+
+def test_the_log_hears_of_leaving_once():
+    exchange = Exchange()
+    node = exchange.start(7001)
+    node.set_leaving(True)
+    node.set_leaving(True)
+    node.set_leaving(False)
+    assert [name for name, _ in node.notices] == ["leaving-began", "leaving-ended"]

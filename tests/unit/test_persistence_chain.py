@@ -19,7 +19,7 @@ def make() -> tuple[Chain, InlineDisk, list[OSError | None]]:
     for file in FILES:
         disk.folder.create(file_name(file.number, file.part), b"x")
     heard: list[OSError | None] = []
-    return Chain(disk, heard.append, FILES), disk, heard
+    return Chain(disk, lambda outcome, _: heard.append(outcome), FILES), disk, heard
 
 
 def test_a_segment_goes_when_the_record_of_that_is_on_disk():

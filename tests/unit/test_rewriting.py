@@ -71,6 +71,31 @@ def test_it_grows_by_so_much_before_it_is_rewritten_by_itself():
     node.check_folder(at_least=node.promised)
 
 
+@pytest.mark.parametrize("policy", ["always", "everysec", "no"])
+def test_a_full_disk_is_freed_however_small_the_journal_is(policy):
+    """All of it is in the segment that is being written, far below auto-aof-rewrite-min-size."""
+    node = JournaledNode(segment_bytes=1 << 20, reserve_bytes=16 << 10, appendfsync=policy)
+    node.settle(3_000)
+    ids = fill(node, 100)
+    node.folder.capacity_bytes = used = node.folder.used_bytes
+    node.settle(3_000)
+    while not node.broker.disk_level:
+        node.ask("ADDJOB", "q", b"x" * 1000, 0)
+        node.settle(100)
+    node.settle(2_000)
+    assert "MISCONF" in str(node.ask("ADDJOB", "q", "body", 0, client=1))
+    for job_id in [job_id for shard in node.broker.shards for job_id in shard if job_id not in ids[:3]]:
+        node.ask("ACKJOB", job_id, client=1)
+        node.settle()
+    node.settle(5_000)
+    assert (node.broker.disk_level, node.broker.disk_trouble) == (0, "")
+    assert node.folder.used_bytes < used * 0.8
+    node.taken()
+    assert str(node.answer("ADDJOB", "q", "body", 0)).startswith("b'D-")
+    again = node.restart()
+    assert [again.broker.find(ids[at]) is not None for at in (0, 2, 3, 99)] == [True, True, False, False]
+
+
 def test_segments_in_which_nothing_lives_go_without_being_read():
     node = start()
     acknowledge(node, fill(node, 40))

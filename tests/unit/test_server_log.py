@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
 import sys
+from datetime import datetime
 
 import pytest
 
 from disque_py.config.settings import Settings
+from disque_py.log_lines import line
 from disque_py.server import log
 
-LINE = re.compile(r"(\d+):P \d\d [A-Z][a-z]{2} \d\d:\d\d:\d\d\.\d{3} ([.*#-]) (.*)")
+LINE = re.compile(r"(\d+):P \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d\.\d{3} [+-]\d{4} ([.*#-]) (.*)")
 
 
 @pytest.fixture(autouse=True)
@@ -108,9 +111,60 @@ def test_what_libraries_log_comes_too_with_its_traceback(settings):
 
 def test_a_mistake_is_logged_with_its_whole_traceback(settings):
     log.open_log(settings)
-    log.log_mistake("100% ours", ValueError("odd" * 1000))
-    assert lines(settings)[0].endswith("# 100% ours")
+    log.log_mistake(ValueError("odd" * 1000), consequence="the node stops", context="100% ours")
+    assert lines(settings)[0].endswith("# a mistake in the program, the node stops: 100% ours")
     assert lines(settings)[-1] == "ValueError: " + "odd" * 1000
+
+
+def test_a_line_of_json_has_the_name_of_the_message_and_its_fields(settings):
+    settings.log_format = "json"
+    log.open_log(settings)
+    log.tell("memory-refused", count=3, used=20, maxmemory=10)
+    logging.getLogger("asyncio").warning("100%% %s", "theirs")
+    ours, theirs = map(json.loads, lines(settings))
+    assert (ours["message"], ours["level"], ours["pid"]) == ("memory-refused", "warning", os.getpid())
+    assert ours["fields"] == {"count": 3, "used": 20, "maxmemory": 10}
+    assert ours["text"] == "3 commands refused for memory: 20 of 10 bytes are used"
+    assert (theirs["message"], theirs["text"], theirs["fields"]) == ("other", "100% theirs", {})
+    assert datetime.fromisoformat(ours["time"]).utcoffset() is not None
+
+
+def test_the_format_can_change_and_a_traceback_is_a_value(settings):
+    log.open_log(settings)
+    log.set_format("json")
+    log.log_mistake(ValueError("odd"), consequence="the node stops", context="here")
+    assert json.loads(lines(settings)[0])["traceback"].endswith("ValueError: odd")
+
+
+def test_a_line_of_the_table_has_its_own_level(settings):
+    log.open_log(settings)
+    log.write(line("journal-refused", reason="full"))
+    log.tell("link-up", node="n", address="a", bus_port=1)
+    assert [LINE.fullmatch(each).group(2) for each in lines(settings)] == ["#"]
+
+
+def test_a_name_that_a_client_chose_begins_no_line_of_its_own(settings):
+    log.open_log(settings)
+    log.tell("debug-failed", command="x\n1:P * all is well", reason="")
+    assert len(lines(settings)) == 1
+
+
+def test_a_flood_is_cut_short_and_counted(settings, monkeypatch):
+    monkeypatch.setattr(log, "_LIMITER", log.Limiter())
+    now_s = [100.0]
+    monkeypatch.setattr(log.time, "monotonic", lambda: now_s[0])
+    log.open_log(settings)
+    for _ in range(log.LINES_MAX + 7):
+        log.tell("leaving-began")
+    log.tell("leaving-ended")
+    log.flush()
+    assert len(lines(settings)) == log.LINES_MAX + 1
+    now_s[0] += log.SPAN_SECONDS
+    log.flush()
+    log.flush()
+    assert "# 7 more lines of 'leaving-began' were left out in 10 s" in lines(settings)[-1]
+    log.tell("leaving-began")
+    assert len(lines(settings)) == log.LINES_MAX + 3
 
 
 def test_syslog_gets_the_text_alone_and_its_own_names_of_levels():

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 from copies import hold_queued
 from disque_py.core import lifecycle
+from disque_py.server import shell
 from disque_py.server.shell import now_s
 from loopback import serve, until
 
@@ -42,6 +44,22 @@ def test_a_thousand_commands_of_ten_clients_take_few_turns():
 def test_time_passes_without_input():
     async def story(server):
         await until(lambda: len(server.broker.stats.samples) >= 2)
+
+    serve(story)
+
+
+def test_a_node_that_stood_still_says_for_how_long(monkeypatch):
+    told = []
+    monkeypatch.setattr(shell, "tell", lambda name, **fields: told.append((name, fields["ms"])))
+    monkeypatch.setattr(shell, "STALL_MS", 500)
+
+    async def story(server):
+        await asyncio.sleep(0.02)
+        told.clear()
+        time.sleep(0.8)  # noqa: ASYNC251 - that is what it is about
+        await until(lambda: told)
+        assert told[0][0] == "stall"
+        assert told[0][1] >= 500
 
     serve(story)
 

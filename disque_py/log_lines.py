@@ -1,0 +1,691 @@
+"""The messages of the server's log: one table, and lines made from it.
+
+Each message has a name, a level, a template, a meaning and an advice. Code that has something to log makes a line with
+`line(name, field=value, …)`. A line is its text, so it goes wherever a text goes, and it carries its name and fields
+for `log-format json`. The outside writes it (server/log.py): nothing here writes, and nothing here knows the time.
+
+docs/logs.md lists the table; `python tests/house/rewrite_logs_page.py` writes that page.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from disque_py.ports import Host
+
+Value = str | int | float
+
+DEBUG: Final = "debug"
+VERBOSE: Final = "verbose"
+NOTICE: Final = "notice"
+WARNING: Final = "warning"
+
+NOTHING: Final = "Nothing."
+
+# Of one message so many lines are written in so many seconds; the others are counted (server/log.py).
+LINES_MAX: Final = 50
+SPAN_SECONDS: Final = 10
+
+
+class Message(NamedTuple):
+    """A message of the log.
+
+    name       its name, in lines of JSON and in docs/logs.md
+    level      debug, verbose, notice or warning
+    template   its text, with the fields in braces
+    meaning    what it says of the node
+    advice     what an operator does about it
+    """
+
+    name: str
+    level: str
+    template: str
+    meaning: str
+    advice: str
+
+
+class Section(NamedTuple):
+    """Messages about one thing."""
+
+    title: str
+    messages: tuple[Message, ...]
+
+
+class Line(str):
+    """A text for the log that knows the message it was made of."""
+
+    __slots__ = ("fields", "level", "name")
+
+    name: str
+    level: str
+    fields: dict[str, Value]
+
+
+SECTIONS: Final = (
+    Section(
+        "Start and end",
+        (
+            Message(
+                "start",
+                NOTICE,
+                "disque-py {version}, node {node}, process {pid}",
+                "The process has begun; it reads its files next.",
+                NOTHING,
+            ),
+            Message(
+                "no-config-file",
+                WARNING,
+                "no config file was given, the defaults are used; see disque-server --help",
+                "The node runs with defaults alone.",
+                "Give the path of a config file as the first argument.",
+            ),
+            Message(
+                "no-listener",
+                WARNING,
+                "port and tls-port are 0 and there is no unixsocket: no client can connect",
+                "The node listens for other nodes only.",
+                "Set `port`, `tls-port` or `unixsocket`.",
+            ),
+            Message(
+                "no-cluster-secret",
+                WARNING,
+                "without a cluster-secret other nodes are accepted on loopback addresses only (protected-mode)",
+                "Nodes of other machines can't join.",
+                "Set the same `cluster-secret` on all nodes.",
+            ),
+            Message(
+                "maxmemory-low",
+                WARNING,
+                "maxmemory is {bytes} bytes; is a unit missing?",
+                "`maxmemory` has hardly room for a job.",
+                "Write a unit, as in `maxmemory 2gb`.",
+            ),
+            Message(
+                "backlog-cut",
+                WARNING,
+                "tcp-backlog {wanted} is cut to {limit} by net.core.somaxconn",
+                "The system allows fewer connections that wait to be accepted.",
+                "Raise `net.core.somaxconn`, or lower `tcp-backlog`.",
+            ),
+            Message(
+                "maxclients-cut",
+                WARNING,
+                "maxclients is {possible} instead of {wanted}: the limit of open files is lower",
+                "The process may open fewer files than `maxclients` needs.",
+                "Raise the limit of open files (`ulimit -n`, `LimitNOFILE=`).",
+            ),
+            Message(
+                "pid-file-failed",
+                WARNING,
+                "can't write the pid file {path}: {reason}",
+                "The node runs without a pid file.",
+                "Make the directory writable, or change `pidfile`.",
+            ),
+            Message(
+                "start-failed",
+                WARNING,
+                "can't start: {reason}",
+                "The process ends with status 1.",
+                "The reason says what to change.",
+            ),
+            Message(
+                "ready",
+                NOTICE,
+                "Server initialized, ready to accept connections on {address}",
+                "Clients are served at this address.",
+                NOTHING,
+            ),
+            Message(
+                "signal",
+                WARNING,
+                "{signal} received, shutting down",
+                "A signal asked the node to end.",
+                NOTHING,
+            ),
+            Message(
+                "second-interrupt",
+                WARNING,
+                "second SIGINT: exiting at once",
+                "The process ends without closing its journal.",
+                NOTHING,
+            ),
+            Message(
+                "shutdown",
+                WARNING,
+                "SHUTDOWN by client {client}",
+                "A client asked the node to end.",
+                NOTHING,
+            ),
+            Message(
+                "shutdown-refused",
+                WARNING,
+                "SHUTDOWN refused: {reason}",
+                "The node would lose what it has promised, so it goes on.",
+                "Mend what the reason names, and ask again.",
+            ),
+            Message(
+                "stopped",
+                WARNING,
+                "the node has stopped, bye bye",
+                "The process ends now.",
+                NOTHING,
+            ),
+            Message(
+                "stopped-for-restart",
+                WARNING,
+                "the node has stopped, and will start again",
+                "DEBUG RESTART: the same program runs again.",
+                NOTHING,
+            ),
+            Message(
+                "mistake",
+                WARNING,
+                "a mistake in the program, {consequence}: {context}",
+                "A defect of disque-py; the traceback follows.",
+                "Report it with the traceback.",
+            ),
+        ),
+    ),
+    Section(
+        "Cluster",
+        (
+            Message(
+                "cluster-fail",
+                WARNING,
+                "cluster state is fail: {lost} of {size} nodes don't answer",
+                "More than half of the nodes are suspected or failed, as seen from here: this node may be cut off.",
+                "Look at the network of this machine, and at the nodes named before this line.",
+            ),
+            Message(
+                "cluster-ok",
+                NOTICE,
+                "cluster state is ok again: {lost} of {size} nodes don't answer",
+                "At least half of the nodes answer again.",
+                NOTHING,
+            ),
+            Message(
+                "node-joined",
+                NOTICE,
+                "node {node} joined",
+                "A node is new in this node's table.",
+                NOTHING,
+            ),
+            Message(
+                "node-suspected",
+                WARNING,
+                "node {node} at {address} does not answer: suspected",
+                "It has not answered this node for `cluster-node-timeout`. New jobs go elsewhere.",
+                "Look at that node and at the network to it.",
+            ),
+            Message(
+                "node-failed",
+                WARNING,
+                "node {node} at {address} marked as failing: {reason}",
+                "A majority agrees that it does not answer.",
+                "Start the node again, or remove it with CLUSTER FORGET on all others.",
+            ),
+            Message(
+                "node-recovered",
+                NOTICE,
+                "node {node} at {address} answers again",
+                "A suspected or failed node is back.",
+                NOTHING,
+            ),
+            Message(
+                "node-forgotten",
+                NOTICE,
+                "node {node} forgotten",
+                "It is out of the table, by CLUSTER FORGET or CLUSTER RESET.",
+                NOTHING,
+            ),
+            Message(
+                "node-not-reached",
+                NOTICE,
+                "node {node} at {address} not reached, given up",
+                "A node introduced itself, and can't be reached from here.",
+                "See to it that its bus port is open, and that `cluster-announce-ip` is right.",
+            ),
+            Message(
+                "handshake-failed",
+                NOTICE,
+                "no handshake with {address} (bus {bus_port}) in time, given up",
+                "CLUSTER MEET, or gossip, named an address where no node answers.",
+                "See to it that the bus port is open and the `cluster-secret` is the same.",
+            ),
+            Message(
+                "address-taken",
+                WARNING,
+                "another node answers at {address}, address of {node} dropped",
+                "Two nodes were started with the address of one.",
+                "Give each node an address of its own.",
+            ),
+            Message(
+                "node-renamed",
+                NOTICE,
+                "this node is now {node}",
+                "CLUSTER RESET HARD gave it another id.",
+                NOTHING,
+            ),
+            Message(
+                "leaving-began",
+                NOTICE,
+                "CLUSTER LEAVING yes: this node gives its jobs away",
+                "The node takes no new copies, and moves what it holds.",
+                "Stop it when CLUSTER INFO says that no jobs are left.",
+            ),
+            Message(
+                "leaving-ended",
+                NOTICE,
+                "CLUSTER LEAVING no: this node stays",
+                "The node takes jobs as before.",
+                NOTHING,
+            ),
+            Message(
+                "cluster-reset",
+                WARNING,
+                "CLUSTER RESET {how} by client {client}: {jobs} jobs removed",
+                "The node forgot its jobs and its cluster.",
+                NOTHING,
+            ),
+            Message(
+                "link-up",
+                VERBOSE,
+                "link to node {node} at {address} is up",
+                "This node can talk to that one.",
+                NOTHING,
+            ),
+            Message(
+                "link-down",
+                VERBOSE,
+                "link to node {node} at {address} is down",
+                "The connection broke or was closed; it is made again by itself.",
+                "If it repeats, look at the network between both.",
+            ),
+            Message(
+                "bus",
+                WARNING,
+                "{text}",
+                "A connection of another node, or of a stranger, was closed. The reason stands in brackets.",
+                "See to it that all nodes have the same `cluster-secret`, and that only nodes reach the bus port.",
+            ),
+            Message(
+                "nodes-file-failed",
+                WARNING,
+                "can't write the nodes file {path}, trying again: {reason}",
+                "The table of nodes on disk is older than the one in memory.",
+                "Make room on the disk, or mend the directory.",
+            ),
+            Message(
+                "nodes-file-written",
+                NOTICE,
+                "the nodes file {path} could be written again",
+                "The table of nodes on disk is right again.",
+                NOTHING,
+            ),
+            Message(
+                "nodes-file-lost",
+                WARNING,
+                "can't write the nodes file {path}: {reason}",
+                "The node ended with an older table of nodes on disk.",
+                "Make room on the disk. The node learns the rest from others.",
+            ),
+        ),
+    ),
+    Section(
+        "Clients and memory",
+        (
+            Message(
+                "memory-refused",
+                WARNING,
+                "{count} commands refused for memory: {used} of {maxmemory} bytes are used",
+                "At `maxmemory` commands that need memory get -OOM.",
+                "Add consumers, nodes or memory, or set `maxmemory-spill yes`.",
+            ),
+            Message(
+                "memory-enough",
+                NOTICE,
+                "no command is refused for memory any more",
+                "There was no -OOM for ten seconds.",
+                NOTHING,
+            ),
+            Message(
+                "maxmemory-below-use",
+                WARNING,
+                "maxmemory was set to {maxmemory}, below the {used} bytes in use:"
+                " what is safe to forget is evicted, and ADDJOB is refused until there is room",
+                "CONFIG SET maxmemory was given less than is used.",
+                "Set it higher, or let consumers work.",
+            ),
+            Message(
+                "clients-refused",
+                WARNING,
+                "{count} clients refused: maxclients is {maxclients}",
+                "There are as many connections as `maxclients` allows.",
+                "Look for clients that don't close connections (CLIENT LIST), or raise `maxclients`.",
+            ),
+            Message(
+                "wrong-password",
+                WARNING,
+                "{count} wrong passwords, the last from {client}",
+                "AUTH or HELLO … AUTH was refused.",
+                "Correct the program's password. If the address is a stranger's, close the port to it.",
+            ),
+            Message(
+                "config-set",
+                NOTICE,
+                "CONFIG SET {directive} {value}",
+                "A directive was changed while the node runs. Secrets are not shown.",
+                "CONFIG REWRITE keeps the change for the next start.",
+            ),
+            Message(
+                "client-connected",
+                VERBOSE,
+                "client {client} connected, {clients} in all",
+                "A connection was accepted.",
+                NOTHING,
+            ),
+            Message(
+                "client-gone",
+                VERBOSE,
+                "client {client} is gone, {clients} left",
+                "A connection was closed, by either side.",
+                NOTHING,
+            ),
+            Message(
+                "flushall",
+                WARNING,
+                "DEBUG FLUSHALL by client {client}: {jobs} jobs removed",
+                "A client removed all jobs of this node.",
+                NOTHING,
+            ),
+            Message(
+                "debug-failed",
+                WARNING,
+                "DEBUG {command} failed: {reason}",
+                "A DEBUG command could not do its work.",
+                "The reason says why.",
+            ),
+            Message(
+                "debug-death",
+                WARNING,
+                "DEBUG {how} by client {client}",
+                "A client asked the process to die.",
+                NOTHING,
+            ),
+        ),
+    ),
+    Section(
+        "The process",
+        (
+            Message(
+                "stall",
+                WARNING,
+                "this node stood still for {ms} ms",
+                "For a second or more it served no client: stopped, suspended, short of CPU, or busy with one command.",
+                "Look at the machine's load, at SLOWLOG, and with `watchdog-period` at where it stands.",
+            ),
+            Message(
+                "late",
+                VERBOSE,
+                "a timer was {ms} ms late",
+                "The node was busy for a tenth of a second or more.",
+                "Look at SLOWLOG and LATENCY if it repeats.",
+            ),
+            Message(
+                "watchdog",
+                WARNING,
+                "the loop has been standing still for {seconds:g} seconds or more. It is here:",
+                "`watchdog-period` is over; lines with the program's stack follow.",
+                "Report it with the stack.",
+            ),
+            Message("watchdog-frame", WARNING, "{frame}", "A part of the stack after `watchdog`.", NOTHING),
+            Message(
+                "figures",
+                DEBUG,
+                "{jobs} jobs, {queues} queues, {clients} clients, {memory} bytes; {commands} commands and"
+                " {messages} messages in {seconds} s",
+                "The node at a glance, every ten seconds.",
+                NOTHING,
+            ),
+            Message(
+                "suppressed",
+                WARNING,
+                "{count} more lines of '{message}' were left out in {seconds} s",
+                f"A message came more than {LINES_MAX} times in {SPAN_SECONDS} seconds; the rest was counted.",
+                "See the message that is named.",
+            ),
+            Message(
+                "connection-trouble",
+                DEBUG,
+                "{context}: {reason}",
+                "A connection failed in the system, TLS included.",
+                NOTHING,
+            ),
+        ),
+    ),
+    Section(
+        "Journal",
+        (
+            Message(
+                "journal-loading",
+                NOTICE,
+                "Loading the journal: {percent:.0f} %, {jobs:,} jobs so far",
+                "A start reads the journal; until then clients get -LOADING.",
+                NOTHING,
+            ),
+            Message(
+                "journal-loaded",
+                NOTICE,
+                "Journal loaded: {jobs:,} jobs in {seconds:.1f} seconds ({queued:,} queued, {waiting:,} waiting for"
+                " their time, {acked:,} acknowledged, {expired:,} expired)",
+                "The journal was read, and clients are served.",
+                NOTHING,
+            ),
+            Message(
+                "journal-once-jobs",
+                WARNING,
+                "{jobs:,} at-most-once jobs may have been delivered before: they are not queued again"
+                " (SHOW and JSCAN show them)",
+                "After a crash it is not known whether a consumer got them.",
+                "Look at them with JSCAN, and add those again that were not done.",
+            ),
+            Message(
+                "journal-cut",
+                WARNING,
+                "{what}: cut off, since the machine or the process died while they were written",
+                "The last record of the journal is not whole, as a crash leaves it.",
+                NOTHING,
+            ),
+            Message(
+                "journal-start-waits",
+                WARNING,
+                "Nobody is served before the disk works, it is tried every second: {reason}",
+                "A start has to write, and the disk does not take it.",
+                "Make room on the disk, or mend it.",
+            ),
+            Message(
+                "journal-refused",
+                WARNING,
+                "Writes are refused, the journal can't be written: {reason}",
+                "Commands that promise something get -MISCONF.",
+                "Make room on the disk, or mend it. Acks free a full disk, too.",
+            ),
+            Message(
+                "journal-recovered",
+                NOTICE,
+                "The journal is written again, nothing is refused any more",
+                "The disk works again, and all is recorded.",
+                NOTHING,
+            ),
+            Message(
+                "journal-rewritten",
+                VERBOSE,
+                "the journal was rewritten in {seconds} s: {before} bytes became {after}",
+                "Space was won back.",
+                NOTHING,
+            ),
+            Message(
+                "journal-rewrite-failed",
+                WARNING,
+                "the rewrite of the journal ended early: {reason}",
+                "Less space was won back than there could be; no record is lost.",
+                "The reason says why. The next rewrite comes by itself.",
+            ),
+            Message(
+                "journal-damaged",
+                WARNING,
+                "Files of the journal are gone or damaged: all jobs are recorded again, in a new one",
+                "Memory has all jobs, so a new journal gets them.",
+                "Look at the disk: it lost or changed files.",
+            ),
+            Message(
+                "journal-not-made",
+                WARNING,
+                "The journal can't be made: {reason}",
+                "`appendonly yes` can't begin a journal; it is tried again.",
+                "Make room on the disk, or mend the directory.",
+            ),
+            Message(
+                "journal-not-closed",
+                WARNING,
+                "the journal could not be closed: {reason}; its last records may be missing",
+                "The node ended while its disk was in trouble.",
+                "Look at the disk before the next start.",
+            ),
+            Message(
+                "journal-not-reloaded",
+                WARNING,
+                "The journal can't be read back, and memory is empty: the node ends. {reason}",
+                "DEBUG LOADAOF failed halfway.",
+                "Mend the journal (`disque-check-journal`), and start the node.",
+            ),
+            Message(
+                "enqueue-once-kept",
+                WARNING,
+                "aof-enqueue-jobs-once could not be set to no in the config file: {reason}",
+                "The next start would read the journal once more.",
+                "Set it to no in the file.",
+            ),
+            Message(
+                "backup",
+                NOTICE,
+                "Backup of the journal in {path}: {bytes} bytes in {files} files",
+                "JOURNAL BACKUP is done.",
+                NOTHING,
+            ),
+        ),
+    ),
+    Section(
+        "Bodies on disk",
+        (
+            Message(
+                "spill-failed",
+                WARNING,
+                "Bodies of jobs stay in memory, they can't be written to disk: {reason}",
+                "`maxmemory-spill` has no effect for now.",
+                "Make room on the disk, or mend it.",
+            ),
+            Message(
+                "spill-recovered",
+                NOTICE,
+                "Bodies of jobs can be written to disk again",
+                "`maxmemory-spill` works again.",
+                NOTHING,
+            ),
+            Message(
+                "spill-rescued",
+                WARNING,
+                "Bodies can't be read back from disk ({reason}): they are taken from the journal",
+                "The spill files are damaged; the journal has the bodies.",
+                "Look at the disk.",
+            ),
+            Message(
+                "spill-lost",
+                WARNING,
+                "The body of job {job} can't be read: {reason}; {consequence}",
+                "The body of one job is lost on this node.",
+                "Look at the disk.",
+            ),
+        ),
+    ),
+    Section(
+        "Events",
+        (
+            Message(
+                "events-found",
+                WARNING,
+                "Events: {text}",
+                "A start found the log of events in a state worth telling.",
+                "Readers see the gap; see docs/events.md.",
+            ),
+            Message(
+                "events-not-written",
+                WARNING,
+                "Events are not written: {reason}",
+                "There is no log of events for now.",
+                "Make room on the disk, or mend it. A new log begins by itself.",
+            ),
+            Message(
+                "events-given-up",
+                WARNING,
+                "The log of events {log} is closed, the node goes on without: {reason}",
+                "Events of the meantime are missing. A new log begins by itself.",
+                "Make room on the disk, or mend it.",
+            ),
+            Message(
+                "events-not-read",
+                WARNING,
+                "The log of events can't be read: {reason}",
+                "A reader of events got an error.",
+                "Look at the disk.",
+            ),
+            Message(
+                "events-not-closed",
+                WARNING,
+                "The old log of events could not be closed: {reason}",
+                "Its last events may be missing.",
+                "Look at the disk.",
+            ),
+            Message(
+                "events-disk-silent",
+                WARNING,
+                "The disk with {directory} doesn't answer; the node starts without waiting for it",
+                "The log of events begins when the disk answers.",
+                "Look at the disk.",
+            ),
+            Message(
+                "events-cut-short",
+                WARNING,
+                "the log of events could not be closed: its last events may be missing",
+                "The node ended while the disk was in trouble.",
+                "Look at the disk.",
+            ),
+            Message(
+                "event-lines-process",
+                WARNING,
+                "The process that makes lines of events {reason}; the node makes them itself for a while",
+                "A helper process ended. A new one is started later.",
+                "If it repeats, look at the machine's memory.",
+            ),
+        ),
+    ),
+)
+
+MESSAGES: Final = {message.name: message for section in SECTIONS for message in section.messages}
+
+
+def line(name: str, **fields: Value) -> Line:
+    """Return the line of a message with these fields; KeyError for a name that is not in the table."""
+    message = MESSAGES[name]
+    made = Line(message.template.format(**fields))
+    made.name = name
+    made.level = message.level
+    made.fields = fields
+    return made
+
+
+def tell(host: Host, name: str, **fields: Value) -> None:
+    """Log a message through the host."""
+    said = line(name, **fields)
+    host.log(said.level, said)

@@ -1,0 +1,66 @@
+"""Lines of the log that come from counters: commands and clients that were refused, wrong passwords, figures.
+
+The core counts and logs nothing. Once a second the counters are compared with what they were: one line tells of all
+that was refused meanwhile, however much it was.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from disque_py.server.log import tell
+
+if TYPE_CHECKING:
+    from disque_py.core.broker import Broker
+
+FIGURES_SECONDS: Final = 10
+# Without a refusal for memory in so many looks, one a second, there is enough again.
+CALM_LOOKS: Final = 10
+
+
+class Reporter:
+    """Looks at the counters of one broker; `look` is to be called once a second."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._known: dict[str, int] = {}
+        self._calm_looks = 0
+        self._looks = 0
+
+    def look(self) -> None:
+        """Log what was counted since the last look."""
+        broker = self._broker
+        stats, settings = broker.stats, broker.settings
+        if count := self._more("memory", stats.memory_refusals):
+            tell("memory-refused", count=count, used=broker.used_memory, maxmemory=settings.maxmemory)
+            self._calm_looks = CALM_LOOKS
+        elif self._calm_looks:
+            self._calm_looks -= 1
+            if not self._calm_looks:
+                tell("memory-enough")
+        if count := self._more("clients", stats.connections_rejected):
+            tell("clients-refused", count=count, maxclients=settings.maxclients)
+        if count := self._more("passwords", stats.wrong_passwords):
+            tell("wrong-password", count=count, client=stats.wrong_password_from)
+        self._looks += 1
+        if self._looks % FIGURES_SECONDS == 0:
+            self._tell_figures()
+
+    def _tell_figures(self) -> None:
+        broker = self._broker
+        tell(
+            "figures",
+            jobs=broker.job_count,
+            queues=len(broker.queues),
+            clients=len(broker.clients),
+            memory=broker.used_memory,
+            commands=self._more("commands", broker.stats.commands_processed),
+            messages=self._more("messages", broker.stats.messages_received),
+            seconds=FIGURES_SECONDS,
+        )
+
+    def _more(self, name: str, count: int) -> int:
+        """By how much a counter has grown; CONFIG RESETSTAT begins it anew."""
+        known = self._known.get(name, 0)
+        self._known[name] = count
+        return count - known if count >= known else count

@@ -1,0 +1,55 @@
+"""What a real process logs, as lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+
+import hiredis
+import pytest
+
+from servers import until
+
+
+def said(server):
+    """Message -> fields of its last line."""
+    lines = [json.loads(line) for line in server.output().splitlines() if line.startswith("{")]
+    return {line["message"]: line["fields"] for line in lines}
+
+
+def fill(server):
+    """Jobs until one is refused."""
+    while True:
+        server.command("ADDJOB", "q", b"x" * 10_000, 0, "RETRY", 300)
+
+
+def test_an_operator_reads_what_happened(make_server):
+    server = make_server("--log-format", "json", "--loglevel", "debug", "--maxmemory", "1mb").start()
+    server.command("CLUSTER", "LEAVING", "yes")
+    server.command("CLUSTER", "LEAVING", "no")
+    server.command("CONFIG", "SET", "maxclients", "5000")
+    with pytest.raises(hiredis.ReplyError, match="OOM"):
+        fill(server)
+    server.command("CONFIG", "SET", "requirepass", "secret")
+    with server.connect(1.0) as client, pytest.raises(hiredis.ReplyError):
+        client.command("AUTH", "wrong")
+    os.kill(server.pid, signal.SIGSTOP)
+    time.sleep(1.5)
+    os.kill(server.pid, signal.SIGCONT)
+    wanted = {"leaving-began", "leaving-ended", "config-set", "memory-refused", "wrong-password", "stall", "figures"}
+    until(lambda: wanted <= said(server).keys(), 20)
+    messages = said(server)
+    assert messages["config-set"]["directive"] == "requirepass"
+    assert "secret" not in server.output()
+    assert messages["stall"]["ms"] >= 1000
+    assert messages["wrong-password"]["client"].startswith("127.0.0.1:")
+    assert {"client-connected", "client-gone", "ready"} <= messages.keys()
+
+
+def test_clients_beyond_maxclients_are_counted(make_server):
+    server = make_server("--log-format", "json", "--maxclients", "1").start()
+    with server.connect(1.0), server.connect(1.0):
+        until(lambda: "clients-refused" in said(server), 5)
+    assert said(server)["clients-refused"]["maxclients"] == 1

@@ -1,0 +1,33 @@
+"""log_lines.py: the table of messages, and lines made from it."""
+
+from __future__ import annotations
+
+import string
+
+import pytest
+
+from brokers import NotedHost
+from disque_py.log_lines import MESSAGES, line, tell
+
+
+def test_a_line_is_its_text_and_knows_its_message():
+    made = line("node-failed", node="n", address="10.0.0.1:7711", bus_port=17711, reason="a majority agrees")
+    assert made == "node n at 10.0.0.1:7711 marked as failing: a majority agrees"
+    assert (made.name, made.level, made.fields["bus_port"]) == ("node-failed", "warning", 17711)
+
+
+def test_a_name_that_is_in_no_table_is_a_mistake():
+    with pytest.raises(KeyError):
+        line("no-such-message")
+
+
+def test_a_message_is_told_through_the_host_with_its_level():
+    host = NotedHost()
+    tell(host, "leaving-began")
+    assert host.calls == [("log", "notice", "CLUSTER LEAVING yes: this node gives its jobs away")]
+
+
+@pytest.mark.parametrize("message", MESSAGES.values(), ids=lambda message: message.name)
+def test_a_template_names_its_fields(message):
+    """None is without a name, which `line` could not fill."""
+    assert "" not in [name for _, name, _, _ in string.Formatter().parse(message.template)]
