@@ -37,7 +37,7 @@ from disque_py.server.chores import Chores
 from disque_py.server.clock import SystemClock
 from disque_py.server.cluster_side import ClusterSide
 from disque_py.server.collector import tune_collector
-from disque_py.server.connection import ClientConnection
+from disque_py.server.connection import ClientConnection, is_protected
 from disque_py.server.event_place import EventPlace
 from disque_py.server.host import NO_RESTART, Ending, ProcessHost
 from disque_py.server.listeners import Listeners, backlog_limit
@@ -303,6 +303,11 @@ class Lifetime:
             log("warning", "no config file was given, the defaults are used; see disque-server --help")
         if not self._listeners.names:
             log("warning", "port and tls-port are 0 and there is no unixsocket: no client can connect")
+        if is_protected(settings):
+            log(
+                "warning",
+                "without requirepass and bind only clients of this machine are served (protected-mode)",
+            )
         if settings.protected_mode and not settings.cluster_secret and not all(map(is_loopback, settings.bind or [""])):
             log(
                 "warning",
