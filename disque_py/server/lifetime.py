@@ -43,9 +43,8 @@ from disque_py.server.host import NO_RESTART, Ending, ProcessHost
 from disque_py.server.listeners import Listeners, backlog_limit
 from disque_py.server.log import log, log_mistake
 from disque_py.server.nodes_keeper import NodesKeeper
-from disque_py.server.renames import check_renames
 from disque_py.server.scribe import Scribe
-from disque_py.server.settings_file import Configuration
+from disque_py.server.settings_file import IGNORED, Configuration
 from disque_py.server.shell import Shell
 from disque_py.server.spill_place import SpillPlace
 from disque_py.server.start_error import StartError
@@ -236,11 +235,10 @@ class Lifetime:
     def _build(self, lines: list[NodeLine]) -> ClusterSide:
         """The node out of its parts; nothing is open yet."""
         settings = self._settings
-        check_renames(settings.rename_command)
         shell = self._shell
         rng = Random(os.urandom(SEED_BYTES))
         outgoing = Outgoing()
-        me = _myself(settings, lines[0].id if lines else rng.randbytes(ID_BYTES))
+        me = myself(settings, lines[0].id if lines else rng.randbytes(ID_BYTES))
         log("notice", f"disque-py {__version__}, node {me.name.decode()}, process {os.getpid()}")
         membership = self._membership = Membership(
             me,
@@ -301,6 +299,8 @@ class Lifetime:
         settings = self._settings
         if self._configuration.is_default:
             log("warning", "no config file was given, the defaults are used; see disque-server --help")
+        for name in self._configuration.ignored:
+            log("warning", IGNORED.format(name))
         if not self._listeners.names:
             log("warning", "port and tls-port are 0 and there is no unixsocket: no client can connect")
         if is_protected(settings):
@@ -405,7 +405,7 @@ def journal_directory(settings: Settings) -> str:
     return os.path.abspath(settings.appendfilename + ".d")
 
 
-def _myself(settings: Settings, node_id: bytes) -> Node:
+def myself(settings: Settings, node_id: bytes) -> Node:
     """This node, as it presents itself to others."""
     if not is_host(settings.cluster_announce_ip):
         raise StartError(f"cluster-announce-ip: '{settings.cluster_announce_ip}' is not an address")
