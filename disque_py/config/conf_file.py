@@ -163,7 +163,7 @@ class ConfigReader:
                 self._problems.append(Problem(COMMAND_LINE, number, _without_secret(line), str(error)))
 
     def finish(self, conflicts: Sequence[str] = ()) -> None:
-        """Everything was read: raise ConfigError if anything was wrong, or doesn't fit together, or is in `conflicts`."""
+        """Everything was read: raise ConfigError if anything was wrong, or there are conflicts."""
         if not self._problems:
             found = (*self.settings.conflicts(), *conflicts)
             self._problems.extend(Problem("the configuration", 0, "", text) for text in found)

@@ -50,10 +50,10 @@ ALARM_MS_MAX: Final = 60_000
 
 TOO_MANY: Final = error("ERR max number of clients reached")
 PROTECTED: Final = error(
-    "DENIED this node is in protected mode: it has no password and no bind, so it serves clients of its own machine only."
-    " One of three things opens it to others: a password (requirepass in the config file, or CONFIG SET requirepass from"
-    " the node's machine); bind with the addresses that it shall listen on; protected-mode no, where only trusted machines"
-    " reach this port. The last two are read at start"
+    "DENIED this node is in protected mode: it has no password and no bind, so it serves clients of its own machine"
+    " only. One of three things opens it to others: a password (requirepass in the config file, or CONFIG SET"
+    " requirepass from the node's machine); bind with the addresses that it shall listen on; protected-mode no, where"
+    " only trusted machines reach this port. The last two are read at start"
 )
 
 
