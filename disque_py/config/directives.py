@@ -98,9 +98,9 @@ _NETWORK: Final = Section(
             "protected-mode",
             YES_NO,
             True,
-            "yes: without requirepass and bind, clients of other machines are refused (-DENIED); without cluster-secret,"
-            " other nodes are accepted on loopback addresses only. A machine that reaches an open port can read and delete"
-            " every job.",
+            "yes: without requirepass and bind, clients of other machines are refused (-DENIED); without"
+            " cluster-secret, other nodes are accepted on loopback addresses only. A machine that reaches an open port"
+            " can read and delete every job.",
         ),
         Directive(
             "tcp-backlog",
