@@ -45,7 +45,7 @@ from disque_py.core.client import (
     WROTE_IN_TROUBLE,
     Client,
 )
-from disque_py.core.errors import LOADING, MISCONF, NOAUTH, OOM, CommandError
+from disque_py.core.errors import EXEC_ABORT, IN_MULTI, LOADING, MISCONF, NOAUTH, OOM, CommandError
 from disque_py.core.row import Row
 from disque_py.resp import OK, error
 
@@ -59,6 +59,11 @@ HTTP_REPLY: Final = error("ERR this is no HTTP server, the connection is closed"
 OOM_REPLY: Final = error(OOM)
 NOAUTH_REPLY: Final = error(NOAUTH)
 LOADING_REPLY: Final = error(LOADING)
+IN_MULTI_REPLY: Final = error(IN_MULTI)
+EXEC_ABORT_REPLY: Final = error(EXEC_ABORT)
+MULTI_ADVICE: Final = (
+    ": there are no transactions. Commands up to EXEC or DISCARD are refused; send them in a pipeline without MULTI"
+)
 
 MessageHandler = Callable[[Broker, Node, list[Any]], None]
 
@@ -133,7 +138,7 @@ def execute(
     stopwatch_ns = broker.stopwatch_ns
     commands = broker.commands
     slow_ns = _slow_ns(broker)
-    gate = _gate(broker)
+    gate = client.is_in_multi or _gate(broker)
     wrote = WROTE_IN_TROUBLE if broker.disk_level else WROTE
     high_memory = broker.memory_limits[1]
     out = client.out
@@ -167,6 +172,7 @@ def execute(
         reply: bytes | None
         if row is None:
             reply = _unknown(client, argv)
+            gate = client.is_in_multi or _gate(broker)
         elif len(argv) != row.arity and (row.arity > 0 or len(argv) < -row.arity):
             reply = error(f"ERR wrong number of arguments for '{row.name}' command")
         elif gate and (refusal := _refuse(broker, client, row, argv)) is not None:
@@ -243,7 +249,9 @@ def _note_slow(broker: Broker, row: Row, argv: list[bytes], usec: int) -> None:
 
 
 def _refuse(broker: Broker, client: Client, row: Row, argv: list[bytes]) -> bytes | None:
-    """Login and loading."""
+    """Transactions, login and loading."""
+    if client.is_in_multi and row.name != "reset":
+        return IN_MULTI_REPLY
     if broker.settings.requirepass and not client.is_authenticated and not row.is_for_strangers:
         return NOAUTH_REPLY
     if broker.is_loading and not row.is_for_loading:
@@ -262,16 +270,28 @@ def _show(broker: Broker, client: Client, argv: list[bytes]) -> None:
 
 
 def _unknown(client: Client, argv: list[bytes]) -> bytes:
-    """The answer to what is no command, QUIT among them: it can't be renamed."""
+    """The answer to what is no command, QUIT among them: it can't be renamed.
+
+    There are no transactions. A client that begins one must not have half of it executed, so MULTI has all commands
+    refused up to EXEC or DISCARD. Transactions are no rows of the table: clients would take COMMAND at its word.
+    """
     word = argv[0]
-    if word.lower() == b"quit":
+    lowered = word.lower()
+    if lowered == b"quit":
         client.close_asked = True
         return OK
-    if word.lower() == b"host:" or (len(argv) == 3 and argv[2].startswith(b"HTTP/")):
+    if client.is_in_multi and lowered in (b"exec", b"discard"):
+        client.is_in_multi = False
+        return OK if lowered == b"discard" else EXEC_ABORT_REPLY
+    if lowered == b"host:" or (len(argv) == 3 and argv[2].startswith(b"HTTP/")):
         # A page in somebody's browser may send this to a node that it can reach, with commands behind it.
         client.close_asked = True
         return HTTP_REPLY
-    return error(f"ERR unknown command '{word[:UNKNOWN_BYTES_MAX].decode('utf-8', 'surrogateescape')}'")
+    text = f"ERR unknown command '{word[:UNKNOWN_BYTES_MAX].decode('utf-8', 'surrogateescape')}'"
+    if lowered == b"multi":
+        client.is_in_multi = True
+        return error(text + MULTI_ADVICE)
+    return error(text)
 
 
 def _may_overlap(client: Client, argv: list[bytes]) -> bool:

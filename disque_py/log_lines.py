@@ -81,6 +81,20 @@ SECTIONS: Final = (
                 "Give the path of a config file as the first argument.",
             ),
             Message(
+                "environment-ignored",
+                WARNING,
+                "the environment variable {name} names no directive and is ignored",
+                "A variable begins with DISQUE_, and no directive has the rest as its name.",
+                "Correct the name, or remove the variable.",
+            ),
+            Message(
+                "protected",
+                WARNING,
+                "without requirepass and bind only clients of this machine are served (protected-mode)",
+                "Protected mode is in force: clients of other machines get -DENIED.",
+                "Set requirepass or bind, or protected-mode no.",
+            ),
+            Message(
                 "no-listener",
                 WARNING,
                 "port and tls-port are 0 and there is no unixsocket: no client can connect",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from disque_py.commands.options import INT64_MAX, between, read_lease, read_timeout, read_token, value_of
+from disque_py.commands.subcommands import text_of
 from disque_py.core import delivery, pulls, slices, spilling
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
@@ -20,6 +21,11 @@ from disque_py.core.wish import COUNTERS, LEASE, META, PLAIN, Wish, wish_of
 from disque_py.resp import array, nil_array
 
 QUEUES_MAX: Final = 4_096
+FROM_ADVICE: Final = "Queues stand behind FROM: GETJOB [options] FROM queue [queue ...]"
+NO_FROM: Final = f"{SYNTAX}: FROM is missing. {FROM_ADVICE}"
+NO_QUEUE: Final = f"{SYNTAX}: there is no queue behind FROM. {FROM_ADVICE}"
+# How much of a wrong word is quoted.
+WORD_BYTES_MAX: Final = 64
 # What a GETJOB wants to see of each job.
 SHOWN: Final = {b"withcounters": COUNTERS, b"withmeta": META, b"withlease": LEASE}
 
@@ -36,7 +42,7 @@ def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     end = len(argv)
     while True:
         if at >= end:
-            raise CommandError(SYNTAX)
+            raise CommandError(NO_FROM)
         option = argv[at].lower()
         if option == b"from":
             at += 1
@@ -58,10 +64,12 @@ def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
             token = read_token(value_of(argv, at))
             at += 1
         else:
-            raise CommandError(SYNTAX)
+            raise CommandError(
+                f"{SYNTAX}: '{text_of(argv[at][:WORD_BYTES_MAX])}' is no option of GETJOB. {FROM_ADVICE}"
+            )
         at += 1
     if at >= end:
-        raise CommandError(SYNTAX)
+        raise CommandError(NO_QUEUE)
     names = argv[at:]
     if len(names) > QUEUES_MAX:
         raise CommandError(f"ERR too many queues, at most {QUEUES_MAX} per GETJOB")

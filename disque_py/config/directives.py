@@ -98,8 +98,9 @@ _NETWORK: Final = Section(
             "protected-mode",
             YES_NO,
             True,
-            "As long as this is yes and cluster-secret is not set, other nodes are accepted on loopback addresses only:"
-            " whoever reaches the bus can read and delete every job.",
+            "yes: without requirepass and bind, clients of other machines are refused (-DENIED); without"
+            " cluster-secret, other nodes are accepted on loopback addresses only. A machine that reaches an open port"
+            " can read and delete every job.",
         ),
         Directive(
             "tcp-backlog",

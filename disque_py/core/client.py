@@ -56,6 +56,7 @@ class Client:
     wrote                  whether this turn's replies wait for the journal (WROTE…)
     held, held_bytes       replies that wait for it: (position, replies), oldest first (promises.py); None: none do
     is_monitor             gets a line for every command executed
+    is_in_multi            sent MULTI, which is refused: its commands are, too, until EXEC or DISCARD
     """
 
     __slots__ = (
@@ -70,6 +71,7 @@ class Client:
         "held_bytes",
         "id",
         "is_authenticated",
+        "is_in_multi",
         "is_monitor",
         "is_silenced",
         "is_unix",
@@ -103,6 +105,7 @@ class Client:
         self.reply_mode = REPLY_ON
         self.is_silenced = False
         self.is_monitor = False
+        self.is_in_multi = False
         self.last_command = ""
         self.close_asked = False
         self.waiting = RUNNING

@@ -37,13 +37,12 @@ from disque_py.server.chores import Chores
 from disque_py.server.clock import SystemClock
 from disque_py.server.cluster_side import ClusterSide
 from disque_py.server.collector import tune_collector
-from disque_py.server.connection import ClientConnection
+from disque_py.server.connection import ClientConnection, is_protected
 from disque_py.server.event_place import EventPlace
 from disque_py.server.host import NO_RESTART, Ending, ProcessHost
 from disque_py.server.listeners import Listeners, backlog_limit
 from disque_py.server.log import log, log_mistake, tell, write
 from disque_py.server.nodes_keeper import NodesKeeper
-from disque_py.server.renames import check_renames
 from disque_py.server.scribe import Scribe
 from disque_py.server.settings_file import Configuration
 from disque_py.server.shell import Shell
@@ -236,11 +235,10 @@ class Lifetime:
     def _build(self, lines: list[NodeLine]) -> ClusterSide:
         """The node out of its parts; nothing is open yet."""
         settings = self._settings
-        check_renames(settings.rename_command)
         shell = self._shell
         rng = Random(os.urandom(SEED_BYTES))
         outgoing = Outgoing()
-        me = _myself(settings, lines[0].id if lines else rng.randbytes(ID_BYTES))
+        me = myself(settings, lines[0].id if lines else rng.randbytes(ID_BYTES))
         tell("start", version=__version__, node=me.name.decode(), pid=os.getpid())
         membership = self._membership = Membership(
             me,
@@ -299,8 +297,12 @@ class Lifetime:
         settings = self._settings
         if self._configuration.is_default:
             tell("no-config-file")
+        for name in self._configuration.ignored:
+            tell("environment-ignored", name=name)
         if not self._listeners.names:
             tell("no-listener")
+        if is_protected(settings):
+            tell("protected")
         if settings.protected_mode and not settings.cluster_secret and not all(map(is_loopback, settings.bind or [""])):
             tell("no-cluster-secret")
         if 0 < settings.maxmemory < MAXMEMORY_LOW:
@@ -399,7 +401,7 @@ def journal_directory(settings: Settings) -> str:
     return os.path.abspath(settings.appendfilename + ".d")
 
 
-def _myself(settings: Settings, node_id: bytes) -> Node:
+def myself(settings: Settings, node_id: bytes) -> Node:
     """This node, as it presents itself to others."""
     if not is_host(settings.cluster_announce_ip):
         raise StartError(f"cluster-announce-ip: '{settings.cluster_announce_ip}' is not an address")

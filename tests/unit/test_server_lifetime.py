@@ -214,6 +214,7 @@ def test_trouble_of_a_connection_is_no_mistake_of_ours(settings, caplog):
     ("changes", "warning"),
     [
         ({"maxmemory": 100}, "maxmemory is 100 bytes; is a unit missing?"),
+        ({"bind": ()}, "only clients of this machine are served"),
         ({"bind": ()}, "other nodes are accepted on loopback addresses only"),
         ({"port": 0}, "no client can connect"),
         ({"tcp_backlog": 65_535}, "is cut to"),
