@@ -11,6 +11,7 @@ The pool dials and keeps `Cluster` informed; it repeats nothing.
 from __future__ import annotations
 
 import asyncio
+import logging
 from random import Random
 from typing import Any, Final
 
@@ -30,6 +31,8 @@ from disque_py.client.retry import Patience, is_hopeless
 
 # Owed replies on a connection from which ADDJOBs open another one: below it, sharing saves more than waiting costs.
 LANE_BUSY: Final = 8
+
+_log = logging.getLogger(__name__)
 
 
 class AsyncPool:
@@ -153,16 +156,15 @@ class AsyncPool:
 
     async def _dial(self, address: Address) -> AsyncConnection:
         self._check_open()
-        loop = asyncio.get_running_loop()
         try:
             connection = await dial(address, self._options, self._tls)
-        except NotConnectedError:
-            self.cluster.failed(address, loop.time())
+        except NotConnectedError as error:
+            self._failed(address, error)
             raise
         except ReplyError as error:
             if is_hopeless(error):
                 raise
-            self.cluster.failed(address, loop.time())
+            self._failed(address, error)
             raise NotConnectedError(f"{address}: {error.text}") from error
         try:
             self._check_open()
@@ -172,6 +174,10 @@ class AsyncPool:
         assert connection.hello is not None
         self.cluster.greeted(address, connection.hello)
         return connection
+
+    def _failed(self, address: Address, error: Exception) -> None:
+        if self.cluster.failed(address, asyncio.get_running_loop().time()):
+            _log.warning("node %s can't be reached: %s", address, error)
 
     def _check_open(self) -> None:
         if self._is_closed:

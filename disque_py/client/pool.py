@@ -11,6 +11,7 @@ other's replies.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -30,6 +31,8 @@ from disque_py.client.options import ClientOptions
 from disque_py.client.request import Lane, Request
 from disque_py.client.retry import Patience, is_hopeless
 from disque_py.client.socket_connection import SocketConnection, dial
+
+_log = logging.getLogger(__name__)
 
 
 class Pool:
@@ -155,13 +158,13 @@ class Pool:
     def _dial(self, address: Address) -> SocketConnection:
         try:
             connection = dial(address, self._options, self._tls)
-        except NotConnectedError:
-            self._failed(address)
+        except NotConnectedError as error:
+            self._failed(address, error)
             raise
         except ReplyError as error:
             if is_hopeless(error):
                 raise
-            self._failed(address)
+            self._failed(address, error)
             raise NotConnectedError(f"{address}: {error.text}") from error
         assert connection.hello is not None
         with self.lock:
@@ -172,9 +175,11 @@ class Pool:
             self._busy.add(connection)
         return connection
 
-    def _failed(self, address: Address) -> None:
+    def _failed(self, address: Address, error: Exception) -> None:
         with self.lock:
-            self.cluster.failed(address, time.monotonic())
+            is_news = self.cluster.failed(address, time.monotonic())
+        if is_news:
+            _log.warning("node %s can't be reached: %s", address, error)
 
     def _check_open(self) -> None:
         if self._is_closed:

@@ -410,5 +410,8 @@ def _myself(settings: Settings, node_id: bytes) -> Node:
         settings.cluster_announce_port or settings.port or settings.tls_port,
         settings.cluster_announce_bus_port or settings.bus_port,
     )
+    if settings.tls_port:
+        announced = settings.cluster_announce_port if not settings.port else 0
+        me.tls_port = settings.cluster_announce_tls_port or announced or settings.tls_port
     me.version = __version__
     return me
