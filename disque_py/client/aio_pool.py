@@ -36,7 +36,10 @@ _log = logging.getLogger(__name__)
 
 
 class AsyncPool:
-    """Connections by node and lane; `rng` chooses among equal nodes."""
+    """Connections by node and lane; `rng` chooses among equal nodes.
+
+    greeting_s   how long the last node took to take a connection and answer the greeting: how far away nodes are
+    """
 
     def __init__(self, options: ClientOptions, rng: Random) -> None:
         self.cluster = Cluster(options.seeds, rng, discover=options.discover)
@@ -51,6 +54,7 @@ class AsyncPool:
         self._locks: dict[tuple[Address, Lane], asyncio.Lock] = {}
         self._trouble = "none is due, all failed a moment ago"
         self._is_closed = False
+        self.greeting_s = 0.0
 
     def ready(self, request: Request[Any]) -> AsyncConnection | None:
         """The connection for a command if it is there at once: the way of nearly all of them."""
@@ -156,6 +160,7 @@ class AsyncPool:
 
     async def _dial(self, address: Address) -> AsyncConnection:
         self._check_open()
+        began = asyncio.get_running_loop().time()
         try:
             connection = await dial(address, self._options, self._tls)
         except NotConnectedError as error:
@@ -172,6 +177,7 @@ class AsyncPool:
             connection.close()
             raise
         assert connection.hello is not None
+        self.greeting_s = asyncio.get_running_loop().time() - began
         self.cluster.greeted(address, connection.hello)
         return connection
 

@@ -47,9 +47,10 @@ class Pool:
 
     def _begin(self) -> None:
         self._pid = os.getpid()
-        self.lock = threading.Lock()
+        # Reentrant: a generator of jobs may be closed, and give them back, whenever Python collects garbage.
+        self.lock = threading.RLock()
         self._room = threading.Condition(self.lock)
-        self._searching = threading.Lock()
+        self._searching = threading.RLock()
         self.cluster = Cluster(self._options.seeds, self._rng, discover=self._options.discover)
         self._idle: dict[Address, list[SocketConnection]] = {}
         self._busy: set[SocketConnection] = set()

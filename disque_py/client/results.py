@@ -151,6 +151,11 @@ def jobs(reply: Reply) -> list[Job]:
     return [_job(entry) for entry in reply] if reply else []
 
 
+def first_job(reply: Reply) -> Job | None:
+    """GETJOB's array as one job; None without any."""
+    return _job(reply[0]) if reply else None
+
+
 def _job(entry: Reply) -> Job:
     job = Job(text(entry[0]), str(entry[1], "ascii"), entry[2])
     if len(entry) > 3:
