@@ -45,6 +45,18 @@ class Job:
     decode: Decode = field(default=None, repr=False, compare=False)
 
     @property
+    def delivery_count(self) -> int | None:
+        """How often the job was delivered, this time included, as far as counters tell; None without any.
+
+        It counts from `attempt` (`withlease=True`), or from `nacks` and `additional_deliveries` (`withcounters=True`).
+        """
+        if self.attempt is not None:
+            return self.attempt
+        if self.nacks is None and self.additional_deliveries is None:
+            return None
+        return 1 + (self.nacks or 0) + (self.additional_deliveries or 0)
+
+    @property
     def value(self) -> Any:
         """The body through the client's `decode`; without one the bytes. Raises what `decode` raises."""
         if self.decode is None:
