@@ -307,7 +307,7 @@ class AsyncDisque(AsyncScans):
         return template.ids(replies)
 
     async def scanned_node(self) -> Address:
-        """The node whose queues and jobs a scan lists: the one that commands go to."""
+        """The node whose queues and jobs a scan lists: the one that commands go to. Raises NotConnectedError."""
         return (await self.pool.connection(commands.ping(), self._patience())).address
 
     def pipeline(self) -> AsyncPipeline:

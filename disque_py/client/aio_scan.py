@@ -53,9 +53,9 @@ class AsyncScans(AsyncCommands):
         """Iterate over the names of one node's queues; a name may come twice.
 
         count        number of queues that the node looks at in one step; by default the node chooses
-        minlen       only queues with as many jobs
-        maxlen       only queues with no more jobs
-        importrate   only queues that import as many jobs a second
+        minlen       only queues with as many jobs; by default all
+        maxlen       only queues with no more jobs; by default all
+        importrate   only queues that import as many jobs a second; by default all
 
         Raises DisqueConnectionError if the node is lost.
         """
@@ -69,7 +69,7 @@ class AsyncScans(AsyncCommands):
         """Iterate over the ids of one node's jobs; an id may come twice.
 
         count    number of jobs that the node looks at in one step; by default the node chooses
-        queue    only jobs of this queue
+        queue    only jobs of this queue; by default of all
         states   only jobs in one of these states; none by default, which means all
 
         Raises DisqueConnectionError if the node is lost.
@@ -83,7 +83,7 @@ class AsyncScans(AsyncCommands):
         """Iterate over one node's jobs as SHOW shows them; a job may come twice.
 
         count    number of jobs that the node looks at in one step; by default the node chooses
-        queue    only jobs of this queue
+        queue    only jobs of this queue; by default of all
         states   only jobs in one of these states; none by default, which means all
 
         Raises DisqueConnectionError if the node is lost.

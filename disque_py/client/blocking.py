@@ -253,7 +253,7 @@ class Disque(BlockingCommands):
     # Iterators: a scan belongs to one node, whose cursors mean nothing elsewhere (aio_scan.py).
 
     def scanned_node(self) -> Address:
-        """The node whose queues and jobs a scan lists: the one that commands go to."""
+        """The node whose queues and jobs a scan lists: the one that commands go to. Raises NotConnectedError."""
         patience = Patience(self.options.patience, self._rng)
         connection = self._pool.take(commands.ping(), patience)
         self._pool.give_back(connection)
@@ -282,9 +282,9 @@ class Disque(BlockingCommands):
         """Iterate over the names of one node's queues; a name may come twice.
 
         count        number of queues that the node looks at in one step; by default the node chooses
-        minlen       only queues with as many jobs
-        maxlen       only queues with no more jobs
-        importrate   only queues that import as many jobs a second
+        minlen       only queues with as many jobs; by default all
+        maxlen       only queues with no more jobs; by default all
+        importrate   only queues that import as many jobs a second; by default all
 
         Raises DisqueConnectionError if the node is lost.
         """
@@ -298,7 +298,7 @@ class Disque(BlockingCommands):
         """Iterate over the ids of one node's jobs; an id may come twice.
 
         count    number of jobs that the node looks at in one step; by default the node chooses
-        queue    only jobs of this queue
+        queue    only jobs of this queue; by default of all
         states   only jobs in one of these states; none by default, which means all
 
         Raises DisqueConnectionError if the node is lost.
@@ -312,7 +312,7 @@ class Disque(BlockingCommands):
         """Iterate over one node's jobs as SHOW shows them; a job may come twice.
 
         count    number of jobs that the node looks at in one step; by default the node chooses
-        queue    only jobs of this queue
+        queue    only jobs of this queue; by default of all
         states   only jobs in one of these states; none by default, which means all
 
         Raises DisqueConnectionError if the node is lost.

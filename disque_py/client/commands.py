@@ -84,13 +84,14 @@ def add_job(
     timeout_ms     milliseconds that the node may take for the copies, 5000 by default; 0 waits for ever
     replicate      number of copies; by default the node chooses
     delay          seconds until the job is queued; by default it is queued at once
-    retry          seconds without an ack after which the job is queued again. 0: it is delivered at most once
+    retry          seconds without an ack after which the job is queued again; by default the node chooses.
+                   0: it is delivered at most once
     ttl            seconds after which the job is dropped; by default the node chooses
-    maxlen         refuse the job if the queue is as long as this already
+    maxlen         refuse the job if the queue is as long as this already; by default no queue is too long
     async_         answer before the copies are made
     priority       a lower number is served first; by default the creation time in Unix milliseconds
-    meta           pairs of names and values that travel with the job
-    key            one job per queue and key: if the key has a job already, the answer is that job's id
+    meta           pairs of names and values that travel with the job, none by default
+    key            one job per queue and key: if the key has a job already, the answer is that job's id. None by default
     retry_unsafe   send it again after an answer that never came; the job may exist twice then.
                    None takes the client's setting. With a key it is always sent again, for that makes no second job
 
@@ -141,11 +142,12 @@ def get_jobs(
     withcounters   `Job.nacks` and `Job.additional_deliveries` are filled in
     withmeta       `Job.meta` is filled in
     withlease      `Job.lease_ms` and `Job.attempt` are filled in
-    lease          seconds for which these deliveries last, instead of each job's RETRY
-    token          the same token on the same node is answered with the same jobs, as long as they are leased.
-                   `ack_token`, `nack_token` and `extend_token` work on all of them. With a token or a lease, jobs of
-                   RETRY 0 are passed by
-    node           ask this node, and no other: a token belongs to the node that answered (`Job.node`)
+    lease          seconds for which these deliveries last; by default each job's RETRY
+    token          none by default. The same token on the same node is answered with the same jobs, as long as they
+                   are leased. `ack_token`, `nack_token` and `extend_token` work on all of them. With a token or a
+                   lease, jobs of RETRY 0 are passed by
+    node           ask this node, and no other: a token belongs to the node that answered (`Job.node`). By default the
+                   client chooses
 
     A connection that breaks while the call waits is replaced; jobs lost on the way come again after their RETRY.
     Cancelling the call is safe in the asyncio client: jobs on their way are given back.
@@ -210,9 +212,9 @@ def get_job(
     withcounters   `Job.nacks` and `Job.additional_deliveries` are filled in
     withmeta       `Job.meta` is filled in
     withlease      `Job.lease_ms` and `Job.attempt` are filled in
-    lease          seconds for which this delivery lasts, instead of the job's RETRY
-    token          the same token on the same node is answered with the same job (see `get_jobs`)
-    node           ask this node, and no other
+    lease          seconds for which this delivery lasts; by default the job's RETRY
+    token          none by default. The same token on the same node is answered with the same job (see `get_jobs`)
+    node           ask this node, and no other; by default the client chooses
 
     Raises ValueError for a number that is not whole, or without a queue.
     """
@@ -258,8 +260,8 @@ def jobs(
     withcounters   `Job.nacks` and `Job.additional_deliveries` are filled in
     withmeta       `Job.meta` is filled in
     withlease      `Job.lease_ms` and `Job.attempt` are filled in
-    lease          seconds for which each delivery lasts, instead of the job's RETRY
-    node           ask this node, and no other
+    lease          seconds for which each delivery lasts; by default the job's RETRY
+    node           ask this node, and no other; by default the client chooses
 
     An iterator that is left early gives back the jobs that it has fetched and not handed out: when its loop is left,
     when it is closed, and when the client is closed.
@@ -334,7 +336,8 @@ def ack_token(*tokens: str | bytes, node: Address | None = None) -> Request[int]
     """ACKTOKEN → number of jobs that were acknowledged: all that are still leased under these tokens.
 
     tokens   tokens of GETJOBs
-    node     the node that answered the GETJOB; another one knows nothing of the token, and answers 0
+    node     the node that answered the GETJOB; another one knows nothing of the token, and answers 0. By default the
+             client chooses
     """
     return _about_tokens(b"ACKTOKEN", tokens, node)
 
@@ -343,7 +346,7 @@ def nack_token(*tokens: str | bytes, node: Address | None = None) -> Request[int
     """NACKTOKEN → number of jobs that were put back: all that are still leased under these tokens.
 
     tokens   tokens of GETJOBs
-    node     the node that answered the GETJOB
+    node     the node that answered the GETJOB; by default the client chooses
     """
     return _about_tokens(b"NACKTOKEN", tokens, node)
 
@@ -357,7 +360,7 @@ def extend_token(token: str | bytes, seconds: Seconds, *, node: Address | None =
 
     token     the token of a GETJOB
     seconds   seconds that the leases last from now
-    node      the node that answered the GETJOB
+    node      the node that answered the GETJOB; by default the client chooses
 
     Raises ValueError for a number that is not whole.
     """
@@ -645,7 +648,7 @@ def execute(
     repeat    it may be sent twice; by default it is sent again only if it never left
     wait_ms   milliseconds that the command may take by its own word, 0 for ever; it gets a connection of its own.
               By default it is answered at once
-    node      ask this node, and no other
+    node      ask this node, and no other; by default the client chooses
     """
     lane = Lane.PLAIN if wait_ms is None else Lane.OWN
     again = Repeat.SAFE if repeat else Repeat.NEVER

@@ -103,7 +103,7 @@ class EventLines:
 def events_info(*, node: Address | None = None) -> Request[EventLog]:
     """EVENTS INFO → the node's log: its id, and which events can be read.
 
-    node   the node whose log it is
+    node   the node whose log it is; by default the one that commands go to
 
     Raises NoEventLogError.
     """
@@ -130,7 +130,7 @@ def events_read(
     max_bytes   bytes of lines, 1048576 by default
     block_ms    milliseconds to wait for the first one, 0 for ever; by default it answers at once
     reader      a name under which INFO shows how far behind this reader is; none by default
-    node        the node whose log it is
+    node        the node whose log it is; by default the one that commands go to
 
     Raises EventsTrimmedError when the event is gone, NoEventLogError when the node has another log or none.
     """
@@ -156,7 +156,7 @@ def events_seek(ms: int, *, node: Address | None = None) -> Request[int]:
     """EVENTS SEEK → the first event at or after a moment; the next number when all are older.
 
     ms     the moment, in Unix milliseconds
-    node   the node whose log it is
+    node   the node whose log it is; by default the one that commands go to
 
     Raises NoEventLogError.
     """

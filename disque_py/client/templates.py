@@ -122,14 +122,16 @@ def add_jobs(
     timeout_ms     milliseconds that the node may take for the copies of a job, 5000 by default; 0 waits for ever
     replicate      number of copies; by default the node chooses
     delay          seconds until the jobs are queued; by default they are queued at once
-    retry          seconds without an ack after which a job is queued again. 0: each is delivered at most once
+    retry          seconds without an ack after which a job is queued again; by default the node chooses.
+                   0: each is delivered at most once
     ttl            seconds after which a job is dropped; by default the node chooses
-    maxlen         refuse a job if the queue is as long as this already
+    maxlen         refuse a job if the queue is as long as this already; by default no queue is too long
     async_         answer before the copies are made
-    priority       a lower number is served first; one number for all, or a function of the body
-    meta           pairs that travel with each job; the same for all, or a function of the body
+    priority       a lower number is served first; one number for all, or a function of the body. By default the
+                   creation time in Unix milliseconds
+    meta           pairs that travel with each job; the same for all, or a function of the body. None by default
     key            makes the call safe to repeat: one job per queue and key. A function of the body, or as many keys as
-                   bodies, in their order
+                   bodies, in their order. None by default
     retry_unsafe   send jobs again after an answer that never came; they may exist twice then. None takes the client's
                    setting. With keys they are always sent again
 

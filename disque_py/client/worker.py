@@ -101,11 +101,13 @@ class Worker:
     backoff        how long such a job rests; by default `Backoff()`, from one second, doubling up to five minutes.
                    None: it is put back at once
     max_attempts   deliveries after which a job is given up; by default it is never. A job of RETRY 0 has one
-    on_give_up     takes a job that is given up, and the last error; a coroutine function, or a plain one that runs in
-                   threads. Then the job is acknowledged. If it raises, the job rests and is given up again later
+    on_give_up     takes a job that is given up, and the last error; none by default. A coroutine function, or a plain
+                   one that runs in threads. Then the job is acknowledged. If it raises, the job rests and is given up
+                   again later
     withmeta       handlers see `Job.meta`
     withlease      handlers see `Job.lease_ms` and `Job.attempt`
-    lease          seconds for which deliveries last, instead of each job's RETRY; jobs of RETRY 0 are passed by then
+    lease          seconds for which deliveries last; by default each job's RETRY. With a lease, jobs of RETRY 0 are
+                   passed by
     hooks          what is told (WorkerHooks); by default failures and trouble are logged
 
     Spans may be numbers of seconds or a `timedelta`. Handlers always see `Job.nacks`, `Job.additional_deliveries` and
