@@ -7,8 +7,8 @@
 
 It speaks RESP and knows nothing else of this project; docs/client.md tells what it promises. How it
 is built: commands.py says every command once, faces.py makes methods of them; aio*.py and
-blocking.py, pool.py, socket_connection.py are the two shells; cluster.py, feed.py, retry.py and
-bulk.py are the rules that both follow, pure.
+blocking.py, pool.py, socket_connection.py are the two shells; cluster.py, feed.py, retry.py, bulk.py
+and spans.py are the rules that both follow, pure; worker.py, heartbeat.py and backoff.py run handlers.
 """
 
 from disque_py.client.address import Address

@@ -41,10 +41,11 @@ class AsyncEcho(AsyncCommands):
         return request.argv
 
     async def run_adding(self, adding):
-        raise NotImplementedError
+        await asyncio.sleep(0)
+        return adding.template.request.argv
 
     def iterate(self, request):
-        raise NotImplementedError
+        return request.argv
 
 
 class QueueEcho(PipelineCommands):
@@ -66,6 +67,8 @@ def test_a_method_takes_the_arguments_of_its_command():
     """And passes them on."""
     assert asyncio.run(AsyncEcho().qpeek("q", 3)) == (b"QPEEK", b"q", b"3")
     assert QueueEcho().qpeek("q", count=3) == (b"QPEEK", b"q", b"3")
+    assert asyncio.run(AsyncEcho().add_jobs("r", []))[1] == b"r"
+    assert AsyncEcho().jobs("r", withmeta=True)[-3:] == (b"WITHMETA", b"FROM", b"r")
 
 
 def test_a_method_shows_its_signature_and_documentation():
