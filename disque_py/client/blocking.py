@@ -123,8 +123,10 @@ class Disque(BlockingCommands):
 
     def run(self, request: Request[T]) -> T:
         """Execute one command, on another node if need be. Raises what can go wrong with it (errors.py)."""
+        return self._run(request, Patience(self.options.patience, self._rng))
+
+    def _run(self, request: Request[T], patience: Patience) -> T:
         pool = self._pool
-        patience = Patience(self.options.patience, self._rng)
         until = time.monotonic() + request.wait_ms / 1000 if request.wait_word is not None and request.wait_ms else None
         while True:
             connection = pool.take(request, patience)
@@ -189,9 +191,10 @@ class Disque(BlockingCommands):
                 while found:
                     yield found.popleft()
             finally:
-                if found:  # The loop was left: nobody will see the rest.
+                # The loop was left, perhaps because the node is gone: one attempt, and RETRY brings back the others.
+                for group in commands.by_node(found).values():
                     with suppress(DisqueError):
-                        self.nack(*found)
+                        self._run(commands.nack(*group), Patience(0.0, self._rng))
 
     def run_adding(self, adding: Adding) -> list[str]:
         """Execute the ADDJOBs of `add_jobs`. Raises BatchError."""

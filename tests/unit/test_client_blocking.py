@@ -265,3 +265,14 @@ def test_a_single_job_shows_what_was_asked_for():
         job = client.get_job("q", withmeta=True)
         assert job is not None
         assert (job.meta, job.value, job.node) == ({"a": "b"}, "hi", client.node)
+
+
+def test_giving_back_does_not_look_for_nodes():
+    """A loop that ends because its node is gone must not wait for it a second time."""
+    with Node(answers={"GETJOB": jobs_reply(JOB_A, JOB_B)}) as node, client_of(node, patience=5.0) as client:
+        jobs = client.jobs("q", count=2)
+        next(jobs)
+        node.close()
+        began = time.monotonic()
+        jobs.close()
+        assert time.monotonic() - began < 2
