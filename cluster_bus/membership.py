@@ -98,6 +98,7 @@ class Membership(Meeting):
                 continue
             node = self.intern(line.id)
             node.host, node.port, node.bus_port = line.host, line.port, line.bus_port
+            node.tls_port = line.tls_port
             node.flags = line.flags
             node.fail_at_ms = self.now_ms if line.flags & FAIL else 0
             # Moments of another process's clock are worth nothing: what was under way starts now.
@@ -364,6 +365,9 @@ class Membership(Meeting):
     def _on_header(self, node: Node, header: Header) -> None:
         node.memory_level = header.memory_level
         node.version = header.software
+        if node.tls_port != header.tls_port:
+            node.tls_port = header.tls_port
+            self._save_soon()
         if (node.flags ^ header.flags) & LEAVING:
             node.flags ^= LEAVING
             self._save_soon()

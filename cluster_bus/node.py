@@ -39,6 +39,7 @@ class Node:
 
     id, name         20 bytes; the same as 40 hex characters (bytes, as RESP wants it)
     host, port       where clients and the bus reach it ("" and 0: unknown)
+    tls_port         where clients reach it over TLS (0: unknown, or the node has no such port)
     bus_port         port of its bus (client port + 10000 unless announced otherwise)
     flags            bits above
     run              8 random bytes of its current process, b"" until a link told us
@@ -94,6 +95,7 @@ class Node:
         "redial_at_ms",
         "reports",
         "run",
+        "tls_port",
         "version",
     )
 
@@ -102,6 +104,7 @@ class Node:
         self.name = node_id.hex().encode()
         self.host = host
         self.port = port
+        self.tls_port = 0
         self.bus_port = bus_port
         self.flags = flags
         self.run = b""

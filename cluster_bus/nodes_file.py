@@ -47,6 +47,7 @@ class NodeLine(NamedTuple):
     flags: int
     ping_sent_ms: int
     pong_received_ms: int
+    tls_port: int = 0
 
 
 def six_fields(node: Node) -> str:
@@ -61,9 +62,14 @@ def six_fields(node: Node) -> str:
 def dump(nodes: Iterable[Node]) -> str:
     """The file's text for these nodes."""
     lines = [f"version {FILE_VERSION}"]
-    lines += [f"{six_fields(node)} bus-port={node.bus_port}" for node in nodes if not node.flags & HANDSHAKE]
+    lines += [_line(node) for node in nodes if not node.flags & HANDSHAKE]
     body = "\n".join(lines) + "\n"
     return f"{body}checksum {zlib.crc32(body.encode()):08x}\n"
+
+
+def _line(node: Node) -> str:
+    line = f"{six_fields(node)} bus-port={node.bus_port}"
+    return f"{line} tls-port={node.tls_port}" if node.tls_port else line
 
 
 def parse(text: str) -> list[NodeLine]:
@@ -124,21 +130,27 @@ def _parse_line(number: int, words: list[str]) -> NodeLine:
     times = [_number(word, 1 << 63) for word in (ping_sent, pong_received)]
     if times[0] is None or times[1] is None:
         raise NodesFileError(number, "ping-sent and pong-received must be milliseconds")
-    bus_port = _bus_port(number, words[_FIELDS:], port)
-    return NodeLine(node_id, host, port, bus_port, flags & ~HANDSHAKE, times[0], times[1])
+    bus_port, tls_port = _further_ports(number, words[_FIELDS:], port)
+    return NodeLine(node_id, host, port, bus_port, flags & ~HANDSHAKE, times[0], times[1], tls_port)
 
 
-def _bus_port(number: int, fields: list[str], port: int) -> int:
+def _further_ports(number: int, fields: list[str], port: int) -> tuple[int, int]:
+    """The bus port and the TLS port out of a line's further fields."""
     bus_port: int | None = port + _BUS_PORT_OFFSET if 0 < port <= 65535 - _BUS_PORT_OFFSET else 0
+    tls_port: int | None = 0
     for field in fields:
         key, equals, value = field.partition("=")
         if not equals:
             raise NodesFileError(number, f"`{field}` is not key=value")
         if key == "bus-port":
             bus_port = _number(value, 65535)
+        elif key == "tls-port":
+            tls_port = _number(value, 65535)
     if bus_port is None:
         raise NodesFileError(number, "bus-port is not a port")
-    return bus_port
+    if tls_port is None:
+        raise NodesFileError(number, "tls-port is not a port")
+    return bus_port, tls_port
 
 
 def _number(word: str, highest: int) -> int | None:

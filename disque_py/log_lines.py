@@ -83,7 +83,7 @@ SECTIONS: Final = (
             Message(
                 "environment-ignored",
                 WARNING,
-                "the environment variable {name} names no directive and is ignored",
+                "the environment variable {variable} names no directive and is ignored",
                 "A variable begins with DISQUE_, and no directive has the rest as its name.",
                 "Correct the name, or remove the variable.",
             ),

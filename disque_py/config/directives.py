@@ -371,6 +371,7 @@ _CLUSTER: Final = Section(
             example="203.0.113.7",
         ),
         Directive("cluster-announce-port", PORT, 0, "Client port to announce in the same case; 0: the real one."),
+        Directive("cluster-announce-tls-port", PORT, 0, "The same for tls-port; 0: the real one."),
         Directive("cluster-announce-bus-port", PORT, 0, "Bus port to announce in the same case; 0: the real one."),
         Directive(
             "replicate-default",

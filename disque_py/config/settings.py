@@ -56,6 +56,7 @@ class Settings:
     cluster_announce_bus_port: int
     cluster_announce_ip: str
     cluster_announce_port: int
+    cluster_announce_tls_port: int
     cluster_config_file: str
     cluster_node_timeout: int
     cluster_port: int

@@ -55,6 +55,7 @@ class Client:
     reply_mode, is_silenced  CLIENT REPLY; and what it meant for the command that is waited for
     wrote                  whether this turn's replies wait for the journal (WROTE…)
     held, held_bytes       replies that wait for it: (position, replies), oldest first (promises.py); None: none do
+    is_tls, is_unix        how it came: through tls-port, through the unix socket
     is_monitor             gets a line for every command executed
     is_in_multi            sent MULTI, which is refused: its commands are, too, until EXEC or DISCARD
     """
@@ -74,6 +75,7 @@ class Client:
         "is_in_multi",
         "is_monitor",
         "is_silenced",
+        "is_tls",
         "is_unix",
         "last_command",
         "name",
@@ -95,6 +97,7 @@ class Client:
         self.addr = addr
         self.fd = fd
         self.is_unix = False
+        self.is_tls = False
         self.name = b""
         self.connected_ms = now_ms
         self.active_ms = now_ms

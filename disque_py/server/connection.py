@@ -121,6 +121,7 @@ class ClientConnection(asyncio.Protocol):
         shell.next_client_id += 1
         client = Client(client_id, self, self._address(transport), broker.now_ms)
         client.is_unix = transport.get_extra_info("socket").family.name == "AF_UNIX"
+        client.is_tls = transport.get_extra_info("sslcontext") is not None
         client.fd = transport.get_extra_info("socket").fileno()
         self.client = client
         broker.clients[client_id] = client

@@ -298,7 +298,7 @@ class Lifetime:
         if self._configuration.is_default:
             tell("no-config-file")
         for name in self._configuration.ignored:
-            tell("environment-ignored", name=name)
+            tell("environment-ignored", variable=name)
         if not self._listeners.names:
             tell("no-listener")
         if is_protected(settings):
@@ -411,5 +411,8 @@ def myself(settings: Settings, node_id: bytes) -> Node:
         settings.cluster_announce_port or settings.port or settings.tls_port,
         settings.cluster_announce_bus_port or settings.bus_port,
     )
+    if settings.tls_port:
+        announced = settings.cluster_announce_port if not settings.port else 0
+        me.tls_port = settings.cluster_announce_tls_port or announced or settings.tls_port
     me.version = __version__
     return me

@@ -38,6 +38,14 @@ def test_what_was_dumped_is_parsed_back_without_handshakes():
     ]
 
 
+def test_a_tls_port_is_kept():
+    mine, other, _ = nodes()
+    other.tls_port = 7800
+    assert [line.tls_port for line in parse(dump([mine, other]))] == [0, 7800]
+    with pytest.raises(NodesFileError, match="tls-port is not a port"):
+        parse(ORIGINAL.replace("myself 0 0 connected", "myself 0 0 connected tls-port=x"))
+
+
 def test_a_file_of_the_original_is_read_its_bus_ports_are_known():
     mine, leaving, failing = parse(ORIGINAL)
     assert (mine.host, mine.port, mine.bus_port, mine.flags) == ("127.0.0.1", 7900, 17900, MYSELF)
