@@ -33,6 +33,8 @@ def test_an_example_defines_all_names_that_it_uses(code):
             defined.add(node.name)
         elif isinstance(node, ast.arg):
             defined.add(node.arg)
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            defined.add(node.name)
     assert sorted({node.id for node in names} - defined) == []
 
 
