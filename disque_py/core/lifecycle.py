@@ -380,7 +380,8 @@ def forget(broker: Broker, job: Job) -> None:
         traits_out(broker, job, job.traits)
     if type(body) is Spilled:
         size = released(broker, body)
-        job.body = b""
+    # A queue, a hand-over or a list may name the object for a while; the body need not wait for that.
+    job.body = b""
     if job.awake_at_ms:
         broker.schedule.cancel(job)
     if broker.deferred:
@@ -393,8 +394,6 @@ def forget(broker: Broker, job: Job) -> None:
         broker.outbox.gone.append((job_id, job.place))
         broker.live_bytes[job.place] -= BASE_BYTES + len(job.queue) + size
         broker.live_records[job.place] -= 1
-    if job.is_listed or broker.is_spilling:
-        job.body = b""  # Its queue, or a list, may name the object for a while; the body need not wait for that.
 
 
 def arm(broker: Broker, job: Job) -> None:

@@ -378,6 +378,17 @@ def remove(broker: Broker, job: Job) -> None:
     lifecycle.forget(broker, job)
 
 
+def caller_bytes(job: Job) -> int:
+    """The memory of a job that is not entered yet because its key is asked for (keying.py)."""
+    return JOB_BYTES + len(job.body) + (job.traits.size if job.traits is not None else 0)
+
+
+def caller_out(broker: Broker, job: Job) -> None:
+    """Its caller waits for its key no longer."""
+    broker.caller_count -= 1
+    broker.used_memory -= caller_bytes(job)
+
+
 def drop_client(broker: Broker, client: Client, reply: bytes | None) -> None:
     """The producer is gone (None), or is sent away with an error: its jobs that miss copies go too."""
     for job, slot in list(client.waiting_jobs.items()):
@@ -388,6 +399,7 @@ def drop_client(broker: Broker, client: Client, reply: bytes | None) -> None:
             job.work.client = None  # It may be taken already; without its producer it is a job like any other.
         elif isinstance(job.work, Wanted):
             job.work.is_over = True
+            caller_out(broker, job)
             broker.key_events[job.id] = None
         if reply is None:
             client.waiting_jobs.pop(job, None)

@@ -432,7 +432,7 @@ class Restoring:
         for name, (flags, version_ms, version_node) in self.pauses.items():
             state = flags & (PAUSED_IN | PAUSED_OUT)
             if version_ms:
-                broker.pause_versions[name] = (state, version_ms, version_node)
+                pausing.remember(broker, name, state, version_ms, version_node)
             pausing.set_pause(broker, name, state)
 
 

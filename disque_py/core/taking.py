@@ -21,6 +21,10 @@ from disque_py.core.pulls import NEEDJOBS_MAX, imported
 
 # Nobody asks for more than half of this at once.
 IMAGES_MAX: Final = 2 * NEEDJOBS_MAX
+# A hand-over is answered only if its number is below the first that is not settled plus this. The giver asks again, and
+# settles more meanwhile: whatever it waits for longest is the first number, which is always answered. So no answer has
+# to be forgotten before it is settled (semantics.md, section 4).
+ANSWERS_MAX: Final = 20_000
 
 
 def on_yourjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
@@ -33,6 +37,9 @@ def on_yourjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
     for number, settled, images, *_ in items:
         _forget_answers(state, settled)
         if type(number) is not int or number < state.answers_from:
+            continue
+        if number >= state.answers_from + ANSWERS_MAX:
+            broker.stats.ignored("a hand-over too far beyond those that are settled")
             continue
         if len(images) > IMAGES_MAX:
             raise ValueError("more jobs than anybody asks for")
