@@ -227,9 +227,8 @@ def execute(
 
 def _wrong_count(row: Row, count: int) -> bytes:
     if row.accepts(count):
-        return error(
-            f"ERR too many arguments for '{row.name}' command, at most {row.words_max - 1}: use several commands"
-        )
+        most = row.words_max - 1
+        return error(f"ERR too many arguments for '{row.name}' command, at most {most}: use several commands")
     return error(f"ERR wrong number of arguments for '{row.name}' command")
 
 

@@ -38,8 +38,9 @@ TAKEN: Final = 0
 ELSEWHERE: Final = (REFUSED_PAUSED, REFUSED_MEMORY, REFUSED_LEAVING, REFUSED_BUSY, REFUSED_DISK)
 # A queue's jobs are not offered again to a node that refused one, for this long.
 REFUSED_MS: Final = 1_000
-# Queue names remembered per node as refused.
+# Queue names remembered per node as refused, and the longest of them: a refusal that is forgotten costs one more offer.
 NAMES_MAX: Final = 10_000
+NAME_BYTES_MAX: Final = 1_024
 RESEND_MS: Final = 1_000
 # Batches sent again per step, so that a long list of unanswered ones doesn't keep others waiting.
 RESEND_BATCHES: Final = 32
@@ -281,7 +282,8 @@ def remember_refusal(broker: Broker, node: Node, name: bytes) -> None:
     state = exchange(node)
     if len(state.refused) > NAMES_MAX:
         state.refused.clear()
-    state.refused[name] = broker.now_ms + REFUSED_MS
+    if len(name) <= NAME_BYTES_MAX:
+        state.refused[name] = broker.now_ms + REFUSED_MS
 
 
 # -- at-most-once jobs of which we keep no copy -------------------------------------------------------

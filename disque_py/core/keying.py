@@ -36,7 +36,7 @@ from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
 from disque_py.core.ids import ID_BYTES, is_valid_id
-from disque_py.core.job import ACTIVE, QUEUED, WAIT_REPL, Handover, Job, Replication, Wanted
+from disque_py.core.job import ACTIVE, QUEUED, WAIT_REPL, Handover, Job, Replication, Wanted, memory_of
 from disque_py.core.keys import KEY_AT, KEY_END, KEY_LENGTH
 from disque_py.resp import error
 
@@ -104,7 +104,7 @@ def add(broker: Broker, client: Client, job: Job, timeout_ms: int, create: Creat
 def caller_in(broker: Broker, job: Job) -> None:
     """A caller waits from now on, and its job takes memory although it is not entered yet."""
     broker.caller_count += 1
-    broker.used_memory += replication.caller_bytes(job)
+    broker.used_memory += memory_of(job)
 
 
 def is_known(broker: Broker, chars: bytes) -> bool:

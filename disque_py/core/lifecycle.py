@@ -24,7 +24,7 @@ from disque_py.core.events import (
     note,
 )
 from disque_py.core.image import ATTEMPT_MAX
-from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, QUEUED, WAIT_REPL, Collection, Job
+from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, NAME_BYTES_FREE, QUEUED, WAIT_REPL, Collection, Job
 from disque_py.core.queue import DEAD_ENTRIES_MIN, Queue
 from disque_py.core.spilled import Spilled, released
 from disque_py.core.traits import Traits
@@ -50,6 +50,8 @@ def register(broker: Broker, job: Job) -> None:
     broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63][job_id] = job
     broker.job_count += 1
     broker.used_memory += JOB_BYTES + len(job.body)
+    if len(job.queue) > NAME_BYTES_FREE:
+        broker.used_memory += len(job.queue)
     if job.traits is not None:
         traits_in(broker, job, job.traits)
     if broker.is_spilling:
@@ -65,6 +67,8 @@ def register_queued(broker: Broker, job: Job, queue: Queue | None) -> None:
     broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63][job_id] = job
     broker.job_count += 1
     broker.used_memory += JOB_BYTES + len(job.body)
+    if len(job.queue) > NAME_BYTES_FREE:
+        broker.used_memory += len(job.queue)
     if job.traits is not None:
         traits_in(broker, job, job.traits)
     if broker.is_spilling:
@@ -101,6 +105,8 @@ def register_waiting(broker: Broker, job: Job) -> None:
     broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63][job_id] = job
     broker.job_count += 1
     broker.used_memory += JOB_BYTES + len(job.body)
+    if len(job.queue) > NAME_BYTES_FREE:
+        broker.used_memory += len(job.queue)
     if job.traits is not None:
         traits_in(broker, job, job.traits)
     job.state = WAIT_REPL
@@ -376,6 +382,8 @@ def forget(broker: Broker, job: Job) -> None:
     body = job.body
     size = len(body)
     broker.used_memory -= JOB_BYTES + size
+    if len(job.queue) > NAME_BYTES_FREE:
+        broker.used_memory -= len(job.queue)
     if job.traits is not None:
         traits_out(broker, job, job.traits)
     if type(body) is Spilled:

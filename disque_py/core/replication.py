@@ -37,7 +37,18 @@ from disque_py.core.broker import Broker
 from disque_py.core.client import RUNNING, WAITS_FOR_COPIES, WROTE, Client
 from disque_py.core.groups import choose
 from disque_py.core.image import SPAN_BITS, image_of, job_of
-from disque_py.core.job import ACKED, ACTIVE, JOB_BYTES, WAIT_REPL, Handover, Job, Replication, Wanted
+from disque_py.core.job import (
+    ACKED,
+    ACTIVE,
+    JOB_BYTES,
+    NAME_BYTES_FREE,
+    WAIT_REPL,
+    Handover,
+    Job,
+    Replication,
+    Wanted,
+    memory_of,
+)
 from disque_py.core.journaling import touch_holders
 from disque_py.core.keys import KEY_AT, KEY_END
 from disque_py.core.memory import make_room
@@ -177,6 +188,8 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
         shard[job_id] = job
         broker.job_count += 1
         broker.used_memory += JOB_BYTES + len(job.body)
+        if len(job.queue) > NAME_BYTES_FREE:
+            broker.used_memory += len(job.queue)
         if job.traits is not None:
             lifecycle.traits_in(broker, job, job.traits)
         if broker.is_spilling:
@@ -378,15 +391,10 @@ def remove(broker: Broker, job: Job) -> None:
     lifecycle.forget(broker, job)
 
 
-def caller_bytes(job: Job) -> int:
-    """The memory of a job that is not entered yet because its key is asked for (keying.py)."""
-    return JOB_BYTES + len(job.body) + (job.traits.size if job.traits is not None else 0)
-
-
 def caller_out(broker: Broker, job: Job) -> None:
-    """Its caller waits for its key no longer."""
+    """The caller of a job that is not entered yet waits for its key no longer (keying.py)."""
     broker.caller_count -= 1
-    broker.used_memory -= caller_bytes(job)
+    broker.used_memory -= memory_of(job)
 
 
 def drop_client(broker: Broker, client: Client, reply: bytes | None) -> None:

@@ -8,16 +8,18 @@ from __future__ import annotations
 import pytest
 
 from brokers import add_node, ask, ask_parsed, error_of, make_broker, make_client
-from cluster_bus.messages import INTEREST, ISKEY, KEYIS, PAUSE, SETTLED, TOOK, YOURJOBS
-from copies import advance, hold, hold_queued, image, say, sent_of
+from cluster_bus.messages import INTEREST, ISKEY, KEYIS, PAUSE, REPLJOB, SETTLED, TOOK, YOURJOBS
+from copies import advance, hold, hold_queued, image, make_id, say, sent_of
 from disque_py import inputs
 from disque_py.commands.clients import NAME_BYTES_MAX
+from disque_py.config.kinds import OutputLimit, OutputLimits
 from disque_py.core import interest, keying, memory, pausing, taking
 from disque_py.core.errors import OOM
 from disque_py.core.handover import exchange
 from disque_py.core.keys import key_chars
 from disque_py.core.memory import LINES_SPARE, QUEUES_SPARE
 from disque_py.core.queue import LINE_BYTES
+from disque_py.core.replication import NO_ANSWER
 from disque_py.core.row import WORDS_MAX
 from disque_py.core.timers import UNUSED_MS
 from disque_py.inputs import MalformedMessageError
@@ -264,3 +266,28 @@ def test_a_job_whose_key_is_asked_for_takes_memory():
     inputs.disconnect(broker, client)
     inputs.settle(broker)
     assert (broker.used_memory, broker.caller_count) == (0, 0)
+
+
+# -- long names, large replies -------------------------------------------------------------------------------
+
+
+def test_a_long_queue_name_takes_memory_in_each_job_that_has_it():
+    """Delayed jobs, and copies, have no queue that would share its name with them."""
+    broker = make_broker()
+    client = make_client(broker)
+    job_id = ask_parsed(broker, client, "ADDJOB", "q" * 10_000, "body", 0, "DELAY", 100)
+    assert 10_000 < broker.used_memory < 11_000
+    say(broker, add_node(broker), REPLJOB, (image(broker, number=9, queue=b"c" * 10_000), NO_ANSWER))
+    assert 20_000 < broker.used_memory < 22_000
+    ask(broker, client, "DELJOB", job_id, make_id(9))
+    assert broker.used_memory == 0
+
+
+def test_a_reply_that_would_be_cut_off_is_refused_before_it_is_made():
+    broker = make_broker()
+    client = make_client(broker)
+    broker.settings.client_output_buffer_limit = OutputLimits(OutputLimit(10_000, 0, 0), OutputLimit(0, 0, 0))
+    for number in range(5):
+        hold_queued(broker, number=number, body=b"x" * 4_000)
+    assert error_of(broker, client, "JSCAN", "BUSYLOOP", "REPLY", "all").startswith("ERR the reply is larger")
+    assert len(ask_parsed(broker, client, "JSCAN", "BUSYLOOP")[1]) == 5
