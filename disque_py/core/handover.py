@@ -30,7 +30,7 @@ from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.groups import choose
 from disque_py.core.image import image_of
-from disque_py.core.job import Handover, Job
+from disque_py.core.job import ACTIVE, Handover, Job
 from disque_py.core.journaling import touch_holders
 
 TAKEN: Final = 0
@@ -108,6 +108,7 @@ class Exchange:
         """All our numbers up to this one are answered."""
         while self.lowest < self.next_number and self.lowest not in self.pending:
             self.lowest += 1
+        assert self.told_settled < self.lowest
         return self.lowest - 1
 
     def refuses(self, name: bytes, now_ms: int) -> bool:
@@ -136,7 +137,9 @@ def hand_over(broker: Broker, node: Node, jobs: list[Job], due_ms: int = 0) -> H
     state.next_number = number + 1
     handover = Handover(node, number, due_ms)
     sets = broker.sets
+    assert number not in state.pending
     for job in jobs:
+        assert job.state == ACTIVE
         job.work = handover
         job.is_leased_here = False
         touch_holders(broker, job)
@@ -225,6 +228,7 @@ def on_took(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def _settle(broker: Broker, job: Job, handover: Handover, answer: int) -> None:
+    assert job.state == ACTIVE  # Whatever ends or queues a job takes its hand-over from it.
     if answer in ELSEWHERE:
         _refused(broker, job, handover)
     elif handover.client is not None:

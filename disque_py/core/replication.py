@@ -285,6 +285,8 @@ def on_gotjob(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 def achieve(broker: Broker, job: Job, work: Replication) -> None:
     """Enough nodes hold the job: queue it, or have it queued, and answer the producer."""
+    assert job.state == WAIT_REPL
+    assert len(work.confirmed) >= (job.replicate if work.is_external else job.replicate - 1)
     reply = b"+" + job.id + b"\r\n"
     if work.is_external:
         first = broker.rng.choice(sorted(work.confirmed, key=_node_id))

@@ -45,6 +45,7 @@ def on_yourjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
             raise ValueError("more jobs than anybody asks for")
         answers = state.answers.get(number)
         if answers is None:
+            assert 0 <= number - state.answers_from < ANSWERS_MAX
             answers = bytes([_take(broker, sender, image) for image in images])
             state.answers[number] = answers
         broker.send(broker.sets.only(sender), TOOK, (number, answers))
@@ -87,8 +88,10 @@ def _take(broker: Broker, sender: Node, image: Any) -> int:
         job.was_queued = False
         lifecycle.arm(broker, job)
     else:
+        assert job.work is None
         queue = lifecycle.enqueue(broker, job)
         imported(broker, queue, sender)
+    assert broker.me in job.holders
     touch_holders(broker, job)
     return TAKEN
 
