@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from cluster_bus import messages
 from cluster_bus.node import Node
+from disque_py.commands.adding import may_be_known
 from disque_py.commands.monitoring import monitor_line, redact
 from disque_py.commands.table import COMMANDS, Command
 from disque_py.core import (
@@ -46,7 +47,7 @@ from disque_py.core.client import (
     Client,
 )
 from disque_py.core.errors import EXEC_ABORT, IN_MULTI, LOADING, MISCONF, NOAUTH, OOM, CommandError
-from disque_py.core.row import Row
+from disque_py.core.row import WORDS_MAX, Row
 from disque_py.resp import OK, error
 
 # ADDJOBs of one client that may wait for copies at the same time.
@@ -173,11 +174,16 @@ def execute(
         if row is None:
             reply = _unknown(client, argv)
             gate = client.is_in_multi or _gate(broker)
-        elif len(argv) != row.arity and (row.arity > 0 or len(argv) < -row.arity):
-            reply = error(f"ERR wrong number of arguments for '{row.name}' command")
+        elif len(argv) != row.arity and (row.arity > 0 or len(argv) < -row.arity or len(argv) > row.words_max):
+            reply = _wrong_count(row, len(argv))
         elif gate and (refusal := _refuse(broker, client, row, argv)) is not None:
             reply = refusal
-        elif row.is_denyoom and broker.used_memory > high_memory and memory.is_full(broker):
+        elif (
+            row.is_denyoom
+            and broker.used_memory > high_memory
+            and memory.is_full(broker)
+            and not (row.overlaps and may_be_known(broker, argv))
+        ):
             if spilling.makes_room(broker):
                 spilling.wait_for_room(broker, client)
                 at -= 1
@@ -224,6 +230,13 @@ def execute(
             row.nanoseconds += before_ns - since_ns
             client.last_command = row.name
     return at
+
+
+def _wrong_count(row: Row, count: int) -> bytes:
+    if row.accepts(count):
+        most = row.words_max - 1
+        return error(f"ERR too many arguments for '{row.name}' command, at most {most}: use several commands")
+    return error(f"ERR wrong number of arguments for '{row.name}' command")
 
 
 def _gate(broker: Broker) -> bool:
@@ -301,6 +314,8 @@ def _may_overlap(client: Client, argv: list[bytes]) -> bool:
     """
     if client.waiting != WAITS_FOR_COPIES or client.slots is None or len(client.slots) >= OVERLAP_MAX:
         return False
+    if len(argv) > WORDS_MAX:
+        return False  # It is refused when its turn comes.
     for at in range(4, len(argv)):
         word = argv[at]
         if len(word) == 6 and word.lower() == b"maxlen":

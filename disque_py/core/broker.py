@@ -142,6 +142,9 @@ class Broker:
         self.acked_count = 0
         self.once_delivered_count = 0
         self.pause_versions: dict[bytes, tuple[int, int, bytes]] = {}
+        # All these names together, and those of them whose pause has ended, in order of that.
+        self.pause_name_bytes = 0
+        self.pauses_ended: dict[bytes, None] = {}
         # Jobs given back while their queue's input was paused -> their requeue_at_ms then (pausing.py).
         self.deferred: dict[Job, int] = {}
         # Deliveries that can be had again (tokens.py), and clients that wait for one, by token.
@@ -156,6 +159,7 @@ class Broker:
         self.key_conflicts: list[Job] = []
         self.outcome_waits: dict[bytes, dict[Node, None]] = {}
         self.question_number = 0
+        self.caller_count = 0  # ADDJOBs that wait until it is known whether their key is used.
         # Clients whose command is done a part per turn (slices.py).
         self.slices: dict[Client, Slices] = {}
         # Acked records are looked at anew, a part per tick, when a node comes back or is forgotten (acks.py).

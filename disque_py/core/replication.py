@@ -37,7 +37,18 @@ from disque_py.core.broker import Broker
 from disque_py.core.client import RUNNING, WAITS_FOR_COPIES, WROTE, Client
 from disque_py.core.groups import choose
 from disque_py.core.image import SPAN_BITS, image_of, job_of
-from disque_py.core.job import ACKED, ACTIVE, JOB_BYTES, WAIT_REPL, Handover, Job, Replication, Wanted
+from disque_py.core.job import (
+    ACKED,
+    ACTIVE,
+    JOB_BYTES,
+    NAME_BYTES_FREE,
+    WAIT_REPL,
+    Handover,
+    Job,
+    Replication,
+    Wanted,
+    memory_of,
+)
 from disque_py.core.journaling import touch_holders
 from disque_py.core.keys import KEY_AT, KEY_END
 from disque_py.core.memory import make_room
@@ -177,6 +188,8 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
         shard[job_id] = job
         broker.job_count += 1
         broker.used_memory += JOB_BYTES + len(job.body)
+        if len(job.queue) > NAME_BYTES_FREE:
+            broker.used_memory += len(job.queue)
         if job.traits is not None:
             lifecycle.traits_in(broker, job, job.traits)
         if broker.is_spilling:
@@ -272,6 +285,8 @@ def on_gotjob(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 def achieve(broker: Broker, job: Job, work: Replication) -> None:
     """Enough nodes hold the job: queue it, or have it queued, and answer the producer."""
+    assert job.state == WAIT_REPL
+    assert len(work.confirmed) >= (job.replicate if work.is_external else job.replicate - 1)
     reply = b"+" + job.id + b"\r\n"
     if work.is_external:
         first = broker.rng.choice(sorted(work.confirmed, key=_node_id))
@@ -378,6 +393,12 @@ def remove(broker: Broker, job: Job) -> None:
     lifecycle.forget(broker, job)
 
 
+def caller_out(broker: Broker, job: Job) -> None:
+    """The caller of a job that is not entered yet waits for its key no longer (keying.py)."""
+    broker.caller_count -= 1
+    broker.used_memory -= memory_of(job)
+
+
 def drop_client(broker: Broker, client: Client, reply: bytes | None) -> None:
     """The producer is gone (None), or is sent away with an error: its jobs that miss copies go too."""
     for job, slot in list(client.waiting_jobs.items()):
@@ -388,6 +409,7 @@ def drop_client(broker: Broker, client: Client, reply: bytes | None) -> None:
             job.work.client = None  # It may be taken already; without its producer it is a job like any other.
         elif isinstance(job.work, Wanted):
             job.work.is_over = True
+            caller_out(broker, job)
             broker.key_events[job.id] = None
         if reply is None:
             client.waiting_jobs.pop(job, None)

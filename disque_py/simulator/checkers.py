@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from disque_py.core.client import WAITS_FOR_JOBS
-from disque_py.core.job import ACKED, ACTIVE, JOB_BYTES, QUEUED, WAIT_REPL, Handover, Job
+from disque_py.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Handover, Job, Wanted, memory_of
 from disque_py.core.keys import USED_BYTES
-from disque_py.core.queue import QUEUE_BYTES
+from disque_py.core.queue import LINE_BYTES, QUEUE_BYTES
 from disque_py.core.schedule import HORIZON_MS, SWEEP_MS
 from disque_py.core.tokens import ENTRY_BYTES, TOKEN_BYTES
 from disque_py.simulator.ledger import Ledger, Promise, RuleBrokenError
@@ -277,10 +277,13 @@ def check_books(machine: Machine) -> None:
     """A node's counters, sums and indexes equal a recount."""
     broker = machine.broker
     jobs = list(jobs_of(broker))
-    used = sum(JOB_BYTES + len(job.body) + (job.traits.size if job.traits is not None else 0) for job in jobs)
+    used = sum(map(memory_of, jobs))
     used += USED_BYTES * len(broker.keys.over) + ENTRY_BYTES * len(broker.tokens.by_job)
     used += sum(TOKEN_BYTES + len(name) for name in broker.tokens.by_name)
     used += sum(QUEUE_BYTES + len(name) for name in broker.queues)
+    for search in broker.searches.values():
+        used += sum(memory_of(job) for job in search.callers if isinstance(job.work, Wanted) and not job.work.is_over)
+    used += LINE_BYTES * sum(len(client.queues) for client in broker.clients.values())
     queued: dict[bytes, int] = {}
     acked = once = scheduled = 0
     waiting: dict[Job, None] = {}

@@ -177,7 +177,7 @@ class Pledges:
                     self._check(job.id, NOWHERE if noted is None else noted.given, "YOURJOBS")
         else:
             for job, answer in zip(self._offered(node, item[0], item[1]), item[1], strict=False):
-                if answer == TAKEN:
+                if answer == TAKEN and job is not None:
                     self._check_here(job.id, "the answer to YOURJOBS")
 
     def _was_held_for_a_moment(self, job_id: bytes) -> bool:
@@ -187,8 +187,8 @@ class Pledges:
             noted is not None and noted.first > self._journal.ready_position() and job_id in self._machine.broker.done
         )
 
-    def _offered(self, node: Node, number: int, answers: bytes) -> list[Job]:
-        """The jobs of a hand-over, as who gave them away has them still."""
+    def _offered(self, node: Node, number: int, answers: bytes) -> list[Job | None]:
+        """The jobs of a hand-over, as far as who gave them away has them still."""
         giver = self._machine.world.machines.get(node.host)
         if giver is None or not giver.is_up or exchange(node).answers.get(number) != answers:
             return []

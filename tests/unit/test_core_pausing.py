@@ -181,13 +181,12 @@ def test_a_node_that_joins_learns_what_was_set_with_bcast_ended_pauses_included(
 
 @pytest.mark.plain
 def test_versions_of_ended_pauses_are_bounded_and_running_ones_are_kept(monkeypatch):
-    monkeypatch.setattr(pausing, "VERSIONS_MAX", 20)
-    monkeypatch.setattr(pausing, "VERSIONS_PER_SWEEP", 5)
+    monkeypatch.setattr(pausing, "ENDED_MAX", 20)
     broker, b, _ = make_pair()
     say(broker, b, PAUSE, (b"kept", PAUSED_IN, 1, b.id))
     for number in range(100):
         say(broker, b, PAUSE, (b"%d" % number, 0, 1, b.id))
-    assert 20 <= len(broker.pause_versions) < 25
+    assert len(broker.pause_versions) == 21
     assert broker.pause_versions[b"kept"][0] == PAUSED_IN
     assert b"99" in broker.pause_versions
 
@@ -195,7 +194,7 @@ def test_versions_of_ended_pauses_are_bounded_and_running_ones_are_kept(monkeypa
 @pytest.mark.plain
 def test_a_node_can_pause_only_so_many_queues_here(monkeypatch):
     """Each is a queue in memory; whoever may say PAUSE may say it with any name."""
-    monkeypatch.setattr(pausing, "PAUSED_FROM_ELSEWHERE_MAX", 10)
+    monkeypatch.setattr(pausing, "VERSIONED_MAX", 10)
     broker, b, _ = make_pair()
     for number in range(100):
         say(broker, b, PAUSE, (b"%d" % number, PAUSED_IN, 1, b.id))
