@@ -40,7 +40,9 @@ from disque_py.core.client import (
     REPLY_ON,
     REPLY_SKIP,
     REPLY_SKIP_AGAIN,
+    RUNNING,
     WAITS_FOR_COPIES,
+    WAITS_FOR_LOADING,
     WROTE,
     WROTE_IN_TROUBLE,
     Client,
@@ -170,6 +172,10 @@ def execute(
         elif len(argv) != row.arity and (row.arity > 0 or len(argv) < -row.arity):
             reply = error(f"ERR wrong number of arguments for '{row.name}' command")
         elif gate and (refusal := _refuse(broker, client, row, argv)) is not None:
+            if refusal is LOADING_REPLY and row.awaits_loading and broker.now_ms < broker.loading_wait_until_ms:
+                _wait_for_loading(broker, client)
+                at -= 1
+                break
             reply = refusal
         elif row.is_denyoom and broker.used_memory > high_memory and memory.is_full(broker):
             if spilling.makes_room(broker):
@@ -250,6 +256,21 @@ def _refuse(broker: Broker, client: Client, row: Row, argv: list[bytes]) -> byte
     if 0 < row.disk_level <= broker.disk_level:
         return error(MISCONF + broker.disk_trouble)
     return None
+
+
+def _wait_for_loading(broker: Broker, client: Client) -> None:
+    """The client's next request is kept until the journal is read, or `loading-wait` is over (`settle`)."""
+    if client.waiting == RUNNING:
+        client.waiting = WAITS_FOR_LOADING
+        broker.early[client] = None
+
+
+def _let_early_in(broker: Broker) -> None:
+    """Clients that wait for the loading go on: to be served, or to hear -LOADING."""
+    for client in broker.early:
+        client.waiting = RUNNING
+        broker.outbox.clients[client] = None
+    broker.early = {}
 
 
 def _show(broker: Broker, client: Client, argv: list[bytes]) -> None:
@@ -368,6 +389,8 @@ def tick(broker: Broker) -> bool:
 
 def settle(broker: Broker) -> None:
     """End of a turn: serve who waits, tell other nodes what changed."""
+    if broker.early and not (broker.is_loading and broker.now_ms < broker.loading_wait_until_ms):
+        _let_early_in(broker)
     if broker.key_events or broker.key_conflicts:
         keying.settle(broker)
     delivery.serve_ready(broker)

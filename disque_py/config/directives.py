@@ -458,6 +458,13 @@ _JOURNAL: Final = Section(
             is_live=True,
         ),
         Directive(
+            "loading-wait",
+            Integer(0, 3_600),
+            2,
+            "Seconds after a start in which requests wait until the journal is read; after them they are refused with"
+            " -LOADING.",
+        ),
+        Directive(
             "aof-enqueue-jobs-once",
             YES_NO,
             False,

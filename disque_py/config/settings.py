@@ -66,6 +66,7 @@ class Settings:
     hz: int
     job_meta_max_pairs: int
     latency_monitor_threshold: int
+    loading_wait: int
     logfile: str
     loglevel: str
     maxclients: int

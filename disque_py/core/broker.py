@@ -166,6 +166,9 @@ class Broker:
         self.sweeps: dict[Queue, Iterator[None]] = {}
         self.clients_paused_until_ms = 0
         self.is_loading = False
+        # Until then requests wait for the loading instead of being refused; clients whose request does (inputs.py).
+        self.loading_wait_until_ms = 0
+        self.early: dict[Client, None] = {}
         # Commands in force, by name in lower and upper case; set by inputs.install.
         self.commands: dict[bytes, Row] = {}
         # The journal (journaling.py): jobs changed this turn -> whether their holders did; the segment that bases go

@@ -142,7 +142,7 @@ class Lifetime:
     # -- start -------------------------------------------------------------------------------------
 
     async def _start(self, side: ClusterSide) -> None:
-        """Open it, to other nodes and then to clients, who hear LOADING until the journal was read."""
+        """Open it, to other nodes and then to clients, which wait or hear LOADING until the journal was read."""
         settings = self._settings
         try:
             # The id is ours for ever from here on: nobody may see it before it is on disk.
@@ -153,6 +153,7 @@ class Lifetime:
             self._keeper.save()  # It has our id already: there is no hurry.
         # From the first message on: a copy that is confirmed before the journal is open would be in no journal.
         self._broker.is_loading = settings.appendonly or settings.aof_enqueue_jobs_once
+        self._broker.loading_wait_until_ms = self._broker.now_ms + 1000 * settings.loading_wait
         await self._open_bus()
         self._host.bus = self._bus
         self._host.listeners = self._listeners

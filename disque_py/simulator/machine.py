@@ -157,6 +157,7 @@ class Machine:
         if self.keeper is not None:
             # As in lifetime.py: a copy that is confirmed before the journal is open would be in no journal.
             self.broker.is_loading = True
+            self.broker.loading_wait_until_ms = self.broker.now_ms + 1000 * values.loading_wait
             self.keeper.begin()
         self.is_deaf = True
         if self.annals is not None:

@@ -163,7 +163,7 @@ def test_acks_of_a_full_disk_survive_a_kill_under_always(crowded, small_disk):
 
 def test_a_start_on_a_full_disk_goes_on_when_there_is_room(crowded, small_disk):
     """What became of an at-most-once job has to be recorded before anybody is served."""
-    server = crowded(*EVERYSEC)
+    server = crowded(*EVERYSEC, "--loading-wait", 0)
     job_id = server.command("ADDJOB", "q", "body", 0, "RETRY", 0)
     server.kill()
     path = ballast(small_disk)
