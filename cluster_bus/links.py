@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 DIAL_GAP_MS_MIN: Final = 100
 DIAL_GAP_MS_MAX: Final = 1_000
 PROVEN_LINK_MS: Final = 5_000
+# A node without a link for so long is out of sight. A tick of 100 ms finds it, so that is a second at most.
+MISSED_MS: Final = 900
 # What others make us change is written at most this often; each change costs two syncs of the disk.
 SAVE_GAP_MS: Final = 100
 
@@ -97,6 +99,7 @@ class Links(NodeTable):
         self._learn_run(node, hello.run)
         node.is_dialing = False
         node.is_linked = True
+        node.is_missed = False
         node.link_since_ms = self.now_ms
         node.link_run = hello.run
         node.protocol = common_version(hello.versions)
@@ -113,6 +116,7 @@ class Links(NodeTable):
             self.dials.pop(node, None)
         if node.is_linked:
             node.is_linked = False
+            node.unlinked_ms = self.now_ms
             node.link_run = b""
             node.protocol = 0
             self.link_events.append((node, False))
@@ -125,6 +129,13 @@ class Links(NodeTable):
         gap_ms = max(node.dial_gap_ms, DIAL_GAP_MS_MIN)
         node.dial_at_ms = self.now_ms + gap_ms + int(self._rng.random() * gap_ms / 2)
         node.dial_gap_ms = min(2 * gap_ms, DIAL_GAP_MS_MAX)
+
+    def _miss(self, node: Node) -> bool:
+        """Whether a node without a link is out of sight as of now; the caller refreshes."""
+        if node.is_linked or node.is_missed or self.now_ms - node.unlinked_ms < MISSED_MS:
+            return False
+        node.is_missed = True
+        return True
 
     def _await_pong(self, node: Node) -> None:
         """From now on an answer is due, unless one has been due already: the older moment counts."""

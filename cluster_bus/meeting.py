@@ -99,7 +99,8 @@ class Meeting(Links):
         """Into the table, as a node we know; forget what we held against it."""
         self._enter(node)
         self._blacklist.pop(node.id, None)
-        node.known_since_ms = self.now_ms
+        node.known_since_ms = node.unlinked_ms = self.now_ms
+        node.is_missed = False
         node.dial_at_ms = node.dial_gap_ms = 0
         self._save_soon()
         self.notices.append(f"node {node.name.decode()} joined")

@@ -255,6 +255,7 @@ class Membership(Meeting):
                     node.ping_sent_ms = max(self.now_ms, 1)
         self._last_tick_ms = self.now_ms
         is_news = self.me.memory_level != self._told_memory_level
+        is_missed = False
         for node in list(self.nodes.values()):
             if node is self.me:
                 continue
@@ -266,9 +267,12 @@ class Membership(Meeting):
                 self._expel(node)
                 continue
             self._tend_link(node)
+            is_missed |= self._miss(node)
             if failure.is_silent(node, self.now_ms, self.node_timeout_ms) and failure.suspect(node):
                 is_news = True
                 self._on_suspected(node)
+        if is_missed:
+            self.refresh()
         if is_news:
             self._ping_linked()  # At once: agreement on a failure, and where copies go, waits for it.
         if self._is_unsaved:

@@ -51,6 +51,7 @@ class Node:
     fail_at_ms       when FAIL was set; monotonic
     reports          reporter -> when it last said this node fails; monotonic
     is_newcomer      it introduced itself and was not reached yet (table.py)
+    is_missed        it has had no link of ours for MISSED_MS, since `unlinked_ms` (links.py); monotonic
     known_since_ms, link_since_ms   when it entered the table, when our link came up; monotonic
 
     Of our outgoing link, membership's own:
@@ -76,6 +77,7 @@ class Node:
         "id",
         "is_dialing",
         "is_linked",
+        "is_missed",
         "is_newcomer",
         "known_since_ms",
         "link_run",
@@ -94,6 +96,7 @@ class Node:
         "redial_at_ms",
         "reports",
         "run",
+        "unlinked_ms",
         "version",
     )
 
@@ -107,6 +110,8 @@ class Node:
         self.run = b""
         self.is_linked = False
         self.is_newcomer = False
+        self.is_missed = False
+        self.unlinked_ms = 0
         self.protocol = 0
         self.memory_level = 0
         self.version = ""

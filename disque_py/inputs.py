@@ -391,6 +391,8 @@ def settle(broker: Broker) -> None:
     """End of a turn: serve who waits, tell other nodes what changed."""
     if broker.early and not (broker.is_loading and broker.now_ms < broker.loading_wait_until_ms):
         _let_early_in(broker)
+    if broker.cluster.epoch != broker.counted_epoch:
+        replication.count_again(broker)
     if broker.key_events or broker.key_conflicts:
         keying.settle(broker)
     delivery.serve_ready(broker)

@@ -368,7 +368,7 @@ _CLUSTER: Final = Section(
             "replicate-default",
             Integer(0, 65_535),
             0,
-            "Copies of a job added without REPLICATE; 0: the number of nodes in use, at most 3.",
+            "Copies of a job added without REPLICATE; 0: the number of linked nodes, this one included, at most 3.",
             is_live=True,
         ),
     ),

@@ -303,6 +303,31 @@ def test_a_frozen_process_is_suspected_and_its_link_tried_anew():
     assert is_whole([first, second, third])
 
 
+def test_a_node_without_a_link_counts_no_longer_for_copies_after_a_second():
+    exchange = Exchange()
+    first, second, third = exchange.start_joined(3)
+    exchange.stop(third)
+    exchange.run(800)
+    assert first.counted == 2
+    exchange.run(200)
+    assert (first.counted, second.counted) == (1, 1)
+    exchange.start(third.me.port, node_id=third.me.id).load(parse(dump(third.nodes.values())))
+    exchange.run(2_000)
+    assert (first.counted, second.counted) == (2, 2)
+
+
+def test_a_node_that_has_just_started_counts_those_it_has_not_reached():
+    """Its file names them: alone it is a minority."""
+    exchange = Exchange()
+    first, *_ = exchange.start_joined(3)
+    again = Exchange().start(7001, node_id=first.me.id)
+    again.load(parse(dump(first.nodes.values())))
+    assert again.counted == 2
+    again.now_ms += 5_000
+    again.tick()
+    assert again.counted == 2
+
+
 def test_two_nodes_alone_never_get_past_suspicion():
     exchange = Exchange()
     first, second = exchange.start_joined(2)

@@ -126,7 +126,8 @@ def test_after_a_start_requests_wait_for_the_loading_in_order():
     replies(client)
     broker.is_loading = False
     inputs.settle(broker)
-    assert client.waiting == RUNNING and client in broker.outbox.clients
+    assert client.waiting == RUNNING
+    assert client in broker.outbox.clients
     assert run(broker, client, *commands[1:]) == 3
     assert replies(client).endswith(b":1\r\n")
 
