@@ -46,7 +46,8 @@ class Links(NodeTable):
     link_events       (node, True: its link came up, False: went down), oldest first
     forgotten         these left the table
     address_changed   these have another host, port or bus port
-    must_save         write the nodes file
+    must_write        write the nodes file before anything of this turn leaves, so that a kill can't undo what was told
+    must_save         write and sync the nodes file soon
     notices           lines for the log
     """
 
@@ -61,6 +62,7 @@ class Links(NodeTable):
         self.link_events: list[tuple[Node, bool]] = []
         self.forgotten: list[Node] = []
         self.address_changed: list[Node] = []
+        self.must_write = False
         self.must_save = False
         self.notices: list[str] = []
         self._saved_ms = -SAVE_GAP_MS
@@ -105,7 +107,7 @@ class Links(NodeTable):
         node.protocol = common_version(hello.versions)
         node.version = hello.software
         if self._no_newcomer(node) is not None:
-            self._save_soon()
+            self._write_first()
         self.link_events.append((node, True))
         self.refresh()
 
@@ -143,6 +145,11 @@ class Links(NodeTable):
             node.ping_sent_ms, node.ping_sent_wall_ms = max(self.now_ms, 1), self.wall_ms
 
     # -- the nodes file --------------------------------------------------------------------------------
+
+    def _write_first(self) -> None:
+        """Who is a member has changed, and others may be told: the file has it before they are, on disk soon."""
+        self.must_write = True
+        self._save_soon()
 
     def _save_soon(self) -> None:
         """What others told us is worth writing: at once, or with a later tick if we have just written."""
@@ -192,7 +199,11 @@ class Links(NodeTable):
 
     def _lose_address(self, node: Node) -> None:
         """Somebody else answers at its address; we wait until it, or gossip, tells us the new one."""
-        self.notices.append(f"another node answers at {node.host}:{node.port}, address of {node.name.decode()} dropped")
+        name = node.name.decode()
+        self.notices.append(
+            f"another node answers at {node.host}:{node.port}, address of {name} dropped. If that node has lost its"
+            f" nodes file: CLUSTER MEET {node.host} {node.port} {node.bus_port} here, and CLUSTER FORGET {name} on all"
+        )
         node.flags |= NOADDR
         node.host, node.port, node.bus_port = "", 0, 0
         self.address_changed.append(node)

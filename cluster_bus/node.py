@@ -61,7 +61,8 @@ class Node:
     dial_gap_ms      the pause after the next failed attempt
     redial_at_ms     no earlier change of a link for another than this; monotonic
     link_run         run of the process our link reached, b"" without a link
-    must_meet        the first heartbeat on the link is a MEET, for it may not know us
+    must_meet        our heartbeats are MEETs until it has answered, for it may not know us; of a handshake: an operator
+                     asked for it, so the nodes file keeps it
     owes_pong        it asked and we had no link to answer on
     pinged_ms        when a PING last left, repeated ones included; monotonic
     """

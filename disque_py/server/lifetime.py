@@ -251,6 +251,7 @@ class Lifetime:
             announced_host=settings.cluster_announce_ip,
         )
         self._keeper.nodes = lambda: list(membership.nodes.values())
+        self._keeper.text = membership.dump
         side = ClusterSide(shell, membership, settings.cluster_seeds)
         bus_server_tls, bus_client_tls = tls.bus_contexts(settings)
         self._bus = Bus(
@@ -274,6 +275,7 @@ class Lifetime:
             self._keeper.save,
             lambda line: log("notice", line),
         )
+        shell.driver.write_nodes = self._keeper.write
         self._host.begin_turn = shell.driver.begin
         self._remembering = self._host.remembering = Remembering(
             shell.driver, self._open_disk, self._close_disk, lambda line: log("notice", line)
@@ -282,6 +284,7 @@ class Lifetime:
         self._events = self._host.events = EventPlace(settings, shell)
         shell.driver.begin()
         membership.load(lines)
+        membership.resume(self._keeper.notes)
         return side
 
     async def _open_bus(self) -> None:
