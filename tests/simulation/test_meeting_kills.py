@@ -16,12 +16,14 @@ PAIRS = "abcd"
 PAIR = "acd"
 FUSE = 1_000
 DOWN_MS = 40
+# A MEET is answered, within six, before its first connection is made.
+DELAY_MS = (6, 12)
 CONVERGED_MS = 20_000
 
 
 def start(seed: int, fuses: dict[str, int], names: str) -> tuple[World, list[tuple[str, object]]]:
     """A meeting is under way: a is told to meet all others, or c of the other pair."""
-    world = World(names, seed, delay_ms=(1, 6), is_prompt=False)
+    world = World(names, seed, delay_ms=DELAY_MS, is_prompt=False)
     met = NAMES[1:]
     if names != NAMES:
         world.meet("c", "d")
