@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import time
 from collections import Counter
@@ -71,6 +72,47 @@ def test_a_crash_of_one_of_three_costs_producers_with_the_default_a_second(make_
     assert c.command("SHOW", reply) is not None
     with pytest.raises(hiredis.ReplyError, match="NOREPL"):
         a.command("ADDJOB", "q", "body", 300, "REPLICATE", 3)
+
+
+def test_two_nodes_that_are_killed_right_after_a_meeting_find_the_cluster_again(make_cluster):
+    """Reset, met, linked, and two gone in the same moment: what they told the others is in their files."""
+    cluster = make_cluster(5)
+    for server in cluster.servers:
+        server.command("CLUSTER", "RESET", "HARD")
+    for other in cluster.servers[1:]:
+        cluster[0].meet(other)
+    cluster.wait_whole()
+    victims = cluster.servers[3:]
+    for server in victims:
+        os.kill(server.pid, signal.SIGKILL)
+    for server in victims:
+        server.kill()
+        server.restart()
+    cluster.wait_whole()
+
+
+def test_a_meeting_goes_on_although_both_ends_are_killed_as_soon_as_it_is_answered(make_server):
+    a, b = make_server().start(), make_server().start()
+    a.meet(b)
+    for server in (a, b):
+        os.kill(server.pid, signal.SIGKILL)
+    for server in (a, b):
+        server.kill()
+        server.restart()
+    until(lambda: a.sees_well(2) and b.sees_well(2))
+
+
+def test_a_wiped_node_is_told_of_in_the_log_of_the_others_with_what_helps(make_cluster):
+    a, b = make_cluster(2).servers
+    old = b.node_id
+    b.kill()
+    (b.folder / NODES_FILE).unlink()
+    b.restart()
+    assert b.node_id != old
+    until(lambda: f"CLUSTER FORGET {old}" in a.output())
+    a.meet(b)
+    a.command("CLUSTER", "FORGET", old)
+    until(lambda: a.sees_well(2) and b.sees_well(2))
 
 
 def test_jobs_without_an_ack_come_back_although_their_consumer_and_node_died(make_cluster):
