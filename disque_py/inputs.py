@@ -41,7 +41,9 @@ from disque_py.core.client import (
     REPLY_ON,
     REPLY_SKIP,
     REPLY_SKIP_AGAIN,
+    RUNNING,
     WAITS_FOR_COPIES,
+    WAITS_FOR_LOADING,
     WROTE,
     WROTE_IN_TROUBLE,
     Client,
@@ -177,6 +179,10 @@ def execute(
         elif len(argv) != row.arity and (row.arity > 0 or len(argv) < -row.arity or len(argv) > row.words_max):
             reply = _wrong_count(row, len(argv))
         elif gate and (refusal := _refuse(broker, client, row, argv)) is not None:
+            if refusal is LOADING_REPLY and row.awaits_loading and broker.now_ms < broker.loading_wait_until_ms:
+                _wait_for_loading(broker, client)
+                at -= 1
+                break
             reply = refusal
         elif (
             row.is_denyoom
@@ -272,6 +278,21 @@ def _refuse(broker: Broker, client: Client, row: Row, argv: list[bytes]) -> byte
     if 0 < row.disk_level <= broker.disk_level:
         return error(MISCONF + broker.disk_trouble)
     return None
+
+
+def _wait_for_loading(broker: Broker, client: Client) -> None:
+    """The client's next request is kept until the journal is read, or `loading-wait` is over (`settle`)."""
+    if client.waiting == RUNNING:
+        client.waiting = WAITS_FOR_LOADING
+        broker.early[client] = None
+
+
+def _let_early_in(broker: Broker) -> None:
+    """Clients that wait for the loading go on: to be served, or to hear -LOADING."""
+    for client in broker.early:
+        client.waiting = RUNNING
+        broker.outbox.clients[client] = None
+    broker.early = {}
 
 
 def _show(broker: Broker, client: Client, argv: list[bytes]) -> None:
@@ -404,6 +425,10 @@ def tick(broker: Broker) -> bool:
 
 def settle(broker: Broker) -> None:
     """End of a turn: serve who waits, tell other nodes what changed."""
+    if broker.early and not (broker.is_loading and broker.now_ms < broker.loading_wait_until_ms):
+        _let_early_in(broker)
+    if broker.cluster.epoch != broker.counted_epoch:
+        replication.count_again(broker)
     if broker.key_events or broker.key_conflicts:
         keying.settle(broker)
     delivery.serve_ready(broker)

@@ -23,7 +23,6 @@ from disque_py.core.traits import META_BYTES_MAX, Traits
 TTL_DEFAULT_S: Final = 86_400
 RETRY_DEFAULT_S_MAX: Final = 300
 REPLICATE_MAX: Final = 65_535
-REPLICATE_DEFAULT: Final = 3
 # An ASYNC job of which we keep no copy waits for others to have it, but not for ever.
 ASYNC_WAIT_MS: Final = 1_000
 
@@ -93,12 +92,15 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         raise CommandError("ERR The specified DELAY is greater than TTL. Job refused since would never be delivered")
     is_external = False
     if broker.used_memory > broker.memory_limits[0] or broker.me.flags & IS_LEAVING:
-        is_external = memory.replicates_externally(broker, replicate or default_replicate(broker, True))
-    if not replicate:
+        is_external = memory.replicates_externally(
+            broker, replicate or replication.default_copies(broker, is_external=True)
+        )
+    is_default = not replicate
+    if is_default:
         if broker.cluster.size == 1 and not broker.settings.replicate_default:
             replicate = 1
         else:
-            replicate = default_replicate(broker, is_external)
+            replicate = replication.default_copies(broker, is_external=is_external)
     name = argv[1]
     queue = broker.queues.get(name)
     if more is None or not more.key:
@@ -123,7 +125,7 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         if more.key:
             job.id = broker.ids.keyed(keys.key_chars(name, more.key), job.id)
             deadline_ms = broker.now_ms + timeout_ms if timeout_ms else 0
-            create: keying.Create = partial(_create_with_key, deadline_ms, is_external, is_async, maxlen)
+            create: keying.Create = partial(_create_with_key, deadline_ms, is_default, is_external, is_async, maxlen)
             if broker.used_memory > broker.memory_limits[1] and memory.is_full(broker):
                 job.body = b""  # Others are asked whether there is such a job; a new one there can't be.
                 create = _refuse_full
@@ -143,7 +145,7 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         return b"+" + job.id + b"\r\n"
     if is_async and not timeout_ms:
         timeout_ms = ASYNC_WAIT_MS
-    replication.start(broker, client, job, timeout_ms, is_external=is_external)
+    replication.start(broker, client, job, timeout_ms, is_external=is_external, is_default=is_default)
     return None
 
 
@@ -166,6 +168,7 @@ def _refuse(broker: Broker, queue: Queue | None, replicate: int, is_external: bo
 
 def _create_with_key(
     deadline_ms: int,
+    is_default: bool,
     is_external: bool,
     is_async: bool,
     maxlen: int,
@@ -175,6 +178,8 @@ def _create_with_key(
     slot: list[bytes | None] | None,
 ) -> bytes | None:
     """The rest of an ADDJOB whose key is not used: as above, after some time perhaps (keying.py, `Create`)."""
+    if is_default:
+        job.replicate = replication.default_copies(broker, is_external=is_external)
     _refuse(broker, broker.queues.get(job.queue), job.replicate, is_external, maxlen)
     if broker.used_memory > broker.memory_limits[1] and memory.is_full(broker):
         raise CommandError(OOM)
@@ -189,7 +194,7 @@ def _create_with_key(
         return b"+" + job.id + b"\r\n"
     if is_async and not timeout_ms:
         timeout_ms = ASYNC_WAIT_MS
-    replication.start(broker, client, job, timeout_ms, is_external=is_external, slot=slot)
+    replication.start(broker, client, job, timeout_ms, is_external=is_external, is_default=is_default, slot=slot)
     return None
 
 
@@ -226,15 +231,6 @@ def _start_alone(broker: Broker, job: Job) -> None:
         replication.start_async(broker, job)
     lifecycle.register(broker, job)
     replication.queue_or_delay(broker, job)
-
-
-def default_replicate(broker: Broker, is_external: bool) -> int:
-    """`replicate-default`, or 3 but no more than there are nodes to count on (semantics.md, section 6; quirks Q13)."""
-    configured = broker.settings.replicate_default
-    if configured:
-        return configured
-    usable = broker.countable()
-    return max(1, min(REPLICATE_DEFAULT, usable if is_external else usable + 1))
 
 
 class Adding:

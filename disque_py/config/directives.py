@@ -377,7 +377,7 @@ _CLUSTER: Final = Section(
             "replicate-default",
             Integer(0, 65_535),
             0,
-            "Copies of a job added without REPLICATE; 0: the number of nodes in use, at most 3.",
+            "Copies of a job added without REPLICATE; 0: the number of linked nodes, this one included, at most 3.",
             is_live=True,
         ),
     ),
@@ -465,6 +465,13 @@ _JOURNAL: Final = Section(
             True,
             "Start with a journal whose last record is torn, and cut it off, instead of refusing it.",
             is_live=True,
+        ),
+        Directive(
+            "loading-wait",
+            Integer(0, 3_600),
+            2,
+            "Seconds after a start in which requests wait until the journal is read; after them they are refused with"
+            " -LOADING.",
         ),
         Directive(
             "aof-enqueue-jobs-once",

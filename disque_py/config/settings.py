@@ -72,6 +72,7 @@ class Settings:
     hz: int
     job_meta_max_pairs: int
     latency_monitor_threshold: int
+    loading_wait: int
     log_format: str
     logfile: str
     loglevel: str

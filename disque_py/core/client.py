@@ -25,6 +25,7 @@ WAITS_FOR_JOBS: Final = 2  # GETJOB
 WAITS_FOR_SLICES: Final = 3  # A long command, done a part per turn (slices.py).
 WAITS_FOR_ERRAND: Final = 4  # The process writes a file (errands.py).
 WAITS_FOR_ROOM: Final = 5  # Bodies are on their way out of memory (spilling.py).
+WAITS_FOR_LOADING: Final = 6  # The node has just started, and reads its journal (inputs.py).
 
 # What this turn's replies promise: nothing; something that was allowed although the disk is in trouble, and then need
 # not be recorded; something that has to be (promises.py).

@@ -247,6 +247,7 @@ def drop_client(broker: Broker, client: Client) -> None:
     broker.slices.pop(client, None)
     broker.stalled.pop(client, None)
     broker.spill.crowd.pop(client, None)
+    broker.early.pop(client, None)
     broker.clients.pop(client.id, None)
     broker.monitors.pop(client, None)
     broker.outbox.clients.pop(client, None)

@@ -39,9 +39,12 @@ JobNodes = frozenset["Node"]
 
 
 class Replication:
-    """Work on a WAIT_REPL job: who waits for it and who has confirmed a copy (few: a tuple costs less than a set)."""
+    """Work on a WAIT_REPL job: who waits for it and who has confirmed a copy (few: a tuple costs less than a set).
 
-    __slots__ = ("asked_again_ms", "client", "confirmed", "deadline_ms", "is_external", "slot")
+    is_default   the producer asked for no number of copies
+    """
+
+    __slots__ = ("asked_again_ms", "client", "confirmed", "deadline_ms", "is_default", "is_external", "slot")
 
     def __init__(
         self,
@@ -51,6 +54,7 @@ class Replication:
         asked_ms: int,
         deadline_ms: int,
         is_external: bool,
+        is_default: bool,
     ) -> None:
         self.client = client
         self.slot = slot
@@ -58,6 +62,7 @@ class Replication:
         self.asked_again_ms = asked_ms
         self.deadline_ms = deadline_ms
         self.is_external = is_external
+        self.is_default = is_default
 
 
 class Collection:

@@ -59,6 +59,8 @@ EXTEND_MS: Final = 50
 # When there is no further node to ask, the silent ones get the job again this often: their link may have broken.
 RESEND_MS: Final = 1_000
 
+COPIES_DEFAULT: Final = 3
+
 NOREPL_TIMEOUT: Final = b"-NOREPL Timeout reached before replicating to the requested number of nodes\r\n"
 NOREPL_REMOVED: Final = b"-NOREPL job removed (expired?) before the requested replication level was achieved\r\n"
 NOREPL_REFUSED: Final = b"-NOREPL Not enough reachable nodes for the requested replication level\r\n"
@@ -77,11 +79,13 @@ def start(
     timeout_ms: int,
     *,
     is_external: bool,
+    is_default: bool = False,
     slot: list[bytes | None] | None = None,
 ) -> None:
     """Register the job and make `client` wait for its copies; `timeout_ms` 0 waits for ever.
 
-    slot   where it waits already, if it does
+    is_default   its producer asked for no number of copies: they may become fewer (`count_again`)
+    slot         where it waits already, if it does
     """
     if is_external:
         targets = choose(broker, job.replicate)
@@ -95,7 +99,7 @@ def start(
         broker.blocked_count += 1
     now_ms = broker.now_ms
     deadline_ms = now_ms + timeout_ms if timeout_ms else 0
-    job.work = work = Replication(client, slot, confirmed, now_ms, deadline_ms, is_external)
+    job.work = work = Replication(client, slot, confirmed, now_ms, deadline_ms, is_external, is_default)
     lifecycle.register_waiting(broker, job)
     if targets:
         broker.send(targets, REPLJOB, (image_of(broker, job), 0 if job.traits is None else _flags(job)))
@@ -302,6 +306,28 @@ def achieve(broker: Broker, job: Job, work: Replication) -> None:
         lifecycle.touch(broker, job)
     broker.stats.jobs_added += 1
     answer(broker, work.client, job, work.slot, reply)
+
+
+def default_copies(broker: Broker, *, is_external: bool) -> int:
+    """`replicate-default`, or 3 but no more than there are nodes to count on (semantics.md, section 6; quirks Q13)."""
+    configured = broker.settings.replicate_default
+    if configured:
+        return configured
+    others = broker.cluster.counted
+    return max(1, min(COPIES_DEFAULT, others if is_external else others + 1))
+
+
+def count_again(broker: Broker) -> None:
+    """The cluster has changed: producers that asked for no number of copies wait for no node that is out of sight."""
+    broker.counted_epoch = broker.cluster.epoch
+    for job in list(broker.waiting_repl):
+        work = job.work
+        if isinstance(work, Replication) and work.is_default:
+            copies = default_copies(broker, is_external=work.is_external)
+            if copies < job.replicate:
+                job.replicate = copies
+                if len(work.confirmed) >= copies:
+                    achieve(broker, job, work)
 
 
 def queue_or_delay(broker: Broker, job: Job) -> None:

@@ -30,6 +30,7 @@ class Row:
     words_max       most words that a request may have
     is_denyoom      refused at 100 % of maxmemory
     is_for_loading  allowed while the journal is loaded
+    awaits_loading  waits for it after a start; PING asks how the node is, so it is answered at once
     is_for_strangers  allowed before login
     is_write        its reply may promise something that has to be on disk (promises.py)
     disk_level      trouble of the disk from which on it is refused (persistence/journal.py, `level`); 0: never
@@ -41,6 +42,7 @@ class Row:
 
     __slots__ = (
         "arity",
+        "awaits_loading",
         "calls",
         "disk_level",
         "handler",
@@ -65,6 +67,7 @@ class Row:
         self.is_write = "write" in flags or name in ("pause", "cluster", "debug")
         self.disk_level = _disk_level(name, flags)
         self.is_for_loading = "loading" in flags
+        self.awaits_loading = not self.is_for_loading and name != "ping"
         self.is_fast = "fast" in flags
         self.is_admin = "admin" in flags or name in ("auth", "hello", "monitor", "reset")
         self.is_for_strangers = name in ("auth", "hello", "quit", "reset")

@@ -69,6 +69,8 @@ def next_ms(broker: Broker) -> int:
     at_ms = broker.housekept_ms + HOUSEKEEPING_MS
     if broker.extensions and broker.extensions[0][0] < at_ms:
         at_ms = broker.extensions[0][0]
+    if broker.early and broker.loading_wait_until_ms < at_ms:
+        at_ms = broker.loading_wait_until_ms
     for due_ms in (None if broker.is_loading else broker.schedule.next_ms(), broker.timeouts.next_ms()):
         if due_ms is not None and due_ms < at_ms:
             at_ms = due_ms

@@ -48,7 +48,8 @@ class ClusterSide:
     # -- BusOwner ----------------------------------------------------------------------------------
 
     def hello(self) -> Hello:
-        """What we say when a link opens."""
+        """What we say when a link opens: our id, which the file has before."""
+        self._shell.driver.write_first()
         return self._membership.hello()
 
     def on_link_up(self, node: Node, hello: Hello, peer_host: str, local_host: str) -> Node | None:

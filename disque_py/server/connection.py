@@ -22,6 +22,7 @@ from disque_py.core.client import (
     WAITS_FOR_COPIES,
     WAITS_FOR_ERRAND,
     WAITS_FOR_JOBS,
+    WAITS_FOR_LOADING,
     WAITS_FOR_SLICES,
     Client,
 )
@@ -45,7 +46,7 @@ STAR: Final = 42
 NEXT_REQUEST: Final = b"\r\n*"
 INLINE_PIECE_BYTES: Final = 2 * 1024
 # What a client that will say nothing more may still be waiting for: it ends by itself, and soon.
-ENDING_SOON: Final = (RUNNING, WAITS_FOR_SLICES, WAITS_FOR_ERRAND)
+ENDING_SOON: Final = (RUNNING, WAITS_FOR_SLICES, WAITS_FOR_ERRAND, WAITS_FOR_LOADING)
 # A longer pause is looked at again after this; the loop takes no time that large.
 ALARM_MS_MAX: Final = 60_000
 

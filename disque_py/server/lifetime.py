@@ -141,7 +141,7 @@ class Lifetime:
     # -- start -------------------------------------------------------------------------------------
 
     async def _start(self, side: ClusterSide) -> None:
-        """Open it, to other nodes and then to clients, who hear LOADING until the journal was read."""
+        """Open it, to other nodes and then to clients, which wait or hear LOADING until the journal was read."""
         settings = self._settings
         try:
             # The id is ours for ever from here on: nobody may see it before it is on disk.
@@ -152,6 +152,7 @@ class Lifetime:
             self._keeper.save()  # It has our id already: there is no hurry.
         # From the first message on: a copy that is confirmed before the journal is open would be in no journal.
         self._broker.is_loading = settings.appendonly or settings.aof_enqueue_jobs_once
+        self._broker.loading_wait_until_ms = self._broker.now_ms + 1000 * settings.loading_wait
         await self._open_bus()
         self._host.bus = self._bus
         self._host.listeners = self._listeners
@@ -248,6 +249,7 @@ class Lifetime:
             announced_host=settings.cluster_announce_ip,
         )
         self._keeper.nodes = lambda: list(membership.nodes.values())
+        self._keeper.text = membership.dump
         side = ClusterSide(shell, membership, settings.cluster_seeds)
         bus_server_tls, bus_client_tls = tls.bus_contexts(settings)
         self._bus = Bus(
@@ -271,12 +273,14 @@ class Lifetime:
             self._keeper.save,
             write,
         )
+        shell.driver.write_nodes = self._keeper.write
         self._host.begin_turn = shell.driver.begin
         self._remembering = self._host.remembering = Remembering(shell.driver, self._open_disk, self._close_disk, write)
         self._spill = self._host.spill = SpillPlace(settings, shell)
         self._events = self._host.events = EventPlace(settings, shell)
         shell.driver.begin()
         membership.load(lines)
+        membership.resume(self._keeper.notes)
         return side
 
     async def _open_bus(self) -> None:

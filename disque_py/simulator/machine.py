@@ -5,7 +5,8 @@ dies in three ways: killed (what it sent still arrives, other nodes see the conn
 sees anything until it is back), and at a *fuse*: a given number of things it does to the outside later, so in the midst
 of a turn, with some messages and replies gone out and others not. Stopped (SIGSTOP), it keeps what comes for later.
 
-The nodes file is written a moment after membership asks for it, and a crash may come before.
+The nodes file is synced a moment after membership asks for it; a power cut may come before. What a kill must not undo
+is written at once (`write_nodes`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from cluster_bus.node import Node
-from cluster_bus.nodes_file import dump, parse
+from cluster_bus.nodes_file import parse, parse_notes
 from disque_py import inputs
 from disque_py.config.settings import Settings
 from disque_py.core.broker import Broker
@@ -102,6 +103,7 @@ class Machine:
         self.held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self.nodes_file = ""
         self._saves = self._saved_number = 0
+        self._latest = (0, "")
         self.forgot: dict[bytes, None] = {}
         self.totals: dict[str, int] = {}
         self.keeper: Keeper | None = None
@@ -149,14 +151,17 @@ class Machine:
         self.driver = Driver(
             self.broker, self.membership, outgoing, self, self, self._on_turn, self._save_nodes, self._notice
         )
+        self.driver.write_nodes = self.write_nodes
         self.open()
         if lines:
             self.membership.load(lines)
+            self.membership.resume(parse_notes(self.nodes_file, self.wall_ms()))
         if values.maxmemory_spill:
             give_desk(self)
         if self.keeper is not None:
             # As in lifetime.py: a copy that is confirmed before the journal is open would be in no journal.
             self.broker.is_loading = True
+            self.broker.loading_wait_until_ms = self.broker.now_ms + 1000 * values.loading_wait
             self.keeper.begin()
         self.is_deaf = True
         if self.annals is not None:
@@ -194,6 +199,9 @@ class Machine:
         """The process is gone, and with `power` the whole machine: nobody hears of it."""
         self.world.on_death(self, power=power)
         self.harvest()
+        number, text = self._latest
+        if not power and number > self._saved_number:
+            self._saved_number, self.nodes_file = number, text
         if self.keeper is not None:
             self.keeper.died(power=power)
         if self.annals is not None:
@@ -234,7 +242,7 @@ class Machine:
     def end_run(self, run: int, then: Callable[[], None]) -> None:
         """The process of this run ends by itself, if it is there still; `then` is called."""
         if self.is_up and self.runs == run:
-            self.nodes_file = dump(list(self.membership.nodes.values()))
+            self.save_at_end()
             self.die()
             then()
 
@@ -416,12 +424,24 @@ class Machine:
 
     # -- files -------------------------------------------------------------------------------------
 
+    def write_nodes(self) -> None:
+        """What a kill must not undo, before others are told."""
+        if self.fuse:
+            self.burn()
+        self._saves += 1
+        self._latest = (self._saves, self.membership.dump())
+
+    def save_at_end(self) -> None:
+        """In an orderly way: the file is up to date."""
+        self._saves += 1
+        self._saved_number, self.nodes_file = self._saves, self.membership.dump()
+
     def _save_nodes(self) -> None:
         self.save_nodes(None)
 
     def save_nodes(self, done: Callable[[OSError | None], None] | None) -> None:
         """Write the nodes file as it is now; it is there a moment later."""
-        text = dump(list(self.membership.nodes.values()))
+        text = self.membership.dump()
         span_ms = 0 if self.world.is_prompt else self.rng.randrange(SAVE_MS_MAX)
         self._saves += 1
         self.world.later(span_ms, self._saved, self.runs, self._saves, text, done)

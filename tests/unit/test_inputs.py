@@ -14,7 +14,8 @@ from cluster_bus.messages import GOTJOB, LEASED, NEEDJOBS
 from copies import hold, hold_queued, image, make_id, pack, say, sent
 from disque_py import inputs
 from disque_py.commands.table import COMMANDS
-from disque_py.core.client import RUNNING, WAITS_FOR_COPIES
+from disque_py.core import timers
+from disque_py.core.client import RUNNING, WAITS_FOR_COPIES, WAITS_FOR_LOADING
 from disque_py.inputs import MalformedMessageError, execute
 
 
@@ -106,6 +107,52 @@ def test_while_loading_only_what_is_marked_for_it_works():
     assert ask(broker, client, "QLEN", "q") == b"-LOADING Disque is loading the dataset in memory\r\n"
     assert ask(broker, client, "INFO").startswith(b"$")
     assert ask(broker, client, "QLEN").startswith(b"-ERR wrong number")
+
+
+def start_loading(wait_ms=2_000):
+    """A node that has just started, and reads its journal."""
+    broker, client = start()
+    broker.is_loading = True
+    broker.loading_wait_until_ms = broker.now_ms + wait_ms
+    return broker, client
+
+
+def test_after_a_start_requests_wait_for_the_loading_in_order():
+    broker, client = start_loading()
+    commands = ("INFO", "ADDJOB q body 0", "INFO", "QLEN q")
+    assert run(broker, client, *commands) == 1
+    assert run(broker, client, *commands[1:]) == 0
+    assert client.waiting == WAITS_FOR_LOADING
+    replies(client)
+    broker.is_loading = False
+    inputs.settle(broker)
+    assert client.waiting == RUNNING
+    assert client in broker.outbox.clients
+    assert run(broker, client, *commands[1:]) == 3
+    assert replies(client).endswith(b":1\r\n")
+
+
+def test_when_the_wait_is_over_requests_are_refused():
+    broker, client = start_loading(wait_ms=2_000)
+    assert run(broker, client, "QLEN q") == 0
+    assert timers.next_ms(broker) <= broker.loading_wait_until_ms
+    broker.now_ms = broker.loading_wait_until_ms
+    inputs.settle(broker)
+    assert run(broker, client, "QLEN q") == 1
+    assert replies(client).startswith(b"-LOADING")
+
+
+def test_ping_and_info_do_not_wait_for_the_loading():
+    broker, client = start_loading()
+    assert run(broker, client, "PING", "INFO server") == 2
+    assert replies(client).startswith(b"-LOADING Disque is loading the dataset in memory\r\n$")
+
+
+def test_a_client_that_hangs_up_waits_for_no_loading():
+    broker, client = start_loading()
+    run(broker, client, "QLEN q")
+    inputs.disconnect(broker, client)
+    assert not broker.early
 
 
 def test_a_password_set_in_a_pipeline_counts_from_the_next_command_on():

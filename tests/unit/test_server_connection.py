@@ -482,6 +482,36 @@ def test_a_client_that_hangs_up_during_a_pause_is_gone():
     serve(story)
 
 
+def test_a_client_that_waits_for_the_loading_may_close_its_end_and_is_answered():
+    async def story(server):
+        server.broker.is_loading = True
+        server.broker.loading_wait_until_ms = server.broker.now_ms + 60_000
+        talk = await server.connect()
+        talk.send("ADDJOB q body 0", "QLEN q")
+        talk.writer.write_eof()
+        await until(lambda: server.broker.early)
+        server.driver.begin()
+        server.broker.is_loading = False
+        assert (await talk.rest()).endswith(b"\r\n:1\r\n")
+
+    serve(story)
+
+
+def test_a_client_that_waits_for_the_loading_may_hang_up():
+    """Whether it only closed its own end can't be seen, so it is let go when the wait is over."""
+
+    async def story(server):
+        server.broker.is_loading = True
+        server.broker.loading_wait_until_ms = server.broker.now_ms + 200
+        talk = await server.connect()
+        talk.send("QLEN q")
+        await until(lambda: server.broker.early)
+        talk.hang_up()
+        await until(lambda: not server.broker.early and not server.shell.connections)
+
+    serve(story)
+
+
 # -- protected mode -------------------------------------------------------------------------------------------
 
 
