@@ -94,7 +94,9 @@ def dump(nodes: Iterable[Node], notes: Notes = NO_NOTES, wall_ms: int = 0) -> st
 
 def _line(node: Node) -> str:
     line = f"{six_fields(node)} bus-port={node.bus_port}"
-    return f"{line} tls-port={node.tls_port}" if node.tls_port else line
+    if node.tls_port:
+        line += f" tls-port={node.tls_port}"
+    return f"{line} meet=1" if node.must_meet else line
 
 
 def parse(text: str) -> list[NodeLine]:
