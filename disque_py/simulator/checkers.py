@@ -127,7 +127,7 @@ class Losses:
             age_ms = asleep.at_ms - recorded_ms
             if (
                 machine.keeper is not None
-                and age_ms > machine.keeper.lost_ms_max
+                and age_ms > machine.keeper.lost_ms_max(asleep.at_ms)
                 and is_owed(promise, machine.world.now_ms)
             ):
                 raise RuleBrokenError(

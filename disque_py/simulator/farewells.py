@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from cluster_bus.messages import DELJOB, LEFT, LEFT_OK, REPLJOB, SETACK, YOURJOBS
+from cluster_bus.messages import DELJOB, LEFT, LEFT_OK, PAUSE, REPLJOB, SETACK, YOURJOBS
 from disque_py.core.job import ACKED, WAIT_REPL, Job
 from disque_py.simulator.checkers import may_have_died
 from disque_py.simulator.ledger import Ledger, RuleBrokenError
+from disque_py.simulator.pauses import Pauses
 
 if TYPE_CHECKING:
     from disque_py.simulator.checkers import Losses
@@ -44,6 +45,7 @@ class Farewells:
         self._ledger = ledger
         self._losses = losses
         self._remembered_ms = node_timeout_ms
+        self.pauses = Pauses(world)
         self.leaving: dict[bytes, int] = {}
         self.heard: dict[tuple[str, int, bytes], int] = {}
 
@@ -61,6 +63,8 @@ class Farewells:
                 for item in run[1:]:
                     if item[1] and machine.broker.find(item[0]) is not None:
                         self._world.later(0, self._deleted, machine, machine.runs, item[0])
+            elif kind == PAUSE:
+                self.pauses.heard(machine, run[1:])
             elif kind == SETACK:
                 for item in run[1:]:
                     if machine.membership.me.id in item[1]:
