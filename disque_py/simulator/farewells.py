@@ -97,8 +97,8 @@ class Farewells:
             return
         if any(other.count("jobs_evicted") for other in self._world.machines.values()):
             return  # For want of memory (semantics.md, section 7) acks are dropped, and the holders they knew of.
-        if self._losses.has_leavers:
-            return  # Copies go as soon as answers are read, or stay after all: sets run ahead of that.
+        if job_id in self.leaving:
+            return  # A leaver's copy goes as soon as answers are read, or stays after all: sets run ahead of that.
         for other in self._world.running():
             if _is_alive(other.broker.find(job_id)) and not self._is_torn():
                 raise RuleBrokenError(

@@ -51,7 +51,8 @@ class Batch:
     """
 
     __slots__ = (
-        "attempts", "is_old", "is_recorded", "is_unheard", "lease_ms", "machine", "promises", "run", "token", "was_lost",
+        "attempts", "is_old", "is_recorded", "is_unheard", "lease_ms", "machine", "promises", "run", "token",
+        "was_lost",
     )  # fmt: skip
 
     def __init__(self, machine: Machine, token: bytes, lease_ms: int) -> None:

@@ -139,7 +139,7 @@ class Network(Traffic):
             pipe.frames.clear()
 
     def whole_since_ms(self, one: Machine, other: Machine) -> int:
-        """Since when all that two nodes say has reached each other in time; NEVER_MS if something did not, or may not."""
+        """Since when all that two nodes say has reached each other in time; NEVER_MS if that is not sure."""
         since_ms = 0
         for dialer, target in ((one, other), (other, one)):
             pipes = [pipe for pipe in dialer.pipes.values() if pipe.target is target and pipe.target_run == target.runs]
