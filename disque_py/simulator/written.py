@@ -46,8 +46,8 @@ class Written:
     """
 
     __slots__ = (
-        "_lines", "by_job", "durable", "ends", "events", "first_seq", "has_hole", "log_id", "lost_of", "moments", "node",
-        "read", "safe", "told",
+        "_lines", "by_job", "durable", "ends", "events", "first_seq", "has_hole", "log_id", "lost_of", "moments",
+        "node", "read", "safe", "told",
     )  # fmt: skip
 
     def __init__(self, log_id: str, first_seq: int, node: bytes = b"") -> None:
