@@ -107,7 +107,7 @@ class Fetcher(Actor):
         batch = self.batch
         if batch is not None and (batch.machine is not line.machine or rng.random() < 0.05):
             batch = self.batch = None  # Forgotten: the leases end by themselves.
-        if batch is not None and batch.promises and rng.random() < SLEEPY_SHARE:
+        if batch is not None and batch.promises and not batch.is_unheard and rng.random() < SLEEPY_SHARE:
             return rng.randrange(SLEEP_MS_MAX)  # Longer than most leases: others may get the jobs meanwhile.
         if batch is None:
             self._count += 1
