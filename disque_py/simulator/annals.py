@@ -177,13 +177,13 @@ class Annals:
             if self.current is not None and keeper.state == CLOSED:
                 events = self.machine.broker.events
                 self.current.has_hole |= events is not None and events.count > 0
-        elif self.had_trouble and self.health.is_well(self.machine.world.now_ms - WRITTEN_MS):
-            self.had_trouble = False  # A log is open, and the disk is well: what closes it now is no fault.
         log = keeper.log
         if log is not None and log is not self._watched:
             self._meet(log)
         elif log is None:
             self._watched = None
+        elif keeper.state == ON and self.had_trouble and self.health.is_well(self.machine.world.now_ms - WRITTEN_MS):
+            self.had_trouble = False  # It is written, and the disk is well: what closes it now is no fault.
 
     def _meet(self, log: EventLog) -> None:
         """Another log is written from now on, or this one again, by another process."""

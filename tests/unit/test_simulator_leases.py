@@ -136,7 +136,7 @@ class Returned:
         self.ledger.answered(self.promise, job_id, self.world.now_ms)
         self.back.die()
         ask(self.world, "a", "ACKJOB", job_id)
-        self.ledger.acknowledged(self.promise, self.world.now_ms, self.world.machines["a"])
+        self.ledger.acknowledged(self.promise, self.world.now_ms)  # By which node is another rule's business.
         self.world.run(4_000)
         self.world.on_loaded = self.leases.loaded
         self.world.network.filter = lambda *_: True  # No word of the ack gets through.
