@@ -145,6 +145,12 @@ MUTATIONS = (
              "elif job.is_leased_here and job.requeue_at_ms > now_ms:", "elif False:"),
     Mutation("a token knows jobs by their ids", "disque_py.core.tokens:Tokens.is_held",
              "and job.attempt == attempt", ""),
+    Mutation("after trouble with its disk a node waits for nothing", "persistence.journal:Journal.must_wait",
+             "not self._is_failed", "not (self._is_failed or self._failed_ms)", "disks"),
+    Mutation("a collector takes its own word for all, while nodes leave", "disque_py.core.acks:_missing",
+             "and node not in confirmed]", "and node not in confirmed and not confirmed]", "leaving"),
+    Mutation("a log that was closed may be continued", "persistence.event_log:EventLog.fail",
+             "lambda folder: mark_closed(folder, mark)", "lambda folder: None", "disks"),
     Mutation("a node that comes back does not ask", "disque_py.core.restoring:Restoring._place",
              "if not is_mine and job.requeue_at_ms < ask_at_ms:", "if False:", "restarts"),
 )  # fmt: skip
