@@ -45,6 +45,7 @@ class Farewells:
         self._ledger = ledger
         self._losses = losses
         self._remembered_ms = node_timeout_ms
+        self._evicted = self._evicted_ms = 0
         self.pauses = Pauses(world)
         self.leaving: dict[bytes, int] = {}
         self.heard: dict[tuple[str, int, bytes], int] = {}
@@ -95,7 +96,7 @@ class Farewells:
             # Its creator may have given it up, and forgotten whom it had asked to hold it. Holders that had named it by
             # its key (asked: None) keep their copies then, and each knows of those it was told of.
             return
-        if any(other.count("jobs_evicted") for other in self._world.machines.values()):
+        if promise.added_ms <= self._last_eviction_ms():
             return  # For want of memory (semantics.md, section 7) acks are dropped, and the holders they knew of.
         if job_id in self.leaving:
             return  # A leaver's copy goes as soon as answers are read, or stays after all: sets run ahead of that.
@@ -106,6 +107,13 @@ class Farewells:
                     f"{machine.name} deleted {promise}, and {other.name} has it alive",
                     job_id,
                 )
+
+    def _last_eviction_ms(self) -> int:
+        """When it was last noticed that a node had dropped jobs for want of memory."""
+        evicted = sum(machine.count("jobs_evicted") for machine in self._world.machines.values())
+        if evicted != self._evicted:
+            self._evicted, self._evicted_ms = evicted, self._world.now_ms
+        return self._evicted_ms
 
     def _is_torn(self) -> bool:
         """Somebody was told to forget a node that is there, and has not met it again."""

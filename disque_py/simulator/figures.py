@@ -21,8 +21,8 @@ AFTER_ACK_PER_MILLE_MAX: Final = {
 }
 MIXED: Final = "several at once"
 FAIR: Final = "fair"
-# The same for kinds that the original was not measured in: a few times what this broker showed, so that a change for the
-# worse is seen. Mixtures are judged as one kind.
+# The same for kinds that the original was not measured in: a few times what this broker showed, so that a change for
+# the worse is seen. Mixtures are judged as one kind.
 OURS_PER_MILLE_MAX: Final = {"restarts": 5, "power": 30, "forgetting": 20, MIXED: 20}
 LIMITS: Final = AFTER_ACK_PER_MILLE_MAX | OURS_PER_MILLE_MAX
 # Fewer acknowledged jobs say nothing about shares.

@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from disque_py.core.events import ACKED, ADDED
-from disque_py.event_keeper import ON
+from disque_py.event_keeper import CLOSED, ON
 from disque_py.simulator.ledger import RuleBrokenError
 from disque_py.simulator.world import World
 from simulated import ask, asker, words
@@ -138,3 +138,33 @@ def test_a_log_that_ends_on_a_healthy_disk_breaks_a_rule(world, annals):
     annals.folder.fail("write", errno.EIO)
     with pytest.raises(RuleBrokenError, match="a disk in health"):
         ask(world, "a", "ADDJOB", "q", "x", 0)
+
+
+def test_a_log_goes_on_over_no_hole(world, annals):
+    """Events that happened while it was closed are in no log."""
+    annals.had_trouble = True
+    annals.keeper.state = CLOSED
+    ask(world, "a", "ADDJOB", "q", "x", 0)
+    assert annals.current.has_hole
+    world.machines["a"].die()
+    world.restart("a")
+    with pytest.raises(RuleBrokenError, match="a log goes on without a hole"):
+        world.run(500)
+
+
+def test_that_a_log_was_closed_may_be_lost_with_a_disk_in_trouble(world, annals):
+    annals.current.has_hole = True
+    annals.health.fall_ill()
+    world.machines["a"].die()
+    assert not annals.current.has_hole
+
+
+def test_the_excuse_of_a_trouble_ends_when_a_log_is_written_again(world, annals):
+    annals.had_trouble = True
+    annals.health.fall_ill()
+    ask(world, "a", "PING")
+    assert annals.had_trouble
+    annals.health.get_well(world.now_ms)
+    world.run(1_100)
+    ask(world, "a", "PING")
+    assert not annals.had_trouble
