@@ -140,11 +140,12 @@ class Annals:
         """The process is gone, or, once more, its machine has lost its power."""
         self.missed += self.keeper.missed
         disk = getattr(self, "disk", None)
+        is_busy = disk is not None and any(lane.tasks for lane in disk.lanes)
         if disk is not None:
             disk.crash()
         current = self.current
         if current is not None:
-            if current.has_hole and not self.health.is_well(self.machine.world.now_ms - WRITTEN_MS):
+            if is_busy or (power and not self.health.is_well(self.machine.world.now_ms - WRITTEN_MS)):
                 current.has_hole = False  # That it was closed may not have got to the disk.
             log = self._watched
             if log is not None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 LEASES_S: Final = (0, 1, 2, 4)
 COUNTS: Final = (1, 3, 10, 40)
 TIMEOUTS_MS: Final = (20, 300, 2_000)
-SLEEPY_SHARE: Final = 0.08
+SLEEPY_SHARE: Final = 0.2
 SLEEP_MS_MAX: Final = 4_000
 # queue, id, body, then names and values in the order of the options.
 META_AT: Final = 4

@@ -152,11 +152,17 @@ def test_a_log_goes_on_over_no_hole(world, annals):
         world.run(500)
 
 
-def test_that_a_log_was_closed_may_be_lost_with_a_disk_in_trouble(world, annals):
-    annals.current.has_hole = True
+@pytest.mark.parametrize(("is_stuck", "power"), [(True, False), (False, True), (False, False)])
+def test_that_a_log_was_closed_may_not_have_got_to_a_disk_in_trouble(world, annals, is_stuck, power):
+    """Removing a file needs no room, but a disk that does something."""
+    annals.current.has_hole = annals.had_trouble = True
     annals.health.fall_ill()
-    world.machines["a"].die()
-    assert not annals.current.has_hole
+    annals.disk.is_stuck = is_stuck
+    world.run(1)
+    if is_stuck:
+        annals.disk.start(0, lambda folder: None, lambda outcome: None)
+    world.machines["a"].die(power=power)
+    assert annals.current.has_hole == (not is_stuck and not power)
 
 
 def test_the_excuse_of_a_trouble_ends_when_a_log_is_written_again(world, annals):
