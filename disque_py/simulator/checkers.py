@@ -63,7 +63,6 @@ class Losses:
     """Who lost what; see the module.
 
     asleep      machines that are down, or read their journal: what they will know again
-    has_leavers   some node began to leave
     mishap_ms   when a node last lost something, or somebody was forgotten
     settle_ms   so long an ack may be forgotten again, by a power cut
     """
@@ -76,7 +75,6 @@ class Losses:
         self._set_back: dict[Machine, None] = {}
         self.asleep: dict[Machine, Asleep] = {}
         self.mishap_ms = 0
-        self.has_leavers = False
         self.settle_ms = 0
 
     def died(self, machine: Machine, *, power: bool) -> None:
@@ -127,7 +125,7 @@ class Losses:
             age_ms = asleep.at_ms - recorded_ms
             if (
                 machine.keeper is not None
-                and age_ms > machine.keeper.lost_ms_max
+                and age_ms > machine.keeper.lost_ms_max(asleep.at_ms)
                 and is_owed(promise, machine.world.now_ms)
             ):
                 raise RuleBrokenError(
@@ -165,7 +163,6 @@ class Losses:
 
     def leaving(self, machine: Machine) -> None:
         """A node begins to leave; where all others have the job already, it gives its copy up, and counts that."""
-        self.has_leavers = True
         for job in jobs_of(machine.broker):
             if job.state != ACKED:
                 self._left.setdefault(job.id, []).append(machine)

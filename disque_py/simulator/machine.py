@@ -63,6 +63,7 @@ class Machine:
     is_deaf            it listens to no client yet: its log of events is being opened
     runs               how often it was started
     fuse               it dies after so many further things it does to the outside; 0: it does not
+    stopped_ms         when it was last stopped, or went on
     held               what came while it was stopped, or deaf
     nodes_file         what a start would read: never an older text than what was written before
     forgot             ids it was ever told to forget, by FORGET or RESET
@@ -100,6 +101,7 @@ class Machine:
         self.has_power = True
         self.runs = 0
         self.fuse = 0
+        self.stopped_ms = 0
         self.held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self.nodes_file = ""
         self._saves = self._saved_number = 0
@@ -260,10 +262,12 @@ class Machine:
     def stop(self) -> None:
         """SIGSTOP."""
         self.is_stopped = True
+        self.stopped_ms = self.world.now_ms
 
     def go_on(self) -> None:
         """SIGCONT: it reads what came meanwhile, then looks at its clock."""
         self.is_stopped = False
+        self.stopped_ms = self.world.now_ms
         self._timer_ms = 0
         held, self.held = self.held, []
         for call, args in held:
@@ -315,6 +319,7 @@ class Machine:
         if self.annals is not None:
             for at, entry in enumerate(entries):
                 self.annals.check_delivered(entry[1], since, attempts[at] if attempts else 0)
+        self.world.on_delivered(self, entries)
 
     def check_acked(self, job_ids: list[bytes]) -> None:
         """A client is told that these are done: that is in the journal; RuleBrokenError."""
@@ -324,9 +329,8 @@ class Machine:
                 pledges.check_acked(job_id)
 
     def _pledges(self) -> Pledges | None:
-        """What may be asked about what it says; a disk that had trouble excuses it (semantics.md, section 8)."""
-        keeper = self.keeper
-        return None if keeper is None or keeper.had_trouble else keeper.pledges
+        """What may be asked about what it says."""
+        return None if self.keeper is None else self.keeper.pledges
 
     # -- turns -------------------------------------------------------------------------------------
 

@@ -85,6 +85,8 @@ class Pledges:
         self._journal = journal
         self._decoder = Decoder(versions=(OLD, NEW))
         self._noted: dict[bytes, Noted] = {}
+        # Where the records begin and end that were made while the disk was in trouble.
+        self._unwaited = (1, 0)
         for shard in machine.broker.shards:
             for job in shard.values():
                 noted = self._noted[job.id] = Noted(0)
@@ -94,6 +96,9 @@ class Pledges:
     def note(self, runs: list[list[Any]], position: int) -> None:
         """The journal was told this; it stands before `position`."""
         known = self._noted
+        if not self._journal.must_wait():
+            start, end = self._unwaited
+            self._unwaited = position if self._journal.ready_position() >= end else start, position
         for run in runs:
             kind = run[0]
             if kind == STATE:
@@ -196,6 +201,10 @@ class Pledges:
         batch = exchange(us).pending.get(number) if us is not None and us.core is not None else None
         return batch.jobs if batch is not None else []
 
+    def _had_failure(self) -> bool:
+        keeper = self._machine.keeper
+        return keeper is not None and keeper.had_failure
+
     # -- the rule ------------------------------------------------------------------------------------
 
     def _check_here(self, job_id: bytes, what: str) -> None:
@@ -212,8 +221,12 @@ class Pledges:
         journal = self._journal
         ready = journal.ready_position()
         if position == NOWHERE or position > ready:
+            if self._unwaited[0] <= position <= self._unwaited[1] and self._had_failure():
+                return  # What was decided then waits for nothing, even if it leaves behind what does wait.
             if not journal.must_wait():
-                # What is allowed then needs no disk (semantics.md, section 8), and after a fault nobody asks here.
+                keeper = self._machine.keeper
+                if keeper is not None and keeper.is_excused():
+                    return  # What is allowed while the disk is in trouble needs no disk (semantics.md, section 8).
                 raise RuleBrokenError(
                     "a disk that nobody harmed is well", f"{self._machine.name}: {journal.trouble}", job_id
                 )

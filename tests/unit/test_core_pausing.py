@@ -38,13 +38,26 @@ def test_paused_input_refuses_jobs_and_changes_nothing():
     assert broker.job_count == 0
 
 
-def test_paused_output_looks_empty():
+@pytest.mark.parametrize("how", ["out", "all"])
+def test_paused_output_looks_empty(how):
+    """Also for a queue whose input is paused, too."""
     broker, _, client = make_pair()
     hold_queued(broker)
-    pause(broker, client, "out")
+    pause(broker, client, how)
     assert ask(broker, client, "GETJOB", "NOHANG", "FROM", "q") == b"*-1\r\n"
     assert ask(broker, client, "GETJOB", "FROM", "q") == b""
     assert ask(broker, make_client(broker), "QPEEK", "q", 1) != b"*0\r\n"
+
+
+@pytest.mark.parametrize("how", ["out", "all"])
+def test_a_job_that_comes_during_a_pause_is_not_given_to_a_consumer_that_waits(how):
+    broker, _, client = make_pair()
+    consumer = make_client(broker)
+    ask(broker, consumer, "GETJOB", "FROM", "q")
+    pause(broker, client, how)
+    hold_queued(broker)
+    inputs.settle(broker)
+    assert (consumer.out, broker.queues[b"q"].length) == ([], 1)
 
 
 def test_resumed_output_serves_who_waits():
