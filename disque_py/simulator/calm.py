@@ -9,16 +9,18 @@ virtual time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from cluster_bus.messages import NAMES, QUEUED, QUEUED_WAITING, WILLQUEUE
+from cluster_bus.messages import HINT, INTEREST, NEEDJOBS, PAUSE, QUEUED, QUEUED_WAITING, WILLQUEUE
+from disque_py.core.ids import is_valid_id
 from disque_py.core.job import Handover, Job
 from disque_py.simulator.audit import audit
 from disque_py.simulator.checkers import jobs_of, look, tell
 from disque_py.simulator.connections import Connection, words
 from disque_py.simulator.journeys import travel
 from disque_py.simulator.ledger import RuleBrokenError
+from disque_py.simulator.telling import Ids, tell_run
 from disque_py.simulator.workload import Line
 
 if TYPE_CHECKING:
@@ -43,6 +45,9 @@ LONG_TTL_MS: Final = 600_000
 WAITING_JOBS: Final = 30
 WAITING_RETRY_S: Final = 8
 WAITING_MS: Final = 20_000
+IDS: Final = Ids()
+# Messages whose items begin with the name of a queue.
+QUEUE_KINDS: Final = (NEEDJOBS, INTEREST, HINT, PAUSE)
 # A holder asks half a second before it would queue a job.
 ANSWER_MS_MAX: Final = 450
 
@@ -250,14 +255,19 @@ class Calm:
         """Without jobs and waiting clients nodes say heartbeats only, and remember nothing of what was."""
         world = self.world
         world.run(SETTLE_MS)
-        heard: list[str] = []
-        world.network.tap = lambda sender, receiver, runs: heard.extend(
-            f"{sender}→{receiver} {NAMES.get(run[0], run[0])}" for run in runs
-        )
-        world.run(IDLE_MS)
+        heard: list[tuple[str, str, list[Any]]] = []
+        world.network.tap = lambda sender, receiver, runs: heard.extend((sender, receiver, run) for run in runs)
+        start_ms = world.now_ms
+        while not heard and world.now_ms - start_ms < IDLE_MS:
+            world.run(STEP_MS)  # The first message that breaks it is the last in the transcript.
         world.network.tap = self.simulation.farewells.hear
         if heard:
-            raise RuleBrokenError("silence", f"{len(heard)} messages in {IDLE_MS} ms without jobs: {heard[:5]}")
+            said = [f"{sender}→{receiver} {tell_run(IDS, run)}" for sender, receiver, run in heard[:5]]
+            raise RuleBrokenError(
+                "silence",
+                f"{len(heard)} messages {world.now_ms - start_ms} ms after all jobs were gone: {said}",
+                *_named(heard),
+            )
         for machine in world.running():
             for what, number in _remains(machine.broker).items():
                 if number:
@@ -310,6 +320,24 @@ class Calm:
                 if job.deliveries:
                     raise RuleBrokenError("what waits is not queued again", tell(machine.broker, job), job.id)
         self._drain()
+
+
+def _named(heard: list[tuple[str, str, list[Any]]]) -> Iterator[bytes | str]:
+    """Yield the jobs and queues that messages name; what led to the messages was said of these."""
+    for _, _, run in heard:
+        for item in run[1:]:
+            if run[0] in QUEUE_KINDS:
+                yield item[0].decode()
+            else:
+                yield from _ids_in(item)
+
+
+def _ids_in(part: Any) -> Iterator[bytes]:
+    if isinstance(part, list | tuple):
+        for inner in part:
+            yield from _ids_in(inner)
+    elif isinstance(part, bytes) and is_valid_id(part):
+        yield part
 
 
 def _tell_drain(machine: Machine) -> str:
