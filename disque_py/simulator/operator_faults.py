@@ -57,6 +57,7 @@ class OperatorFaults(ProcessFaults):
         at = len(self.world.machines)
         name = NAMES[at]
         machine = self.world.add(name, offset_ms=self.plan.offsets_ms[at], journal=self.plan.journals[at])
+        self.tear(machine, "", "joined, and the node it met may have died")
         self.meet(machine, up[fault.picks[0] % len(up)].name)
         return f"{name} joins", nothing
 
@@ -69,6 +70,7 @@ class OperatorFaults(ProcessFaults):
         others = [other for other in up if other is not machine]
         some = others[fault.picks[1] % len(others) :]
         for other in some:
+            self.tear(other, machine.name, "was told to forget it")
             self.forget_on(other, machine.membership.me.id)
         told = " ".join(other.name for other in some)
         return f"{told} forget {machine.name}", lambda: self._meet_again(machine, some)
@@ -89,6 +91,7 @@ class OperatorFaults(ProcessFaults):
         self.losses.flushing(machine)
         old_id = machine.membership.me.id  # It may have been reset before, a moment ago.
         self.called[old_id] = None
+        self.tear(machine, "", "was reset")
         machine.forgot.update(dict.fromkeys(node.id for node in machine.membership.nodes.values()))
         self.ask(machine, "CLUSTER", "RESET", "HARD" if is_hard else "SOFT")
         return f"reset {machine.name}{' hard' if is_hard else ''}", lambda: self._back(machine, old_id)
@@ -111,6 +114,7 @@ class OperatorFaults(ProcessFaults):
             return None
         machine = up[fault.picks[0] % len(up)]
         self.losses.flushing(machine)
+        self.flushed[machine.name] = machine.runs
         self.ask(machine, "DEBUG", "FLUSHALL")
         return f"flush {machine.name}", nothing
 

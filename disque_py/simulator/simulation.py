@@ -60,6 +60,7 @@ class SimulatedWorld(World):
         """Its memory is about to go."""
         self.simulation.losses.died(machine, power=power)
         self.simulation.weather.called[machine.membership.me.id] = None
+        self.simulation.weather.check_file(machine)
         self.simulation.deaths += 1
         self.later(0, self.simulation.look)
 
