@@ -226,7 +226,8 @@ class Calm:
         nodes = sum(not machine.broker.is_leaving for machine in world.running())
         for connection in list(world.connections):
             if isinstance(connection, Line) and connection.outstanding:
-                if connection.most_copies() < nodes:
+                queue = connection.has_found()
+                if queue or (not connection.forever and connection.most_copies() < nodes):
                     client = connection.client
                     raise RuleBrokenError(
                         "clients are answered",
@@ -263,8 +264,11 @@ class Calm:
             drainer = Drainer(self)
             self.world.connect(machine, drainer)
             drainer.fetch()
+        # What its consumer kept comes back after its RETRY, of minutes perhaps.
+        longest_ms = max((promise.retry_ms for promise in self.simulation.ledger.open), default=0)
+        within_ms = DRAINED_MS + longest_ms
         self.drain_ms = self._until(
-            "what is done vanishes", DRAINED_MS, lambda: not any(self._left()), lambda: "; ".join(self._tell_left())
+            "what is done vanishes", within_ms, lambda: not any(self._left()), lambda: "; ".join(self._tell_left())
         )
         self.is_draining = False
 

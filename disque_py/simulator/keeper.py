@@ -22,7 +22,7 @@ from disque_py.simulator.disk import SimDisk
 from disque_py.simulator.folder import SimFolder
 from disque_py.simulator.ledger import RuleBrokenError
 from disque_py.simulator.pledges import Pledges
-from persistence.journal import ALWAYS, EVERYSEC
+from persistence.journal import ALWAYS, EVERYSEC, NO
 from persistence.records import JOB, STATE
 from persistence.recovery import DamagedJournalError, Recovery
 
@@ -41,6 +41,7 @@ RESERVE_BYTES: Final = 64 << 10
 # of its many small files, each of which names those before it, and for the rewrite: only a fault makes this disk full.
 CAPACITY_BYTES: Final = 256 << 20
 # How a node begins to say that its disk, and not what is on it, kept it from starting (loading.py).
+POLICIES: Final = (ALWAYS, EVERYSEC, NO)  # The strongest first.
 DISK_ERROR: Final = "Can't read the journal: [Errno"
 
 
@@ -57,6 +58,7 @@ class Keeper:
     had_trouble  its disk was slow, full or failing: what a power cut costs with everysec is unknown then
     had_failure  it was full or failing: with everysec and no, acks were in memory only
     is_ill       its disk fails now: a process that begins may end with an error of the disk
+    had_policy   what else than its file's `appendfsync` this process was told by CONFIG SET
     has_refused  this run's process ended so; whoever heals the disk starts another
     """
 
@@ -76,11 +78,13 @@ class Keeper:
         self.had_failure = False
         self.is_ill = False
         self.has_refused = False
+        self.had_policy: dict[str, None] = {}
 
     @property
     def policy(self) -> str:
-        """`appendfsync`."""
-        return str(self.machine.settings["appendfsync"])
+        """`appendfsync`: the weakest that this process has had."""
+        had = [str(self.machine.settings["appendfsync"]), *self.had_policy]
+        return max(had, key=POLICIES.index)
 
     def may_lose(self, *, power: bool) -> bool:
         """Whether the end of this process may cost records that somebody relied on."""
@@ -102,6 +106,7 @@ class Keeper:
         self.pledges = None
         self.is_loaded = False
         self.has_refused = False
+        self.had_policy = {}
 
     def load(self) -> None:
         """It reads its journal before it serves anybody. Within a turn."""
@@ -129,11 +134,33 @@ class Keeper:
 
     def _ready(self) -> None:
         self.is_loaded = True
+        self._read_back()
+        self.machine.loaded(has_journal=self.remembering.last_load is not None)
+        self.machine.world.on_loaded(self.machine)
+
+    def reload(self, done: Callable[[OSError | None], None]) -> None:
+        """DEBUG LOADAOF: what memory has goes, and comes back from the journal; or stays, if that can't be read."""
+        machine = self.machine
+        machine.world.on_reload(machine)
+        self.is_loaded = False
+        run = machine.runs
+
+        def over(failure: OSError | None) -> None:
+            if machine.runs == run and machine.is_up:
+                self.is_loaded = True
+                if failure is None:
+                    self.noted = {}
+                    self._read_back()
+                machine.world.on_loaded(machine)
+            done(failure)
+
+        self.remembering.reload(over)
+
+    def _read_back(self) -> None:
+        """Memory has what the journal has."""
         now_ms = self.machine.world.now_ms
         self.recorded = {job_id: (0, now_ms) for shard in self.machine.broker.shards for job_id in shard}
         self._watch()
-        self.machine.loaded(has_journal=self.remembering.last_load is not None)
-        self.machine.world.on_loaded(self.machine)
 
     def _failed(self, reason: str) -> None:
         """It did not come up. Damage is never excused, an error of the disk while the disk has errors."""

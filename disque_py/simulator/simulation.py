@@ -11,6 +11,7 @@ from disque_py.simulator.farewells import Farewells
 from disque_py.simulator.faults import Weather
 from disque_py.simulator.ledger import Ledger, RuleBrokenError
 from disque_py.simulator.plan import NAMES, Plan
+from disque_py.simulator.process_faults import EVERYSEC_SETTLE_MS
 from disque_py.simulator.staff import hire
 from disque_py.simulator.telling import Ids
 from disque_py.simulator.trace import Trace
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 JOIN_MS: Final = 30_000
 TRANSCRIPT_LINES: Final = 60
 DETAIL_MAX: Final = 600
-SETTLE_MS: Final = 4_000
 IDS: Final = Ids()
 
 
@@ -64,6 +64,10 @@ class SimulatedWorld(World):
         self.simulation.deaths += 1
         self.later(0, self.simulation.look)
 
+    def on_reload(self, machine: Machine) -> None:
+        """Its jobs are on its disk alone for a while."""
+        self.simulation.losses.died(machine, power=False)
+
     def on_loaded(self, machine: Machine) -> None:
         """It knows again what it knew, or not."""
         self.simulation.losses.loaded(machine)
@@ -80,6 +84,7 @@ class Simulation:
         self.deaths = 0
         self.replays = 0
         self._looks = 0
+        rewriting = {"auto_aof_rewrite_min_size": plan.rewrite_bytes} if plan.rewrite_bytes else {}
         self.world = SimulatedWorld(
             "",
             plan.seed,
@@ -92,6 +97,7 @@ class Simulation:
             cluster_secret=plan.secret,
             events=plan.has_events,
             events_max_bytes=plan.events_bytes,
+            **rewriting,
         )
         self.world.simulation = self
         self.weather = Weather(self.world, plan, self.ledger, self.losses)
@@ -107,7 +113,7 @@ class Simulation:
                 journal=plan.journals[at],
             )
         if "everysec" in plan.journals:
-            self.losses.settle_ms = SETTLE_MS
+            self.losses.settle_ms = EVERYSEC_SETTLE_MS
         if "no" in plan.journals:
             self.losses.settle_ms = 1 << 60  # An ack may be forgotten at any time.
         self.actors = hire(self.world, self.ledger, plan)
