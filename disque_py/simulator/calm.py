@@ -19,6 +19,7 @@ from cluster_bus.messages import HINT, INTEREST, NEEDJOBS, PAUSE, QUEUED, QUEUED
 from cluster_bus.node import LEAVING, Node
 from disque_py.core.ids import is_valid_id
 from disque_py.core.job import Handover, Job
+from disque_py.simulator import backups
 from disque_py.simulator.audit import audit
 from disque_py.simulator.checkers import jobs_of, look, tell
 from disque_py.simulator.connections import Connection, words
@@ -118,6 +119,9 @@ class Calm:
         elif self.simulation.plan.seed % 4 == 1:
             travel(self.simulation)
             self._drain()
+        elif self.simulation.plan.seed % 4 == 2:
+            backups.play(self.simulation)
+            self._drain()
 
     def _lift(self) -> None:
         simulation, world = self.simulation, self.world
@@ -167,8 +171,7 @@ class Calm:
         up = self.world.running()
         ids = {machine.membership.me.id: machine.broker.is_leaving for machine in up}
         return all(
-            {node.id: bool(node.flags & LEAVING) for node in machine.membership.nodes.values()} == ids
-            for machine in up
+            {node.id: bool(node.flags & LEAVING) for node in machine.membership.nodes.values()} == ids for machine in up
         )
 
     def _tell_tables(self) -> str:

@@ -57,6 +57,7 @@ class Keeper:
     is_loaded    this run has read its journal
     had_trouble  its disk was slow, full or failing: what a power cut costs with everysec is unknown then
     had_failure  it was full or failing: with everysec and no, acks were in memory only
+    is_rotten    a bit of its journal is another: a process that begins may find damage
     is_ill       its disk fails now: a process that begins may end with an error of the disk
     had_policy   what else than its file's `appendfsync` this process was told by CONFIG SET
     has_refused  this run's process ended so; whoever heals the disk starts another
@@ -77,6 +78,7 @@ class Keeper:
         self.had_trouble = False
         self.had_failure = False
         self.is_ill = False
+        self.is_rotten = False
         self.has_refused = False
         self.had_policy: dict[str, None] = {}
 
@@ -163,8 +165,9 @@ class Keeper:
         self._watch()
 
     def _failed(self, reason: str) -> None:
-        """It did not come up. Damage is never excused, an error of the disk while the disk has errors."""
-        if not (self.is_ill and reason.startswith(DISK_ERROR)):
+        """It did not come up. Damage is excused where a bit rotted, an error of the disk while the disk has errors."""
+        is_excused = self.is_ill if reason.startswith(DISK_ERROR) else self.is_rotten
+        if not is_excused:
             raise RuleBrokenError("a node can read its journal", f"{self.machine.name}: {reason}", self.machine.name)
         self._notice(f"refuses to start: {reason}")
         self.has_refused = True
@@ -173,7 +176,7 @@ class Keeper:
 
     def _refused(self) -> None:
         """The process is gone; if the disk is well again meanwhile, the next one begins."""
-        if not self.is_ill:
+        if not (self.is_ill or self.is_rotten):
             self.machine.start()
 
     def _notice(self, line: str) -> None:

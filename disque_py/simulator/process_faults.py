@@ -141,9 +141,7 @@ class ProcessFaults(LinkFaults):
         if policy == "everysec":
             self.losses.settle_ms = max(self.losses.settle_ms, EVERYSEC_SETTLE_MS)
         self.ask(machine, "CONFIG", "SET", "appendfsync", policy)
-        return f"appendfsync {policy} on {machine.name}", lambda: self.ask(
-            machine, "CONFIG", "SET", "appendfsync", own
-        )
+        return f"appendfsync {policy} on {machine.name}", lambda: self.ask(machine, "CONFIG", "SET", "appendfsync", own)
 
     def do_reload(self, fault: Fault) -> Struck:
         """DEBUG LOADAOF."""

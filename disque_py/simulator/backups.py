@@ -1,0 +1,159 @@
+"""Backups: in good weather a bit rots in a journal while its node is down, and the node starts from a backup.
+
+Jobs are added to one node alone, JOURNAL BACKUP is answered, and the files of the backup are copied elsewhere. The
+node is killed, and one bit of a file that was closed by then is another. The next process refuses to start, or
+nothing of what it knew is missing (a bit in the padding). If it refuses, the operator puts the copy in place of the
+journal, as `disque-cluster restore` does, and the node has every job of before the backup.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from disque_py.simulator.connections import Connection, words
+from disque_py.simulator.ledger import Promise, RuleBrokenError
+from persistence.records import parse_file_name
+from persistence.recovery import RESTORED_NAME
+
+if TYPE_CHECKING:
+    from disque_py.simulator.machine import Machine
+    from disque_py.simulator.simulation import Simulation
+    from disque_py.simulator.world import World
+
+JOBS: Final = 20
+STEP_MS: Final = 100
+MADE_MS: Final = 10_000
+STARTED_MS: Final = 10_000
+# Long enough that no job comes back while its node is down.
+RETRY_S: Final = 60
+NAME: Final = "calm"
+DIRECTORY: Final = f"backups/{NAME}"
+
+
+class Asking(Connection):
+    """JOURNAL BACKUP, again while it is refused because the journal was just begun."""
+
+    __slots__ = ("is_made",)
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.is_made = False
+
+    def ask(self) -> None:
+        """Send the command."""
+        self.send([words("JOURNAL", "BACKUP", NAME)], 1)
+
+    def on_reply(self, reply: Any) -> None:
+        """It is made; or not yet."""
+        self.is_made = not isinstance(reply, Exception)
+        if not self.is_made:
+            self.world.later(STEP_MS, self.ask)
+
+
+def play(simulation: Simulation) -> None:
+    """Play it with the first node that has a journal, if there is one; RuleBrokenError."""
+    world = simulation.world
+    machine = next((machine for machine in world.running() if machine.keeper is not None), None)
+    if machine is None:
+        return
+    promises = _add(simulation, machine)
+    files = _back_up(world, machine)
+    machine.die()
+    _rot(machine, files)
+    machine.start()
+    if not _starts(world, machine):
+        _restore(machine, files)
+        machine.start()
+        if not _starts(world, machine):
+            raise RuleBrokenError("a node starts from a backup", f"{machine.name} does not", machine.name)
+    for promise in promises:
+        if machine.broker.find(promise.id) is None:
+            raise RuleBrokenError(
+                "a backup has what was promised before it", f"{machine.name} has lost {promise}", promise.id
+            )
+
+
+def _add(simulation: Simulation, machine: Machine) -> list[Promise]:
+    """Jobs that this node alone has."""
+    ledger, world = simulation.ledger, simulation.world
+    adding = Adding(world, simulation)
+    world.connect(machine, adding)
+    for _ in range(JOBS):
+        adding.add()
+    world.run(MADE_MS // 10)
+    promises = [promise for promise in ledger.promises[-JOBS:] if promise.answered_ms]
+    if adding.is_open:
+        adding.hang_up()
+    return promises
+
+
+class Adding(Connection):
+    """Adds jobs, one after the other, and notes the answers."""
+
+    __slots__ = ("_promises", "_simulation")
+
+    def __init__(self, world: World, simulation: Simulation) -> None:
+        super().__init__(world)
+        self._simulation = simulation
+        self._promises: list[Promise] = []
+
+    def add(self) -> None:
+        """A job with one copy."""
+        promise = self._simulation.ledger.add(b"q0", 200, RETRY_S * 1000, 3_600_000, 1, self.world.now_ms)
+        promise.asked = self.machine
+        self._promises.append(promise)
+        options = ("RETRY", RETRY_S, "TTL", 3_600, "REPLICATE", 1)
+        self.send([words("ADDJOB", "q0", promise.body(), 0, *options)], 1)
+
+    def on_reply(self, reply: Any) -> None:
+        """An id."""
+        promise = self._promises.pop(0)
+        if not isinstance(reply, bytes):
+            raise RuleBrokenError("no odd errors", f"{reply!r} for {promise} in calm weather")
+        self._simulation.ledger.answered(promise, reply, self.world.now_ms)
+
+
+def _back_up(world: World, machine: Machine) -> dict[str, bytes]:
+    """A backup is made and copied: the files by name."""
+    asking = Asking(world)
+    world.connect(machine, asking)
+    asking.ask()
+    end_ms = world.now_ms + MADE_MS
+    while not asking.is_made:
+        if world.now_ms >= end_ms:
+            raise RuleBrokenError("a backup is made", f"not within {MADE_MS} ms on {machine.name}", machine.name)
+        world.run(STEP_MS)
+    asking.hang_up()
+    assert machine.keeper is not None
+    linked = machine.keeper.folder.linked[DIRECTORY]
+    return {name: bytes(file.content) for name, file in linked.items() if parse_file_name(name) is not None}
+
+
+def _rot(machine: Machine, files: dict[str, bytes]) -> None:
+    """One bit of a file that had its end when the backup was made is another."""
+    assert machine.keeper is not None
+    folder, chance = machine.keeper.folder, machine.world.stream("rot")
+    there = [name for name in sorted(files) if files[name] and folder.has(name)]
+    if there:
+        name = chance.choice(there)
+        machine.keeper.is_rotten = True
+        folder.flip(name, chance.randrange(8 * len(files[name])))
+
+
+def _restore(machine: Machine, files: dict[str, bytes]) -> None:
+    assert machine.keeper is not None
+    machine.keeper.is_rotten = False
+    machine.keeper.folder.replace_all({**files, RESTORED_NAME: b""})
+
+
+def _starts(world: World, machine: Machine) -> bool:
+    """Whether the node comes up; False if it refuses to."""
+    assert machine.keeper is not None
+    end_ms = world.now_ms + STARTED_MS
+    while not (machine.is_up and machine.keeper.is_loaded):
+        if not machine.is_up and machine.keeper.has_refused:
+            return False
+        if world.now_ms >= end_ms:
+            raise RuleBrokenError("a node can start", f"{machine.name} not within {STARTED_MS} ms", machine.name)
+        world.run(STEP_MS)
+    return True
