@@ -1,6 +1,7 @@
-"""Backups: in good weather a bit rots in a journal while its node is down, and the node starts from a backup.
+"""Backups: in good weather a journal is switched off and on, a bit of it rots, and its node starts from a backup.
 
-Jobs are added to one node alone, JOURNAL BACKUP is answered, and the files of the backup are copied elsewhere. The
+Jobs are added to one node alone. CONFIG SET appendonly no and yes makes a new journal, and a process that is killed
+after that loses none of them. JOURNAL BACKUP is answered, and the files of the backup are copied elsewhere. The
 node is killed, and one bit of a file that was closed by then is another. The next process refuses to start, or
 nothing of what it knew is missing (a bit in the padding). If it refuses, the operator puts the copy in place of the
 journal, as `disque-cluster restore` does, and the node has every job of before the backup.
@@ -57,6 +58,11 @@ def play(simulation: Simulation) -> None:
     if machine is None:
         return
     promises = _add(simulation, machine)
+    _switch(simulation, machine)
+    machine.die()
+    machine.start()
+    _starts(world, machine)
+    _check(machine, promises, "a journal that is switched on has all jobs")
     files = _back_up(world, machine)
     machine.die()
     _rot(machine, files)
@@ -66,11 +72,30 @@ def play(simulation: Simulation) -> None:
         machine.start()
         if not _starts(world, machine):
             raise RuleBrokenError("a node starts from a backup", f"{machine.name} does not", machine.name)
+    _check(machine, promises, "a backup has what was promised before it")
+
+
+def _check(machine: Machine, promises: list[Promise], rule: str) -> None:
     for promise in promises:
         if machine.broker.find(promise.id) is None:
-            raise RuleBrokenError(
-                "a backup has what was promised before it", f"{machine.name} has lost {promise}", promise.id
-            )
+            raise RuleBrokenError(rule, f"{machine.name} has lost {promise}", promise.id)
+
+
+def _switch(simulation: Simulation, machine: Machine) -> None:
+    """The journal off, and a new one that has all."""
+    keeper, world = machine.keeper, simulation.world
+    assert keeper is not None
+    keeper.pledges = None
+    for word, is_done in (("no", keeper.is_off), ("yes", keeper.is_complete)):
+        simulation.weather.ask(machine, "CONFIG", "SET", "appendonly", word)
+        end_ms = world.now_ms + MADE_MS
+        while not is_done():
+            if world.now_ms >= end_ms:
+                raise RuleBrokenError(
+                    "a journal can be switched", f"{machine.name}, {word}: not within {MADE_MS} ms", machine.name
+                )
+            world.run(STEP_MS)
+    keeper.read_back()
 
 
 def _add(simulation: Simulation, machine: Machine) -> list[Promise]:

@@ -140,7 +140,7 @@ class Calm:
 
     def _lift_limits(self) -> None:
         """No node has too little memory; gone nodes are forgotten, and pauses are ended at one node for all."""
-        simulation, weather = self.simulation, self.simulation.weather
+        weather = self.simulation.weather
         weather.find_gone()
         weather.forget_gone()
         for machine in self.world.running():

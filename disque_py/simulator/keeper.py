@@ -136,7 +136,7 @@ class Keeper:
 
     def _ready(self) -> None:
         self.is_loaded = True
-        self._read_back()
+        self.read_back()
         self.machine.loaded(has_journal=self.remembering.last_load is not None)
         self.machine.world.on_loaded(self.machine)
 
@@ -152,13 +152,13 @@ class Keeper:
                 self.is_loaded = True
                 if failure is None:
                     self.noted = {}
-                    self._read_back()
+                    self.read_back()
                 machine.world.on_loaded(machine)
             done(failure)
 
         self.remembering.reload(over)
 
-    def _read_back(self) -> None:
+    def read_back(self) -> None:
         """Memory has what the journal has."""
         now_ms = self.machine.world.now_ms
         self.recorded = {job_id: (0, now_ms) for shard in self.machine.broker.shards for job_id in shard}
@@ -215,6 +215,14 @@ class Keeper:
             elif run[0] == STATE:
                 for item in run[1:]:
                     noted[item[0]] = None
+
+    def is_off(self) -> bool:
+        """No journal is written."""
+        return self.remembering.journal is None
+
+    def is_complete(self) -> bool:
+        """A journal is written, and has all jobs."""
+        return self.remembering.journal is not None and not self.remembering.refusal()
 
     def is_quiet(self) -> bool:
         """All that memory knows has been given to the disk, and nothing is under way."""

@@ -163,9 +163,9 @@ class Striking:
                 self.meet(up[one], other)
 
     def forget_gone(self) -> None:
-        """CLUSTER FORGET of all that is gone, at each node that knows it or has jobs that name it; see docs/commands.md.
+        """CLUSTER FORGET of all that is gone, at each node that knows it, or whose jobs name it.
 
-        Nodes don't pass FORGET on.
+        Nodes don't pass FORGET on (docs/commands.md).
         """
         for machine in self.up():
             known = {node.id for node in machine.membership.everybody() if not node.flags & FORGOTTEN}

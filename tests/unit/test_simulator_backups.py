@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from disque_py.rewriting import Rewriting
 from disque_py.simulator import backups
 from disque_py.simulator.ledger import RuleBrokenError
 from disque_py.simulator.simulation import Simulation
@@ -27,7 +28,7 @@ def test_no_bit_that_rots_costs_a_job(seed):
     machine = simulation.world.machines["a"]
     backups.play(simulation)
     assert machine.broker.job_count >= backups.JOBS
-    assert machine.runs in (2, 3)
+    assert machine.runs in (3, 4)
 
 
 def test_a_backup_that_lacks_a_job_is_found(monkeypatch):
@@ -43,4 +44,13 @@ def test_a_backup_that_lacks_a_job_is_found(monkeypatch):
     monkeypatch.setattr(backups, "_back_up", lambda *_: files)
     monkeypatch.setattr(backups, "_rot", rot)
     with pytest.raises(RuleBrokenError, match="a backup has what was promised before it"):
+        backups.play(simulation)
+
+
+@pytest.mark.plain
+def test_a_journal_that_is_switched_on_without_its_jobs_is_found(monkeypatch):
+    """A new journal has to record all that memory has."""
+    simulation = calm(1)
+    monkeypatch.setattr(Rewriting, "record_all", lambda _: None)
+    with pytest.raises(RuleBrokenError, match=r"switched|replay"):
         backups.play(simulation)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from disque_py.simulator.connections import words
 from disque_py.simulator.faults import Weather
 from disque_py.simulator.plan import WEATHER, Fault
 from simulated import ask, asker, small_plan, strike, weathered
@@ -98,3 +99,17 @@ def test_a_node_whose_file_was_behind_when_it_died_may_know_nobody():
     machine.nodes_file = ""
     weather.check_file(machine)
     assert list(weather.torn) == [("a", "")]
+
+
+def test_a_node_is_reset_when_it_is_in_the_middle_of_something():
+    """Here: while a client waits at it; and met again when the fault is over."""
+    weather = weathered("abc")
+    world = weather.world
+    strike(weather, "reset-amid", span_ms=1_000, picks=(0, 1, 3, 0))
+    world.run(100)
+    assert len(world["b"].cluster.nodes) == 3
+    asker(world, "b").send([words("GETJOB", "FROM", "q0")])
+    world.run(100)
+    assert len(world["b"].cluster.nodes) == 1
+    world.run(1_000)
+    world.until(world.is_meshed, 10_000)
