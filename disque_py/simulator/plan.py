@@ -279,7 +279,7 @@ def _event_faults(rng: Random, kinds: tuple[str, ...], duration_ms: int, number:
 def _latest_faults(
     rng: Random, kinds: tuple[str, ...], journals: tuple[str, ...], duration_ms: int, number: int
 ) -> list[Fault]:
-    choices = JOURNAL_FAULTS if rng.random() < JOURNAL_FAULTS_SHARE and any(journals) else ()
+    choices: tuple[str, ...] = JOURNAL_FAULTS if rng.random() < JOURNAL_FAULTS_SHARE and any(journals) else ()
     if rng.random() < AMID_SHARE or kinds == ("resets",):
         choices += ("reset-amid",)
     return _some_faults(rng, choices, duration_ms, number)

@@ -84,7 +84,7 @@ class Simulation:
         self.deaths = 0
         self.replays = 0
         self._looks = 0
-        rewriting = {"auto_aof_rewrite_min_size": plan.rewrite_bytes} if plan.rewrite_bytes else {}
+        rewriting: dict[str, Any] = {"auto_aof_rewrite_min_size": plan.rewrite_bytes} if plan.rewrite_bytes else {}
         self.world = SimulatedWorld(
             "",
             plan.seed,

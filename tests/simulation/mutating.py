@@ -137,7 +137,7 @@ MUTATIONS = (
              "broker.tell_pause(only, name)", "pass", "queues+halves"),
     Mutation("an earlier version of a pause wins", "disque_py.core.pausing:on_pause",
              "(known[1], known[2]) >= (version_ms, version_node)", "False", "queues+halves"),
-    Mutation("nobody hears that a node leaves", "cluster_bus.membership:Membership._on_header",
+    Mutation("a node does not notice that another leaves", "cluster_bus.membership:Membership._on_header",
              "node.flags ^= LEAVING", "pass", "leaving"),
     Mutation("a RETRY beyond the horizon is not found again", "disque_py.core.timers:_sweep_jobs",
              "arm(broker, job)", "pass", "fair"),
