@@ -3,12 +3,13 @@
 Jobs are added to one node alone. CONFIG SET appendonly no and yes makes a new journal, and a process that is killed
 after that loses none of them. JOURNAL BACKUP is answered, and the files of the backup are copied elsewhere. The
 node is killed, and one bit of a file that was closed by then is another. The next process refuses to start, or
-nothing of what it knew is missing (a bit in the padding). If it refuses, the operator puts the copy in place of the
-journal, as `disque-cluster restore` does, and the node has every job of before the backup.
+nothing of what it knew is missing (a bit in the padding). Then the operator puts the copy in place of the journal, as
+`disque-cluster restore` does, and the node has every job of before the backup. That is played with several bits.
 """
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from disque_py.simulator.connections import Connection, words
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from disque_py.simulator.world import World
 
 JOBS: Final = 20
+ROUNDS: Final = 3
 STEP_MS: Final = 100
 MADE_MS: Final = 10_000
 STARTED_MS: Final = 10_000
@@ -63,16 +65,21 @@ def play(simulation: Simulation) -> None:
     machine.start()
     _starts(world, machine)
     _check(machine, promises, "a journal that is switched on has all jobs")
+    promises += _add(simulation, machine)
     files = _back_up(world, machine)
-    machine.die()
-    _rot(machine, files)
-    machine.start()
-    if not _starts(world, machine):
+    chance = world.stream("rot")
+    for _ in range(ROUNDS):
+        machine.die()
+        _rot(machine, files, chance)
+        machine.start()
+        if _starts(world, machine):
+            _check(machine, promises, "a bit that rots costs no job")
+            machine.die()
         _restore(machine, files)
         machine.start()
         if not _starts(world, machine):
             raise RuleBrokenError("a node starts from a backup", f"{machine.name} does not", machine.name)
-    _check(machine, promises, "a backup has what was promised before it")
+        _check(machine, promises, "a backup has what was promised before it")
 
 
 def _check(machine: Machine, promises: list[Promise], rule: str) -> None:
@@ -154,10 +161,10 @@ def _back_up(world: World, machine: Machine) -> dict[str, bytes]:
     return {name: bytes(file.content) for name, file in linked.items() if parse_file_name(name) is not None}
 
 
-def _rot(machine: Machine, files: dict[str, bytes]) -> None:
+def _rot(machine: Machine, files: dict[str, bytes], chance: Random) -> None:
     """One bit of a file that had its end when the backup was made is another."""
     assert machine.keeper is not None
-    folder, chance = machine.keeper.folder, machine.world.stream("rot")
+    folder = machine.keeper.folder
     there = [name for name in sorted(files) if files[name] and folder.has(name)]
     if there:
         name = chance.choice(there)
