@@ -141,16 +141,14 @@ MUTATIONS = (
              "node.flags ^= LEAVING", "pass", "leaving"),
     Mutation("a RETRY beyond the horizon is not found again", "disque_py.core.timers:_sweep_jobs",
              "arm(broker, job)", "pass", "fair"),
-    Mutation("a new link is not told who waits", "disque_py.core.interest:on_link_up",
-             "broker.send(only, INTEREST, _told(broker, name, value))", "pass", "breaks"),
     Mutation("memory keeps its jobs when the journal is loaded again", "disque_py.reloading:Reloading._closed",
              "flush(driver.broker)", "pass"),
     Mutation("a journal that is switched on lacks what memory has", "disque_py.rewriting:Rewriting.record_all",
              "self._snapshot = self._record_all()", "self._snapshot = iter(())"),
     Mutation("a block of the journal that rotted is believed", "persistence.records:decode_block",
-             "if _crc(data[at + _CHECKED : end + length]) != checksum:", "if False:"),
+             "if _crc(data[at + _CHECKED : end + length]) != checksum:", "if False:", "disks"),
     Mutation("a backup ends before its last file", "persistence.backup:names_of",
-             "for part in parts]", "for part in parts[:-1]]"),
+             "for part in parts]", "for part in parts[:-1]]", "disks"),
 )  # fmt: skip
 
 
