@@ -108,6 +108,7 @@ def _switch(simulation: Simulation, machine: Machine) -> None:
 def _add(simulation: Simulation, machine: Machine) -> list[Promise]:
     """Jobs that this node alone has."""
     ledger, world = simulation.ledger, simulation.world
+    simulation.weather.ask(machine, "CONFIG", "SET", "maxmemory", 0)  # A process that starts has its file's limit.
     adding = Adding(world, simulation)
     world.connect(machine, adding)
     for _ in range(JOBS):
