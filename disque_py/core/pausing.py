@@ -106,7 +106,10 @@ def broadcast(broker: Broker, name: bytes, flags: int) -> None:
 
 
 def on_pause(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """A queue's state as set with BCAST somewhere; the later version wins."""
+    """A queue's state as set with BCAST somewhere; the later version wins.
+
+    A node that says an earlier one is told: it was flushed, or its wall clock is behind.
+    """
     for name, flags, version_ms, version_node, *_ in items:
         if (
             type(name) is not bytes
@@ -119,6 +122,8 @@ def on_pause(broker: Broker, sender: Node, items: list[Any]) -> None:
             raise ValueError("a pause that is not a name, flags and a version")
         known = broker.pause_versions.get(name)
         if known is not None and (known[1], known[2]) >= (version_ms, version_node):
+            if (known[1], known[2]) != (version_ms, version_node):
+                broker.tell_pause(broker.sets.only(sender), name)
             continue
         if not has_room(broker, name):
             broker.stats.ignored("pause of too many queues")

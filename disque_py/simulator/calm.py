@@ -1,24 +1,31 @@
 """Calm: the weather clears, and what must become true does, in time.
 
-All that is down comes up, all cuts heal, limits and pauses are lifted; producers go home. Then, in this order: the
-mesh is whole; clients that wait for something are answered; whoever leaves is empty; every job that was promised is
-delivered, and every one that is acknowledged vanishes from all nodes; at last nobody says anything but heartbeats,
-and jobs that wait with nobody to take them cost one announcement per pair of nodes and second. Each has a limit in
-virtual time.
+All that is down comes up, all cuts heal, memory limits are lifted; producers go home. The cluster does the rest by
+itself. An operator helps only where the documentation says that one has to, once, and at one node: MEET where nodes
+were told to forget each other or all others, the end of a pause, FORGET at each node that still knows a gone one.
+
+Then, in this order: the mesh is whole; nodes agree on members, leavers and pauses; clients that wait for something are
+answered; whoever leaves is empty; every job that was promised is delivered, and every one that is acknowledged
+vanishes from all nodes; at last nobody says anything but heartbeats, and jobs that wait with nobody to take them cost
+one announcement per pair of nodes and second. Each has a limit in virtual time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from cluster_bus.messages import NAMES, QUEUED, QUEUED_WAITING, WILLQUEUE
+from cluster_bus.messages import HINT, INTEREST, NEEDJOBS, PAUSE, QUEUED, QUEUED_WAITING, WILLQUEUE
+from cluster_bus.node import LEAVING, Node
+from disque_py.core.ids import is_valid_id
 from disque_py.core.job import Handover, Job
+from disque_py.simulator import backups
 from disque_py.simulator.audit import audit
 from disque_py.simulator.checkers import jobs_of, look, tell
 from disque_py.simulator.connections import Connection, words
 from disque_py.simulator.journeys import travel
 from disque_py.simulator.ledger import RuleBrokenError
+from disque_py.simulator.telling import Ids, tell_run
 from disque_py.simulator.workload import Line
 
 if TYPE_CHECKING:
@@ -30,7 +37,8 @@ if TYPE_CHECKING:
 STEP_MS: Final = 100
 # A MEET that met a dead address is given up after the node time-out, redials back off to a second.
 MESH_MS: Final = 60_000
-MEET_EVERY_MS: Final = 3_000
+# A heartbeat to each node, and the longest way of it.
+AGREED_MS: Final = 10_000
 # The longest TIMEOUT of a client, and a turn or two.
 ANSWERED_MS: Final = 4_000
 LEFT_MS: Final = 30_000
@@ -43,6 +51,9 @@ LONG_TTL_MS: Final = 600_000
 WAITING_JOBS: Final = 30
 WAITING_RETRY_S: Final = 8
 WAITING_MS: Final = 20_000
+IDS: Final = Ids()
+# Messages whose items begin with the name of a queue.
+QUEUE_KINDS: Final = (NEEDJOBS, INTEREST, HINT, PAUSE)
 # A holder asks half a second before it would queue a job.
 ANSWER_MS_MAX: Final = 450
 
@@ -109,6 +120,9 @@ class Calm:
         elif self.simulation.plan.seed % 4 == 1:
             travel(self.simulation)
             self._drain()
+        elif self.simulation.plan.seed % 4 == 2:
+            backups.play(self.simulation)
+            self._drain()
 
     def _lift(self) -> None:
         simulation, world = self.simulation, self.world
@@ -126,17 +140,57 @@ class Calm:
                 machine.go_on()
 
     def _lift_limits(self) -> None:
-        """What a node that reads its journal would not hear.
-
-        A pause that was set everywhere ends everywhere: by word of a node that knows it, whoever hears of it late.
-        """
-        simulation, weather = self.simulation, self.simulation.weather
+        """No node has too little memory; gone nodes are forgotten, and pauses are ended at one node for all."""
+        weather = self.simulation.weather
         weather.find_gone()
+        weather.forget_gone()
         for machine in self.world.running():
-            weather.tell_gone(machine)
             weather.ask(machine, "CONFIG", "SET", "maxmemory", 0)
-            for number in range(simulation.plan.queues):
-                weather.ask(machine, "PAUSE", b"q%d" % number, "none", "bcast")
+        self._until("nodes know the same nodes", AGREED_MS, self._is_agreed, self._tell_tables)
+        if not weather.has_losses:
+            self._until("nodes know the same pauses", AGREED_MS, lambda: not self._pause_apart(), self._pause_apart)
+        for _ in range(2 if weather.has_losses else 1):  # Its node may not have heard of a later pause.
+            self._end_pauses()
+            self.world.run(STEP_MS)
+        self._until(
+            "a pause ends everywhere",
+            AGREED_MS,
+            lambda: not any(machine.broker.paused_count for machine in self.world.running()),
+            lambda: " ".join(f"{m.name} {m.broker.pause_versions}" for m in self.world.running()),
+        )
+
+    def _end_pauses(self) -> None:
+        weather = self.simulation.weather
+        up = self.world.running()
+        heard = [machine for machine in up if weather.flushed.get(machine.name) != machine.runs] or up
+        machine = heard[self.simulation.plan.seed % len(heard)]
+        for number in range(self.simulation.plan.queues):
+            weather.ask(machine, "PAUSE", b"q%d" % number, "none", "bcast")
+
+    def _is_agreed(self) -> bool:
+        """All have the same nodes in their tables, and know of each whether it is leaving."""
+        up = self.world.running()
+        ids = {machine.membership.me.id: machine.broker.is_leaving for machine in up}
+        return all(
+            {node.id: bool(node.flags & LEAVING) for node in machine.membership.nodes.values()} == ids for machine in up
+        )
+
+    def _tell_tables(self) -> str:
+        return "; ".join(
+            f"{machine.name}{' leaving' if machine.broker.is_leaving else ''} knows"
+            f" {' '.join(_tell_node(node) for node in machine.membership.nodes.values())}"
+            for machine in self.world.running()
+        )
+
+    def _pause_apart(self) -> str:
+        """A queue whose pause two nodes know in different versions; empty if there is none."""
+        weather = self.simulation.weather
+        up = [machine for machine in self.world.running() if weather.flushed.get(machine.name) != machine.runs]
+        for queue in dict.fromkeys(name for machine in up for name in machine.broker.pause_versions):
+            versions = {machine.name: machine.broker.pause_versions.get(queue) for machine in up}
+            if len(set(versions.values())) > 1:
+                return f"{queue!r}: {versions}"
+        return ""
 
     def _until(self, rule: str, within_ms: int, holds: Callable[[], bool], why: Callable[[], str]) -> int:
         """Let time pass until it holds; how long that took."""
@@ -151,21 +205,16 @@ class Calm:
     # -- the mesh and the clients --------------------------------------------------------------------
 
     def _mesh(self) -> None:
-        world = self.world
-        end_ms = world.now_ms + MESH_MS
-        start_ms = world.now_ms
-        while not world.is_meshed():
-            if world.now_ms >= end_ms:
-                raise RuleBrokenError("the mesh becomes whole", self._tell_links())
-            self.simulation.weather.find_back()
-            self.simulation.weather.meet_missed()
-            # One that joined or was reset may have met a node that died before it told anybody.
-            first, *others = world.running()
-            for machine in others:
-                world.meet(first.name, machine.name)
-            step_ms = world.now_ms + MEET_EVERY_MS
-            while world.now_ms < step_ms and not world.is_meshed():
-                world.run(STEP_MS)
+        """By themselves but for a MEET, once, for what operators have torn (striking.py, `tear`)."""
+        world, weather = self.world, self.simulation.weather
+        rule, start_ms = "the mesh becomes whole", world.now_ms
+        self._until(
+            "a node can start", MESH_MS, lambda: not any(m.broker.is_loading for m in world.running()), self._tell_links
+        )
+        weather.find_back()
+        self._until(rule, MESH_MS, weather.is_whole, self._tell_links)
+        weather.meet_torn()
+        self._until(rule, MESH_MS, world.is_meshed, self._tell_links)
         self.mesh_ms = world.now_ms - start_ms
 
     def _tell_links(self) -> str:
@@ -181,7 +230,8 @@ class Calm:
         nodes = sum(not machine.broker.is_leaving for machine in world.running())
         for connection in list(world.connections):
             if isinstance(connection, Line) and connection.outstanding:
-                if connection.most_copies() < nodes:
+                queue = connection.has_found()
+                if queue or (not connection.forever and connection.most_copies() < nodes):
                     client = connection.client
                     raise RuleBrokenError(
                         "clients are answered",
@@ -218,8 +268,11 @@ class Calm:
             drainer = Drainer(self)
             self.world.connect(machine, drainer)
             drainer.fetch()
+        # What its consumer kept comes back after its RETRY, of minutes perhaps.
+        longest_ms = max((promise.retry_ms for promise in self.simulation.ledger.open), default=0)
+        within_ms = DRAINED_MS + longest_ms
         self.drain_ms = self._until(
-            "what is done vanishes", DRAINED_MS, lambda: not any(self._left()), lambda: "; ".join(self._tell_left())
+            "what is done vanishes", within_ms, lambda: not any(self._left()), lambda: "; ".join(self._tell_left())
         )
         self.is_draining = False
 
@@ -251,14 +304,19 @@ class Calm:
         """Without jobs and waiting clients nodes say heartbeats only, and remember nothing of what was."""
         world = self.world
         world.run(SETTLE_MS)
-        heard: list[str] = []
-        world.network.tap = lambda sender, receiver, runs: heard.extend(
-            f"{sender}→{receiver} {NAMES.get(run[0], run[0])}" for run in runs
-        )
-        world.run(IDLE_MS)
+        heard: list[tuple[str, str, list[Any]]] = []
+        world.network.tap = lambda sender, receiver, runs: heard.extend((sender, receiver, run) for run in runs)
+        start_ms = world.now_ms
+        while not heard and world.now_ms - start_ms < IDLE_MS:
+            world.run(STEP_MS)  # The first message that breaks it is the last in the transcript.
         world.network.tap = self.simulation.farewells.hear
         if heard:
-            raise RuleBrokenError("silence", f"{len(heard)} messages in {IDLE_MS} ms without jobs: {heard[:5]}")
+            said = [f"{sender}→{receiver} {tell_run(IDS, run)}" for sender, receiver, run in heard[:5]]
+            raise RuleBrokenError(
+                "silence",
+                f"{len(heard)} messages {world.now_ms - start_ms} ms after all jobs were gone: {said}",
+                *_named(heard),
+            )
         for machine in world.running():
             for what, number in _remains(machine.broker).items():
                 if number:
@@ -311,6 +369,28 @@ class Calm:
                 if job.deliveries:
                     raise RuleBrokenError("what waits is not queued again", tell(machine.broker, job), job.id)
         self._drain()
+
+
+def _named(heard: list[tuple[str, str, list[Any]]]) -> Iterator[bytes | str]:
+    """Yield the jobs and queues that messages name; what led to the messages was said of these."""
+    for _, _, run in heard:
+        for item in run[1:]:
+            if run[0] in QUEUE_KINDS:
+                yield item[0].decode()
+            else:
+                yield from _ids_in(item)
+
+
+def _ids_in(part: Any) -> Iterator[bytes]:
+    if isinstance(part, list | tuple):
+        for inner in part:
+            yield from _ids_in(inner)
+    elif isinstance(part, bytes) and is_valid_id(part):
+        yield part
+
+
+def _tell_node(node: Node) -> str:
+    return f"{node.host}/{node.id[:4].hex()}{' leaving' if node.flags & LEAVING else ''}"
 
 
 def _tell_drain(machine: Machine) -> str:

@@ -46,6 +46,7 @@ class Weather(EventFaults):
     def _strike(self, fault: Fault) -> None:
         if self.is_over:
             return
+        self.note_whole()
         done = getattr(self, "do_" + fault.kind.replace("-", "_"))(fault)
         if done is not None:
             what, end = done

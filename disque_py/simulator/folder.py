@@ -243,6 +243,26 @@ class SimFolder:
         """The process lets go of the folder; the next one may use it. Nothing is synced by that."""
         self._failed_syncs.clear()
 
+    # What happens to the files while no process has them.
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a file."""
+        return name in self._files
+
+    def flip(self, name: str, bit: int) -> None:
+        """One bit of the file is another: it rots."""
+        file = self._files[name]
+        for content in (file.content, file.durable):
+            content[bit // 8] ^= 1 << bit % 8
+
+    def replace_all(self, files: dict[str, bytes]) -> None:
+        """These files are all that is there, safely on disk; what `link` made stays."""
+        self._files = {name: SimFile(content) for name, content in files.items()}
+        for file in self._files.values():
+            file.links = 1
+        self._lineage = [dict(self._files)]
+        self._count_bytes()
+
     # Ends of a process.
 
     def kill(self) -> None:

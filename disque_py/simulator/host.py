@@ -81,7 +81,10 @@ class SimHost:
 
     def reload_journal(self, done: Callable[[OSError | None], None]) -> None:
         """DEBUG LOADAOF."""
-        self._remembering().reload(done)
+        keeper = self._machine.keeper
+        if keeper is None:
+            raise LookupError("there is no journal")
+        keeper.reload(done)
 
     def shutdown_refusal(self) -> str:
         """Why SHUTDOWN would lose something."""

@@ -23,7 +23,7 @@ from disque_py.simulator.disk import SimDisk
 from disque_py.simulator.folder import SimFolder
 from disque_py.simulator.ledger import RuleBrokenError
 from disque_py.simulator.pledges import Pledges
-from persistence.journal import ALWAYS, EVERYSEC
+from persistence.journal import ALWAYS, EVERYSEC, NO
 from persistence.records import JOB, STATE
 from persistence.recovery import DamagedJournalError, Recovery
 
@@ -44,6 +44,7 @@ RESERVE_BYTES: Final = 64 << 10
 # of its many small files, each of which names those before it, and for the rewrite: only a fault makes this disk full.
 CAPACITY_BYTES: Final = 256 << 20
 # How a node begins to say that its disk, and not what is on it, kept it from starting (loading.py).
+POLICIES: Final = (ALWAYS, EVERYSEC, NO)  # The strongest first.
 DISK_ERROR: Final = "Can't read the journal: [Errno"
 
 
@@ -59,7 +60,9 @@ class Keeper:
     is_loaded    this run has read its journal
     health       how the disk has been
     had_failure  it was full or failing: with everysec and no, acks were in memory only until it was written again
+    is_rotten    a bit of its journal is another: a process that begins may find damage
     is_ill       its disk fails now: a process that begins may end with an error of the disk
+    had_policy   what else than its file's `appendfsync` this process was told by CONFIG SET
     has_refused  this run's process ended so; whoever heals the disk starts another
     """
 
@@ -78,12 +81,15 @@ class Keeper:
         self.health = Health()
         self.had_failure = False
         self.is_ill = False
+        self.is_rotten = False
         self.has_refused = False
+        self.had_policy: dict[str, None] = {}
 
     @property
     def policy(self) -> str:
-        """`appendfsync`."""
-        return str(self.machine.settings["appendfsync"])
+        """`appendfsync`: the weakest that this process has had."""
+        had = [str(self.machine.settings["appendfsync"]), *self.had_policy]
+        return max(had, key=POLICIES.index)
 
     def may_lose(self, *, power: bool) -> bool:
         """Whether the end of this process may cost records that somebody relied on."""
@@ -109,6 +115,7 @@ class Keeper:
         self.pledges = None
         self.is_loaded = False
         self.has_refused = False
+        self.had_policy = {}
 
     def load(self) -> None:
         """It reads its journal before it serves anybody. Within a turn."""
@@ -136,15 +143,38 @@ class Keeper:
 
     def _ready(self) -> None:
         self.is_loaded = True
-        now_ms = self.machine.world.now_ms
-        self.recorded = {job_id: (0, now_ms) for shard in self.machine.broker.shards for job_id in shard}
-        self._watch()
+        self.read_back()
         self.machine.loaded(has_journal=self.remembering.last_load is not None)
         self.machine.world.on_loaded(self.machine)
 
+    def reload(self, done: Callable[[OSError | None], None]) -> None:
+        """DEBUG LOADAOF: what memory has goes, and comes back from the journal; or stays, if that can't be read."""
+        machine = self.machine
+        machine.world.on_reload(machine)
+        self.is_loaded = False
+        run = machine.runs
+
+        def over(failure: OSError | None) -> None:
+            if machine.runs == run and machine.is_up:
+                self.is_loaded = True
+                if failure is None:
+                    self.noted = {}
+                    self.read_back()
+                machine.world.on_loaded(machine)
+            done(failure)
+
+        self.remembering.reload(over)
+
+    def read_back(self) -> None:
+        """Memory has what the journal has."""
+        now_ms = self.machine.world.now_ms
+        self.recorded = {job_id: (0, now_ms) for shard in self.machine.broker.shards for job_id in shard}
+        self._watch()
+
     def _failed(self, reason: str) -> None:
-        """It did not come up. Damage is never excused, an error of the disk while the disk has errors."""
-        if not (self.is_ill and reason.startswith(DISK_ERROR)):
+        """It did not come up. Damage is excused where a bit rotted, an error of the disk while the disk has errors."""
+        is_excused = self.is_ill if reason.startswith(DISK_ERROR) else self.is_rotten
+        if not is_excused:
             raise RuleBrokenError("a node can read its journal", f"{self.machine.name}: {reason}", self.machine.name)
         self._notice(f"refuses to start: {reason}")
         self.has_refused = True
@@ -153,7 +183,7 @@ class Keeper:
 
     def _refused(self) -> None:
         """The process is gone; if the disk is well again meanwhile, the next one begins."""
-        if not self.is_ill:
+        if not (self.is_ill or self.is_rotten):
             self.machine.start()
 
     def _notice(self, line: str) -> None:
@@ -192,6 +222,14 @@ class Keeper:
             elif run[0] == STATE:
                 for item in run[1:]:
                     noted[item[0]] = None
+
+    def is_off(self) -> bool:
+        """No journal is written."""
+        return self.remembering.journal is None
+
+    def is_complete(self) -> bool:
+        """A journal is written, and has all jobs."""
+        return self.remembering.journal is not None and not self.remembering.refusal()
 
     def is_quiet(self) -> bool:
         """All that memory knows has been given to the disk, and nothing is under way."""

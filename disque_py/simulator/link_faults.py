@@ -110,6 +110,7 @@ class LinkFaults(Striking):
     def do_loss(self, fault: Fault) -> Struck:
         """Frames vanish."""
         network = self.world.network
+        self.has_losses = True
         network.loss = LOSS_SHARES[fault.picks[0] % len(LOSS_SHARES)]
         return f"{network.loss:.0%} of frames vanish", self._no_loss
 

@@ -39,6 +39,8 @@ REPORT_COLUMNS: Final = 160
 GARBAGE_MIN: Final = 50_000
 # Exit status after Ctrl-C or SIGTERM, as a shell has it.
 INTERRUPTED: Final = 130
+# A run that a person waits for ends at the first failure; one that writes a report is left alone and goes on.
+FAILURES_MAX: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,19 +186,32 @@ def told(failure: Failure) -> str:
 
 
 class Playing:
-    """Orders on their way, in this process or in others; `failed` and `is_interrupted` say how it went."""
+    """Orders on their way, in this process or in others; `failed` and `is_interrupted` say how it went.
 
-    def __init__(self, report: Report, until_s: float) -> None:
+    It begins no further seed once `failures_max` have failed; 0 sets no limit.
+    """
+
+    def __init__(self, report: Report, until_s: float, failures_max: int = 0) -> None:
         self.failed: list[tuple[Order, Result]] = []
         self.is_interrupted = False
         self._report = report
         self._until_s = until_s
+        self._failures_max = failures_max
         self._pending: dict[Future[Result], Order] = {}
         self._results: dict[int, tuple[Order, Result]] = {}
         self._next = 0
 
+    @property
+    def _is_over(self) -> bool:
+        """Whether no further seed may begin."""
+        has_failed = bool(self._failures_max) and len(self.failed) >= self._failures_max
+        return has_failed or time.monotonic() >= self._until_s
+
     def run(self, orders: Iterator[Order], jobs: int) -> None:
-        """Play them all, or until it is time, or somebody has had enough: then what was begun is finished."""
+        """Play them all, or until the time, the failures or the user's patience are at their end.
+
+        Processes finish the seeds they have begun.
+        """
         try:
             if jobs == 1:
                 self._play_here(orders)
@@ -209,14 +224,15 @@ class Playing:
         collect_seldom()
         for order in orders:
             self._done(order, order.play())
-            if time.monotonic() >= self._until_s:
+            if self._is_over:
                 break
 
     def _play_there(self, orders: Iterator[Order], jobs: int) -> None:
         with ProcessPoolExecutor(jobs, initializer=settle_in) as pool:
             try:
                 for order in orders:
-                    if time.monotonic() >= self._until_s:
+                    if self._is_over:
+                        self._call_off()
                         break
                     if not (self._pending or self._results):
                         self._next = order.seed
@@ -225,11 +241,17 @@ class Playing:
                         self._collect()
             except KeyboardInterrupt:
                 self.is_interrupted = True
-                self._pending = {future: order for future, order in self._pending.items() if not future.cancel()}
+                self._call_off()
             while self._pending:
                 self._collect()
+                if self._is_over:
+                    self._call_off()
             for seed in sorted(self._results):  # Some before them were called off.
                 self._done(*self._results[seed])
+
+    def _call_off(self) -> None:
+        """Take back what no process has begun."""
+        self._pending = {future: order for future, order in self._pending.items() if not future.cancel()}
 
     def _collect(self) -> None:
         """Wait for one to end; show what is there in the order of seeds."""
@@ -245,6 +267,20 @@ class Playing:
         self._report.add(order, result)
         if result.failure is not None:
             self.failed.append((order, result))
+
+
+def show_failures(report: Report, failed: list[tuple[Order, Result]], runs_max: int) -> None:
+    """Shrink each failure and show it. An interrupt ends that with the commands that play the others again."""
+    left = list(failed)
+    try:
+        while left:
+            order, result = left[0]
+            again = shrink(result, runs_max)
+            report.show_failure(order, again if again.failure is not None else result)
+            del left[0]
+    except KeyboardInterrupt:
+        for order, result in left:
+            report.show_failure(order, result)
 
 
 def interrupt(*_: object) -> None:
@@ -277,6 +313,13 @@ def seeds_of(text: str) -> range:
     help="A file for the summary and what failed, up to date while it goes.",
 )
 @click.option("--shrink/--no-shrink", "shrinks", default=True, help="Whether to make failing plans smaller.")
+@click.option(
+    "--failures",
+    "failures_max",
+    metavar="N",
+    type=click.IntRange(min=0),
+    help=f"End after N seeds that failed; 0: never. By default {FAILURES_MAX}, and with --report 0.",
+)
 def main(
     seeds: str | None,
     minutes: float | None,
@@ -288,12 +331,13 @@ def main(
     transcript: bool,
     report_path: Path | None,
     shrinks: bool,
+    failures_max: int | None,
 ) -> None:
     """Play clusters of the real broker in bad weather, on a virtual clock, network and disk.
 
     Everything is decided by seeds. Without --seeds and --minutes, seeds 1 to 50 are played. The exit status is 1 if
-    any rule broke; then the failing plan is made smaller and shown with what happened last. Ctrl-C ends it with the
-    summary of what was played.
+    any rule broke; then the failing plan is made smaller and shown with what happened last. The first failure ends
+    the run, unless --failures or --report says otherwise. Ctrl-C ends it with the summary of what was played.
     """
     unknown = [kind for kind in (weather or "fair").split("+") if kind not in WEATHER]
     if unknown:
@@ -310,14 +354,15 @@ def main(
         raise click.BadParameter(str(error), param_hint="--keep") from None
     orders = (Order(seed, seconds, weather or "", keep) for seed in chosen)
     signal.signal(signal.SIGTERM, interrupt)
+    if failures_max is None:
+        failures_max = 0 if report_path is not None else FAILURES_MAX
     with Report(is_hashing=trace_hash, total=None if minutes is not None else len(chosen), path=report_path) as report:
-        playing = Playing(report, until_s)
+        playing = Playing(report, until_s, failures_max)
         playing.run(orders, jobs)
     report.write()
     failed = playing.failed
-    for order, result in failed[:FAILURES_SHRUNK_MAX] if not playing.is_interrupted else ():
-        again = shrink(result, RUNS_MAX if shrinks else 0)
-        report.show_failure(order, again if again.failure is not None else result)
+    if failed and not playing.is_interrupted:
+        show_failures(report, failed[:FAILURES_SHRUNK_MAX], RUNS_MAX if shrinks else 0)
     if transcript and not failed:
         plan = draw(chosen.start, round(seconds * 1000), weather=weather or "").kept(Keep.read(keep))
         for line in simulate(plan, is_read=True).transcript:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from disque_py.simulator.plan import NAMES
 from disque_py.simulator.process_faults import ProcessFaults
-from disque_py.simulator.striking import Struck, nothing
+from disque_py.simulator.striking import End, Struck, nothing
 
 if TYPE_CHECKING:
     from disque_py.simulator.machine import Machine
@@ -14,6 +15,22 @@ if TYPE_CHECKING:
 
 PAUSES: Final = ("in", "out", "all")
 NODES_MAX: Final = 12
+
+
+# The middle of what a node is reset in.
+AMID: Final = ("giving jobs away", "waiting for copies", "leaving", "with clients that wait")
+
+
+def is_amid(machine: Machine, what: str) -> bool:
+    """Whether the node is in the middle of this."""
+    broker = machine.broker
+    if what == "giving jobs away":
+        return any(node.core is not None and node.core.pending for node in broker.cluster.nodes.values())
+    if what == "waiting for copies":
+        return bool(broker.waiting_repl)
+    if what == "leaving":
+        return broker.is_leaving and broker.job_count > 0
+    return broker.blocked_count > 0
 
 
 class OperatorFaults(ProcessFaults):
@@ -57,6 +74,7 @@ class OperatorFaults(ProcessFaults):
         at = len(self.world.machines)
         name = NAMES[at]
         machine = self.world.add(name, offset_ms=self.plan.offsets_ms[at], journal=self.plan.journals[at])
+        self.tear(machine, "", "joined, and the node it met may have died")
         self.meet(machine, up[fault.picks[0] % len(up)].name)
         return f"{name} joins", nothing
 
@@ -69,6 +87,7 @@ class OperatorFaults(ProcessFaults):
         others = [other for other in up if other is not machine]
         some = others[fault.picks[1] % len(others) :]
         for other in some:
+            self.tear(other, machine.name, "was told to forget it")
             self.forget_on(other, machine.membership.me.id)
         told = " ".join(other.name for other in some)
         return f"{told} forget {machine.name}", lambda: self._meet_again(machine, some)
@@ -89,9 +108,37 @@ class OperatorFaults(ProcessFaults):
         self.losses.flushing(machine)
         old_id = machine.membership.me.id  # It may have been reset before, a moment ago.
         self.called[old_id] = None
+        self.tear(machine, "", "was reset")
         machine.forgot.update(dict.fromkeys(node.id for node in machine.membership.nodes.values()))
         self.ask(machine, "CLUSTER", "RESET", "HARD" if is_hard else "SOFT")
         return f"reset {machine.name}{' hard' if is_hard else ''}", lambda: self._back(machine, old_id)
+
+    def do_reset_amid(self, fault: Fault) -> Struck:
+        """CLUSTER RESET of a node that is in the middle of something: the next moment at which it is."""
+        amid = AMID[fault.picks[2] % len(AMID)]
+        ends: list[End] = []
+        self._reset_amid(fault, amid, ends)
+
+        def end() -> None:
+            for mend in ends or [nothing]:
+                mend()
+            ends.append(nothing)
+
+        return f"reset of a node {amid}", end
+
+    def _reset_amid(self, fault: Fault, amid: str, ends: list[End]) -> None:
+        if ends or self.is_over:
+            return
+        names = [machine.name for machine in self.awake()]
+        machine = next((machine for machine in self.awake() if is_amid(machine, amid)), None)
+        done = None
+        if machine is not None:
+            done = self.do_reset(replace(fault, picks=(names.index(machine.name), *fault.picks[1:])))
+        if done is None:
+            self.world.later(1, self._reset_amid, fault, amid, ends)
+        else:
+            self.world.trace.tell(self.world.now_ms, done[0])
+            ends.append(done[1])
 
     def _back(self, machine: Machine, old_id: bytes) -> None:
         if machine.is_up:
@@ -111,6 +158,7 @@ class OperatorFaults(ProcessFaults):
             return None
         machine = up[fault.picks[0] % len(up)]
         self.losses.flushing(machine)
+        self.flushed[machine.name] = machine.runs
         self.ask(machine, "DEBUG", "FLUSHALL")
         return f"flush {machine.name}", nothing
 

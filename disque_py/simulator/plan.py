@@ -53,6 +53,18 @@ SECRET_SHARE: Final = 0.2
 # What happens to logs of events, and in so many plans that have them; to their disks also where disks are the weather.
 EVENT_FAULTS: Final = ("events-off", "events-limit", "events-disk")
 EVENT_FAULTS_SHARE: Final = 0.2
+# What operators do to journals besides, and in so many plans that have them.
+JOURNAL_FAULTS: Final = ("policy", "policy", "reload", "rewrite")
+JOURNAL_FAULTS_SHARE: Final = 0.25
+# CLUSTER RESET of a node in the middle of something: where resets are the weather, and in so many plans besides.
+AMID_SHARE: Final = 0.05
+# Of the clusters with journals so many rewrite segments early, of this many bytes on.
+REWRITING_SHARE: Final = 0.5
+REWRITE_BYTES: Final = (30_000, 100_000, 300_000)
+# Clusters with jobs whose RETRY is minutes; with clients that wait for ever; with clients that acknowledge in bursts.
+LONG_RETRY_SHARE: Final = 0.1
+PATIENT_SHARE: Final = 0.25
+HOARDER_SHARE: Final = 0.15
 # Of the clusters with little memory so many let bodies go to disk.
 SPILLING_SHARE: Final = 0.6
 
@@ -129,6 +141,8 @@ class Plan:
     is_apart          producers and consumers use different nodes, so that every job travels
     secret            cluster-secret
     has_events        nodes write logs of events, of at most `events_bytes` each
+    is_long           some jobs have a RETRY of minutes
+    rewrite_bytes     auto-aof-rewrite-min-size; 0: the default, which nothing here reaches
     """
 
     seed: int
@@ -153,6 +167,8 @@ class Plan:
     secret: str = ""
     has_events: bool = False
     events_bytes: int = 0
+    is_long: bool = False
+    rewrite_bytes: int = 0
     keep: Keep = Keep()
 
     def kept(self, keep: Keep) -> Plan:
@@ -180,12 +196,14 @@ def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[st
     more = chance(f"{seed} more")  # What came later to the plans leaves the rest of them as it was.
     has_events = more.random() < 0.5
     names += _more_clients(more, has_events=has_events)
+    latest = chance(f"{seed} latest")  # Likewise.
+    names += ["patient consumer"] * (latest.random() < PATIENT_SHARE) + ["hoarder"] * (latest.random() < HOARDER_SHARE)
     clients = [ClientPlan(number, kind) for number, kind in enumerate(names)]
     delay_ms = rng.choice(((1, 1), (1, 2), (1, 5), (2, 20), (10, 40), (1, 100)))
     faults = _faults(rng, kinds, duration_ms)
     if has_events:
         faults += _event_faults(more, kinds, duration_ms, len(faults))
-    return Plan(
+    plan = Plan(
         seed=seed,
         duration_ms=duration_ms,
         nodes=nodes,
@@ -208,7 +226,11 @@ def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[st
         secret=f"secret of {seed}" if chance(f"{seed} secret").random() < SECRET_SHARE else "",
         has_events=has_events,
         events_bytes=more.choice((30_000, 150_000, 1 << 30)),
+        is_long=latest.random() < LONG_RETRY_SHARE,
+        rewrite_bytes=latest.choice(REWRITE_BYTES) if latest.random() < REWRITING_SHARE else 0,
     )
+    faults += _latest_faults(latest, kinds, plan.journals, duration_ms, len(faults))
+    return replace(plan, faults=tuple(faults))
 
 
 def _weather(rng: Random) -> tuple[str, ...]:
@@ -251,6 +273,19 @@ def _event_faults(rng: Random, kinds: tuple[str, ...], duration_ms: int, number:
     """In most plans logs of events are left alone: what they say can be judged as a whole then."""
     dice = rng.random()
     choices = EVENT_FAULTS if dice < EVENT_FAULTS_SHARE else EVENT_FAULTS[-1:] if "disks" in kinds else ()
+    return _some_faults(rng, choices, duration_ms, number)
+
+
+def _latest_faults(
+    rng: Random, kinds: tuple[str, ...], journals: tuple[str, ...], duration_ms: int, number: int
+) -> list[Fault]:
+    choices: tuple[str, ...] = JOURNAL_FAULTS if rng.random() < JOURNAL_FAULTS_SHARE and any(journals) else ()
+    if rng.random() < AMID_SHARE or kinds == ("resets",):
+        choices += ("reset-amid",)
+    return _some_faults(rng, choices, duration_ms, number)
+
+
+def _some_faults(rng: Random, choices: tuple[str, ...], duration_ms: int, number: int) -> list[Fault]:
     return [
         Fault(
             number + at,

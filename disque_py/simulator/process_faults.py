@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 FUSE_MAX: Final = 12
 SLOW_MS: Final = (50, 300, 1_000)
+# So long an ack may be forgotten again, by a power cut under appendfsync everysec.
+EVERYSEC_SETTLE_MS: Final = 4_000
+POLICIES: Final = ("always", "everysec")
 
 
 class ProcessFaults(LinkFaults):
@@ -125,3 +128,34 @@ class ProcessFaults(LinkFaults):
         machine = with_disk[fault.picks[0] % len(with_disk)]
         self.ask(machine, "BGREWRITEAOF")
         return f"rewrite the journal of {machine.name}", nothing
+
+    def do_policy(self, fault: Fault) -> Struck:
+        """CONFIG SET appendfsync, and back when it is over; a process that starts has the policy of its file."""
+        with_journal = self._journaling()
+        if not with_journal:
+            return None
+        machine = with_journal[fault.picks[0] % len(with_journal)]
+        keeper = machine.keeper
+        assert keeper is not None
+        policy, own = POLICIES[fault.picks[1] % len(POLICIES)], str(machine.settings["appendfsync"])
+        keeper.had_policy[policy] = None
+        if policy == "everysec":
+            self.losses.settle_ms = max(self.losses.settle_ms, EVERYSEC_SETTLE_MS)
+        self.ask(machine, "CONFIG", "SET", "appendfsync", policy)
+        return f"appendfsync {policy} on {machine.name}", lambda: self.ask(machine, "CONFIG", "SET", "appendfsync", own)
+
+    def do_reload(self, fault: Fault) -> Struck:
+        """DEBUG LOADAOF."""
+        with_journal = self._journaling()
+        if not with_journal:
+            return None
+        machine = with_journal[fault.picks[0] % len(with_journal)]
+        self.ask(machine, "DEBUG", "LOADAOF")
+        return f"{machine.name} loads its journal again", nothing
+
+    def _journaling(self) -> list[Machine]:
+        return [
+            machine
+            for machine in self.awake()
+            if machine.keeper is not None and machine.keeper.is_loaded and not machine.is_ending
+        ]

@@ -12,6 +12,7 @@ from disque_py.simulator.faults import Weather
 from disque_py.simulator.leases import Leases
 from disque_py.simulator.ledger import Ledger, RuleBrokenError
 from disque_py.simulator.plan import NAMES, Plan
+from disque_py.simulator.process_faults import EVERYSEC_SETTLE_MS
 from disque_py.simulator.staff import hire
 from disque_py.simulator.telling import Ids
 from disque_py.simulator.trace import Trace
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 JOIN_MS: Final = 30_000
 TRANSCRIPT_LINES: Final = 60
 DETAIL_MAX: Final = 600
-SETTLE_MS: Final = 4_000
 IDS: Final = Ids()
 
 
@@ -62,8 +62,13 @@ class SimulatedWorld(World):
         self.simulation.losses.died(machine, power=power)
         self.simulation.farewells.pauses.died(machine, power=power)
         self.simulation.weather.called[machine.membership.me.id] = None
+        self.simulation.weather.check_file(machine)
         self.simulation.deaths += 1
         self.later(0, self.simulation.look)
+
+    def on_reload(self, machine: Machine) -> None:
+        """Its jobs are on its disk alone for a while."""
+        self.simulation.losses.died(machine, power=False)
 
     def on_loaded(self, machine: Machine) -> None:
         """It knows again what it knew, or not."""
@@ -95,6 +100,7 @@ class Simulation:
         self.deaths = 0
         self.replays = 0
         self._looks = 0
+        rewriting: dict[str, Any] = {"auto_aof_rewrite_min_size": plan.rewrite_bytes} if plan.rewrite_bytes else {}
         self.world = SimulatedWorld(
             "",
             plan.seed,
@@ -107,6 +113,7 @@ class Simulation:
             cluster_secret=plan.secret,
             events=plan.has_events,
             events_max_bytes=plan.events_bytes,
+            **rewriting,
         )
         self.world.simulation = self
         self.weather = Weather(self.world, plan, self.ledger, self.losses)
@@ -123,7 +130,7 @@ class Simulation:
                 journal=plan.journals[at],
             )
         if "everysec" in plan.journals:
-            self.losses.settle_ms = SETTLE_MS
+            self.losses.settle_ms = EVERYSEC_SETTLE_MS
         if "no" in plan.journals:
             self.losses.settle_ms = 1 << 60  # An ack may be forgotten at any time.
         self.actors = hire(self.world, self.ledger, plan)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from disque_py.simulator.fetchers import Fetcher
 from disque_py.simulator.keyed import KeyBook, KeyedProducer
 from disque_py.simulator.readers import Reader
-from disque_py.simulator.workload import Actor, Consumer, Inspector, Producer
+from disque_py.simulator.workload import Actor, Consumer, Hoarder, Inspector, PatientConsumer, Producer
 
 if TYPE_CHECKING:
     from disque_py.simulator.ledger import Ledger
@@ -21,6 +21,8 @@ KINDS: Final[dict[str, type[Actor]]] = {
     "reader": Reader,
     "keyed producer": KeyedProducer,
     "fetcher": Fetcher,
+    "patient consumer": PatientConsumer,
+    "hoarder": Hoarder,
 }
 
 

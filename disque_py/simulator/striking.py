@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from cluster_bus.node import FORGOTTEN, HANDSHAKE
+from cluster_bus.nodes_file import parse
 from disque_py.simulator.connections import Connection, words
 from disque_py.simulator.machine import PORT
 
@@ -51,6 +53,9 @@ class Striking:
 
     gone     nodes that left for good, and ids that nodes had before they were reset
     called   ids that nodes had when they were reset or died: some are nobody's any more
+    torn     pairs of names whose nodes can't find each other by themselves -> why; see `tear`
+    flushed  nodes that forgot all pauses, by DEBUG FLUSHALL -> the process that did
+    has_losses   frames vanished, which no connection notices
     """
 
     def __init__(self, world: World, plan: Plan, ledger: Ledger, losses: Losses) -> None:
@@ -60,6 +65,9 @@ class Striking:
         self.losses = losses
         self.gone: dict[str, bytes] = {}
         self.called: dict[bytes, None] = {}
+        self.torn: dict[tuple[str, str], str] = {}
+        self.flushed: dict[str, int] = {}
+        self.has_losses = False
         self.is_over = False
 
     def up(self) -> list[Machine]:
@@ -112,15 +120,64 @@ class Striking:
                 del self.gone[name]
                 for other in self.up():
                     if other is not back:
-                        self.meet(other, back.name)
+                        self.tear(other, back.name, "was told to forget it")
 
-    def meet_missed(self) -> None:
-        """A MEET is given up when nobody was reached in time: who forgot a node that is there has to be told again."""
+    def tear(self, machine: Machine, other: str, why: str) -> None:
+        """A node knows another no more, or nobody (`other` empty): an operator has to say MEET, once, at one of them.
+
+        What was torn before counts no longer once the mesh is whole (`note_whole`).
+        """
+        self.torn[machine.name, other] = why
+
+    def check_file(self, machine: Machine) -> None:
+        """A process dies: nodes that are not yet in its file are lost to the next one.
+
+        This excuse goes when the nodes file is written before other nodes hear of what is in it.
+        """
+        known = {node.id for node in machine.membership.nodes.values() if not node.flags & HANDSHAKE}
+        written = parse(machine.nodes_file) if machine.nodes_file else []
+        if known != {line.id for line in written}:
+            self.tear(machine, "", "its nodes file was behind")
+
+    def note_whole(self) -> None:
+        """Nodes that all know each other are torn no more: a later gap has to be explained by what comes later."""
+        if self.torn and self.world.is_meshed():
+            machines = self.world.machines
+            down = [name for name, machine in machines.items() if not machine.is_up]
+            self.torn = {pair: why for pair, why in self.torn.items() if pair[0] in down or pair[1] in down}
+
+    def is_whole(self) -> bool:
+        """Whether nodes have links to each other where nothing has torn them apart."""
+        up = self.up()
+        return all(
+            machine is other or self._is_torn(machine.name, other.name) or is_linked(machine, other)
+            for machine in up
+            for other in up
+        )
+
+    def _is_torn(self, one: str, other: str) -> bool:
+        torn = self.torn
+        return (one, "") in torn or (other, "") in torn or (one, other) in torn or (other, one) in torn
+
+    def meet_torn(self) -> None:
+        """An operator's MEET where something is torn: one for each pair, one for each node that knows nobody."""
+        up = {machine.name: machine for machine in self.up()}
+        lost = [name for name in up if (name, "") in self.torn]
+        hub = next((name for name in up if name not in lost), next(iter(up)))
+        for one, other in [*((name, hub) for name in lost), *(pair for pair in self.torn if pair[1])]:
+            if one != other and one in up and other in up:
+                self.meet(up[one], other)
+
+    def forget_gone(self) -> None:
+        """CLUSTER FORGET of all that is gone, at each node that knows it, or whose jobs name it.
+
+        Nodes don't pass FORGET on (docs/commands.md).
+        """
         for machine in self.up():
-            for other in self.up():
-                node_id = other.membership.me.id
-                if node_id in machine.forgot and machine.membership.find(node_id) is None and other is not machine:
-                    self.meet(machine, other.name)
+            known = {node.id for node in machine.membership.everybody() if not node.flags & FORGOTTEN}
+            for node_id in self.gone.values():
+                if node_id in known:
+                    self.forget_on(machine, node_id)
 
     def find_gone(self) -> None:
         """When all who will be there are: an id that none of them has is nobody's, and was perhaps never forgotten."""
@@ -129,6 +186,12 @@ class Striking:
         for node_id in self.called:
             if node_id not in known:
                 self.gone[f"nobody {node_id.hex()[:8]}"] = node_id
+
+
+def is_linked(machine: Machine, other: Machine) -> bool:
+    """Whether a node has the link that it dialed to another."""
+    node = machine.membership.find(other.membership.me.id)
+    return node is not None and node.is_linked
 
 
 def nothing() -> None:

@@ -187,11 +187,11 @@ def tell_bytes(names: Ids, data: bytes) -> str:
 
 def tell_frame(names: Ids, frame: bytes, version: int) -> list[str]:
     """The messages in a frame, heartbeats by their name alone."""
-    told = []
-    for runs in Decoder(versions=(version, version)).feed(frame):
-        for kind, *items in runs:
-            if kind < m.FIRST_JOB_KIND:
-                told.append(m.NAMES.get(kind, str(kind)))
-            else:
-                told.append(f"{m.NAMES.get(kind, kind)} {', '.join(tell_message(names, kind, item) for item in items)}")
-    return told
+    return [tell_run(names, run) for runs in Decoder(versions=(version, version)).feed(frame) for run in runs]
+
+
+def tell_run(names: Ids, run: list[Any]) -> str:
+    """Tell a run of messages of one kind, a heartbeat by its name alone."""
+    kind, *items = run
+    told = m.NAMES.get(kind, str(kind))
+    return told if kind < m.FIRST_JOB_KIND else f"{told} {', '.join(tell_message(names, kind, item) for item in items)}"

@@ -12,6 +12,8 @@ from hashlib import blake2b
 from typing import Final
 
 LINES_MAX: Final = 40_000
+# Messages that say no more than that nodes are alive, as lines have them after two spaces (telling.py).
+HEARTBEATS: Final = frozenset(("PING", "PONG", "MEET"))
 # How the lines about faults begin.
 FAULT: Final = "** fault"
 
@@ -48,6 +50,20 @@ class Trace:
         return self._hash.hexdigest()
 
     def around(self, words: list[str], count: int) -> list[str]:
-        """The last `count` lines that have one of the words, and faults; all lines if there are no words."""
-        lines = [line for line in self.lines or () if not words or FAULT in line or any(word in line for word in words)]
-        return lines[-count:]
+        """The lines that have one of the words, and faults; without words all lines but heartbeats.
+
+        Of more than `count` lines the last ones are shown; with words a third of them is how the story began.
+        """
+        lines = [line for line in self.lines or () if FAULT in line or is_telling(line, words)]
+        if not words or len(lines) <= count:
+            return lines[-count:]
+        first = [line for line in lines if is_telling(line, words)][: count // 3]
+        end = lines[len(first) - count :]
+        return [*(line for line in first if line not in end), f"{len(lines) - count:>10} lines left out", *end]
+
+
+def is_telling(line: str, words: list[str]) -> bool:
+    """Whether a line has one of the words, or, where there are none, says more than that nodes are alive."""
+    if words:
+        return any(word in line for word in words)
+    return not HEARTBEATS.issuperset(line.rpartition("  ")[2].split("; "))

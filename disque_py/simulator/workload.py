@@ -12,6 +12,7 @@ from collections import deque
 from random import Random
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from disque_py.core.queue import PAUSED_OUT
 from disque_py.simulator.connections import Connection, Request, words
 from disque_py.simulator.ledger import Ledger, Promise, RuleBrokenError
 from disque_py.simulator.plan import NAMES
@@ -32,6 +33,12 @@ EXPECTED_ERRORS: Final = (
     "TRIMMED",
 )  # fmt: skip
 RETRIES_S: Final = (0, 1, 1, 2, 3, 5)
+# The last lies beyond the horizon of the schedule (core/schedule.py): a sweep has to find it.
+LONG_RETRIES_S: Final = (0, 1, 2, 70, 250)
+# Jobs that a hoarder acknowledges at once, how long it takes to collect them, and to acknowledge them.
+HOARD_MAX: Final = 300
+HOARD_MS: Final = 1_500
+BURST_MS: Final = 30
 BODIES: Final = (8, 8, 20, 100, 700, 4_000)
 
 
@@ -39,15 +46,17 @@ class Line(Connection):
     """A client's connection: replies go, in order, to whoever waits for each.
 
     since   number of the node's next event when a consumer last asked for jobs
+    forever   queues of a GETJOB under way that has no TIMEOUT
     """
 
-    __slots__ = ("_owner", "_waiting", "since")
+    __slots__ = ("_owner", "_waiting", "forever", "since")
 
     def __init__(self, world: World, owner: Actor) -> None:
         super().__init__(world)
         self._owner = owner
         self._waiting: deque[tuple[Callable[[Any, Any], None], Any]] = deque()
         self.since = 0
+        self.forever: list[bytes] = []
 
     def ask(self, requests: list[tuple[Request, Callable[[Any, Any], None], Any]], travel_ms: int) -> None:
         """Send requests, each with whom its reply is for and what is to be told with it."""
@@ -62,6 +71,15 @@ class Line(Connection):
     def most_copies(self) -> int:
         """The most copies that an ADDJOB without an answer asked for; 0 without one."""
         return max((about.copies for _, about in self._waiting if isinstance(about, Promise)), default=0)
+
+    def has_found(self) -> bytes:
+        """A queue that a GETJOB without TIMEOUT waits for though its node has jobs there; empty if there is none."""
+        queues = self.broker.queues
+        for name in self.forever:
+            queue = queues.get(name)
+            if queue is not None and queue.length and not queue.paused & PAUSED_OUT:
+                return name
+        return b""
 
     def first_asked(self) -> str:
         """What the next reply is for."""
@@ -104,6 +122,7 @@ class Actor:
         self.queues = [b"q%d" % number for number in range(plan.queues)]
         self.load = plan.load
         self.is_apart = plan.is_apart
+        self.retries_s = LONG_RETRIES_S if plan.is_long else RETRIES_S
         self.number = client.number
         self.is_over = False
         self.line: Line | None = None
@@ -172,7 +191,7 @@ class Producer(Actor):
     def _addjob(self, machine: Machine) -> tuple[Request, Callable[[Any, Any], None], Any]:
         rng = self.rng
         dice = rng.random()
-        retry_s = rng.choice(RETRIES_S)
+        retry_s = rng.choice(self.retries_s)
         ttl_s = rng.choice((4, 8, 15)) if dice < 0.05 else 3_600
         copies = 0
         queue = rng.choice(self.queues)
@@ -303,6 +322,62 @@ class Consumer(Actor):
             line = self.side[machine.name] = Line(self.world, self)
             self.world.connect(machine, line)
         return line
+
+
+class PatientConsumer(Consumer):
+    """Waits for jobs as long as it takes, and again on the next connection when one breaks."""
+
+    def act(self) -> int:
+        """Wait, if it does not do so already."""
+        rng = self.rng
+        line = self.reach()
+        if line is None:
+            return RECONNECT_MS
+        if line.outstanding:
+            if rng.random() < 0.01:
+                line.hang_up()
+            return 20
+        wanted = rng.sample(self.queues, rng.randrange(1, min(4, len(self.queues)) + 1))
+        line.since = line.machine.next_event()
+        line.forever = wanted
+        line.ask([(words("GETJOB", "COUNT", rng.choice((1, 5)), "FROM", *wanted), self._got, line)], self.travel())
+        return 1 + int(rng.expovariate(self.load / 10))
+
+    def _got(self, reply: Any, line: Line) -> None:
+        line.forever = []
+        super()._got(reply, line)
+
+
+class Hoarder(Consumer):
+    """Collects hundreds of jobs, and acknowledges each on its own, all within a moment."""
+
+    def __init__(self, world: World, ledger: Ledger, plan: Plan, client: ClientPlan) -> None:
+        super().__init__(world, ledger, plan, client)
+        self._hoard: list[tuple[Promise, Machine]] = []
+        self._since_ms = 0
+
+    def act(self) -> int:
+        """Collect; and spend it all when there is much, or when it is time."""
+        rng, now_ms = self.rng, self.world.now_ms
+        if len(self._hoard) >= HOARD_MAX or (self._hoard and now_ms - self._since_ms > HOARD_MS):
+            for promise, machine in self._hoard:
+                where = None if rng.random() < 0.1 else machine
+                self.world.later(rng.randrange(BURST_MS), self._acknowledge, [promise], where)
+            self._hoard = []
+        line = self.reach()
+        if line is None:
+            return RECONNECT_MS
+        if line.outstanding:
+            return 20
+        line.since = line.machine.next_event()
+        request = words("GETJOB", "TIMEOUT", 200, "COUNT", HOARD_MAX // 3, "FROM", *self.queues)
+        line.ask([(request, self._got, line)], self.travel())
+        return 10
+
+    def _work(self, promises: list[Promise], machine: Machine) -> None:
+        if not self._hoard:
+            self._since_ms = self.world.now_ms
+        self._hoard += [(promise, machine) for promise in promises]
 
 
 class Inspector(Actor):

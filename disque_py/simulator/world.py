@@ -250,6 +250,9 @@ class World:
     def on_death(self, machine: Machine, *, power: bool) -> None:
         """A process is about to lose its memory."""
 
+    def on_reload(self, machine: Machine) -> None:
+        """A process is about to forget all its jobs and to read them back (DEBUG LOADAOF)."""
+
     def on_loaded(self, machine: Machine) -> None:
         """A process has read its journal."""
 

@@ -148,6 +148,20 @@ MUTATIONS = (
              "lambda folder: mark_closed(folder, mark)", "lambda folder: None", "disks"),
     Mutation("a node that comes back does not ask", "disque_py.core.restoring:Restoring._place",
              "if not is_mine and job.requeue_at_ms < ask_at_ms:", "if False:", "restarts"),
+    Mutation("a new link is not told of pauses", "disque_py.core.pausing:on_link_up",
+             "broker.tell_pause(only, name)", "pass", "queues+halves"),
+    Mutation("a node does not notice that another leaves", "cluster_bus.membership:Membership._on_header",
+             "node.flags ^= LEAVING", "pass", "leaving"),
+    Mutation("a RETRY beyond the horizon is not found again", "disque_py.core.timers:_sweep_jobs",
+             "arm(broker, job)", "pass", "fair"),
+    Mutation("memory keeps its jobs when the journal is loaded again", "disque_py.reloading:Reloading._closed",
+             "flush(driver.broker)", "pass"),
+    Mutation("a journal that is switched on lacks what memory has", "disque_py.rewriting:Rewriting.record_all",
+             "self._snapshot = self._record_all()", "self._snapshot = iter(())"),
+    Mutation("a block of the journal that rotted is believed", "persistence.records:decode_block",
+             "if _crc(data[at + _CHECKED : end + length]) != checksum:", "if False:", "disks"),
+    Mutation("a backup ends before its last file", "persistence.backup:names_of",
+             "for part in parts]", "for part in parts[:-1]]", "disks"),
 )  # fmt: skip
 
 

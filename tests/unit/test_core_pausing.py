@@ -262,3 +262,15 @@ def test_a_pause_is_set_on_top_of_the_latest_version_there_can_be():
     other, sender, _ = make_pair()
     say(other, sender, PAUSE, (b"q", PAUSED_IN, VERSION_MS_MAX, b""), item)
     assert other.queues[b"q"].paused == 0
+
+
+def test_a_node_that_says_an_earlier_version_is_told_the_later_one():
+    """It was flushed, or its wall clock is behind: else it would go on without the pause that all others know."""
+    broker, b, client = make_pair()
+    pause(broker, client, "out", "bcast")
+    version = broker.pause_versions[b"q"]
+    sent(broker)
+    say(broker, b, PAUSE, [b"q", 0, version[1] - 1, b.id])
+    assert sent_of(broker, PAUSE) == [((b,), (b"q", *version))]
+    say(broker, b, PAUSE, [b"q", *version])
+    assert sent_of(broker, PAUSE) == []

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from cluster_bus.messages import INTEREST, PAUSE
+from cluster_bus.messages import GOTJOB, INTEREST, PAUSE
 from disque_py import inputs
 from disque_py.core import acks, requeue, timers
 from disque_py.simulator.ledger import RuleBrokenError
-from disque_py.simulator.simulation import Simulation
+from disque_py.simulator.simulation import IDS, Simulation
+from disque_py.simulator.trace import Trace
 from simulated import ask, small_plan
 
 
-def played(**options) -> Simulation:
+def played(trace: Trace | None = None, **options) -> Simulation:
     """A simulation up to the calm."""
-    simulation = Simulation(small_plan(4, duration_ms=800, **options))
+    simulation = Simulation(small_plan(4, duration_ms=800, **options), trace)
     simulation.world.join(30_000)
     simulation.world.run(800)
     return simulation
@@ -88,3 +89,25 @@ def test_a_cluster_that_talks_without_need_is_found():
     talk()
     with pytest.raises(RuleBrokenError, match="silence"):
         simulation.calm.play()
+
+
+def test_broken_silence_is_reported_with_the_beginning_of_it():
+    """Of messages that go on and on the first ends the transcript, which tells of the job that they name."""
+    simulation = played(Trace(is_read=True))
+    world = simulation.world
+    job = next(promise.id for promise in simulation.ledger.promises if promise.id)
+
+    def talk():
+        machine = world.machines["a"]
+        machine.open()
+        machine.broker.send(machine.membership.linked, GOTJOB, job)
+        machine.close()
+        world.later(300, talk)
+
+    talk()
+    with pytest.raises(RuleBrokenError, match="silence") as broken:
+        simulation.calm.play()
+    lines = simulation.trace.around([IDS.of(word) for word in broken.value.words], 60)
+    assert "GOTJOB" in lines[-1]
+    assert any("ACKJOB" in line for line in lines)
+    assert "after all jobs were gone" in broken.value.detail

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from disque_py.simulator.connections import words
 from disque_py.simulator.faults import Weather
 from disque_py.simulator.plan import WEATHER, Fault
 from simulated import ask, asker, small_plan, strike, weathered
@@ -57,3 +58,58 @@ def test_when_all_is_over_nothing_strikes_any_more():
     strike(weather, "kill")
     assert weather.struck == []
     assert isinstance(weather, Weather)
+
+
+def test_nodes_that_were_told_to_forget_each_other_are_torn_until_the_mesh_is_whole():
+    """Two nodes may miss a link only for a reason that a fault has given, and only until that is mended."""
+    weather = weathered("abc")
+    world = weather.world
+    assert weather.is_whole()
+    strike(weather, "forget", span_ms=100_000, picks=(0, 0, 0, 0))
+    world.run(100)
+    assert list(weather.torn) == [("b", "a"), ("c", "a")]
+    assert weather.is_whole()
+    weather.torn.clear()
+    assert not weather.is_whole()
+    weather.tear(world.machines["b"], "a", "")
+    weather.tear(world.machines["c"], "a", "")
+    weather.meet_torn()
+    world.until(world.is_meshed, 5_000)
+    weather.note_whole()
+    assert weather.torn == {}
+
+
+def test_what_tore_a_node_apart_that_is_down_is_remembered():
+    """The others are whole without it."""
+    weather = weathered("abc")
+    weather.tear(weather.world.machines["b"], "", "was reset")
+    weather.world.crash("b")
+    weather.world.run(3_000)
+    weather.note_whole()
+    assert list(weather.torn) == [("b", "")]
+
+
+def test_a_node_whose_file_was_behind_when_it_died_may_know_nobody():
+    """Its file has all that it knew, or the difference is an excuse."""
+    weather = weathered("ab")
+    machine = weather.world.machines["a"]
+    weather.world.run(100)
+    weather.check_file(machine)
+    assert weather.torn == {}
+    machine.nodes_file = ""
+    weather.check_file(machine)
+    assert list(weather.torn) == [("a", "")]
+
+
+def test_a_node_is_reset_when_it_is_in_the_middle_of_something():
+    """Here: while a client waits at it; and met again when the fault is over."""
+    weather = weathered("abc")
+    world = weather.world
+    strike(weather, "reset-amid", span_ms=1_000, picks=(0, 1, 3, 0))
+    world.run(100)
+    assert len(world["b"].cluster.nodes) == 3
+    asker(world, "b").send([words("GETJOB", "FROM", "q0")])
+    world.run(100)
+    assert len(world["b"].cluster.nodes) == 1
+    world.run(1_000)
+    world.until(world.is_meshed, 10_000)

@@ -10,6 +10,7 @@ import time
 import pytest
 from click.testing import CliRunner
 
+import disque_py.simulator.main
 from disque_py.core import lifecycle
 from disque_py.simulator.main import main, seeds_of
 
@@ -41,6 +42,49 @@ def test_a_broken_rule_is_shrunk_and_shown(monkeypatch):
     outcome = run("--seeds", "5", "--weather", "fair", "--seconds", "1")
     assert outcome.exit_code == 1
     assert "again: bin/disque-sim --seeds 5 --seconds 1 --weather fair --keep" in outcome.output
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize(("words", "played"), [([], "1"), (["--failures", "2"], "2"), (["--failures", "0"], "3")])
+def test_the_first_failure_ends_it(monkeypatch, words, played):
+    """Unless more are asked for."""
+    monkeypatch.setattr(lifecycle, "lease", lifecycle.forget)
+    outcome = run("--seeds", "5..7", "--weather", "fair", "--seconds", "1", "--no-shrink", *words)
+    assert outcome.exit_code == 1
+    assert f"{played} failed" in outcome.output
+
+
+@pytest.mark.plain
+def test_processes_finish_only_the_seeds_they_have_begun(monkeypatch):
+    """What waits for a process when the first seed fails is taken back."""
+    monkeypatch.setattr(lifecycle, "lease", lifecycle.forget)
+    outcome = run("--seeds", "5..40", "--weather", "fair", "--seconds", "1", "--no-shrink", "--jobs", "2")
+    assert outcome.exit_code == 1
+    assert 1 <= sum("MalformedMessageError" in line for line in outcome.output.splitlines()) < 12
+
+
+@pytest.mark.plain
+def test_a_run_that_writes_a_report_goes_on_after_a_failure(tmp_path, monkeypatch):
+    """Nobody watches it."""
+    monkeypatch.setattr(lifecycle, "lease", lifecycle.forget)
+    report = tmp_path / "report"
+    run("--seeds", "5..6", "--weather", "fair", "--seconds", "1", "--no-shrink", "--report", str(report))
+    assert "2 seeds, 2 failed" in report.read_text()
+
+
+@pytest.mark.plain
+def test_an_interrupt_while_a_failure_shrinks_ends_with_the_summary(monkeypatch):
+    """And with the command that plays the failure again."""
+
+    def interrupted(*_):
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(lifecycle, "lease", lifecycle.forget)
+    monkeypatch.setattr(disque_py.simulator.main, "shrink", interrupted)
+    outcome = run("--seeds", "5", "--weather", "fair", "--seconds", "1")
+    assert outcome.exit_code == 1
+    assert "again: bin/disque-sim --seeds 5 --seconds 1 --weather fair" in outcome.output
+    assert "1 seeds, 1 failed" in outcome.output
 
 
 def test_one_seed_can_be_read():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from disque_py.simulator.faults import Weather
-from disque_py.simulator.plan import EVENT_FAULTS, NAMES, NODES_MAX, WEATHER, Keep, draw
+from disque_py.simulator.plan import EVENT_FAULTS, JOURNAL_FAULTS, NAMES, NODES_MAX, WEATHER, Keep, draw
 
 
 def test_a_seed_draws_the_same_plan_always():
@@ -25,7 +25,7 @@ def test_plans_cover_what_there_is():
 
 def test_every_fault_of_the_weather_can_be_done():
     """A method for each kind."""
-    kinds = {fault for faults in WEATHER.values() for fault in faults}
+    kinds = {*(fault for faults in WEATHER.values() for fault in faults), *EVENT_FAULTS, *JOURNAL_FAULTS, "reset-amid"}
     assert [kind for kind in kinds if not hasattr(Weather, "do_" + kind.replace("-", "_"))] == []
 
 
@@ -34,7 +34,7 @@ def test_weather_may_be_asked_for():
     plan = draw(3, 20_000, weather="halves")
     assert plan.weather == ("halves",)
     assert plan.nodes >= 3
-    assert {fault.kind for fault in plan.faults} - set(EVENT_FAULTS) == {"halves"}
+    assert {fault.kind for fault in plan.faults} - {*EVENT_FAULTS, *JOURNAL_FAULTS, "reset-amid"} == {"halves"}
 
 
 def test_what_is_kept_keeps_its_numbers():
@@ -68,3 +68,14 @@ def test_there_are_names_for_all_who_may_join():
 def test_several_kinds_of_weather_may_be_asked_for():
     """With a + between them."""
     assert draw(3, 20_000, weather="disks+power").weather == ("disks", "power")
+
+
+def test_some_plans_have_what_takes_minutes_or_comes_in_bursts():
+    """Long RETRYs, clients that wait for ever, bursts of acks, segments rewritten early, and what operators do."""
+    plans = [draw(seed, 10_000) for seed in range(200)]
+    clients = {client.kind for plan in plans for client in plan.clients}
+    faults = {fault.kind for plan in plans for fault in plan.faults}
+    assert {"patient consumer", "hoarder"} <= clients
+    assert {*JOURNAL_FAULTS, "reset-amid"} <= faults
+    assert {plan.is_long for plan in plans} == {True, False}
+    assert len({plan.rewrite_bytes for plan in plans}) > 1

@@ -65,3 +65,29 @@ def test_a_node_speaks_its_old_version_until_its_process_ends():
     machine = world.machines["a"]
     assert (machine.version, machine.membership.version) == (2, 1)
     assert Pipe(world.machines["b"], machine, world.machines["b"].membership.hello()).version == 1
+
+
+def test_a_changed_appendfsync_is_that_of_the_process():
+    """What a power cut may cost goes by the weakest that it had; the next process has what its file says."""
+    weather = weathered("a")
+    machine = weather.world.machines["a"]
+    strike(weather, "policy", picks=(0, 1, 0, 0))
+    assert machine.broker.settings.appendfsync == "everysec"
+    assert machine.keeper.may_lose(power=True)
+    weather.world.run(1_000)
+    assert machine.broker.settings.appendfsync == "always"
+    weather.world.crash("a")
+    weather.world.restart("a")
+    assert not machine.keeper.may_lose(power=True)
+
+
+def test_a_journal_is_loaded_again():
+    """DEBUG LOADAOF: its jobs are on disk alone for a while, and then in memory as before."""
+    weather = weathered("a")
+    world = weather.world
+    job_id = ask(world, "a", "ADDJOB", "q0", "x", 0)
+    strike(weather, "reload", picks=(0, 0, 0, 0))
+    assert not world.machines["a"].keeper.is_loaded
+    world.run(1_000)
+    assert world.machines["a"].keeper.is_loaded
+    assert world["a"].find(job_id) is not None

@@ -36,3 +36,20 @@ def test_lines_around_a_word_come_with_the_faults():
     assert len(trace.around([], 10)) == 4
     assert len(trace.around([], 2)) == 2
     assert Trace().around([], 5) == []
+
+
+def test_heartbeats_are_left_out_where_no_word_is_looked_for():
+    """A frame that says anything else beside them is shown."""
+    trace = Trace(is_read=True)
+    for text in ("a → b  PING", "b → a  PONG; MEET", "a → b  PONG; QUEUED j1", "a  listens"):
+        trace.tell(0, text)
+    assert [line.strip() for line in trace.around([], 10)] == ["0.000  a → b  PONG; QUEUED j1", "0.000  a  listens"]
+
+
+def test_a_long_story_is_shown_with_its_beginning():
+    """A job's first lines say where it came from."""
+    trace = Trace(is_read=True)
+    for at in range(100):
+        trace.tell(at, f"line {at} of j1")
+    shown = [line.split()[2] for line in trace.around(["j1"], 9)]
+    assert shown == ["0", "1", "2", "left", "94", "95", "96", "97", "98", "99"]
