@@ -27,7 +27,7 @@ from disque_py.core import journaling
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.job import ACKED, ACTIVE, JOB_BYTES, QUEUED, WAIT_REPL, Job
-from disque_py.core.queue import QUEUE_BYTES
+from disque_py.core.queue import LINE_BYTES, QUEUE_BYTES
 from disque_py.core.restoring import Restoring
 from disque_py.driver import Driver
 from disque_py.remembering import Remembering
@@ -522,7 +522,7 @@ def recount(broker: Broker) -> None:
     recount_jobs(broker)
     jobs = [job for shard in filter(None, broker.shards) for job in shard.values()]
     assert broker.used_memory == sum(JOB_BYTES + len(job.body) for job in jobs) + sum(
-        QUEUE_BYTES + len(name) for name in broker.queues
+        QUEUE_BYTES + len(name) + LINE_BYTES * len(queue.waiting) for name, queue in broker.queues.items()
     )
     assert broker.acked_count == sum(job.state == ACKED for job in jobs)
     assert broker.once_delivered_count == sum(
