@@ -30,7 +30,7 @@ compat: ## published clients of Disque, from their registries, against a running
 	python3 tests/compat/run.py
 
 spark: ## the tests of the Spark side, in an environment with the extra; needs no Java of its own
-	PYTHONSAFEPATH=1 "$$(bin/prepare test,spark)" -m pytest -q tests/unit/test_spark*.py tests/unit/test_demo_spark*.py tests/spark
+	PYTHONSAFEPATH=1 "$$(bin/prepare test,spark)" -m pytest -q tests/unit/spark tests/unit/cli/demo_spark tests/spark
 
 bounds: ## the tests with the oldest dependencies that pyproject.toml allows
 	python3 -m venv .bounds
@@ -41,12 +41,12 @@ bounds: ## the tests with the oldest dependencies that pyproject.toml allows
 bounds-spark: ## the same for the extra spark
 	python3 -m venv .bounds-spark
 	.bounds-spark/bin/pip install -q --editable .[test,spark] $$(python3 tests/house/oldest_requirements.py spark)
-	PYTHONSAFEPATH=1 .bounds-spark/bin/pytest -q tests/unit/test_spark*.py tests/spark
+	PYTHONSAFEPATH=1 .bounds-spark/bin/pytest -q tests/unit/spark tests/spark
 
 bounds-query: ## the same for the extra query, without Spark
 	python3 -m venv .bounds-query
 	.bounds-query/bin/pip install -q --editable .[test,query] $$(python3 tests/house/oldest_requirements.py query)
-	PYTHONSAFEPATH=1 .bounds-query/bin/pytest -q -n auto tests/unit/test_spark*.py
+	PYTHONSAFEPATH=1 .bounds-query/bin/pytest -q -n auto tests/unit/spark
 
 wheel: ## sdist and wheel into dist/, checked
 	rm -rf dist build

@@ -9,43 +9,29 @@ DISQUE_PY_COMPILE=yes fails where it can't compile instead of going on without. 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import sysconfig
 from concurrent.futures import ThreadPoolExecutor
-from glob import glob
 from pathlib import Path
 from typing import Any
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-FOLDERS = ("disque_py", "disque_py/core", "disque_py/commands", "disque_py/simulator", "cluster_bus", "persistence")
-# What stays as it is: protocols that anybody may implement, what derives from a builtin type, what is frozen and sent
-# to other processes; sockets, files, threads.
-PLAIN = {
-    "disque_py/log_lines.py",
-    "disque_py/ports.py",
-    "disque_py/core/spilled.py",
-    "disque_py/simulator/main.py",
-    "disque_py/simulator/plan.py",
-    "cluster_bus/bus.py",
-    "cluster_bus/link.py",
-    "cluster_bus/nodes_store.py",
-    "cluster_bus/listening.py",
-    "persistence/aof_import.py",
-    "persistence/check.py",
-    "persistence/descriptors.py",
-    "persistence/disk.py",
-    "persistence/event_reading.py",
-    "persistence/file_disk.py",
-    "persistence/files.py",
-    "persistence/fresh.py",
-    "persistence/items.py",
-    "persistence/jobs_file.py",
-    "persistence/placing.py",
-    "persistence/window.py",
-}
+# Every module below these folders becomes C, unless a line of its own says why it stays Python.
+FOLDERS = (
+    "cluster_bus",
+    "persistence",
+    "disque_py/commands",
+    "disque_py/core",
+    "disque_py/node",
+    "disque_py/resp",
+    "disque_py/simulator",
+    "disque_py/storage",
+)
+STAYS_PYTHON = re.compile(r"^# Stays Python: \S.*\.$", re.MULTILINE)
 BUILDS = {"bdist_wheel", "build", "build_ext"}
 
 
@@ -66,8 +52,11 @@ def has_compiler() -> bool:
 
 def modules() -> list[str]:
     """The modules that are compiled, as paths from here."""
-    found = (path for folder in FOLDERS for path in glob(f"{folder}/*.py"))
-    return sorted(path for path in found if path not in PLAIN and not path.endswith("__init__.py"))
+    here = Path(__file__).resolve().parent
+    found = (path for folder in FOLDERS for path in (here / folder).rglob("*.py") if path.name != "__init__.py")
+    return sorted(
+        path.relative_to(here).as_posix() for path in found if not STAYS_PYTHON.search(path.read_text(encoding="utf-8"))
+    )
 
 
 class Build(build_ext):
@@ -116,4 +105,5 @@ def compiled() -> list[Extension]:
         return []
 
 
-setup(ext_modules=compiled(), cmdclass={"build_ext": Build})
+if __name__ == "__main__":
+    setup(ext_modules=compiled(), cmdclass={"build_ext": Build})

@@ -12,6 +12,7 @@ A stranger's job messages close its link; everything refused is counted in `reje
 logged, each reason once in LOG_GAP_SECONDS, for a port scanner shall not fill the disk.
 """
 
+# Stays Python: sockets.
 from __future__ import annotations
 
 import asyncio

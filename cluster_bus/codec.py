@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import msgpack  # type: ignore[import-untyped]  # It ships no types.
 
-from cluster_bus.weight import is_light
+from cluster_bus.decode_limit import is_light
 
 PROTOCOL_MIN: Final = 1
 PROTOCOL_MAX: Final = 1
@@ -36,7 +36,7 @@ FRAME_BYTES_MAX: Final = (64 << 20) + (1 << 20)
 RUN_ITEMS_MAX: Final = 1 << 12
 # A frame is handled in one go. Longer ones carry a single run, for a node cuts well below this between runs.
 RUNS_BYTES_MAX: Final = 256 << 10
-# Longer payloads are looked through before they are decoded (weight.py).
+# Longer payloads are looked through before they are decoded (decode_limit.py).
 UNWEIGHED_BYTES_MAX: Final = 1 << 20
 _MAP_FIELDS_MAX: Final = 1024
 _STR_BYTES_MAX: Final = 4096

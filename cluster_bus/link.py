@@ -9,6 +9,7 @@ turn, and what may lie unsent (Q34: a stalled node must not eat our memory). Wha
 the link, and the owner is told why. The link decides nothing else: not who is welcome, not when to redial.
 """
 
+# Stays Python: sockets.
 from __future__ import annotations
 
 import asyncio

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from cluster_bus.codec import common_version
 from cluster_bus.handshake import RUN_BYTES, Hello
 from cluster_bus.node import NOADDR, Node
-from cluster_bus.table import NodeTable
+from cluster_bus.node_table import NodeTable
 
 if TYPE_CHECKING:
     from random import Random

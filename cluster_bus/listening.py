@@ -6,6 +6,7 @@ whoever opened connections and said nothing used up the descriptors that the jou
 HANDSHAKES_MAX may be under way, and the oldest goes for a new one, for honest peers need a moment only.
 """
 
+# Stays Python: sockets.
 from __future__ import annotations
 
 import asyncio

@@ -29,10 +29,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from cluster_bus import failure, heartbeat
+from cluster_bus.admission import BLACKLIST_MS, Admission
 from cluster_bus.codec import FrameError
 from cluster_bus.handshake import Hello
 from cluster_bus.heartbeat import FAILING, Entry, Header
-from cluster_bus.meeting import BLACKLIST_MS, Meeting
 from cluster_bus.messages import FAIL_NODE, MEET, PING, PONG
 from cluster_bus.node import FAIL, FORGOTTEN, HANDSHAKE, ID_BYTES, LEAVING, UNKNOWN, Node
 from cluster_bus.nodes_file import NodeLine, Notes, dump
@@ -55,7 +55,7 @@ SLEPT_MS_MIN: Final = 2_000
 HEARTBEATS_MAX: Final = 256
 
 
-class Membership(Meeting):
+class Membership(Admission):
     """The table, its links (class Links: the clock and the tray), who comes in (class Meeting) and the conversations.
 
     outgoing          what is to be said to whom

@@ -12,6 +12,7 @@ file is one of these, so a file that an operator has moved away or replaced is n
 Synchronous: a save takes two syncs, so a caller with an event loop runs it in an executor. A write takes none.
 """
 
+# Stays Python: files.
 from __future__ import annotations
 
 import fcntl

@@ -70,7 +70,7 @@ class Host(Protocol):
     """The process around the broker, for administrative commands.
 
     A method that writes a file takes `done`, which is called exactly once: within a turn when the file is on disk, or
-    with the OSError that prevented it. That may be before the method returns (core/errands.py).
+    with the OSError that prevented it. That may be before the method returns (core/deferred_reply.py).
     """
 
     def rss_bytes(self) -> int:

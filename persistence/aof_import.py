@@ -13,6 +13,7 @@ Whose file it is stands nowhere. The node holds every job in it, so its id is in
 names itself there when it keeps a copy); `common_holders` are the ids that all jobs share.
 """
 
+# Stays Python: runs in programs only, not in a node.
 from __future__ import annotations
 
 import struct

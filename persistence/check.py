@@ -5,6 +5,7 @@ node refuses, with the same words. Two readers of blocks are here. `Tally` count
 nothing more. `Gathering` keeps the jobs themselves, as items, and makes facts of them when asked.
 """
 
+# Stays Python: runs in programs only, and defines protocols.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

@@ -8,6 +8,7 @@ closes it. Closing it earlier would let the system give its number to another fi
 A descriptor that is closed with unsynced writes loses no error: Linux tells the next one opened on that file.
 """
 
+# Stays Python: file descriptors.
 from __future__ import annotations
 
 import os

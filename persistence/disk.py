@@ -2,10 +2,11 @@
 
 A `Folder` is one directory of files, used synchronously: recovery, the tools and the lanes below work on it. A
 `Disk` does pieces of such work away from the loop: in lanes, each of which finishes its work in order, and reports
-back in the loop's own thread. Server and simulator have one of each (files.py; disque_py/simulator/disk.py), so the
+back in the loop's own thread. Server and simulator have one of each (files.py; disque_py/simulator/world/disk.py), so the
 journal itself knows no thread, no file descriptor and no clock.
 """
 
+# Stays Python: protocols that any class may implement.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

@@ -1,10 +1,11 @@
 """Reading a log of events: what there is at start, and blocks by number or by moment.
 
 Everything here works on a Folder in one go, so it runs in a lane of the disk, away from the loop; the loop's part is
-event_keeper.py. Finding a number goes from the nearest mark of its segment over the heads that follow, and remembers
+storage/event_log_service.py. Finding a number goes from the nearest mark of its segment over the heads that follow, and remembers
 the marks it passes: an old segment is walked over once.
 """
 
+# Stays Python: classes derive from NamedTuple and OSError.
 from __future__ import annotations
 
 from bisect import bisect_right

@@ -10,6 +10,7 @@ waking of the loop; most of the rest is two threads waking each other. And a lan
 aiofiles takes any thread of a pool.
 """
 
+# Stays Python: threads.
 from __future__ import annotations
 
 import threading

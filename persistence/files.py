@@ -12,6 +12,7 @@ Nothing here is asynchronous; file_disk.py puts it on threads, several of which 
   must still be at its place. When an operator has put back a directory that was away, the lock is taken again.
 """
 
+# Stays Python: files.
 from __future__ import annotations
 
 import errno

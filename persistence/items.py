@@ -8,6 +8,7 @@ block's head; facts carry moments (Unix milliseconds), so that they mean the sam
 The layouts stand in docs/journal.md, and tests compare them with the broker's.
 """
 
+# Stays Python: runs in programs and at DEBUG LOADAOF only.
 from __future__ import annotations
 
 import struct

@@ -10,6 +10,7 @@ when it is read later. Bytes that are no UTF-8 stand as base64 under `queue_base
 version has put behind a job's fields is carried on in `more_base64`, as it stands in the journal.
 """
 
+# Stays Python: runs in programs only, not in a node.
 from __future__ import annotations
 
 import json

@@ -14,9 +14,9 @@ However long a disk takes: what is not even written dies with the process, so no
 Blocks stay in memory until they are safe. After an error nothing is believed: a file whose write or fsync failed
 is closed at the last position that is known to be good, and what came after is written again, into a new file of
 the same segment. Until that works `level` says what has to be refused. A reserved file takes the acks of a full disk,
-and what is recorded to win space back (reserve.py).
+and what is recorded to win space back (reserved_segment.py).
 
-backlog.py has the blocks that are under way, chain.py the closed files. Knows no job, no clock and no file: Disk does
+write_queue.py has the blocks that are under way, closed_segments.py the closed files. Knows no job, no clock and no file: Disk does
 the work, the caller says what time it is. See docs/journal.md.
 """
 
@@ -26,10 +26,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from persistence.disk import Disk
+from persistence.disk_errors import FINE, NO_ACKS, NO_ADDS, NO_WRITES
 from persistence.records import DROPPED, IS_ALWAYS, Part, encode_block
-from persistence.reserve import RESERVE_BYTES, Reserve
-from persistence.trouble import FINE, NO_ACKS, NO_ADDS, NO_WRITES
-from persistence.writing import ALWAYS, NO, Writing
+from persistence.reserved_segment import RESERVE_BYTES, Reserve
+from persistence.segment_writer import ALWAYS, NO, SegmentWriter
 
 __all__ = ["ALWAYS", "EVERYSEC", "NO", "Journal"]
 
@@ -48,7 +48,7 @@ REFUSE_MS: Final = 5_000
 RETRY_MS: Final = 1_000
 
 
-class Journal(Writing):
+class Journal(SegmentWriter):
     """The writing end of a node's journal.
 
     number              segment that records of this turn go to: the place of a base
@@ -142,12 +142,12 @@ class Journal(Writing):
 
         That is on disk; with `no`, written.
         """
-        return self._backlog.oldest_ms(self.now_ms)
+        return self._write_queue.oldest_ms(self.now_ms)
 
     @property
     def backlog_bytes(self) -> int:
         """Bytes of blocks that are not written."""
-        return self._backlog.queued_bytes + (self._backlog.kept_bytes if self._is_writing else 0)
+        return self._write_queue.queued_bytes + (self._write_queue.kept_bytes if self._is_writing else 0)
 
     @property
     def is_syncing(self) -> bool:
@@ -215,7 +215,7 @@ class Journal(Writing):
 
     def has_segment(self, number: int) -> bool:
         """Whether files of this segment exist, or are being removed."""
-        queue = self._backlog.queue
+        queue = self._write_queue.queue
         first = queue[0].number if queue else self.number
         return self._chain.has_files(number) or first <= number <= self.number
 
@@ -280,7 +280,7 @@ class Journal(Writing):
         """When `tick` has to be called; None: when something is appended."""
         if self._is_failed or self._wants_allocation:
             return max(self._failed_ms + RETRY_MS, self.now_ms + TICK_MS)  # A disk that hangs makes nobody hurry.
-        if self._backlog.has_ages:
+        if self._write_queue.has_ages:
             if self.policy == NO:
                 return self.now_ms + SYNC_EVERY_MS  # Only a disk that hangs has something to say by then.
             return max(self._sync_started_ms + SYNC_EVERY_MS, self.now_ms + TICK_MS)
@@ -332,7 +332,7 @@ class Journal(Writing):
         """What has to be refused now."""
         if self._is_failed:
             level = NO_ACKS if self.policy == ALWAYS else NO_ADDS
-            if self._backlog.queued_bytes > BACKLOG_BYTES_MAX:
+            if self._write_queue.queued_bytes > BACKLOG_BYTES_MAX:
                 level = NO_WRITES
         elif self._reserve.is_used or self.unsynced_ms() > REFUSE_MS:
             level = NO_ADDS

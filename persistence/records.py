@@ -8,7 +8,7 @@ be on disk when it was written: a broken place before that is damage, one after 
 
 The page docs/journal.md shows every byte. How to change the format: new kinds, and new fields at the end of an item,
 need no new version, as long as an old reader that skips them restores a state that is safe; else raise VERSION, keep
-reading the old one, and add its golden file to tests/unit/journals.
+reading the old one, and add its golden file to tests/support/journals.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ from persistence.records import (
     looks_like_block,
     parse_file_name,
 )
-from persistence.reserve import RESERVE_NAME
-from persistence.writing import CLEAN_NAME
+from persistence.reserved_segment import RESERVE_NAME
+from persistence.segment_writer import CLEAN_NAME
 
 # Put there by the restore of a backup, or when a journal is switched off that can't be written any more: at-most-once
 # jobs are never queued from it (semantics.md, section 5).

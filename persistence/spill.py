@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from persistence.disk import READING, WRITING, Disk, Folder
-from persistence.trouble import PASSING
+from persistence.disk_errors import PASSING
 
 FILE_BYTES: Final = 64 << 20
 KEY_BYTES: Final = 40

@@ -20,6 +20,7 @@ missing there is no window, and whoever asked writes in a lane, as everywhere el
 Whoever cuts a file that a running server writes makes the next copy a SIGBUS: the end of the process.
 """
 
+# Stays Python: memory maps of files.
 from __future__ import annotations
 
 import mmap

@@ -12,7 +12,7 @@ import socket
 from typing import TYPE_CHECKING, Final
 
 from disque_py.cli.address import Target, Tls
-from disque_py.cli.replies import NotRespError, Reply, ReplyParser, encode
+from disque_py.cli.shell.replies import NotRespError, Reply, ReplyParser, encode
 
 if TYPE_CHECKING:
     import ssl

@@ -92,7 +92,7 @@ class AsyncDisque(AsyncScans):
         self._rng = random.Random()
         self._pool: AsyncPool | None = None
         self._feed = FeedWatch()
-        self._chores: set[asyncio.Task[None]] = set()
+        self._housekeeping: set[asyncio.Task[None]] = set()
         self._put_backs: set[asyncio.Task[None]] = set()
         self._streams: WeakSet[JobStream] = WeakSet()
 
@@ -138,8 +138,8 @@ class AsyncDisque(AsyncScans):
         """
         for stream in list(self._streams):
             stream.give_back()
-        if self._chores:
-            await asyncio.wait(self._chores, timeout=max(CLOSE_S, 4 * self.pool.greeting_s))
+        if self._housekeeping:
+            await asyncio.wait(self._housekeeping, timeout=max(CLOSE_S, 4 * self.pool.greeting_s))
         if self._put_backs:
             await asyncio.wait(self._put_backs, timeout=2 * HANG_UP_S)
         self.pool.close()
@@ -228,7 +228,7 @@ class AsyncDisque(AsyncScans):
         try:
             return (await asyncio.shield(batch.future))[0]  # Shielded: _abandon waits for it.
         except asyncio.CancelledError:
-            self._do(self._abandon(batch, connection, lane), self._chores)
+            self._do(self._abandon(batch, connection, lane), self._housekeeping)
             raise
 
     async def _abandon(self, batch: Batch, connection: AsyncConnection, lane: Lane) -> None:
@@ -354,7 +354,7 @@ class AsyncDisque(AsyncScans):
                 await asyncio.sleep(patience.pause_s())
         except asyncio.CancelledError:
             if sending is not None and (bulk.getjobs or cover.lane is Lane.OWN):
-                self._do(self._abandon_bulk(bulk, sending, cover.lane), self._chores)
+                self._do(self._abandon_bulk(bulk, sending, cover.lane), self._housekeeping)
             raise
 
     async def _send(self, bulk: Bulk, sending: Sending, limit_s: float | None) -> DisqueConnectionError | None:

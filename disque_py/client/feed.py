@@ -20,7 +20,7 @@ MAJORITY: Final = 0.8
 REST_S_MIN: Final = 15.0
 REST_S_MAX: Final = 1_800.0
 # After this many rests without a wish to move the producers have settled.
-CALM_RESTS: Final = 4
+SETTLED_RESTS: Final = 4
 
 PREFIX: Final = slice(2, 10)
 
@@ -62,7 +62,7 @@ class FeedWatch:
 
     def moved(self, now: float) -> None:
         """The consumer moves: the next move has to wait, longer if this one came soon after the last."""
-        calm = self._rest_s == 0.0 or now - self._moved_at > CALM_RESTS * self._rest_s
+        calm = self._rest_s == 0.0 or now - self._moved_at > SETTLED_RESTS * self._rest_s
         self._rest_s = REST_S_MIN if calm else min(REST_S_MAX, 2 * self._rest_s)
         self._moved_at = now
         self._counts = {}

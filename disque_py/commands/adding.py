@@ -1,7 +1,7 @@
 """ADDJOB.
 
 Nearly all jobs have a few options that end in fields of the job. PRIORITY, META and KEY are rare; what is read of them
-(`Adding`) ends as the job's traits (core/traits.py). Arguments are read into locals, and refused before anything is
+(`Adding`) ends as the job's traits (core/job_attributes.py). Arguments are read into locals, and refused before anything is
 changed. Spec: disque/commands.md, section 2; queues.md, sections 1 to 3 and 9.
 """
 
@@ -17,8 +17,8 @@ from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import OOM, PAUSED, SYNTAX, CommandError
 from disque_py.core.job import Job
+from disque_py.core.job_attributes import META_BYTES_MAX, JobAttributes
 from disque_py.core.queue import PAUSED_IN, Queue
-from disque_py.core.traits import META_BYTES_MAX, Traits
 
 TTL_DEFAULT_S: Final = 86_400
 RETRY_DEFAULT_S_MAX: Final = 300
@@ -121,7 +121,7 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         broker.sets.mine,
     )
     if more is not None:
-        job.traits = more.traits()
+        job.attributes = more.attributes()
         if more.key:
             job.id = broker.ids.keyed(keys.key_chars(name, more.key), job.id)
             deadline_ms = broker.now_ms + timeout_ms if timeout_ms else 0
@@ -140,7 +140,7 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         else:
             _start_alone(broker, job)
         if broker.is_journaling:
-            broker.touched[job] = False
+            broker.dirty[job] = False
         broker.stats.jobs_added += 1
         return b"+" + job.id + b"\r\n"
     if is_async and not timeout_ms:
@@ -278,9 +278,9 @@ class Adding:
         if self._meta_bytes > META_BYTES_MAX:
             raise CommandError(f"ERR META: at most {META_BYTES_MAX} bytes per job")
 
-    def traits(self) -> Traits | None:
+    def attributes(self) -> JobAttributes | None:
         """The job's traits; None if it has none."""
         if self._priority is None and not self._meta and not self.key:
             return None
         pairs = tuple(word for pair in self._meta.items() for word in pair)
-        return Traits(self._priority, pairs, is_keyed=bool(self.key))
+        return JobAttributes(self._priority, pairs, is_keyed=bool(self.key))

@@ -10,11 +10,11 @@ from typing import Final
 
 from disque_py.commands.options import read_integer, read_timeout
 from disque_py.commands.subcommands import ANY, Form, form_of, text_of
-from disque_py.core import slices
+from disque_py.core import incremental
 from disque_py.core.broker import Broker
 from disque_py.core.client import REPLY_OFF, REPLY_ON, REPLY_SKIP, REPLY_SKIP_AGAIN, Client
 from disque_py.core.errors import SYNTAX, CommandError
-from disque_py.resp import OK, bulk, integer, nil_bulk
+from disque_py.resp.replies import OK, bulk, integer, nil_bulk
 
 WRONG_FORM: Final = "ERR Syntax error, try CLIENT (LIST | KILL ip:port | GETNAME | SETNAME connection-name)"
 BAD_NAME: Final = "ERR Client names cannot contain spaces, newlines or special characters."
@@ -71,10 +71,10 @@ def check_name(name: bytes) -> bytes:
 
 
 def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    return slices.begin(broker, client, _list_in_parts(broker))
+    return incremental.begin(broker, client, _list_in_parts(broker))
 
 
-def _list_in_parts(broker: Broker) -> slices.Slices:
+def _list_in_parts(broker: Broker) -> incremental.Slices:
     lines: list[str] = []
     for at, number in enumerate(sorted(broker.clients)):
         if at and at % CLIENTS_PER_PART == 0:
@@ -161,7 +161,7 @@ def _end(found: list[Client], me: Client) -> None:
 
 
 def _reply(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """REPLY on|off|skip. What the mode means for each command's reply is inputs.py's."""
+    """REPLY on|off|skip. What the mode means for each command's reply is node/dispatch.py's."""
     word = argv[2].lower()
     if word == b"on":
         client.reply_mode = REPLY_ON

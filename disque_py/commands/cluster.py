@@ -17,13 +17,13 @@ from cluster_bus.nodes_file import six_fields
 from disque_py.commands.hello import extended_fields
 from disque_py.commands.options import read_integer
 from disque_py.commands.subcommands import Form, form_of, text_of
-from disque_py.core import delivery, errands, events, handover, leaving
+from disque_py.core import deferred_reply, delivery, events, handover, leaving
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import SYNTAX, CommandError
 from disque_py.core.reset import flush
 from disque_py.log_lines import tell
-from disque_py.resp import OK, bulk, simple
+from disque_py.resp.replies import OK, bulk, simple
 
 WRONG_FORM: Final = "ERR Wrong CLUSTER subcommand or number of arguments"
 PORT_MAX: Final = 65_535
@@ -96,7 +96,7 @@ def _meet(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         where = f"{host}:{port}" if len(argv) == 4 else f"{host}:{port} {bus_port}"
         raise CommandError(f"ERR Invalid node address specified: {where}")
     broker.cluster.meet(host, port, bus_port)
-    return errands.begin(broker, client, broker.host.save_nodes, _saved)
+    return deferred_reply.begin(broker, client, broker.host.save_nodes, _saved)
 
 
 def _is_host(host: str) -> bool:
@@ -109,7 +109,7 @@ def _is_host(host: str) -> bool:
 
 
 def _saveconfig(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    return errands.begin(broker, client, broker.host.save_nodes, _saved)
+    return deferred_reply.begin(broker, client, broker.host.save_nodes, _saved)
 
 
 def _saved(failure: OSError | None) -> bytes:
@@ -129,7 +129,7 @@ def _forget(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     if node is broker.me:
         raise CommandError("ERR I tried hard but I can't forget myself...")
     broker.cluster.forget(node)
-    return errands.begin(broker, client, broker.host.save_nodes, _saved)
+    return deferred_reply.begin(broker, client, broker.host.save_nodes, _saved)
 
 
 def _node_named(broker: Broker, name: bytes) -> Node | None:
@@ -153,7 +153,7 @@ def _reset(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         broker.sets.forget_all()
         handover.on_renamed(broker)
     tell(broker.host, "cluster-reset", how=text_of(how), client=client.addr, jobs=count)
-    return errands.begin(broker, client, broker.host.save_nodes, _saved)
+    return deferred_reply.begin(broker, client, broker.host.save_nodes, _saved)
 
 
 def _leaving(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
@@ -173,7 +173,7 @@ def _leaving(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         raise CommandError("ERR Wrong argument for CLUSTER LEAVING. Use 'yes' or 'no'")
     if broker.is_leaving == was_leaving:
         return OK
-    return errands.begin(broker, client, broker.host.save_nodes, _saved)
+    return deferred_reply.begin(broker, client, broker.host.save_nodes, _saved)
 
 
 FORMS: Final = {

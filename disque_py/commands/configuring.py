@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 from disque_py.commands.subcommands import Form, text_of
 from disque_py.config.settings import DirectiveError
-from disque_py.core import errands, memory
+from disque_py.core import deferred_reply, memory
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
 from disque_py.log_lines import tell
-from disque_py.resp import OK, bulk, pairs
+from disque_py.resp.replies import OK, bulk, pairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,7 +74,7 @@ def _resetstat(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
 def _rewrite(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     if not broker.host.has_config_file():
         raise CommandError("ERR The server is running without a config file")
-    return errands.begin(broker, client, broker.host.rewrite_config, _rewritten)
+    return deferred_reply.begin(broker, client, broker.host.rewrite_config, _rewritten)
 
 
 def _rewritten(failure: OSError | None) -> bytes:
@@ -98,7 +98,7 @@ def _maxmemory_changed(broker: Broker) -> None:
 def _node_timeout_changed(broker: Broker) -> None:
     timeout_ms = broker.settings.cluster_node_timeout
     broker.cluster.node_timeout_ms = timeout_ms
-    broker.done.keep_ms = 2 * timeout_ms
+    broker.tombstones.keep_ms = 2 * timeout_ms
 
 
 def _slowlog_max_len_changed(broker: Broker) -> None:

@@ -1,7 +1,7 @@
 """What a client says about its own connection: AUTH, PING, and ECHO, SELECT and RESET, which generic clients send.
 
 Spec: disque/commands.md, section 5. There is one password and no users; where a user name is asked for (HELLO … AUTH)
-it is `default`. Passwords are compared in constant time. QUIT needs no row: it works in every state and is inputs.py's.
+it is `default`. Passwords are compared in constant time. QUIT needs no row: it works in every state and is node/dispatch.py's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from disque_py.commands.options import read_integer
 from disque_py.core.broker import Broker
 from disque_py.core.client import REPLY_ON, Client
 from disque_py.core.errors import CommandError
-from disque_py.resp import OK, bulk, simple
+from disque_py.resp.replies import OK, bulk, simple
 
 DEFAULT_USER: Final = b"default"
 NO_PASSWORD: Final = "ERR Client sent AUTH, but no password is set"

@@ -10,7 +10,7 @@ from typing import Final
 
 from disque_py.commands.options import read_integer
 from disque_py.commands.subcommands import Form, form_of, text_of
-from disque_py.core import errands, events
+from disque_py.core import deferred_reply, events
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import NOT_AN_INTEGER, CommandError
@@ -18,7 +18,7 @@ from disque_py.core.job import JOB_BYTES
 from disque_py.core.queue import QUEUE_BYTES
 from disque_py.core.reset import flush
 from disque_py.log_lines import tell
-from disque_py.resp import OK, bulk, error
+from disque_py.resp.replies import OK, bulk, error
 
 SLEEP_SECONDS_MAX: Final = 86_400.0
 NOT_SECONDS: Final = "ERR value is not a valid float"
@@ -43,7 +43,7 @@ def _flushall(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
 def _loadaof(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """LOADAOF: forget all jobs and read them back from the journal."""
     try:
-        return errands.begin(broker, client, broker.host.reload_journal, _loaded)
+        return deferred_reply.begin(broker, client, broker.host.reload_journal, _loaded)
     except LookupError as reason:
         raise CommandError(f"ERR {reason}") from None
 
@@ -96,7 +96,7 @@ def _restart(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
             raise CommandError(RESTART_FAILED) from None
 
     if is_graceful and broker.host.has_config_file():
-        return errands.begin(broker, client, broker.host.rewrite_config, restart)
+        return deferred_reply.begin(broker, client, broker.host.rewrite_config, restart)
     restart(None)
     return None
 

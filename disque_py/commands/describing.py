@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 from disque_py.commands.arguments import Argument, choice_of, subcommands_of
 from disque_py.commands.subcommands import ANY, Form, form_of
-from disque_py.core import slices
+from disque_py.core import incremental
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
-from disque_py.core.slices import PART
-from disque_py.resp import array, bulk, bulk_array, integer, nil_bulk, simple
+from disque_py.core.incremental import PART
+from disque_py.resp.replies import array, bulk, bulk_array, integer, nil_bulk, simple
 
 if TYPE_CHECKING:
     from disque_py.commands.table import Command
@@ -79,10 +79,10 @@ def _count(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
 
 def _info(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """INFO name ...: an entry for each name, nil for those that are unknown."""
-    return slices.begin(broker, client, _info_in_parts(broker, client, argv))
+    return incremental.begin(broker, client, _info_in_parts(broker, client, argv))
 
 
-def _info_in_parts(broker: Broker, client: Client, argv: list[bytes]) -> slices.Slices:
+def _info_in_parts(broker: Broker, client: Client, argv: list[bytes]) -> incremental.Slices:
     entries: list[bytes] = []
     nil = nil_bulk(client.protocol)
     for at in range(2, len(argv), PART):

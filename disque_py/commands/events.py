@@ -11,12 +11,12 @@ from typing import Final
 
 from disque_py.commands.options import INT64_MAX, read_integer, read_timeout, value_of
 from disque_py.commands.subcommands import Form, form_of, text_of
-from disque_py.core import errands
+from disque_py.core import deferred_reply
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import SYNTAX, CommandError
 from disque_py.core.event_source import EventSource
-from disque_py.resp import OK, array, bulk, integer
+from disque_py.resp.replies import OK, array, bulk, integer
 
 COUNT_DEFAULT: Final = 10_000
 BYTES_DEFAULT: Final = 1 << 20
@@ -103,7 +103,7 @@ def _ask(broker: Broker, client: Client, ask: Callable[[Callable[[Reply], None]]
     """The reply, now or when it comes; nobody but this client waits for it."""
     replies: list[Reply] = []
 
-    def start(done: errands.Done) -> None:
+    def start(done: deferred_reply.Done) -> None:
         def over(reply: Reply) -> None:
             replies.append(reply)
             done(None)
@@ -116,7 +116,7 @@ def _ask(broker: Broker, client: Client, ask: Callable[[Callable[[Reply], None]]
             raise reply
         return reply
 
-    return errands.begin(broker, client, start, outcome)
+    return deferred_reply.begin(broker, client, start, outcome)
 
 
 def _number(word: bytes, what: str, low: int, high: int = INT64_MAX) -> int:

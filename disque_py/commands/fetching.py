@@ -10,15 +10,15 @@ from typing import Final, NamedTuple
 
 from disque_py.commands.options import INT64_MAX, between, read_lease, read_timeout, read_token, value_of
 from disque_py.commands.subcommands import text_of
-from disque_py.core import delivery, interest, memory, pulls, slices, spilling
+from disque_py.core import delivery, incremental, interest, memory, pulls, spilling
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import LEAVING, MISCONF, SYNTAX, CommandError
+from disque_py.core.fetch_options import COUNTERS, LEASE, META, PLAIN, FetchOptions, fetch_options
+from disque_py.core.incremental import PART
 from disque_py.core.job import Job
 from disque_py.core.queue import PAUSED_OUT, Queue
-from disque_py.core.slices import PART
-from disque_py.core.wish import COUNTERS, LEASE, META, PLAIN, Wish, wish_of
-from disque_py.resp import array, nil_array
+from disque_py.resp.replies import array, nil_array
 
 QUEUES_MAX: Final = 4_096
 FROM_ADVICE: Final = "Queues stand behind FROM: GETJOB [options] FROM queue [queue ...]"
@@ -75,39 +75,45 @@ def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         raise CommandError(f"ERR too many queues, at most {QUEUES_MAX} per GETJOB")
     if broker.ready:
         delivery.serve_ready(broker)  # Who waited longer comes first.
-    wish = wish_of(shows, lease_ms, token) if shows or lease_ms or token else PLAIN
+    options = fetch_options(shows, lease_ms, token) if shows or lease_ms or token else PLAIN
     if token and (held := broker.tokens.held(token)):
-        return slices.begin(broker, client, _getjob_again(broker, client, held, shows))
+        return incremental.begin(broker, client, _getjob_again(broker, client, held, shows))
     if count > PART and sum(queue.length for name in names if (queue := broker.queues.get(name))) > PART:
-        asked = _Asked(names, count, wish, nohang, timeout_ms)
-        return slices.begin(broker, client, _getjob_in_parts(broker, client, asked))
+        asked = _Asked(names, count, options, nohang, timeout_ms)
+        return incremental.begin(broker, client, _getjob_in_parts(broker, client, asked))
     known = broker.queues
     queues = [queue for name in names if (queue := known.get(name)) is not None]
-    entries = delivery.collect(broker, queues, count, wish, delivery.REPLY_BYTES_MAX)
+    entries = delivery.collect(broker, queues, count, options, delivery.REPLY_BYTES_MAX)
     if entries:
         return b"*%d\r\n%b" % (len(entries), b"".join(entries))
     if broker.spilled_count and any(queue.is_stalled for queue in queues):
-        asked = _Asked(names, count, wish, nohang, timeout_ms)
-        return slices.begin(broker, client, _getjob_from_disk(broker, client, asked))
-    return _getjob_of_none(broker, client, names, queues, wish, nohang, timeout_ms)
+        asked = _Asked(names, count, options, nohang, timeout_ms)
+        return incremental.begin(broker, client, _getjob_from_disk(broker, client, asked))
+    return _getjob_of_none(broker, client, names, queues, options, nohang, timeout_ms)
 
 
 def _getjob_of_none(
-    broker: Broker, client: Client, names: list[bytes], queues: list[Queue], wish: Wish, nohang: bool, timeout_ms: int
+    broker: Broker,
+    client: Client,
+    names: list[bytes],
+    queues: list[Queue],
+    options: FetchOptions,
+    nohang: bool,
+    timeout_ms: int,
 ) -> bytes | None:
     """There is nothing in these queues: the client waits, or learns that there is nothing.
 
     `queues` are those that exist of `names`. The others are made where this node has something to remember of them: a
     client that waits, or a poll that other nodes hear of. Few queues are made for a poll in any case, as Disque does.
     """
-    if broker.disk_level and any(_is_held_up(queue, wish) for queue in queues):
+    if broker.disk_level and any(_is_held_up(queue, options) for queue in queues):
         raise CommandError(MISCONF + broker.disk_trouble)  # What is there is delivered at most once, or a great many.
     if nohang:
         if len(queues) < len(names) and (interest.is_told(broker) or memory.has_spare_queues(broker, names)):
             queues = [broker.queue(name) for name in names]
         for queue in queues:
             queue.polled_ms = broker.now_ms
-            if wish.is_picky:
+            if options.is_picky:
                 queue.picky_ms = broker.now_ms
             else:
                 queue.waited_ms = broker.now_ms
@@ -120,13 +126,13 @@ def _getjob_of_none(
     if len(queues) < len(names) or len(names) > memory.LINES_SPARE:
         memory.refuse_lines(broker, names)
         queues = [broker.queue(name) for name in names]
-    delivery.wait(broker, client, queues, timeout_ms, wish)
+    delivery.wait(broker, client, queues, timeout_ms, options)
     return None
 
 
-def _is_held_up(queue: Queue, wish: Wish) -> bool:
+def _is_held_up(queue: Queue, options: FetchOptions) -> bool:
     """There are jobs for who wishes so, had the disk no trouble."""
-    return bool(queue.retried_length if wish.is_picky else queue.length) and not queue.paused & PAUSED_OUT
+    return bool(queue.retried_length if options.is_picky else queue.length) and not queue.paused & PAUSED_OUT
 
 
 class _Asked(NamedTuple):
@@ -134,12 +140,12 @@ class _Asked(NamedTuple):
 
     names: list[bytes]
     count_max: int
-    wish: Wish
+    options: FetchOptions
     nohang: bool
     timeout_ms: int
 
 
-def _getjob_from_disk(broker: Broker, client: Client, asked: _Asked) -> slices.Slices:
+def _getjob_from_disk(broker: Broker, client: Client, asked: _Asked) -> incremental.Slices:
     """A GETJOB whose first job is on disk: it begins anew when that is back.
 
     One that has found some before it meets such a job takes these: nobody's lease runs while he waits for a disk.
@@ -153,20 +159,20 @@ def _getjob_from_disk(broker: Broker, client: Client, asked: _Asked) -> slices.S
             delivery.serve_ready(broker)
         queues = [queue for name in asked.names if (queue := broker.queues.get(name)) is not None]
         most = min(PART, asked.count_max)
-        entries = delivery.collect(broker, queues, most, asked.wish, delivery.REPLY_BYTES_MAX)
+        entries = delivery.collect(broker, queues, most, asked.options, delivery.REPLY_BYTES_MAX)
         if entries:
             return b"*%d\r\n%b" % (len(entries), b"".join(entries))
         is_stalled = any(queue.is_stalled for queue in queues)
-    return _getjob_of_none(broker, client, asked.names, queues, asked.wish, asked.nohang, asked.timeout_ms)
+    return _getjob_of_none(broker, client, asked.names, queues, asked.options, asked.nohang, asked.timeout_ms)
 
 
-def _getjob_again(broker: Broker, client: Client, jobs: list[Job], shows: int) -> slices.Slices:
+def _getjob_again(broker: Broker, client: Client, jobs: list[Job], shows: int) -> incremental.Slices:
     """A GETJOB with a token that was answered before: the same jobs, as far as they are still leased."""
     bodies = yield from spilling.borrowed(broker, client, jobs)
     return array([delivery.entry_of(broker, job, bodies[job], shows) for job in jobs if job in bodies])
 
 
-def _getjob_in_parts(broker: Broker, client: Client, asked: _Asked) -> slices.Slices:
+def _getjob_in_parts(broker: Broker, client: Client, asked: _Asked) -> incremental.Slices:
     """A GETJOB of very many jobs. What its queues hold may not be for it (paused, RETRY 0), or be gone by then."""
     entries: list[bytes] = []
     client.fetched = entries
@@ -174,7 +180,7 @@ def _getjob_in_parts(broker: Broker, client: Client, asked: _Asked) -> slices.Sl
     while len(entries) < asked.count_max and size < delivery.REPLY_BYTES_MAX:
         queues = [queue for name in asked.names if (queue := broker.queues.get(name)) is not None]
         most = min(PART, asked.count_max - len(entries))
-        part = delivery.collect(broker, queues, most, asked.wish, delivery.REPLY_BYTES_MAX - size)
+        part = delivery.collect(broker, queues, most, asked.options, delivery.REPLY_BYTES_MAX - size)
         if not part:
             if entries or not any(queue.is_stalled for queue in queues):
                 break
@@ -186,4 +192,4 @@ def _getjob_in_parts(broker: Broker, client: Client, asked: _Asked) -> slices.Sl
     if entries:
         return b"*%d\r\n%b" % (len(entries), b"".join(entries))
     queues = [queue for name in asked.names if (queue := broker.queues.get(name)) is not None]
-    return _getjob_of_none(broker, client, asked.names, queues, asked.wish, asked.nohang, asked.timeout_ms)
+    return _getjob_of_none(broker, client, asked.names, queues, asked.options, asked.nohang, asked.timeout_ms)

@@ -18,7 +18,7 @@ from disque_py.commands.subcommands import text_of
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import NOAUTH, CommandError
-from disque_py.resp import EMPTY_ARRAY, array, bulk, bulk_array, integer, pairs
+from disque_py.resp.replies import EMPTY_ARRAY, array, bulk, bulk_array, integer, pairs
 
 FORMAT_VERSION: Final = 1
 

@@ -15,7 +15,7 @@ from disque_py.commands import cluster
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import SYNTAX, CommandError
-from disque_py.resp import bulk
+from disque_py.resp.replies import bulk
 
 Fields = list[tuple[str, str | int]]
 
@@ -119,7 +119,7 @@ def _spill(broker: Broker) -> Fields:
         ("spill_files", spill.files),
         ("spill_file_bytes", spill.file_bytes),
         ("spill_writing_bytes", spill.writing_bytes),
-        ("spill_waiting_clients", len(spill.crowd)),
+        ("spill_waiting_clients", len(spill.blocked_producers)),
         ("spill_trouble", spill.trouble),
         ("total_bodies_spilled", spill.written),
         ("total_bodies_read_back", spill.read),
@@ -138,7 +138,7 @@ def _jobs(broker: Broker) -> Fields:
         ("active_jobs", broker.job_count - queued - waiting - broker.acked_count),
         ("waiting_replication_jobs", waiting),
         ("acked_jobs", broker.acked_count),
-        ("remembered_done_jobs", len(broker.done)),
+        ("remembered_done_jobs", len(broker.tombstones)),
         ("used_keys", len(broker.keys)),
         ("keys_asked_for", len(broker.searches)),
         ("tokens", len(broker.tokens.by_name)),

@@ -10,24 +10,15 @@ from collections.abc import Callable
 from typing import Final
 
 from disque_py.commands.options import read_ids, read_lease
-from disque_py.core import (
-    acks,
-    events,
-    lifecycle,
-    pausing,
-    replication,
-    requeue,
-    slices,
-    spilling,
-)
+from disque_py.core import acks, events, incremental, lifecycle, pausing, replication, requeue, spilling
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import BAD_ID, PAUSED, SYNTAX, CommandError
 from disque_py.core.ids import is_valid_id
-from disque_py.core.image import COUNTER_MAX
+from disque_py.core.incremental import PART
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, STATE_NAMES, WAIT_REPL, Collection, Job, Replication
-from disque_py.core.slices import PART
-from disque_py.resp import array, bulk, bulk_array, error, integer, nil_bulk
+from disque_py.core.job_snapshot import COUNTER_MAX
+from disque_py.resp.replies import array, bulk, bulk_array, error, integer, nil_bulk
 
 WORKING_ERROR: Final = "ERR WORKING must be given a number of seconds > 0"
 
@@ -46,10 +37,10 @@ def _count(broker: Broker, client: Client, argv: list[bytes], deed: Deed, check:
         if check is not None:
             check(broker, ids)
         return integer(sum([deed(broker, job_id) for job_id in ids]))
-    return slices.begin(broker, client, _count_in_parts(broker, argv, deed, check))
+    return incremental.begin(broker, client, _count_in_parts(broker, argv, deed, check))
 
 
-def _count_in_parts(broker: Broker, argv: list[bytes], deed: Deed, check: Check | None) -> slices.Slices:
+def _count_in_parts(broker: Broker, argv: list[bytes], deed: Deed, check: Check | None) -> incremental.Slices:
     for at in range(1, len(argv), 8 * PART):
         if not all(map(is_valid_id, argv[at : at + 8 * PART])):
             raise CommandError(BAD_ID)  # One bad id, and nothing is done.
@@ -208,11 +199,11 @@ def show(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         return nil_bulk(client.protocol)
     body = job.body
     if type(body) is not bytes:
-        return slices.begin(broker, client, _show_from_disk(broker, client, job))
+        return incremental.begin(broker, client, _show_from_disk(broker, client, job))
     return describe(broker, client, job, body)
 
 
-def _show_from_disk(broker: Broker, client: Client, job: Job) -> slices.Slices:
+def _show_from_disk(broker: Broker, client: Client, job: Job) -> incremental.Slices:
     bodies = yield from spilling.borrowed(broker, client, (job,))
     if broker.find(job.id) is not job:
         return nil_bulk(client.protocol)

@@ -13,7 +13,7 @@ from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import SYNTAX, CommandError
 from disque_py.core.stats import LatencySeries
-from disque_py.resp import EMPTY_ARRAY, array, bulk, integer
+from disque_py.resp.replies import EMPTY_ARRAY, array, bulk, integer
 
 
 def latency(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:

@@ -1,6 +1,6 @@
 """MONITOR and SLOWLOG: what was executed, and what took long.
 
-Both show commands to whoever may ask, so passwords are blacked out first (quirks Q35). inputs.py calls `monitor_line`
+Both show commands to whoever may ask, so passwords are blacked out first (quirks Q35). node/dispatch.py calls `monitor_line`
 for every executed command while somebody monitors, and `redact` before a command is remembered.
 Spec: disque/commands.md, section 6; disque/info.md, section 10.
 """
@@ -15,7 +15,7 @@ from disque_py.config.directives import BY_NAME
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
-from disque_py.resp import OK, array, bulk_array, integer
+from disque_py.resp.replies import OK, array, bulk_array, integer
 
 REDACTED: Final = b"(redacted)"
 SLOWLOG_WRONG_FORM: Final = "ERR Unknown SLOWLOG subcommand or wrong # of args. Try GET, RESET, LEN."

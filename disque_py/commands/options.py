@@ -10,8 +10,8 @@ import re
 from typing import Final
 
 from disque_py.core.errors import BAD_ID, NOT_AN_INTEGER, SYNTAX, CommandError
+from disque_py.core.fetch_options import TOKEN_BYTES_MAX
 from disque_py.core.ids import is_valid_id
-from disque_py.core.wish import TOKEN_BYTES_MAX
 
 INT64_MIN: Final = -(1 << 63)
 INT64_MAX: Final = (1 << 63) - 1

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Final
 
 from disque_py.commands.options import read_integer
-from disque_py.core import memory, pausing, pulls, slices, spilling
+from disque_py.core import incremental, memory, pausing, pulls, spilling
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.delivery import REPLY_BYTES_MAX
@@ -14,7 +14,7 @@ from disque_py.core.errors import SYNTAX, CommandError
 from disque_py.core.job import Job
 from disque_py.core.queue import PAUSE_NAMES, PAUSED_IN, PAUSED_OUT, Queue
 from disque_py.core.spilled import size_of
-from disque_py.resp import EMPTY_ARRAY, array, bulk, bulk_array, integer, nil_array, simple
+from disque_py.resp.replies import EMPTY_ARRAY, array, bulk, bulk_array, integer, nil_array, simple
 
 # An entry of QPEEK besides queue name and body.
 ENTRY_BYTES: Final = 70
@@ -42,10 +42,10 @@ def qpeek(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         size += ENTRY_BYTES + len(queue.name) + size_of(job.body)
         if size >= REPLY_BYTES_MAX:
             break
-    return slices.begin(broker, client, _peeked(broker, client, queue, jobs))
+    return incremental.begin(broker, client, _peeked(broker, client, queue, jobs))
 
 
-def _peeked(broker: Broker, client: Client, queue: Queue, jobs: list[Job]) -> slices.Slices:
+def _peeked(broker: Broker, client: Client, queue: Queue, jobs: list[Job]) -> incremental.Slices:
     """The jobs as entries; their bodies may have to come from disk."""
     bodies = yield from spilling.borrowed(broker, client, jobs)
     return array(

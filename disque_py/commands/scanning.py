@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from disque_py.commands.jobs import describe
 from disque_py.commands.options import read_cursor, read_integer
-from disque_py.core import scan, slices, spilling
+from disque_py.core import incremental, scan, spilling
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import SYNTAX, CommandError
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, STATE_NAMES, WAIT_REPL
-from disque_py.resp import array, bulk, simple
+from disque_py.resp.replies import array, bulk, simple
 
 TOO_LARGE = (
     "ERR the reply is larger than any client may leave unread (client-output-buffer-limit): use a lower COUNT,"
@@ -73,12 +73,12 @@ def jscan(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         at += 1
     wanted = scan.JobFilter(queue, tuple(states))
     walk = _jobs_in_parts(broker, client, cursor.value, -1 if is_whole else count, wanted, is_full)
-    return slices.begin(broker, client, walk)
+    return incremental.begin(broker, client, walk)
 
 
 def _jobs_in_parts(
     broker: Broker, client: Client, cursor: int, count: int, wanted: scan.JobFilter, is_full: bool
-) -> slices.Slices:
+) -> incremental.Slices:
     following, jobs = yield from scan.scan_jobs(broker, cursor, count, wanted)
     items: list[bytes] = []
     size = 0
@@ -122,9 +122,9 @@ def qscan(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
             cursor.read(argv[at])
         at += 1
     wanted = scan.QueueFilter(limits[b"minlen"], limits[b"maxlen"], limits[b"importrate"])
-    return slices.begin(broker, client, _queues_in_parts(broker, cursor.value, -1 if is_whole else count, wanted))
+    return incremental.begin(broker, client, _queues_in_parts(broker, cursor.value, -1 if is_whole else count, wanted))
 
 
-def _queues_in_parts(broker: Broker, cursor: int, count: int, wanted: scan.QueueFilter) -> slices.Slices:
+def _queues_in_parts(broker: Broker, cursor: int, count: int, wanted: scan.QueueFilter) -> incremental.Slices:
     following, queues = yield from scan.scan_queues(broker, cursor, count, wanted)
     return array([bulk(b"%d" % following), array([bulk(queue.name) for queue in queues])])

@@ -7,12 +7,12 @@ from functools import partial
 from typing import Final
 
 from disque_py.commands.subcommands import Form, form_of, text_of
-from disque_py.core import errands
+from disque_py.core import deferred_reply
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import SYNTAX, CommandError
 from disque_py.log_lines import tell
-from disque_py.resp import array, bulk, bulk_array, integer
+from disque_py.resp.replies import array, bulk, bulk_array, integer
 from persistence.backup import is_name
 
 
@@ -30,7 +30,9 @@ def shutdown(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     if reason:
         raise _refused(broker, reason)
     if len(argv) == 2:
-        return errands.begin(broker, client, broker.host.rewrite_for_shutdown, partial(_rewritten, broker, client))
+        return deferred_reply.begin(
+            broker, client, broker.host.rewrite_for_shutdown, partial(_rewritten, broker, client)
+        )
     _stop(broker, client)
     return None
 
@@ -90,7 +92,7 @@ def _backup(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         tell(broker.host, "backup", path=path, bytes=size, files=file_count)
         return array([bulk("path"), bulk(path), bulk("files"), integer(file_count), bulk("bytes"), integer(size)])
 
-    return errands.begin(broker, client, start, outcome)
+    return deferred_reply.begin(broker, client, start, outcome)
 
 
 JOURNAL_FORMS: Final = {b"backup": Form(_backup, 3, 3)}

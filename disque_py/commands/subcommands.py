@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from disque_py.core.row import Handler
+from disque_py.core.command_entry import Handler
 
 ANY: Final = 1 << 30
 

@@ -27,7 +27,7 @@ from disque_py.commands import (
     server,
     tokens,
 )
-from disque_py.core.row import Handler
+from disque_py.core.command_entry import Handler
 
 
 class Command(NamedTuple):

@@ -11,12 +11,12 @@ from typing import Final
 
 from disque_py.commands.jobs import nack_one
 from disque_py.commands.options import LEASE_ERROR, read_lease
-from disque_py.core import acks, lifecycle, requeue, slices
+from disque_py.core import acks, incremental, lifecycle, requeue
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
+from disque_py.core.incremental import PART
 from disque_py.core.job import Job
-from disque_py.core.slices import PART
-from disque_py.resp import integer
+from disque_py.resp.replies import integer
 
 Deed = Callable[[Broker, Job], int]
 
@@ -25,12 +25,12 @@ EXTEND_ERROR: Final = LEASE_ERROR.replace("LEASE", "EXTENDTOKEN")
 
 def acktoken(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """ACKTOKEN token [token ...] → how many jobs were acknowledged."""
-    return slices.begin(broker, client, _to_all(broker, argv[1:], _ack))
+    return incremental.begin(broker, client, _to_all(broker, argv[1:], _ack))
 
 
 def nacktoken(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """NACKTOKEN token [token ...] → how many jobs went back to their queues."""
-    return slices.begin(broker, client, _to_all(broker, argv[1:], _nack))
+    return incremental.begin(broker, client, _to_all(broker, argv[1:], _nack))
 
 
 def extendtoken(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
@@ -44,10 +44,10 @@ def extendtoken(broker: Broker, client: Client, argv: list[bytes]) -> bytes | No
         requeue.tell_leased(broker, job)
         return 1
 
-    return slices.begin(broker, client, _to_all(broker, argv[1:2], extend))
+    return incremental.begin(broker, client, _to_all(broker, argv[1:2], extend))
 
 
-def _to_all(broker: Broker, names: list[bytes], deed: Deed) -> slices.Slices:
+def _to_all(broker: Broker, names: list[bytes], deed: Deed) -> incremental.Slices:
     """Do it to every job that is leased under one of the tokens, PART at a time."""
     tokens = broker.tokens
     total = done = 0

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from disque_py.config.directives import BY_NAME, INCLUDE
 from disque_py.config.kinds import WRONG_COUNT
 from disque_py.config.settings import HIDDEN, DirectiveError, Settings, close_name
-from disque_py.config.words import UnbalancedQuotesError, quote_text, split_text
+from disque_py.resp.words import UnbalancedQuotesError, quote_text, split_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from disque_py.config.directives import BY_NAME, DIRECTIVES, MANAGED, Directive
-from disque_py.config.words import UnbalancedQuotesError, quote_text, split_text
+from disque_py.resp.words import UnbalancedQuotesError, quote_text, split_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -12,7 +12,7 @@ import textwrap
 from typing import Final
 
 from disque_py.config.directives import INCLUDE, INCLUDE_HELP, MANAGED, NEVER, SECTIONS, Directive
-from disque_py.config.words import quote_text
+from disque_py.resp.words import quote_text
 
 WIDTH: Final = 98
 

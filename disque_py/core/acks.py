@@ -30,8 +30,8 @@ from disque_py.core import events, lifecycle, replication
 from disque_py.core.broker import ACK_ASKED_MS, SHARDS, Broker
 from disque_py.core.ids import is_retried_id, is_valid_id, ttl_minutes
 from disque_py.core.job import ACKED, WAIT_REPL, Collection, Job, Replication
-from disque_py.core.journaling import touch_holders
-from disque_py.core.nodesets import EMPTY, NodeSet
+from disque_py.core.journaling import mark_holders_dirty
+from disque_py.core.node_sets import EMPTY, NodeSet
 from disque_py.core.schedule import Line
 
 # After the first retry (broker.py) we back off, because an unreachable holder stays so for minutes, and every retry
@@ -84,7 +84,7 @@ def ack_here(broker: Broker, job_id: bytes) -> int:
     """ACKJOB of one id: 1 if the job was known and not acknowledged yet, else 0."""
     job = broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
     if job is None:
-        if broker.cluster.size > 1 and job_id not in broker.done:
+        if broker.cluster.size > 1 and job_id not in broker.tombstones:
             if is_retried_id(job_id) and not broker.is_leaving and _may_remember(broker):
                 try_collect(broker, dummy_ack(broker, job_id))
             elif broker.cluster.linked:
@@ -187,7 +187,7 @@ def finish(broker: Broker, job: Job) -> None:
     if others:
         broker.send(others, DELJOB, (job.id, broker.sets.pack(job.holders)))
     if others or not job.holders:
-        broker.done.add(job.id, broker.now_ms)  # A copy that is still on its way finds the ack here.
+        broker.tombstones.add(job.id, broker.now_ms)  # A copy that is still on its way finds the ack here.
     lifecycle.forget(broker, job)
 
 
@@ -216,7 +216,7 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
             if named:
                 _hold_ack(broker, job_id, theirs)
                 send(only, GOTACK, (job_id, packed, 1))
-            elif job_id in broker.done:
+            elif job_id in broker.tombstones:
                 send(only, DELJOB, (job_id, b""))
             else:
                 send(only, GOTACK, (job_id, b"", 0))
@@ -232,7 +232,7 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         if ours is not theirs:
             job.holders = sets.union(ours, theirs)
-            touch_holders(broker, job)
+            mark_holders_dirty(broker, job)
         if job.holders is theirs:
             send(only, GOTACK, (job_id, packed, int(named)))
             if not was_acked:
@@ -264,7 +264,7 @@ def _hold_ack(broker: Broker, job_id: bytes, holders: NodeSet) -> None:
         raise ValueError("an id that is none")
     if not _may_remember(broker) or len(holders) > UNKNOWN_HOLDERS_MAX:
         broker.stats.ignored("ack of an unknown job, no room for more of them")
-        broker.done.add(job_id, broker.now_ms)
+        broker.tombstones.add(job_id, broker.now_ms)
         return
     ttl_ms = max(1, ttl_minutes(job_id)) * 60_000
     job = Job(job_id, b"", b"", 0, broker.now_ms + ttl_ms, 0, 0, 0, holders)
@@ -298,7 +298,7 @@ def on_gotack(broker: Broker, sender: Node, items: list[Any]) -> None:
                 work.confirmed = ()  # "Not a holder" answers to a dummy ack confirm nothing for a real set.
             if merged is not ours:
                 job.holders = merged
-                touch_holders(broker, job)
+                mark_holders_dirty(broker, job)
                 if was_named:
                     work.confirm(sender)
                 try_collect(broker, job)
@@ -315,7 +315,7 @@ def on_deljob(broker: Broker, sender: Node, items: list[Any]) -> None:
     """A collection ended (a set: delete unless we know more), or the job is to go whatever is known (None)."""
     sets = broker.sets
     shards = broker.shards
-    done = broker.done
+    done = broker.tombstones
     now_ms = broker.now_ms
     theirs, last = EMPTY, _NOTHING
     for item in items:
@@ -331,11 +331,11 @@ def on_deljob(broker: Broker, sender: Node, items: list[Any]) -> None:
                 flag = item[2] if len(item) > 2 else 0
                 if flag == IS_DONE:
                     events.ended(broker, job, events.ACKED)
-                elif flag == replication.NEVER_WAS:
-                    if job.traits is not None and not job.traits.is_open:
+                elif flag == replication.CREATION_ABORTED:
+                    if job.attributes is not None and not job.attributes.is_open:
                         broker.stats.ignored("deljob of a job that was named meanwhile")
                         continue  # A producer was told that it exists, while its creator could not be asked.
-                    lifecycle.never_was(broker, job)
+                    lifecycle.creation_aborted(broker, job)
                 if job.state == ACKED:
                     done.add(job_id, now_ms)  # Who gave it up had not heard; a copy may still be on its way.
                 replication.remove(broker, job)
@@ -351,7 +351,7 @@ def on_deljob(broker: Broker, sender: Node, items: list[Any]) -> None:
         else:
             # The sender never heard of some holder of ours: it ended too early, we go on with what both know.
             job.holders = sets.union(job.holders, theirs)
-            touch_holders(broker, job)
+            mark_holders_dirty(broker, job)
             work = job.work
             if isinstance(work, Collection):
                 for node in sets.others(theirs):
@@ -376,7 +376,7 @@ def fast_ack(broker: Broker, job_id: bytes) -> int:
     elif not job.holders and broker.cluster.linked:
         broker.send(broker.cluster.linked, DELJOB, (job_id, None, IS_DONE))
     if others and job.retry_ms:
-        broker.done.add(job_id, broker.now_ms)
+        broker.tombstones.add(job_id, broker.now_ms)
     broker.stats.jobs_acked += job.state != ACKED
     events.ended(broker, job, events.ACKED)
     replication.remove(broker, job)

@@ -19,28 +19,28 @@ from cluster_bus.messages import PAUSE
 from cluster_bus.node import HANDSHAKE, LEAVING, MYSELF, Node
 from cluster_bus.outgoing import Outgoing
 from disque_py.config.settings import Settings
-from disque_py.core.done import DoneTable
-from disque_py.core.groups import Groups
 from disque_py.core.ids import IdSource
 from disque_py.core.job import Job
 from disque_py.core.keys import Keys
-from disque_py.core.nodesets import NodeSets
+from disque_py.core.node_sets import NodeSets
 from disque_py.core.outbox import Outbox
 from disque_py.core.queue import QUEUE_BYTES, Queue
+from disque_py.core.replica_sets import ReplicaSets
 from disque_py.core.schedule import Line, Schedule, Timetable
 from disque_py.core.spilled import NEVER, Spill
 from disque_py.core.stats import Stats
 from disque_py.core.tokens import Tokens
+from disque_py.core.tombstones import Tombstones
 
 if TYPE_CHECKING:
     from cluster_bus.membership import Membership
     from disque_py.core.client import Client
+    from disque_py.core.command_entry import CommandEntry
     from disque_py.core.event_packing import Noted
     from disque_py.core.event_source import EventSource
+    from disque_py.core.incremental import Slices
     from disque_py.core.keying import Search
     from disque_py.core.leaving import Drain
-    from disque_py.core.row import Row
-    from disque_py.core.slices import Slices
     from disque_py.ports import Host
 
 SHARDS: Final = 4096
@@ -99,7 +99,7 @@ class Broker:
         self.sets = NodeSets(cluster.me, cluster.intern)
         self.ids = IdSource(cluster.me.name, rng)
         self.schedule = Schedule()
-        self.done = DoneTable(2 * settings.cluster_node_timeout)
+        self.tombstones = Tombstones(2 * settings.cluster_node_timeout)
         self.stats = Stats()
         self.shards: list[dict[bytes, Job]] = [{} for _ in range(SHARDS)]
         self.job_count = 0
@@ -118,7 +118,7 @@ class Broker:
         # Acked jobs whose other holders were asked for the first time, or that others ask about (acks.py).
         self.asked = Line(ACK_ASKED_MS)
         self.heard = Line(ACK_HEARD_MS)
-        self.groups = Groups()
+        self.replica_sets = ReplicaSets()
         self.paused_count = 0
         self.clients: dict[int, Client] = {}
         self.monitors: dict[Client, None] = {}
@@ -162,8 +162,8 @@ class Broker:
         self.outcome_waits: dict[bytes, dict[Node, None]] = {}
         self.question_number = 0
         self.caller_count = 0  # ADDJOBs that wait until it is known whether their key is used.
-        # Clients whose command is done a part per turn (slices.py).
-        self.slices: dict[Client, Slices] = {}
+        # Clients whose command is done a part per turn (incremental.py).
+        self.incremental: dict[Client, Slices] = {}
         # Acked records are looked at anew, a part per tick, when a node comes back or is forgotten (acks.py).
         self.recollect: Iterator[None] | None = None
         self.asked_everybody_ms = 0
@@ -172,16 +172,16 @@ class Broker:
         self.sweeps: dict[Queue, Iterator[None]] = {}
         self.clients_paused_until_ms = 0
         self.is_loading = False
-        # Until then requests wait for the loading instead of being refused; clients whose request does (inputs.py).
+        # Until then requests wait for the loading instead of being refused; clients whose request does (node/dispatch.py).
         self.loading_wait_until_ms = 0
         self.early: dict[Client, None] = {}
         # Commands in force, by name in lower and upper case; set by inputs.install.
-        self.commands: dict[bytes, Row] = {}
+        self.commands: dict[bytes, CommandEntry] = {}
         # The journal (journaling.py): jobs changed this turn -> whether their holders did; the segment that bases go
         # to, and the first that any may be in; bytes of bases in each segment that still count; what is refused since
         # the disk is in trouble, and why.
         self.is_journaling = False
-        self.touched: dict[Job, bool] = {}
+        self.dirty: dict[Job, bool] = {}
         self.place = 0
         self.first_place = NO_PLACE
         self.live_bytes: dict[int, int] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from disque_py.core.wish import PLAIN
+from disque_py.core.fetch_options import PLAIN
 from disque_py.ports import ClientPort
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 RUNNING: Final = 0
 WAITS_FOR_COPIES: Final = 1  # ADDJOB
 WAITS_FOR_JOBS: Final = 2  # GETJOB
-WAITS_FOR_SLICES: Final = 3  # A long command, done a part per turn (slices.py).
-WAITS_FOR_ERRAND: Final = 4  # The process writes a file (errands.py).
+WAITS_FOR_PARTS: Final = 3  # A long command, done a part per turn (incremental.py).
+WAITS_FOR_FILE: Final = 4  # The process writes a file (deferred_reply.py).
 WAITS_FOR_ROOM: Final = 5  # Bodies are on their way out of memory (spilling.py).
-WAITS_FOR_LOADING: Final = 6  # The node has just started, and reads its journal (inputs.py).
+WAITS_FOR_LOADING: Final = 6  # The node has just started, and reads its journal (node/dispatch.py).
 
 # What this turn's replies promise: nothing; something that was allowed although the disk is in trouble, and then need
-# not be recorded; something that has to be (promises.py).
+# not be recorded; something that has to be (node/output_commit.py).
 WROTE_NOTHING: Final = 0
 WROTE_IN_TROUBLE: Final = 1
 WROTE: Final = 2
@@ -51,11 +51,11 @@ class Client:
     waiting                RUNNING or one of the above
     slots                  replies in the order of requests while ADDJOBs wait, else None
     queues                 the queues a blocked GETJOB waits on
-    wish                   … and what it asks of each job (wish.py)
+    wish                   … and what it asks of each job (fetch_options.py)
     awake_at_ms            … and until when (0: for ever); its entry in broker.timeouts
     reply_mode, is_silenced  CLIENT REPLY; and what it meant for the command that is waited for
     wrote                  whether this turn's replies wait for the journal (WROTE…)
-    held, held_bytes       replies that wait for it: (position, replies), oldest first (promises.py); None: none do
+    held, held_bytes       replies that wait for it: (position, replies), oldest first (node/output_commit.py); None: none do
     is_tls, is_unix        how it came: through tls-port, through the unix socket
     is_monitor             gets a line for every command executed
     is_in_multi            sent MULTI, which is refused: its commands are, too, until EXEC or DISCARD
@@ -80,6 +80,7 @@ class Client:
         "is_unix",
         "last_command",
         "name",
+        "options",
         "out",
         "port",
         "protocol",
@@ -88,7 +89,6 @@ class Client:
         "slots",
         "waiting",
         "waiting_jobs",
-        "wish",
         "wrote",
     )
 
@@ -116,7 +116,7 @@ class Client:
         self.slots: deque[list[bytes | None]] | None = None
         self.waiting_jobs: dict[Job, list[bytes | None]] = {}
         self.queues: tuple[Queue, ...] = ()
-        self.wish = PLAIN
+        self.options = PLAIN
         self.awake_at_ms = 0
         self.wrote = WROTE_NOTHING
         self.held: deque[tuple[int, list[bytes]]] | None = None

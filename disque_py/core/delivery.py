@@ -13,10 +13,10 @@ from disque_py.core import lifecycle, pulls, replication, requeue
 from disque_py.core.broker import Broker
 from disque_py.core.client import RUNNING, WAITS_FOR_JOBS, WROTE, WROTE_IN_TROUBLE, Client
 from disque_py.core.errors import LEAVING
+from disque_py.core.fetch_options import COUNTERS, LEASE, META, PLAIN, WITH_COUNTERS, FetchOptions
 from disque_py.core.job import Job
 from disque_py.core.queue import LINE_BYTES, PAUSED_OUT, Queue
-from disque_py.core.wish import COUNTERS, LEASE, META, PLAIN, WITH_COUNTERS, Wish
-from disque_py.resp import EMPTY_ARRAY, bulk_array, nil_array
+from disque_py.resp.replies import EMPTY_ARRAY, bulk_array, nil_array
 
 # A reply stops growing here; the client can ask again (semantics.md, section 13).
 REPLY_BYTES_MAX: Final = 1024 * 1024
@@ -24,7 +24,7 @@ REPLY_BYTES_MAX: Final = 1024 * 1024
 LEAVING_REPLY: Final = b"-%b\r\n" % LEAVING.encode()
 
 
-def collect(broker: Broker, queues: list[Queue], count: int, wish: Wish, bytes_max: int) -> list[bytes]:
+def collect(broker: Broker, queues: list[Queue], count: int, options: FetchOptions, bytes_max: int) -> list[bytes]:
     """Up to `count` jobs, one per queue and pass, left to right, as encoded reply entries of about `bytes_max`.
 
     It ends early at a queue that is stalled.
@@ -32,7 +32,7 @@ def collect(broker: Broker, queues: list[Queue], count: int, wish: Wish, bytes_m
     entries: list[bytes] = []
     size = 0
     found = True
-    fetch = lifecycle.fetch_retried if wish.is_picky else lifecycle.fetch
+    fetch = lifecycle.fetch_retried if options.is_picky else lifecycle.fetch
     while found and len(entries) < count and size < bytes_max:
         found = False
         for queue in queues:
@@ -44,7 +44,7 @@ def collect(broker: Broker, queues: list[Queue], count: int, wish: Wish, bytes_m
                     return entries  # Its head is being read back: nothing else comes before it.
                 continue
             found = True
-            entry = deliver(broker, queue, job, wish)
+            entry = deliver(broker, queue, job, options)
             entries.append(entry)
             size += len(entry)
             if not queue.length:
@@ -54,23 +54,23 @@ def collect(broker: Broker, queues: list[Queue], count: int, wish: Wish, bytes_m
     return entries
 
 
-def deliver(broker: Broker, queue: Queue, job: Job, wish: Wish) -> bytes:
+def deliver(broker: Broker, queue: Queue, job: Job, options: FetchOptions) -> bytes:
     """The fetched job goes to a client: its lease starts, the other holders hear of it. The encoded entry."""
     queue.jobs_out += 1
     queue.active_ms = broker.now_ms
     broker.stats.jobs_delivered += 1
     lifecycle.lease(broker, job)
-    if wish is not PLAIN and wish.is_picky:
-        if wish.lease_ms:
-            lifecycle.extend(broker, job, wish.lease_ms)
-        if wish.token:
-            broker.tokens.add(wish.token, job)
+    if options is not PLAIN and options.is_picky:
+        if options.lease_ms:
+            lifecycle.extend(broker, job, options.lease_ms)
+        if options.token:
+            broker.tokens.add(options.token, job)
     if job.retry_ms and job.holders is not broker.sets.mine:
         requeue.tell_leased(broker, job)
     body: Any = job.body  # Bytes: fetch never gives a job whose body is on disk.
-    if wish is PLAIN:
+    if options is PLAIN:
         return b"*3\r\n%b%b\r\n$%d\r\n%b\r\n" % (queue.head_bytes, job.id, len(body), body)
-    if wish is WITH_COUNTERS:
+    if options is WITH_COUNTERS:
         return b"*7\r\n%b%b\r\n$%d\r\n%b\r\n$5\r\nnacks\r\n:%d\r\n$21\r\nadditional-deliveries\r\n:%d\r\n" % (
             queue.head_bytes,
             job.id,
@@ -79,7 +79,7 @@ def deliver(broker: Broker, queue: Queue, job: Job, wish: Wish) -> bytes:
             job.nacks,
             job.deliveries,
         )
-    return entry_of(broker, job, body, wish.shows)
+    return entry_of(broker, job, body, options.shows)
 
 
 def entry_of(broker: Broker, job: Job, body: bytes, shows: int) -> bytes:
@@ -115,21 +115,21 @@ def ran_dry(broker: Broker, queue: Queue) -> None:
         pulls.ask_sources(broker, queue, is_urgent=True)
 
 
-def wait(broker: Broker, client: Client, queues: list[Queue], timeout_ms: int, wish: Wish) -> None:
+def wait(broker: Broker, client: Client, queues: list[Queue], timeout_ms: int, options: FetchOptions) -> None:
     """Block the client in the lines of its queues; `timeout_ms` 0 waits for ever."""
     distinct = tuple(dict.fromkeys(queues))
     client.queues = distinct
-    client.wish = wish
+    client.options = options
     client.waiting = WAITS_FOR_JOBS
     broker.blocked_count += 1
     broker.used_memory += LINE_BYTES * len(distinct)
     if timeout_ms:
         broker.timeouts.set(client, broker.now_ms + timeout_ms)
-    if wish.token:
-        broker.token_waits.setdefault(wish.token, {})[client] = None
+    if options.token:
+        broker.token_waits.setdefault(options.token, {})[client] = None
     for queue in distinct:
         queue.waiting[client] = None
-        if wish.is_picky:
+        if options.is_picky:
             queue.picky += 1
         broker.interest_due[queue] = None
         pulls.ask_sources(broker, queue, is_urgent=False)
@@ -138,11 +138,11 @@ def wait(broker: Broker, client: Client, queues: list[Queue], timeout_ms: int, w
 
 def stop_waiting(broker: Broker, client: Client) -> None:
     """Take the client out of every line."""
-    wish = client.wish
+    options = client.options
     broker.used_memory -= LINE_BYTES * len(client.queues)
     for queue in client.queues:
         queue.waiting.pop(client, None)
-        if wish.is_picky:
+        if options.is_picky:
             queue.picky -= 1
             queue.picky_ms = broker.now_ms
         else:
@@ -155,11 +155,11 @@ def stop_waiting(broker: Broker, client: Client) -> None:
     broker.blocked_count -= 1
     if client.awake_at_ms:
         broker.timeouts.cancel(client)
-    if wish.token:
-        waiting = broker.token_waits[wish.token]
+    if options.token:
+        waiting = broker.token_waits[options.token]
         del waiting[client]
         if not waiting:
-            del broker.token_waits[wish.token]
+            del broker.token_waits[options.token]
 
 
 def serve_ready(broker: Broker) -> None:
@@ -176,11 +176,11 @@ def serve_ready(broker: Broker) -> None:
                     job, client = lifecycle.fetch(broker, queue), next(iter(waiting))
                 if job is None:
                     break
-                wish = client.wish
+                options = client.options
                 stop_waiting(broker, client)
-                send(broker, client, b"*1\r\n" + deliver(broker, queue, job, wish))
-                if wish.token and wish.token in broker.token_waits:
-                    _repeat_to_others(broker, wish.token, job)
+                send(broker, client, b"*1\r\n" + deliver(broker, queue, job, options))
+                if options.token and options.token in broker.token_waits:
+                    _repeat_to_others(broker, options.token, job)
                 if not queue.length:
                     ran_dry(broker, queue)
 
@@ -194,14 +194,14 @@ def _match(broker: Broker, queue: Queue) -> tuple[Job | None, Client]:
     job = lifecycle.fetch(broker, queue)
     if job is None or job.retry_ms:
         return job, first
-    return job, next(client for client in waiting if not client.wish.is_picky)
+    return job, next(client for client in waiting if not client.options.is_picky)
 
 
 def _repeat_to_others(broker: Broker, token: bytes, job: Job) -> None:
     """Whoever waits with the token of a delivery asked for the same: a client that came back before it was served."""
     body: Any = job.body
     for client in list(broker.token_waits[token]):
-        shows = client.wish.shows
+        shows = client.options.shows
         stop_waiting(broker, client)
         send(broker, client, b"*1\r\n" + entry_of(broker, job, body, shows))
 
@@ -244,9 +244,9 @@ def drop_client(broker: Broker, client: Client) -> None:
         stop_waiting(broker, client)
     if client.waiting_jobs:
         replication.drop_client(broker, client, None)
-    broker.slices.pop(client, None)
+    broker.incremental.pop(client, None)
     broker.stalled.pop(client, None)
-    broker.spill.crowd.pop(client, None)
+    broker.spill.blocked_producers.pop(client, None)
     broker.early.pop(client, None)
     broker.clients.pop(client.id, None)
     broker.monitors.pop(client, None)

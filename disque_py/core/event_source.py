@@ -1,6 +1,6 @@
 """EventSource: the log of events as commands see it.
 
-`broker.event_source` is one while events are wanted (event_keeper.py), None while they are not. The core knows the
+`broker.event_source` is one while events are wanted (storage/event_log_service.py), None while they are not. The core knows the
 shape only: reading a log is slow work that goes on beside the loop.
 """
 

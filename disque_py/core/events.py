@@ -11,7 +11,7 @@ that changes the job, told with every message about it, journaled. It counts als
 that was just made has version 1.
 
 `broker.events` is there while events are written, None while they are not: the core notes down what happened
-(event_packing.py), the end of the turn takes it (event_keeper.py). An event is a plain tuple, packed by msgpack:
+(event_packing.py), the end of the turn takes it (storage/event_log_service.py). An event is a plain tuple, packed by msgpack:
 
     (code, job id, version, state left, ms in which it was entered, attempt, nacks, additional deliveries, creation
      time, queue, bytes of the body, what is rare: a dict)
@@ -125,7 +125,7 @@ def added(broker: Broker, job: Job, code: int) -> None:
         return
     if broker.settings.events_body and type(job.body) is bytes:
         events.append(event_of(job, ADDED_ANYHOW if code == ADDED else code, {"body": job.body}, left=UNKNOWN))
-    elif code == ADDED and job.traits is None and job.version == VERSION_FIRST:
+    elif code == ADDED and job.attributes is None and job.version == VERSION_FIRST:
         events.added(job, size_of(job.body))
     else:
         events.append(event_of(job, ADDED_ANYHOW if code == ADDED else code, left=UNKNOWN))
@@ -171,7 +171,7 @@ def acked(broker: Broker, job: Job) -> None:
     if events is None:
         return
     body = job.body
-    if job.traits is None and job.status:
+    if job.attributes is None and job.status:
         events.acked(job, len(body) if type(body) is bytes else size_of(body))
     else:
         events.append(event_of(job, ACKED))
@@ -194,14 +194,14 @@ def event_of(job: Job, code: int, rare: dict[str, Any] | None = None, *, left: i
         job.queue,
         size_of(job.body),
     )
-    traits = job.traits
-    if traits is None:
+    attributes = job.attributes
+    if attributes is None:
         return event if rare is None else (*event, rare)
     more = {} if rare is None else rare
-    if traits.priority is not None:
-        more["priority"] = traits.priority
-    if traits.meta:
-        more["meta"] = traits.meta
+    if attributes.priority is not None:
+        more["priority"] = attributes.priority
+    if attributes.meta:
+        more["meta"] = attributes.meta
     return (*event, more)
 
 

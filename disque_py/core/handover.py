@@ -28,10 +28,10 @@ from cluster_bus.node import Node
 from disque_py.core import events, lifecycle, replication
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
-from disque_py.core.groups import choose
-from disque_py.core.image import image_of
 from disque_py.core.job import ACTIVE, Handover, Job
-from disque_py.core.journaling import touch_holders
+from disque_py.core.job_snapshot import snapshot_of
+from disque_py.core.journaling import mark_holders_dirty
+from disque_py.core.replica_sets import choose
 
 TAKEN: Final = 0
 # Refusals that may be over soon, or elsewhere: another node may take the job.
@@ -142,7 +142,7 @@ def hand_over(broker: Broker, node: Node, jobs: list[Job], due_ms: int = 0) -> H
         assert job.state == ACTIVE
         job.work = handover
         job.is_leased_here = False
-        touch_holders(broker, job)
+        mark_holders_dirty(broker, job)
         if job.retry_ms:
             job.holders = sets.add(job.holders, node)
             job.requeue_at_ms = broker.now_ms + job.retry_ms + broker.jitter()
@@ -159,21 +159,21 @@ def _send(broker: Broker, node: Node, state: Exchange, number: int) -> None:
     batch = state.pending[number]
     batch.sent_ms = broker.now_ms
     batch.jobs = [job if job is not None and job.work is batch.handover else None for job in batch.jobs]
-    images = [_image(broker, job, batch.handover) for job in batch.jobs]
+    snapshots = [_snapshot(broker, job, batch.handover) for job in batch.jobs]
     settled = state.told_settled = state.settled()
-    broker.send(broker.sets.only(node), YOURJOBS, (number, settled, images))
+    broker.send(broker.sets.only(node), YOURJOBS, (number, settled, snapshots))
 
 
-def _image(broker: Broker, job: Job | None, handover: Handover) -> tuple[Any, ...] | None:
+def _snapshot(broker: Broker, job: Job | None, handover: Handover) -> tuple[Any, ...] | None:
     """None for a job that is no longer ours to give: it was acknowledged, or queued again by its timer."""
     if job is None:
         return None
-    image = image_of(broker, job, max(0, handover.due_ms - broker.now_ms) if handover.due_ms else 0)
+    snapshot = snapshot_of(broker, job, max(0, handover.due_ms - broker.now_ms) if handover.due_ms else 0)
     if job.retry_ms:
-        return image
+        return snapshot
     # Nobody but the taker will have it.
     receiver = broker.sets.of((handover.node,))
-    return (*image[:4], broker.sets.pack(receiver), *image[5:])
+    return (*snapshot[:4], broker.sets.pack(receiver), *snapshot[5:])
 
 
 def _time_resend(broker: Broker, node: Node, state: Exchange, span_ms: int) -> None:
@@ -314,7 +314,7 @@ def _hand_on(broker: Broker, job: Job, before: Handover, tried: tuple[Node, ...]
     if not targets:
         assert before.client is not None
         job.work = before
-        lifecycle.never_was(broker, job)
+        lifecycle.creation_aborted(broker, job)
         replication.end_wait(broker, job, replication.NOREPL_REFUSED)
         lifecycle.forget(broker, job)
         return

@@ -7,7 +7,7 @@ another node within two messages, and a silent cluster sends nothing. Source: se
 original polls with growing gaps: quirks, section 3).
 
 Clients are of two kinds: those that take every job, and the *picky* ones of GETJOB with LEASE or TOKEN, which pass
-at-most-once jobs by (wish.py). INTEREST says how many there are of both together and, where that differs, how many
+at-most-once jobs by (fetch_options.py). INTEREST says how many there are of both together and, where that differs, how many
 take every job; a pull for picky clients alone says so.
 
 Going up is told in the turn it happens; going down a little later, because a consumer that comes back for the

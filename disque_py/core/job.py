@@ -13,8 +13,8 @@ from disque_py.core.spilled import Body
 if TYPE_CHECKING:
     from cluster_bus.node import Node
     from disque_py.core.client import Client
+    from disque_py.core.job_attributes import JobAttributes
     from disque_py.core.keying import Create
-    from disque_py.core.traits import Traits
 
 # Where a job stands on this node; every change is made in lifecycle.py. Plain numbers: the hot path compares them.
 WAIT_REPL: Final = 0  # A client waits until enough nodes hold a copy.
@@ -151,6 +151,7 @@ class Job:
 
     __slots__ = (
         "attempt",
+        "attributes",
         "awake_at_ms",
         "body",
         "ctime",
@@ -172,7 +173,6 @@ class Job:
         "since_ms",
         "state",
         "status",
-        "traits",
         "version",
         "was_announced",
         "was_queued",
@@ -216,7 +216,7 @@ class Job:
         self.version = 1
         self.status = 0
         self.since_ms = 0
-        self.traits: Traits | None = None
+        self.attributes: JobAttributes | None = None
         self.work: Replication | Collection | Handover | Wanted | None = None
 
     def __repr__(self) -> str:
@@ -236,23 +236,23 @@ class Job:
             self.holders,
         )
         job.body = self.body
-        traits = self.traits
-        if traits is not None:
-            job.traits = traits.again()
+        attributes = self.attributes
+        if attributes is not None:
+            job.attributes = attributes.again()
         return job
 
     @property
     def priority(self) -> int:
         """A lower one is served first: as asked for, or the creation's Unix milliseconds (queues.md, section 1)."""
-        traits = self.traits
-        if traits is None or traits.priority is None:
+        attributes = self.attributes
+        if attributes is None or attributes.priority is None:
             return self.ctime // CTIMES_PER_MS
-        return traits.priority
+        return attributes.priority
 
     @property
     def meta(self) -> tuple[bytes, ...]:
         """Name, value, name, value … as given with ADDJOB."""
-        return () if self.traits is None else self.traits.meta
+        return () if self.attributes is None else self.attributes.meta
 
     def is_half_over(self, now_ms: int, wall_ms: int) -> bool:
         """Half of its TTL is over: its delivery can't be postponed any more (disque/commands.md, section 2.6)."""
@@ -269,4 +269,4 @@ def memory_of(job: Job) -> int:
     size = JOB_BYTES + len(job.body)
     if len(job.queue) > NAME_BYTES_FREE:
         size += len(job.queue)
-    return size if job.traits is None else size + job.traits.size
+    return size if job.attributes is None else size + job.attributes.size

@@ -20,8 +20,8 @@ from functools import partial
 from typing import Any, Final
 
 from disque_py.core.broker import Broker
-from disque_py.core.image import HEADER, VERSION
 from disque_py.core.job import ACKED, ACTIVE, GONE, QUEUED, Handover, Job
+from disque_py.core.job_snapshot import HEADER, VERSION
 from disque_py.core.lifecycle import BASE_BYTES
 from disque_py.core.spilled import Spilled, size_of
 from persistence.records import GONE as GONE_RECORD
@@ -50,10 +50,10 @@ _pack_state = STATE_FIELDS.pack
 QUEUED_BASE: Final = _pack_base(IS_QUEUED | WAS_QUEUED, -1)
 
 
-def touch_holders(broker: Broker, job: Job) -> None:
+def mark_holders_dirty(broker: Broker, job: Job) -> None:
     """More nodes may hold a copy, or fewer: the whole set is recorded."""
     if broker.is_journaling:
-        broker.touched[job] = True
+        broker.dirty[job] = True
 
 
 def collect(broker: Broker) -> list[list[Any]]:
@@ -65,7 +65,7 @@ def collect(broker: Broker) -> list[list[Any]]:
         outbox.gone = []
     if outbox.moved:
         _unplace(broker)
-    if broker.touched:
+    if broker.dirty:
         _collect_jobs(broker, runs)
     if outbox.pauses:
         runs.append([PAUSE, *(pause_of(broker, name) for name in outbox.pauses)])
@@ -89,7 +89,7 @@ def _unplace(broker: Broker) -> None:
             broker.live_bytes[job.place] -= base_bytes(job)
             broker.live_records[job.place] -= 1
             job.place = 0
-            broker.touched[job] = True
+            broker.dirty[job] = True
 
 
 def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
@@ -104,7 +104,7 @@ def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
     me = broker.me.id
     pack = broker.sets.pack
     added = 0
-    for job, has_new_holders in broker.touched.items():
+    for job, has_new_holders in broker.dirty.items():
         state = job.state
         if state == QUEUED:
             flags = IS_QUEUED | WAS_QUEUED if job.was_queued else IS_QUEUED
@@ -167,13 +167,13 @@ def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
             me if holders is mine else pack(holders),
             QUEUED_BASE if flags == IS_QUEUED | WAS_QUEUED and due_ms < 0 else _pack_base(flags, due_ms),
         )
-        traits = job.traits
-        if traits is None:
+        attributes = job.attributes
+        if attributes is None:
             bases.append(base)
         else:
-            added += traits.packed_bytes
-            bases.append((*base, traits.pack()))
-    broker.touched = {}
+            added += attributes.packed_bytes
+            bases.append((*base, attributes.pack()))
+    broker.dirty = {}
     if broker.spill.lent:
         broker.spill.lent = {}
     if added:
@@ -204,7 +204,7 @@ def flags_of(job: Job) -> int:
 def base_bytes(job: Job) -> int:
     """About what the job's base takes in its segment, as long as it has its body."""
     size = BASE_BYTES + len(job.queue) + size_of(job.body)
-    return size if job.traits is None else size + job.traits.packed_bytes
+    return size if job.attributes is None else size + job.attributes.packed_bytes
 
 
 def pause_of(broker: Broker, name: bytes) -> tuple[bytes, int, int, bytes]:
@@ -232,7 +232,7 @@ def keep(broker: Broker, number: int, kind: int, item: Any, *, may_matter: bool)
     elif kind == STATE:
         job = broker.find(item[0])
         if job is not None and broker.first_place <= job.place < number:
-            broker.touched[job] = True
+            broker.dirty[job] = True
     elif kind == GONE_RECORD and may_matter:
         job = broker.find(item[0])
         if job is not None and job.place >= broker.first_place and type(job.body) is Spilled:
@@ -266,7 +266,7 @@ def record_read(broker: Broker, job: Job, body: bytes | None) -> None:
     """The body is there of a job that is to be recorded, and stays on disk."""
     if broker.is_journaling and body is not None and job.place < broker.first_place and job.state != GONE:
         broker.spill.lent[job] = body
-        broker.touched[job] = True
+        broker.dirty[job] = True
 
 
 def rebase(broker: Broker, job: Job) -> None:

@@ -38,7 +38,7 @@ from disque_py.core.errors import CommandError
 from disque_py.core.ids import ID_BYTES, is_valid_id
 from disque_py.core.job import ACTIVE, QUEUED, WAIT_REPL, Handover, Job, Replication, Wanted, memory_of
 from disque_py.core.keys import KEY_AT, KEY_END, KEY_LENGTH
-from disque_py.resp import error
+from disque_py.resp.replies import error
 
 REPEAT_MS: Final = 1_000
 # A caller that waits longer is looked at this often. What looks at it keeps it in memory, so this is short.
@@ -190,8 +190,8 @@ def _is_open(broker: Broker, job_id: bytes) -> bool:
         return True
     if _creator_to_ask(broker, job) is not None:
         return True
-    if job.traits is not None:
-        job.traits.is_open = False
+    if job.attributes is not None:
+        job.attributes.is_open = False
     return False
 
 
@@ -200,8 +200,8 @@ def _creator_to_ask(broker: Broker, job: Job) -> Node | None:
 
     A copy may wait in a queue by then, as its retry came first; it exists as soon as somebody got it.
     """
-    traits = job.traits
-    if traits is None or not traits.is_open or job.attempt or job.is_delivered:
+    attributes = job.attributes
+    if attributes is None or not attributes.is_open or job.attempt or job.is_delivered:
         return None
     if job.state != ACTIVE and job.state != QUEUED:
         return None
@@ -416,8 +416,8 @@ def on_outcome_is(broker: Broker, sender: Node, items: list[Any]) -> None:
     """What its creator wanted to be gone is gone: a copy that is still here exists."""
     for job_id, *_ in items:
         job = broker.find(job_id)
-        if job is not None and job.traits is not None:
-            job.traits.is_open = False
+        if job is not None and job.attributes is not None:
+            job.attributes.is_open = False
         broker.key_events[job_id] = None
 
 

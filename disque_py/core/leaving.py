@@ -16,10 +16,10 @@ from cluster_bus.messages import HOLDERS, LEFT, LEFT_OK, REPLJOB, SETACK
 from cluster_bus.node import FORGOTTEN, ID_BYTES, Node
 from disque_py.core import acks, events, handover, lifecycle, pulls, spilling
 from disque_py.core.broker import SHARDS, Broker
-from disque_py.core.groups import choose
-from disque_py.core.image import image_of
 from disque_py.core.job import ACKED, ACTIVE, GONE, Job
-from disque_py.core.journaling import touch_holders
+from disque_py.core.job_snapshot import snapshot_of
+from disque_py.core.journaling import mark_holders_dirty
+from disque_py.core.replica_sets import choose
 from disque_py.core.spilled import Spilled
 
 # Work per step (ten steps a second), so that a node with a million jobs stays responsive while it drains.
@@ -178,8 +178,8 @@ def _move_copy(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> N
     if more:
         drain.moving[job] = Move(more[0], broker.now_ms)
         job.holders = broker.sets.union(job.holders, broker.sets.of(more))
-        touch_holders(broker, job)
-        broker.send(more, REPLJOB, (image_of(broker, job), 0))
+        mark_holders_dirty(broker, job)
+        broker.send(more, REPLJOB, (snapshot_of(broker, job), 0))
     elif any(node not in job.holders for node in refusing):
         drain.block(f"node {refusing[0].name.decode()} refuses to take the copy of a job")
     elif broker.sets.others(job.holders):
@@ -255,7 +255,7 @@ def _ask_again(broker: Broker, drain: Drain) -> None:
             elif type(job.body) is Spilled:
                 del drain.moving[job]  # Begun anew with its body.
             elif move.new is not None and move.new in broker.cluster.usable and move.new.is_linked:
-                broker.send(broker.sets.only(move.new), REPLJOB, (image_of(broker, job), 0))
+                broker.send(broker.sets.only(move.new), REPLJOB, (snapshot_of(broker, job), 0))
             else:
                 del drain.moving[job]
 
@@ -277,7 +277,7 @@ def _take_back(broker: Broker, job: Job, move: Move) -> None:
     others = broker.sets.others(job.holders)
     if move.is_taken and others and job.state not in (ACKED, GONE):
         job.holders = broker.sets.add(job.holders, broker.me)
-        touch_holders(broker, job)
+        mark_holders_dirty(broker, job)
         broker.send(others, HOLDERS, (job.id, broker.sets.pack(job.holders)))
 
 
@@ -285,7 +285,7 @@ def _is_no_holder(broker: Broker, job: Job, node: Node) -> None:
     """The node itself said that it has no copy; what we sent before came before its answer."""
     job.holders = broker.sets.of(holder for holder in broker.sets.others(job.holders) if holder is not node)
     job.holders = broker.sets.add(job.holders, broker.me)
-    touch_holders(broker, job)
+    mark_holders_dirty(broker, job)
 
 
 def _pass_ack_on(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> None:
@@ -303,9 +303,9 @@ def _pass_ack_on(broker: Broker, drain: Drain, job: Job, targets: list[Node]) ->
     named = broker.sets.add(job.holders, keeper)
     broker.send(broker.sets.only(keeper), SETACK, (job.id, broker.sets.pack(named)))
     job.holders = named
-    touch_holders(broker, job)
+    mark_holders_dirty(broker, job)
     if keeper in acks.confirmed_by(job):
-        broker.done.add(job.id, broker.now_ms)  # We may stay after all, and the silent holder give us its copy.
+        broker.tombstones.add(job.id, broker.now_ms)  # We may stay after all, and the silent holder give us its copy.
         lifecycle.forget(broker, job)
 
 
@@ -319,7 +319,7 @@ def on_left(broker: Broker, sender: Node, items: list[Any]) -> None:
         holders = sets.unpack(packed)
         job = broker.find(job_id)
         if job is None:
-            if job_id in broker.done:
+            if job_id in broker.tombstones:
                 broker.send(only, SETACK, (job_id, b""))
             broker.send(only, LEFT_OK, (job_id, HAS_NOT))
         elif job.state == ACKED:
@@ -333,7 +333,7 @@ def on_left(broker: Broker, sender: Node, items: list[Any]) -> None:
             mine = broker.me in merged
             rest = sets.of(node for node in sets.others(merged) if node is not leaver)
             job.holders = sets.add(rest, broker.me) if mine else rest
-            touch_holders(broker, job)
+            mark_holders_dirty(broker, job)
             broker.send(only, LEFT_OK, (job_id, HAS))
 
 

@@ -23,11 +23,11 @@ from disque_py.core.events import (
     event_of,
     note,
 )
-from disque_py.core.image import ATTEMPT_MAX
 from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, NAME_BYTES_FREE, QUEUED, WAIT_REPL, Collection, Job
+from disque_py.core.job_attributes import JobAttributes
+from disque_py.core.job_snapshot import ATTEMPT_MAX
 from disque_py.core.queue import DEAD_ENTRIES_MIN, Queue
 from disque_py.core.spilled import Spilled, released
-from disque_py.core.traits import Traits
 
 # WILLQUEUE goes out this long before a job is requeued, so that who has it can object (disque/cluster.md, section 2).
 WILLQUEUE_LEAD_MS: Final = 500
@@ -55,8 +55,8 @@ def register(broker: Broker, job: Job) -> None:
     broker.used_memory += JOB_BYTES + len(job.body)
     if len(job.queue) > NAME_BYTES_FREE:
         broker.used_memory += len(job.queue)
-    if job.traits is not None:
-        traits_in(broker, job, job.traits)
+    if job.attributes is not None:
+        attributes_in(broker, job, job.attributes)
     if broker.is_spilling:
         broker.spill.fresh.append(job)
 
@@ -73,8 +73,8 @@ def register_queued(broker: Broker, job: Job, queue: Queue | None) -> None:
     broker.used_memory += JOB_BYTES + len(job.body)
     if len(job.queue) > NAME_BYTES_FREE:
         broker.used_memory += len(job.queue)
-    if job.traits is not None:
-        traits_in(broker, job, job.traits)
+    if job.attributes is not None:
+        attributes_in(broker, job, job.attributes)
     if broker.is_spilling:
         broker.spill.fresh.append(job)
     if queue is None:
@@ -91,10 +91,10 @@ def register_queued(broker: Broker, job: Job, queue: Queue | None) -> None:
     if job.expire_at_ms <= broker.schedule.horizon_ms:
         broker.schedule.set(job, job.expire_at_ms)
     if broker.is_journaling:
-        broker.touched[job] = False
+        broker.dirty[job] = False
     events = broker.events
     if events is not None:
-        if job.traits is not None or broker.settings.events_body:
+        if job.attributes is not None or broker.settings.events_body:
             added(broker, job, ADDED)
         else:
             # The same, written out.
@@ -112,8 +112,8 @@ def register_waiting(broker: Broker, job: Job) -> None:
     broker.used_memory += JOB_BYTES + len(job.body)
     if len(job.queue) > NAME_BYTES_FREE:
         broker.used_memory += len(job.queue)
-    if job.traits is not None:
-        traits_in(broker, job, job.traits)
+    if job.attributes is not None:
+        attributes_in(broker, job, job.attributes)
     job.state = WAIT_REPL
     broker.waiting_repl[job] = None
 
@@ -127,29 +127,29 @@ def register_acked(broker: Broker, job: Job) -> None:
     touch(broker, job)
 
 
-def traits_in(broker: Broker, job: Job, traits: Traits) -> None:
+def attributes_in(broker: Broker, job: Job, attributes: JobAttributes) -> None:
     """A job with traits is entered."""
-    broker.used_memory += traits.size
-    if traits.is_keyed:
+    broker.used_memory += attributes.size
+    if attributes.is_keyed:
         broker.keys.enter(job)
         broker.key_events[job.id] = None
 
 
-def traits_out(broker: Broker, job: Job, traits: Traits) -> None:
+def attributes_out(broker: Broker, job: Job, attributes: JobAttributes) -> None:
     """A job with traits is forgotten."""
-    broker.used_memory -= traits.size
+    broker.used_memory -= attributes.size
     if job.place >= broker.first_place:
-        broker.live_bytes[job.place] -= traits.packed_bytes
-    if traits.is_keyed:
+        broker.live_bytes[job.place] -= attributes.packed_bytes
+    if attributes.is_keyed:
         broker.keys.finish(job)
         broker.key_events[job.id] = None
 
 
-def never_was(broker: Broker, job: Job) -> None:
+def creation_aborted(broker: Broker, job: Job) -> None:
     """The job about to be forgotten came to nothing: its key is free."""
-    traits = job.traits
-    if traits is not None and traits.is_keyed:
-        traits.is_keyed = False
+    attributes = job.attributes
+    if attributes is not None and attributes.is_keyed:
+        attributes.is_keyed = False
         broker.keys.leave(job.id)
         broker.key_events[job.id] = None
 
@@ -161,7 +161,7 @@ def achieve(broker: Broker, job: Job) -> None:
     job.work = None
     job.state = ACTIVE
     job.requeue_at_ms = 0
-    if job.traits is not None and job.traits.is_keyed:
+    if job.attributes is not None and job.attributes.is_keyed:
         broker.key_events[job.id] = None
     if broker.is_spilling:
         broker.spill.fresh.append(job)
@@ -188,7 +188,7 @@ def enqueue(broker: Broker, job: Job) -> Queue:
         broker.hint_due[queue] = None
     arm_queued(broker, job)
     if broker.is_journaling:
-        broker.touched.setdefault(job, False)
+        broker.dirty.setdefault(job, False)
     return queue
 
 
@@ -304,7 +304,7 @@ def lease(broker: Broker, job: Job) -> None:
     job.version += 1
     events = broker.events
     if events is not None:
-        if job.traits is None:
+        if job.attributes is None:
             # events.note, written out: every GETJOB comes by here. Nothing but a queued job is leased to a consumer.
             events.delivered(job, len(job.body))
         else:
@@ -325,7 +325,7 @@ def lease(broker: Broker, job: Job) -> None:
         job.requeue_at_ms = 0
         broker.schedule.set(job, job.expire_at_ms)
     if broker.is_journaling:
-        broker.touched.setdefault(job, False)
+        broker.dirty.setdefault(job, False)
 
 
 def extend(broker: Broker, job: Job, lease_ms: int) -> None:
@@ -401,8 +401,8 @@ def forget(broker: Broker, job: Job) -> None:
     if len(job.queue) > NAME_BYTES_FREE:
         broker.used_memory -= len(job.queue)
     assert broker.used_memory >= 0
-    if job.traits is not None:
-        traits_out(broker, job, job.traits)
+    if job.attributes is not None:
+        attributes_out(broker, job, job.attributes)
     if type(body) is Spilled:
         size = released(broker, body)
     # A queue, a hand-over or a list may name the object for a while; the body need not wait for that.
@@ -444,7 +444,7 @@ def willqueue_lead_ms(job: Job) -> int:
 def touch(broker: Broker, job: Job) -> None:
     """Something about the job changed that the journal should know (journaling.py)."""
     if broker.is_journaling:
-        broker.touched.setdefault(job, False)
+        broker.dirty.setdefault(job, False)
 
 
 def acked_again(broker: Broker, job: Job) -> None:

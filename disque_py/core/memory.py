@@ -50,7 +50,7 @@ def make_room(broker: Broker) -> bool:
             broker.stats.jobs_evicted += 1
             events.ended(broker, job, events.DROPPED)
             if job.state == ACKED:
-                broker.done.add(job.id, broker.now_ms)  # A late copy is not delivered, as long as we remember.
+                broker.tombstones.add(job.id, broker.now_ms)  # A late copy is not delivered, as long as we remember.
             lifecycle.forget(broker, job)
         if broker.used_memory <= limit or looked >= LOOKED_PER_ATTEMPT:
             break

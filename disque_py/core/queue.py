@@ -1,6 +1,6 @@
 """Queue: the jobs of one name that are ready on this node, and who waits for them.
 
-Order is (priority, creation time, id), kept by lanes (lane.py): one for jobs that are retried, one for those that are
+Order is (priority, creation time, id), kept by lanes (priority_queue.py): one for jobs that are retried, one for those that are
 delivered at most once, so that who may not take these (GETJOB with LEASE or TOKEN) passes them by at no cost; for
 everybody else the queue is one, whose next job is the smaller of both heads. A lane's run is handled here, as nearly
 every job takes it.
@@ -18,7 +18,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from disque_py.core.job import QUEUED, Job
-from disque_py.core.lane import CHUNK, Entry, Lane, entry_key
+from disque_py.core.priority_queue import CHUNK, Entry, PriorityQueue, entry_key
 
 if TYPE_CHECKING:
     from cluster_bus.node import Node
@@ -34,7 +34,7 @@ QUEUE_BYTES: Final = 1320  # The object, its containers and its name's entries, 
 LINE_BYTES: Final = 100  # A client in the line of one queue: an entry of `waiting`, as measured.
 
 # Most queues have no job of RETRY 0; this stands for their second lane and is never pushed to.
-NO_LANE: Final = Lane()
+NO_LANE: Final = PriorityQueue()
 
 
 class Queue:
@@ -110,7 +110,7 @@ class Queue:
         self.active_ms = now_ms
         self.jobs_in = 0
         self.jobs_out = 0
-        self.retried = Lane()
+        self.retried = PriorityQueue()
         self.once = NO_LANE
         self.once_length = 0
         # Federation (pulls.py, interest.py).
@@ -139,56 +139,56 @@ class Queue:
         """Add a job whose state has just become QUEUED."""
         self.length += 1
         if job.retry_ms:
-            lane = self.retried
+            entries = self.retried
         else:
-            lane = self.once
-            if lane is NO_LANE:
-                lane = self.once = Lane()
+            entries = self.once
+            if entries is NO_LANE:
+                entries = self.once = PriorityQueue()
             self.once_length += 1
         if job.is_listed:
             self.dead -= 1
             return  # Its old entry counts again; the key never changes.
         job.is_listed = True
-        traits = job.traits
-        if traits is None or traits.priority is None:
+        attributes = job.attributes
+        if attributes is None or attributes.priority is None:
             ctime = job.ctime
-            if ctime > lane.last_ctime:
-                lane.last_ctime = ctime
-                tail = lane.tail
+            if ctime > entries.last_ctime:
+                entries.last_ctime = ctime
+                tail = entries.tail
                 tail.append(job)
                 if len(tail) == CHUNK:
-                    lane.chunks.append(tail)
-                    lane.tail = []
+                    entries.chunks.append(tail)
+                    entries.tail = []
                 return
-        lane.push_aside(job)
+        entries.push_aside(job)
 
     def pop(self) -> Job | None:
         """Take the first ready job; its state is the caller's to change. None when empty."""
         while True:
-            lane = self.retried
+            entries = self.retried
             once = self.once
             if once is not NO_LANE:
-                has_others = lane.head or lane.parts or lane.tail or lane.chunks
-                lane = self._first_lane() if has_others else once
-            head = lane.head
+                has_others = entries.head or entries.parts or entries.tail or entries.chunks
+                entries = self._first_entries() if has_others else once
+            head = entries.head
             if not head:
-                head = lane.next_chunk()
-                if not head and not lane.parts:
+                head = entries.next_chunk()
+                if not head and not entries.parts:
                     return None
-            job = lane.smallest() if lane.parts else head.pop()
+            job = entries.smallest() if entries.parts else head.pop()
             job.is_listed = False
             if job.state == QUEUED:
                 self.length -= 1
-                if lane is once:
+                if entries is once:
                     self.once_length -= 1
                 return job
             self.dead -= 1
 
     def pop_retried(self) -> Job | None:
         """Take the first ready job with RETRY, whatever is before it."""
-        lane = self.retried
-        while lane.head or lane.next_chunk() or lane.parts:
-            job = lane.smallest()
+        entries = self.retried
+        while entries.head or entries.next_chunk() or entries.parts:
+            job = entries.smallest()
             job.is_listed = False
             if job.state == QUEUED:
                 self.length -= 1
@@ -196,7 +196,7 @@ class Queue:
             self.dead -= 1
         return None
 
-    def _first_lane(self) -> Lane:
+    def _first_entries(self) -> PriorityQueue:
         """The lane whose first entry comes before the other's; there is one in `retried`."""
         first, other = self.once.first_key(), self.retried.first_key()
         return self.once if first is not None and (other is None or first < other) else self.retried
@@ -260,7 +260,7 @@ class Queue:
 
     def key_at(self, position: int) -> tuple[int, int] | None:
         """(priority, creation time) of about the `position`-th job to be served; None if there are not so many."""
-        found = [lane.key_at(position) for lane in (self.retried, self.once)]
+        found = [entries.key_at(position) for entries in (self.retried, self.once)]
         return min([key for key in found if key is not None], default=None)
 
 

@@ -35,8 +35,6 @@ from cluster_bus.node import Node
 from disque_py.core import events, lifecycle
 from disque_py.core.broker import Broker
 from disque_py.core.client import RUNNING, WAITS_FOR_COPIES, WROTE, Client
-from disque_py.core.groups import choose
-from disque_py.core.image import SPAN_BITS, image_of, job_of
 from disque_py.core.job import (
     ACKED,
     ACTIVE,
@@ -49,10 +47,12 @@ from disque_py.core.job import (
     Wanted,
     memory_of,
 )
-from disque_py.core.journaling import touch_holders
+from disque_py.core.job_snapshot import SPAN_BITS, job_of, snapshot_of
+from disque_py.core.journaling import mark_holders_dirty
 from disque_py.core.keys import KEY_AT, KEY_END
 from disque_py.core.memory import make_room
 from disque_py.core.queue import PAUSED_IN
+from disque_py.core.replica_sets import choose
 
 # One more node is asked this often while copies are missing (README, "Job replication strategy").
 EXTEND_MS: Final = 50
@@ -69,7 +69,7 @@ LEAVING_REPLY: Final = b"-LEAVING This node is leaving the cluster, please conne
 KNOWN: Final = 1  # Second field of GOTJOB: the copy was here before.
 NO_ANSWER: Final = 1  # Flag of REPLJOB: best effort, don't confirm.
 NEW_KEY: Final = 2  # … a new job with a key: to be refused if the key is used by another one (keying.py).
-NEVER_WAS: Final = 2  # Third field of DELJOB: the job came to nothing, its key is free.
+CREATION_ABORTED: Final = 2  # Third field of DELJOB: the job came to nothing, its key is free.
 
 
 def start(
@@ -92,7 +92,7 @@ def start(
         job.holders = broker.sets.of(targets)
         confirmed: tuple[Node, ...] = ()
     else:
-        targets, job.holders = broker.groups.draw(broker, job.replicate - 1)
+        targets, job.holders = broker.replica_sets.draw(broker, job.replicate - 1)
         confirmed = broker.sets.only(broker.me)
     if slot is None:
         slot = wait_for_copies(client, job)
@@ -102,7 +102,7 @@ def start(
     job.work = work = Replication(client, slot, confirmed, now_ms, deadline_ms, is_external, is_default)
     lifecycle.register_waiting(broker, job)
     if targets:
-        broker.send(targets, REPLJOB, (image_of(broker, job), 0 if job.traits is None else _flags(job)))
+        broker.send(targets, REPLJOB, (snapshot_of(broker, job), 0 if job.attributes is None else _flags(job)))
     if 0 < timeout_ms < EXTEND_MS:
         _schedule(broker, job, work, EXTEND_MS)
     else:
@@ -116,15 +116,15 @@ def start(
 
 def _flags(job: Job) -> int:
     """Of a new job's REPLJOB."""
-    return NEW_KEY if job.traits is not None and job.traits.is_keyed else 0
+    return NEW_KEY if job.attributes is not None and job.attributes.is_keyed else 0
 
 
 def start_async(broker: Broker, job: Job) -> None:
     """Best effort, at once: to all the nodes asked for, without confirmation; we hold the job ourselves."""
-    targets, holders = broker.groups.draw(broker, job.replicate - 1)
+    targets, holders = broker.replica_sets.draw(broker, job.replicate - 1)
     if targets:
         job.holders = holders
-        broker.send(targets, REPLJOB, (image_of(broker, job), NO_ANSWER))
+        broker.send(targets, REPLJOB, (snapshot_of(broker, job), NO_ANSWER))
 
 
 def wait_for_copies(client: Client, job: Job) -> list[bytes | None]:
@@ -164,7 +164,7 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
     """The creator asks us to hold copies. Known jobs are confirmed, new ones held, or refused with the reason."""
     only = broker.sets.only(sender)
     shards = broker.shards
-    done, done_before = broker.done.generations()
+    done, done_before = broker.tombstones.generations()
     now_ms = broker.now_ms
     horizon_ms = broker.schedule.horizon_ms
     high_memory = broker.memory_limits[1]
@@ -178,8 +178,8 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
         if job_id in shard or job_id in done or job_id in done_before:
             _on_known(broker, only, job, shard.get(job_id), wants_answer)
             continue
-        if job.traits is not None and item[1] == NEW_KEY:
-            job.traits.is_open = True
+        if job.attributes is not None and item[1] == NEW_KEY:
+            job.attributes.is_open = True
             if broker.keys.named(job_id[KEY_AT:KEY_END]):
                 broker.send(only, REFUSED, (job_id, REFUSED_KEY))
                 continue
@@ -194,8 +194,8 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
         broker.used_memory += JOB_BYTES + len(job.body)
         if len(job.queue) > NAME_BYTES_FREE:
             broker.used_memory += len(job.queue)
-        if job.traits is not None:
-            lifecycle.traits_in(broker, job, job.traits)
+        if job.attributes is not None:
+            lifecycle.attributes_in(broker, job, job.attributes)
         if broker.is_spilling:
             broker.spill.fresh.append(job)
         job.was_queued = True
@@ -207,7 +207,7 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
         if job.expire_at_ms <= horizon_ms:
             lifecycle.arm(broker, job)
         if broker.is_journaling:
-            broker.touched[job] = False
+            broker.dirty[job] = False
         if wants_answer:
             taken.append(job_id)
     broker.send_all(only, GOTJOB, taken)
@@ -228,7 +228,7 @@ def _on_known(broker: Broker, only: tuple[Node, ...], job: Job, known: Job | Non
         return
     known.holders = sets.union(known.holders, job.holders)
     events.heard(known, job.version)
-    touch_holders(broker, known)
+    mark_holders_dirty(broker, known)
     if known.state == ACKED:
         broker.send(only, SETACK, (job.id, sets.pack(known.holders)))
     elif wants_answer and broker.disk_level:
@@ -363,8 +363,8 @@ def on_holders(broker: Broker, sender: Node, items: list[Any]) -> None:
         job = broker.find(job_id)
         if job is not None:
             job.holders = broker.sets.union(job.holders, broker.sets.unpack(nodes))
-            touch_holders(broker, job)
-        elif job_id in broker.done:
+            mark_holders_dirty(broker, job)
+        elif job_id in broker.tombstones:
             broker.send(broker.sets.only(sender), SETACK, (job_id, b""))
         else:
             broker.stats.ignored("holders of an unknown job")
@@ -470,9 +470,9 @@ def give_up(broker: Broker, job: Job, reply: bytes | None) -> None:
     work = job.work
     others = broker.sets.others(job.holders)
     if others:
-        broker.send(others, DELJOB, (job.id, None, NEVER_WAS) if _flags(job) else (job.id, None))
-    if job.traits is not None:
-        lifecycle.never_was(broker, job)
+        broker.send(others, DELJOB, (job.id, None, CREATION_ABORTED) if _flags(job) else (job.id, None))
+    if job.attributes is not None:
+        lifecycle.creation_aborted(broker, job)
     if isinstance(work, Replication):
         if reply is None:
             work.client.waiting_jobs.pop(job, None)
@@ -488,7 +488,7 @@ def on_link_up(broker: Broker, node: Node) -> None:
     for job in broker.waiting_repl:
         work = job.work
         if isinstance(work, Replication) and node in job.holders and node not in work.confirmed:
-            broker.send(only, REPLJOB, (image_of(broker, job), _flags(job)))
+            broker.send(only, REPLJOB, (snapshot_of(broker, job), _flags(job)))
 
 
 def _schedule(broker: Broker, job: Job, work: Replication, span_ms: int) -> None:
@@ -513,7 +513,7 @@ def _extend(broker: Broker, job: Job) -> bool:
     if more:
         have = sets.others(job.holders if work.is_external else sets.of(work.confirmed))
         job.holders = sets.union(job.holders, sets.of(more))
-        broker.send(more, REPLJOB, (image_of(broker, job), _flags(job)))
+        broker.send(more, REPLJOB, (snapshot_of(broker, job), _flags(job)))
         if have:
             broker.send(have, HOLDERS, (job.id, sets.pack(job.holders)))
         return True
@@ -522,7 +522,7 @@ def _extend(broker: Broker, job: Job) -> bool:
     # A node that refused may have room again by now; it is asked like the silent ones.
     again = sets.of(node for node in sets.others(job.holders) if node.is_linked and node not in work.confirmed)
     if again:
-        broker.send(sets.others(again), REPLJOB, (image_of(broker, job), _flags(job)))
+        broker.send(sets.others(again), REPLJOB, (snapshot_of(broker, job), _flags(job)))
     work.asked_again_ms = broker.now_ms
     return False
 

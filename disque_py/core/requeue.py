@@ -21,10 +21,10 @@ from cluster_bus.messages import LEASED, QUEUED, QUEUED_RELEASED, QUEUED_WAITING
 from cluster_bus.node import Node
 from disque_py.core import events, lifecycle
 from disque_py.core.broker import Broker
-from disque_py.core.image import ATTEMPT_MAX, COUNTER_MAX, SPAN_BITS
 from disque_py.core.job import ACKED, ACTIVE, WAIT_REPL, Handover, Job
 from disque_py.core.job import QUEUED as IS_QUEUED
-from disque_py.core.journaling import touch_holders
+from disque_py.core.job_snapshot import ATTEMPT_MAX, COUNTER_MAX, SPAN_BITS
+from disque_py.core.journaling import mark_holders_dirty
 from disque_py.core.queue import PAUSED_IN
 
 # Announcements of waiting jobs leave at most this often (semantics.md, section 2).
@@ -117,7 +117,7 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         if sender not in job.holders:
             job.holders = sets.add(job.holders, sender)
-            touch_holders(broker, job)
+            mark_holders_dirty(broker, job)
         state = job.state
         if state == ACKED:
             broker.send(sets.only(sender), SETACK, (job_id, sets.pack(job.holders)))
@@ -130,7 +130,7 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
             job.attempt = min(attempt, ATTEMPT_MAX)
         job.was_queued = True
         if broker.is_journaling:
-            broker.touched.setdefault(job, False)
+            broker.dirty.setdefault(job, False)
         if state == WAIT_REPL or not job.retry_ms:
             continue
         _moved_on(broker, job)
@@ -158,7 +158,7 @@ def on_queued(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         if sender not in job.holders:
             job.holders = sets.add(job.holders, sender)
-            touch_holders(broker, job)
+            mark_holders_dirty(broker, job)
         if job.state == ACKED:
             broker.send(sets.only(sender), SETACK, (job_id, sets.pack(job.holders)))
             continue
@@ -204,7 +204,7 @@ def on_willqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         if sender not in job.holders:
             job.holders = sets.add(job.holders, sender)
-            touch_holders(broker, job)
+            mark_holders_dirty(broker, job)
         if attempt > job.attempt:
             job.attempt = min(attempt, ATTEMPT_MAX)
             lifecycle.touch(broker, job)
@@ -275,7 +275,7 @@ def _merge(job: Job, attempt: int, nacks: int, deliveries: int) -> bool:
 
 
 def _tell_if_done(broker: Broker, sender: Node, job_id: bytes) -> None:
-    if job_id in broker.done:
+    if job_id in broker.tombstones:
         broker.send(broker.sets.only(sender), SETACK, (job_id, b""))
 
 

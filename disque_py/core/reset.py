@@ -37,7 +37,7 @@ def flush(broker: Broker) -> int:
         broker.outbox.pauses.clear()
         broker.outbox.moved.clear()
         broker.outbox.keys.clear()
-        broker.touched.clear()
+        broker.dirty.clear()
         broker.live_bytes.clear()
         broker.live_records.clear()
     keying.forget_all(broker)

@@ -25,8 +25,9 @@ from typing import Any, Final
 from cluster_bus.node import ID_BYTES
 from disque_py.core import events, lifecycle, pausing, requeue
 from disque_py.core.broker import Broker
-from disque_py.core.image import HEADER, VERSION
 from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, NAME_BYTES_FREE, QUEUED, Job
+from disque_py.core.job_attributes import unpack as unpack_attributes
+from disque_py.core.job_snapshot import HEADER, VERSION
 from disque_py.core.journaling import (
     BASE_STATE,
     IS_ACKED,
@@ -42,10 +43,9 @@ from disque_py.core.journaling import (
     base_bytes,
 )
 from disque_py.core.lifecycle import BASE_BYTES
-from disque_py.core.nodesets import NodeSet
+from disque_py.core.node_sets import NodeSet
 from disque_py.core.queue import PAUSED_IN, PAUSED_OUT
 from disque_py.core.spilled import Spilled, released
-from disque_py.core.traits import unpack as unpack_traits
 from persistence.records import DROPPED, IS_ALWAYS, JOB, KEY, PAUSE, STATE, TOKEN, FormatError
 from persistence.records import GONE as GONE_RECORD
 
@@ -171,12 +171,12 @@ class Restoring:
                 self._forget(known)
             shard[job_id] = job
             job.place = number
-            traits = unpack_traits(later[0]) if later else None
-            if traits is not None:
-                job.traits = traits
-                size += traits.packed_bytes
-                lifecycle.traits_in(broker, job, traits)
-                traits.is_open = traits.is_keyed  # Asked for again: its outcome may not have been heard.
+            attributes = unpack_attributes(later[0]) if later else None
+            if attributes is not None:
+                job.attributes = attributes
+                size += attributes.packed_bytes
+                lifecycle.attributes_in(broker, job, attributes)
+                attributes.is_open = attributes.is_keyed  # Asked for again: its outcome may not have been heard.
             used += len(body)
             if len(queue) > NAME_BYTES_FREE:
                 used += len(queue)
@@ -295,8 +295,8 @@ class Restoring:
         self._drop_body(job)
         broker.live_bytes[job.place] -= base_bytes(job)
         broker.live_records[job.place] -= 1
-        if job.traits is not None:
-            broker.used_memory -= job.traits.size
+        if job.attributes is not None:
+            broker.used_memory -= job.attributes.size
             broker.keys.leave(job.id)
         if job.awake_at_ms:
             broker.schedule.cancel(job)  # The sweep over all jobs has come by meanwhile.
@@ -404,7 +404,7 @@ class Restoring:
                 job.is_leased_here = False
                 broker.stats.once_lost_in_handover += 1
                 events.ended(broker, job, events.LOST, "the node ended before its hand-over was answered")
-                broker.touched[job] = False
+                broker.dirty[job] = False
         elif not is_sure:
             self.lost += 1
             broker.stats.once_lost_in_restart += 1
@@ -412,9 +412,7 @@ class Restoring:
             job.is_delivered = True
             broker.once_delivered_count += 1
             job.requeue_at_ms = 0
-            broker.touched[job] = (
-                False  # Recorded before the node serves, so that a later clean stop doesn't revive it.
-            )
+            broker.dirty[job] = False  # Recorded before the node serves, so that a later clean stop doesn't revive it.
         elif was_in_queue or not job.requeue_at_ms:
             lifecycle.enqueue(broker, job)
             self.queued += 1

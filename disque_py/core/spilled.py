@@ -7,6 +7,7 @@ without it; `size` is the length of the body it stands for, which is what counts
 Files are numbered from 1 in the order in which they were begun (persistence/spill.py).
 """
 
+# Stays Python: a class here derives from int, which compiled classes can't.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
@@ -78,7 +79,7 @@ Body = bytes | Spilled
 
 
 class Unread:
-    """A body that is not where it was spilled to, and has to be had from elsewhere (rescuing.py).
+    """A body that is not where it was spilled to, and has to be had from elsewhere (storage/body_recovery.py).
 
     place      where it should be
     reason     what the disk said there
@@ -132,13 +133,13 @@ class Spill:
 
     __slots__ = (
         "above",
+        "blocked_producers",
         "body_bytes_min",
         "bytes_on_disk",
-        "crowd",
+        "eviction_level",
         "file_bytes",
         "files",
         "fresh",
-        "greed",
         "heads",
         "is_on",
         "is_void",
@@ -176,7 +177,7 @@ class Spill:
         self.writing: dict[Job, None] = {}
         self.writing_bytes = 0
         self.wrote_ms = 0
-        self.crowd: dict[Client, None] = {}
+        self.blocked_producers: dict[Client, None] = {}
         self.reading: dict[Job, None] = {}
         self.unread: dict[Unread, None] = {}
         self.lent: dict[Job, bytes] = {}
@@ -187,7 +188,7 @@ class Spill:
         self.near_jobs = NEAR_JOBS
         self.near_bytes = NEAR_BYTES
         self.shard = 0
-        self.greed = 0
+        self.eviction_level = 0
         self.round_bytes = 0
         self.rest_until_ms = 0
         self.rest_bytes = 0

@@ -13,9 +13,9 @@ Producers may be quicker than the disk. At 100 % their commands wait until bodie
 disk gets on with it; -OOM is for when it doesn't, or when nothing is left that may go.
 
 A body that can't be read (EIO, the file is gone, not what was written) is had from the journal, if there is one
-(rescuing.py). If it isn't there either it is lost to this node, and never delivered in part: the job is forgotten here,
+(storage/body_recovery.py). If it isn't there either it is lost to this node, and never delivered in part: the job is forgotten here,
 counted and logged. If others hold copies, their retry brings it back, as after a crash. Where bodies are written to,
-and how, is no concern of the core (spill_desk.py, persistence/spill.py).
+and how, is no concern of the core (storage/spill_service.py, persistence/spill.py).
 Source: semantics.md, section 7.
 """
 
@@ -89,17 +89,17 @@ def wait_for_room(broker: Broker, client: Client) -> None:
     """The client's next request is kept, as long as `makes_room`; one that waits for copies comes by again anyway."""
     if client.waiting == RUNNING:
         client.waiting = WAITS_FOR_ROOM
-        broker.spill.crowd[client] = None
+        broker.spill.blocked_producers[client] = None
 
 
 def let_in(broker: Broker) -> None:
     """Whoever waits for room goes on when there is some, or none to be expected."""
     spill = broker.spill
     if broker.used_memory <= broker.memory_limits[1] or not makes_room(broker):
-        for client in spill.crowd:
+        for client in spill.blocked_producers:
             client.waiting = RUNNING
             broker.outbox.clients[client] = None
-        spill.crowd = {}
+        spill.blocked_producers = {}
 
 
 # -- out --------------------------------------------------------------------------------------------
@@ -160,9 +160,9 @@ def seek(broker: Broker, bytes_max: int) -> list[Job]:
     while looks > 0 and size < bytes_max:
         shard = broker.shards[spill.shard]
         looks -= 1 + len(shard)
-        greed = spill.greed
+        eviction_level = spill.eviction_level
         for job in shard.values():
-            if may_go(broker, job, greed, near):
+            if may_go(broker, job, eviction_level, near):
                 found.append(job)
                 size += len(job.body)
         spill.shard += 1
@@ -181,10 +181,10 @@ def _ends_round(broker: Broker, found_bytes: int) -> bool:
     if found_bytes:
         return False
     most = KEEP_NOTHING if broker.memory_level >= 2 else KEEP_USED
-    if spill.greed < most:
-        spill.greed += 1
+    if spill.eviction_level < most:
+        spill.eviction_level += 1
         return False
-    spill.greed = KEEP_HEADS
+    spill.eviction_level = KEEP_HEADS
     spill.rest_until_ms = broker.now_ms + max(REST_MS_MIN, broker.job_count // RESTED_JOBS_PER_MS)
     spill.rest_bytes = bodies_in_memory(broker) + broker.settings.maxmemory // RESTED_SHARE
     return True
@@ -207,7 +207,7 @@ def worth_seeking(broker: Broker) -> int:
     return min(BODIES_MIN, broker.settings.maxmemory // BODIES_SHARE)
 
 
-def may_go(broker: Broker, job: Job, greed: int, near: Near) -> bool:
+def may_go(broker: Broker, job: Job, eviction_level: int, near: Near) -> bool:
     """Whether the job's body may and should leave memory."""
     body = job.body
     if type(body) is not bytes or len(body) < broker.spill.body_bytes_min or job.work is not None:
@@ -215,7 +215,7 @@ def may_go(broker: Broker, job: Job, greed: int, near: Near) -> bool:
     state = job.state
     if state == QUEUED:
         queue = broker.queues.get(job.queue)
-        if queue is not None and greed < KEEP_NOTHING and is_near(broker, queue, job, greed, near):
+        if queue is not None and eviction_level < KEEP_NOTHING and is_near(broker, queue, job, eviction_level, near):
             return False
     elif state != ACTIVE:
         return False
@@ -224,9 +224,9 @@ def may_go(broker: Broker, job: Job, greed: int, near: Near) -> bool:
     return job not in broker.spill.writing
 
 
-def is_near(broker: Broker, queue: Queue, job: Job, greed: int, near: Near) -> bool:
+def is_near(broker: Broker, queue: Queue, job: Job, eviction_level: int, near: Near) -> bool:
     """Whether a job is so near the head of its queue that it will be wanted soon. `near` remembers where that is."""
-    if greed == KEEP_USED and not queue.waiting and broker.now_ms - queue.active_ms > USED_MS:
+    if eviction_level == KEEP_USED and not queue.waiting and broker.now_ms - queue.active_ms > USED_MS:
         return False
     position = min(broker.spill.near_bytes // len(job.body), broker.spill.near_jobs)
     if queue.length <= position:

@@ -14,13 +14,13 @@ from cluster_bus.node import Node
 from disque_py.core import events, lifecycle, replication
 from disque_py.core.broker import Broker
 from disque_py.core.handover import TAKEN, Exchange, answer_producer, exchange, taken
-from disque_py.core.image import AFTER, SPAN_BITS, job_of
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Handover, Job
-from disque_py.core.journaling import touch_holders
+from disque_py.core.job_snapshot import AFTER, SPAN_BITS, job_of
+from disque_py.core.journaling import mark_holders_dirty
 from disque_py.core.pulls import NEEDJOBS_MAX, imported
 
 # Nobody asks for more than half of this at once.
-IMAGES_MAX: Final = 2 * NEEDJOBS_MAX
+SNAPSHOTS_MAX: Final = 2 * NEEDJOBS_MAX
 # A hand-over is answered only if its number is below the first that is not settled plus this. The giver asks again, and
 # settles more meanwhile: whatever it waits for longest is the first number, which is always answered. So no answer has
 # to be forgotten before it is settled (semantics.md, section 4).
@@ -34,28 +34,28 @@ def on_yourjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
         broker.stats.ignored("a hand-over from a node that was not reached yet")
         return
     state = exchange(sender)
-    for number, settled, images, *_ in items:
+    for number, settled, snapshots, *_ in items:
         _forget_answers(state, settled)
         if type(number) is not int or number < state.answers_from:
             continue
         if number >= state.answers_from + ANSWERS_MAX:
             broker.stats.ignored("a hand-over too far beyond those that are settled")
             continue
-        if len(images) > IMAGES_MAX:
+        if len(snapshots) > SNAPSHOTS_MAX:
             raise ValueError("more jobs than anybody asks for")
         answers = state.answers.get(number)
         if answers is None:
             assert 0 <= number - state.answers_from < ANSWERS_MAX
-            answers = bytes([_take(broker, sender, image) for image in images])
+            answers = bytes([_take(broker, sender, snapshot) for snapshot in snapshots])
             state.answers[number] = answers
         broker.send(broker.sets.only(sender), TOOK, (number, answers))
 
 
-def _take(broker: Broker, sender: Node, image: Any) -> int:
-    if image is None:
+def _take(broker: Broker, sender: Node, snapshot: Any) -> int:
+    if snapshot is None:
         return REFUSED_DONE
-    job = job_of(broker, image)
-    after_ms = image[AFTER] if len(image) > AFTER else 0
+    job = job_of(broker, snapshot)
+    after_ms = snapshot[AFTER] if len(snapshot) > AFTER else 0
     if type(after_ms) is not int or after_ms >> SPAN_BITS:
         raise ValueError("a delay that is not a number")
     known = broker.find(job.id)
@@ -64,7 +64,7 @@ def _take(broker: Broker, sender: Node, image: Any) -> int:
         _taken_back(broker, known)
         known = broker.find(job.id)
     if known is None:
-        if job.id in broker.done:
+        if job.id in broker.tombstones:
             replication.hold_ack(broker, job)
             broker.send(broker.sets.only(sender), SETACK, (job.id, broker.sets.pack(job.holders)))
             return REFUSED_DONE
@@ -92,7 +92,7 @@ def _take(broker: Broker, sender: Node, image: Any) -> int:
         queue = lifecycle.enqueue(broker, job)
         imported(broker, queue, sender)
     assert broker.me in job.holders
-    touch_holders(broker, job)
+    mark_holders_dirty(broker, job)
     return TAKEN
 
 
@@ -112,12 +112,12 @@ def _known_again(broker: Broker, sender: Node, known: Job, job: Job) -> int | No
         return REFUSED_BUSY  # Its producer still waits for us; queueing it would answer nobody (quirks Q7).
     known.holders = sets.union(known.holders, job.holders)
     events.heard(known, job.version)
-    touch_holders(broker, known)
+    mark_holders_dirty(broker, known)
     if known.state == ACKED:
         broker.send(sets.only(sender), SETACK, (known.id, sets.pack(known.holders)))
         return REFUSED_DONE
     known.holders = sets.add(known.holders, broker.me)
-    touch_holders(broker, known)
+    mark_holders_dirty(broker, known)
     if known.state == QUEUED:
         return TAKEN
     if known.is_leased_here and known.requeue_at_ms > broker.now_ms:

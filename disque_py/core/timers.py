@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from disque_py.core import acks, delivery, events, handover, leaving, memory, pulls, replication, requeue, slices
+from disque_py.core import acks, delivery, events, handover, incremental, leaving, memory, pulls, replication, requeue
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, Handover, Job, Replication
 from disque_py.core.lifecycle import announce_span_ms, arm
@@ -57,10 +57,13 @@ def tick(broker: Broker) -> bool:
         _sweep_jobs(broker)
     if broker.recollect is not None and next(broker.recollect, broker) is broker:
         broker.recollect = None
-    if broker.slices:
-        slices.step(broker)
+    if broker.incremental:
+        incremental.step(broker)
     return max(jobs, acks_looked) >= JOBS_PER_TICK or bool(
-        broker.sweeps or len(broker.slices) > len(broker.stalled) or broker.sweep_due or broker.recollect is not None
+        broker.sweeps
+        or len(broker.incremental) > len(broker.stalled)
+        or broker.sweep_due
+        or broker.recollect is not None
     )
 
 
@@ -82,7 +85,7 @@ def visit(broker: Broker, job: Job) -> None:
     now_ms = broker.now_ms
     if job.expire_at_ms <= now_ms:
         if job.state == ACKED:
-            broker.done.add(job.id, now_ms)  # A copy that was on its way for long begins its life when it comes.
+            broker.tombstones.add(job.id, now_ms)  # A copy that was on its way for long begins its life when it comes.
         else:
             broker.stats.jobs_expired += 1
         events.ended(broker, job, events.EXPIRED_EVENT)
@@ -121,7 +124,7 @@ def _keep_house(broker: Broker) -> None:
     elapsed_ms = min(broker.now_ms - broker.housekept_ms, SWEEP_MS)
     broker.housekept_ms = broker.now_ms
     broker.stats.sample(broker.now_ms)
-    broker.done.expire(broker.now_ms)
+    broker.tombstones.expire(broker.now_ms)
     if broker.used_memory > broker.peak_memory:
         broker.peak_memory = broker.used_memory
     _plan_sweep(broker, elapsed_ms)

@@ -14,26 +14,26 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, cast
 
 from cluster_bus.bus import is_loopback
-from disque_py import inputs
 from disque_py.commands.clients import runs_in_pause
 from disque_py.core import delivery
 from disque_py.core.client import (
     RUNNING,
     WAITS_FOR_COPIES,
-    WAITS_FOR_ERRAND,
+    WAITS_FOR_FILE,
     WAITS_FOR_JOBS,
     WAITS_FOR_LOADING,
-    WAITS_FOR_SLICES,
+    WAITS_FOR_PARTS,
     Client,
 )
-from disque_py.requests import RequestParser
-from disque_py.resp import error
+from disque_py.node import dispatch
+from disque_py.resp.replies import error
+from disque_py.resp.requests import RequestParser
 from disque_py.server.log import VERBOSE, is_logged, tell
-from disque_py.server.shell import now_s
+from disque_py.server.turn_loop import now_s
 
 if TYPE_CHECKING:
     from disque_py.config.settings import Settings
-    from disque_py.server.shell import Shell
+    from disque_py.server.turn_loop import TurnLoop
 
 # Unread replies at which a client's commands are no longer read.
 PAUSE_BYTES: Final = 1024 * 1024
@@ -46,7 +46,7 @@ STAR: Final = 42
 NEXT_REQUEST: Final = b"\r\n*"
 INLINE_PIECE_BYTES: Final = 2 * 1024
 # What a client that will say nothing more may still be waiting for: it ends by itself, and soon.
-ENDING_SOON: Final = (RUNNING, WAITS_FOR_SLICES, WAITS_FOR_ERRAND, WAITS_FOR_LOADING)
+ENDING_SOON: Final = (RUNNING, WAITS_FOR_PARTS, WAITS_FOR_FILE, WAITS_FOR_LOADING)
 # A longer pause is looked at again after this; the loop takes no time that large.
 ALARM_MS_MAX: Final = 60_000
 
@@ -74,18 +74,18 @@ class ClientConnection(asyncio.Protocol):
         "_offset",
         "_parser",
         "_requests",
-        "_shell",
         "_soft_since_s",
         "_transport",
+        "_turns",
         "_unread",
         "_unread_bytes",
         "client",
     )
 
-    def __init__(self, shell: Shell) -> None:
-        self._shell = shell
+    def __init__(self, turns: TurnLoop) -> None:
+        self._turns = turns
         self._transport: asyncio.Transport | None = None
-        self._parser = RequestParser(shell.driver.broker.settings.proto_max_bulk_len)
+        self._parser = RequestParser(turns.driver.broker.settings.proto_max_bulk_len)
         self._requests: list[list[bytes]] = []
         self._at = 0
         self._unread: deque[bytes] = deque()
@@ -105,10 +105,10 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has connected; refuse it if there are too many, or the node is protected from its machine."""
-        shell = self._shell
-        broker = shell.driver.broker
+        turns = self._turns
+        broker = turns.driver.broker
         self._transport = transport = cast(asyncio.Transport, transport)
-        refusal = TOO_MANY if len(shell.connections) >= broker.settings.maxclients else b""
+        refusal = TOO_MANY if len(turns.connections) >= broker.settings.maxclients else b""
         if is_protected(broker.settings) and _is_foreign(transport):
             refusal = PROTECTED
         if refusal:
@@ -116,27 +116,27 @@ class ClientConnection(asyncio.Protocol):
             transport.write(refusal)
             transport.close()
             return
-        shell.driver.begin()
+        turns.driver.begin()
         broker.stats.connections_received += 1
-        client_id = shell.next_client_id
-        shell.next_client_id += 1
+        client_id = turns.next_client_id
+        turns.next_client_id += 1
         client = Client(client_id, self, self._address(transport), broker.now_ms)
         client.is_unix = transport.get_extra_info("socket").family.name == "AF_UNIX"
         client.is_tls = transport.get_extra_info("sslcontext") is not None
         client.fd = transport.get_extra_info("socket").fileno()
         self.client = client
         broker.clients[client_id] = client
-        shell.connections[client_id] = self
+        turns.connections[client_id] = self
         transport.set_write_buffer_limits(high=PAUSE_BYTES)
         if is_logged(VERBOSE):
-            tell("client-connected", client=client.addr, clients=len(shell.connections))
+            tell("client-connected", client=client.addr, clients=len(turns.connections))
 
     def _address(self, transport: asyncio.Transport) -> str:
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple) and len(peer) >= 2:
             host = str(peer[0])
             return f"[{host}]:{peer[1]}" if ":" in host else f"{host}:{peer[1]}"
-        return f"{self._shell.driver.broker.settings.unixsocket}:0"
+        return f"{self._turns.driver.broker.settings.unixsocket}:0"
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone: nothing waits for it any more."""
@@ -147,19 +147,19 @@ class ClientConnection(asyncio.Protocol):
         self._requests = []
         self._drop_unread()
         if client is not None:
-            self._shell.driver.begin()
-            inputs.disconnect(self._shell.driver.broker, client)
-            self._shell.connections.pop(client.id, None)
+            self._turns.driver.begin()
+            dispatch.disconnect(self._turns.driver.broker, client)
+            self._turns.connections.pop(client.id, None)
             self.client = None
             if is_logged(VERBOSE):
-                tell("client-gone", client=client.addr, clients=len(self._shell.connections))
+                tell("client-gone", client=client.addr, clients=len(self._turns.connections))
 
     def data_received(self, data: bytes) -> None:
         """Take the bytes in; run what they ask for unless the client has to wait."""
         client = self.client
         if client is None or client.close_asked:
             return
-        driver = self._shell.driver
+        driver = self._turns.driver
         driver.begin()
         broker = driver.broker
         broker.stats.net_input_bytes += len(data)
@@ -193,7 +193,7 @@ class ClientConnection(asyncio.Protocol):
             return False
         is_half = transport.get_extra_info("sslcontext") is None  # TLS knows no half-closed connection.
         if client.waiting == WAITS_FOR_JOBS:
-            self._shell.driver.begin()
+            self._turns.driver.begin()
             self._stop_consuming(client)
             if is_half:
                 self.close(after_replies=True)  # What it was answered in this very pass may be jobs.
@@ -201,15 +201,15 @@ class ClientConnection(asyncio.Protocol):
         if not is_half or client.waiting not in ENDING_SOON or self._is_held():
             return False
         self._is_ended = True
-        self._shell.driver.begin()
-        self._shell.driver.broker.outbox.clients[client] = None
+        self._turns.driver.begin()
+        self._turns.driver.broker.outbox.clients[client] = None
         return True
 
     # -- running -----------------------------------------------------------------------------------
 
     def _run(self, client: Client) -> None:
         """Parse and run what was received, as far as the client may go on and for one slice of time."""
-        driver = self._shell.driver
+        driver = self._turns.driver
         broker = driver.broker
         stopwatch_ns = driver.clock.stopwatch_ns
         until_ns = stopwatch_ns() + SLICE_NS
@@ -228,7 +228,7 @@ class ClientConnection(asyncio.Protocol):
             before = self._at
             # Replies of this turn are not written yet; once they are, the transport says whether they were taken.
             room = PAUSE_BYTES - self.output_bytes() - sum(map(len, client.out))
-            self._at = inputs.execute(broker, client, self._requests, self._at, until_ns, room)
+            self._at = dispatch.execute(broker, client, self._requests, self._at, until_ns, room)
             is_late = stopwatch_ns() > until_ns
             if is_late or self._at < len(self._requests) or self._at == before:
                 break
@@ -273,7 +273,7 @@ class ClientConnection(asyncio.Protocol):
                     return False
             if self._requests:
                 return True
-            if self._unread and self._shell.driver.clock.stopwatch_ns() > until_ns:
+            if self._unread and self._turns.driver.clock.stopwatch_ns() > until_ns:
                 return False  # Bytes that make no request take time as well.
         if self._parser.error:
             self._refuse(client)
@@ -291,7 +291,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _run_in_pause(self, client: Client, until_ns: int) -> None:
         """What the client sent first, as far as a pause lets it through."""
-        broker = self._shell.driver.broker
+        broker = self._turns.driver.broker
         if self._at >= len(self._requests):
             self._requests = []
             self._at = 0
@@ -299,13 +299,13 @@ class ClientConnection(asyncio.Protocol):
                 return
         while self._at < len(self._requests) and not client.close_asked:
             request = self._requests[self._at]
-            if not runs_in_pause(broker, request) or not inputs.execute(broker, client, [request]):
+            if not runs_in_pause(broker, request) or not dispatch.execute(broker, client, [request]):
                 break
             self._at += 1
 
     def _is_held(self) -> bool:
         """CLIENT PAUSE is in force: commands of all clients wait."""
-        broker = self._shell.driver.broker
+        broker = self._turns.driver.broker
         left_ms = broker.clients_paused_until_ms - broker.now_ms
         if left_ms <= 0:
             return False
@@ -314,7 +314,7 @@ class ClientConnection(asyncio.Protocol):
             if self._alarm is not None:
                 self._alarm.cancel()
             self._alarm_ms = alarm_ms
-            self._alarm = self._shell.loop.call_later((alarm_ms - broker.now_ms) / 1000, self._on_alarm)
+            self._alarm = self._turns.loop.call_later((alarm_ms - broker.now_ms) / 1000, self._on_alarm)
         return True
 
     def _on_alarm(self) -> None:
@@ -326,7 +326,7 @@ class ClientConnection(asyncio.Protocol):
     def _resume_soon(self) -> None:
         if not self._is_resuming:
             self._is_resuming = True
-            self._shell.loop.call_soon(self._resume)
+            self._turns.loop.call_soon(self._resume)
 
     def _resume(self) -> None:
         """Go on with the pipeline, in a turn of its own."""
@@ -334,7 +334,7 @@ class ClientConnection(asyncio.Protocol):
         client = self.client
         if client is None or self._transport is None or self._transport.is_closing():
             return
-        driver = self._shell.driver
+        driver = self._turns.driver
         driver.begin()
         driver.broker.outbox.clients[client] = None
         self._run(client)
@@ -364,7 +364,7 @@ class ClientConnection(asyncio.Protocol):
         if out:
             data = out[0] if len(out) == 1 else b"".join(out)
             out.clear()
-            broker = self._shell.driver.broker
+            broker = self._turns.driver.broker
             broker.stats.net_output_bytes += len(data)
             self._moved_ms = broker.now_ms
             transport.write(data)
@@ -385,7 +385,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _stop_consuming(self, client: Client) -> None:
         """Now, not when the loop says that the connection is lost: a job given to it in between would reach nobody."""
-        delivery.stop_waiting(self._shell.driver.broker, client)
+        delivery.stop_waiting(self._turns.driver.broker, client)
 
     def _is_done(self, client: Client) -> bool:
         """Whether a client that will say nothing more has got all its answers, or waits for what may never come."""
@@ -402,8 +402,8 @@ class ClientConnection(asyncio.Protocol):
             return
         if after_replies:
             client.close_asked = True
-            self._shell.driver.begin()
-            self._shell.driver.broker.outbox.clients[client] = None
+            self._turns.driver.begin()
+            self._turns.driver.broker.outbox.clients[client] = None
         else:
             self._abort()
 
@@ -422,7 +422,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _enforce_output_limit(self, client: Client) -> None:
         """Cut off a client at the hard limit of its class, or above the soft one for too long."""
-        limits = self._shell.driver.broker.settings.client_output_buffer_limit
+        limits = self._turns.driver.broker.settings.client_output_buffer_limit
         limit = limits.stream if client.is_monitor else limits.normal
         size = self.output_bytes()
         if limit.hard_bytes and size > limit.hard_bytes:
@@ -452,7 +452,7 @@ class ClientConnection(asyncio.Protocol):
             self._abort()
 
     def _is_paused(self, now_ms: int) -> bool:
-        return self._shell.driver.broker.clients_paused_until_ms > now_ms
+        return self._turns.driver.broker.clients_paused_until_ms > now_ms
 
 
 def is_protected(settings: Settings) -> bool:

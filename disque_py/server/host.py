@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cluster_bus.bus import Bus
-    from disque_py.remembering import Remembering
-    from disque_py.server.event_place import EventPlace
+    from disque_py.server.event_storage import EventStorage
+    from disque_py.server.file_writer import FileWriter
     from disque_py.server.listeners import Listeners
-    from disque_py.server.nodes_keeper import NodesKeeper
-    from disque_py.server.scribe import Scribe
+    from disque_py.server.nodes_file_saver import NodesFileSaver
     from disque_py.server.settings_file import Configuration
-    from disque_py.server.spill_place import SpillPlace
+    from disque_py.server.spill_storage import SpillStorage
     from disque_py.server.watchdog import Watchdog
+    from disque_py.storage.journal_service import JournalService
 
 NO_RESTART: Final = -1
 UVLOOP_VERSION: Final = version("uvloop")
@@ -55,24 +55,24 @@ class ProcessHost:
     bus: Bus
     listeners: Listeners
     watchdog: Watchdog
-    remembering: Remembering
-    spill: SpillPlace
-    events: EventPlace
+    journal_service: JournalService
+    spill: SpillStorage
+    events: EventStorage
     begin_turn: Callable[[], None]
     backups_directory = ""
 
     def __init__(
         self,
         configuration: Configuration,
-        scribe: Scribe,
-        keeper: NodesKeeper,
+        file_writer: FileWriter,
+        saver: NodesFileSaver,
         stop: Callable[[Ending], None],
         *,
         may_restart: bool,
     ) -> None:
         self._configuration = configuration
-        self._scribe = scribe
-        self._keeper = keeper
+        self._file_writer = file_writer
+        self._saver = saver
         self._stop = stop
         self._may_restart = may_restart
         self._executable = os.path.abspath(sys.argv[0])
@@ -128,16 +128,16 @@ class ProcessHost:
             self.watchdog.watch(settings.watchdog_period)
         elif name == "appendonly":
             try:
-                self.remembering.switch()
+                self.journal_service.switch()
             except OSError as error:
                 raise DirectiveError(f"ERR Unable to turn on AOF: {error.strerror or error}") from None
         elif name == "appendfsync":
-            self.remembering.set_policy()
-            self.events.keeper.set_limits()
+            self.journal_service.set_policy()
+            self.events.service.set_limits()
         elif name == "events":
-            self.events.keeper.switch()
+            self.events.service.switch()
         elif name in ("events-max-bytes", "events-max-age"):
-            self.events.keeper.set_limits()
+            self.events.service.set_limits()
         elif name == "maxmemory-spill":
             try:
                 self.spill.switch()
@@ -151,11 +151,11 @@ class ProcessHost:
 
     def rewrite_config(self, done: Callable[[OSError | None], None]) -> None:
         """CONFIG REWRITE, in the order asked for."""
-        self._scribe.write(settings_file.rewriting(self._configuration), self._in_turn(done))
+        self._file_writer.write(settings_file.rewriting(self._configuration), self._in_turn(done))
 
     def save_nodes(self, done: Callable[[OSError | None], None]) -> None:
         """CLUSTER SAVECONFIG."""
-        self._keeper.save_then(self._in_turn(done))
+        self._saver.save_then(self._in_turn(done))
 
     def _in_turn(self, done: Callable[[OSError | None], None]) -> Callable[[OSError | None], None]:
         def on_done(failure: OSError | None) -> None:
@@ -170,28 +170,28 @@ class ProcessHost:
 
     def journal_fields(self) -> list[tuple[str, str | int]]:
         """INFO persistence."""
-        return self.remembering.fields()
+        return self.journal_service.fields()
 
     def rewrite_journal(self) -> bool:
         """BGREWRITEAOF; OSError."""
-        return self.remembering.rewrite()
+        return self.journal_service.rewrite()
 
     def backup_journal(self, name: str, done: Callable[[tuple[str, int, int] | OSError], None]) -> None:
         """JOURNAL BACKUP, beside the journal."""
-        nodes_text = dump(self._keeper.nodes()).encode()
-        self.remembering.backup(f"{self.backups_directory}/{name}", nodes_text, done)
+        nodes_text = dump(self._saver.nodes()).encode()
+        self.journal_service.backup(f"{self.backups_directory}/{name}", nodes_text, done)
 
     def reload_journal(self, done: Callable[[OSError | None], None]) -> None:
         """DEBUG LOADAOF; LookupError."""
-        self.remembering.reload(done)
+        self.journal_service.reload(done)
 
     def shutdown_refusal(self) -> str:
         """Why SHUTDOWN has to be refused, if it has."""
-        return self.remembering.refusal()
+        return self.journal_service.refusal()
 
     def rewrite_for_shutdown(self, done: Callable[[OSError | None], None]) -> None:
         """SHUTDOWN REWRITE-AOF; OSError."""
-        self.remembering.rewrite_for_shutdown(lambda error: done(OSError(error) if error else None))
+        self.journal_service.rewrite_for_shutdown(lambda error: done(OSError(error) if error else None))
 
     def shutdown(self) -> None:
         """Stop in an orderly way after this turn."""

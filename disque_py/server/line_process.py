@@ -23,8 +23,8 @@ from typing import Final, cast
 import msgpack  # type: ignore[import-untyped]  # It ships no types.
 
 from disque_py.core.event_lines import Lines
-from disque_py.event_desk import text_of
 from disque_py.log_lines import line
+from disque_py.storage.event_readers import text_of
 
 Blocks = list[tuple[int, int, bytes]]
 Done = Callable[[tuple[bytes, bytes] | None], None]

@@ -1,7 +1,7 @@
 """disque-server: from the command line to a running node, and to its exit status.
 
 Here is what concerns the process: configuration, log, background, pid file, limits, and what comes after the node's
-life (lifetime.py): an exit status, or the same program again. Whatever keeps the node from starting is one line on
+life (node_lifecycle.py): an exit status, or the same program again. Whatever keeps the node from starting is one line on
 standard error, and in the log if that goes elsewhere; the status is 1.
 """
 
@@ -23,7 +23,7 @@ from disque_py.config.conf_file import ConfigError
 from disque_py.config.settings import Settings
 from disque_py.server import log, process, settings_file, trial
 from disque_py.server.host import NO_RESTART, UVLOOP_VERSION, Ending
-from disque_py.server.lifetime import Lifetime
+from disque_py.server.node_lifecycle import NodeLifecycle
 from disque_py.server.settings_file import IGNORED, Configuration
 from disque_py.server.start_error import StartError
 
@@ -123,7 +123,7 @@ def _live(configuration: Configuration, *, may_restart: bool) -> Ending:
     on_ready = partial(process.report_ready, report_write) if report_write is not None else _do_nothing
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            node = Lifetime(configuration, may_restart=may_restart, on_taken=on_taken, on_ready=on_ready)
+            node = NodeLifecycle(configuration, may_restart=may_restart, on_taken=on_taken, on_ready=on_ready)
             return runner.run(node.run())
     finally:
         if pid_path:

@@ -11,7 +11,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from disque_py import driver
+from disque_py.node import turn
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -28,7 +28,7 @@ RESTART_MARK: Final = "DISQUE_RESTARTED"
 _READY: Final = b"1"
 
 # Whether the pure modules are C here (setup.py): both have the same source and behave the same.
-BUILD: Final = "python" if driver.__file__.endswith(".py") else "compiled"
+BUILD: Final = "python" if turn.__file__.endswith(".py") else "compiled"
 
 
 def fill_standard_descriptors() -> None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from cluster_bus.node import ID_BYTES
 from disque_py.server import tls
-from disque_py.server.cluster_side import bus_addresses
-from disque_py.server.lifetime import myself
+from disque_py.server.bus_adapter import bus_addresses
+from disque_py.server.node_lifecycle import myself
 from disque_py.server.start_error import StartError
 
 if TYPE_CHECKING:

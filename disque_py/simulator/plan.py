@@ -8,6 +8,7 @@ Half of the plans have one kind of weather only, so that figures per kind mean s
 once.
 """
 
+# Stays Python: frozen dataclasses that are sent to other processes.
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-# Kind of weather -> the faults it consists of (faults.py). The names are those of the figures.
+# Kind of weather -> the faults it consists of (weather.py). The names are those of the figures.
 WEATHER: Final[dict[str, tuple[str, ...]]] = {
     "fair": (),
     "kills": ("kill", "kill", "fuse"),

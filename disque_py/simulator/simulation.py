@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from disque_py.simulator.calm import Calm
-from disque_py.simulator.checkers import Losses, look
-from disque_py.simulator.farewells import Farewells
-from disque_py.simulator.faults import Weather
-from disque_py.simulator.leases import Leases
-from disque_py.simulator.ledger import Ledger, RuleBrokenError
+from disque_py.simulator.checks.cluster_invariants import Losses, look
+from disque_py.simulator.checks.collection import CollectionChecker
+from disque_py.simulator.checks.leases import Leases
+from disque_py.simulator.clients.kinds import hire
+from disque_py.simulator.faults.processes import EVERYSEC_SETTLE_MS
+from disque_py.simulator.faults.weather import Weather
+from disque_py.simulator.liveness_phase import LivenessPhase
+from disque_py.simulator.oracle import Oracle, RuleBrokenError
 from disque_py.simulator.plan import NAMES, Plan
-from disque_py.simulator.process_faults import EVERYSEC_SETTLE_MS
-from disque_py.simulator.staff import hire
-from disque_py.simulator.telling import Ids
 from disque_py.simulator.trace import Trace
-from disque_py.simulator.world import StuckError, World
+from disque_py.simulator.transcript import Ids
+from disque_py.simulator.world.world import StuckError, World
 
 if TYPE_CHECKING:
-    from disque_py.simulator.machine import Machine
+    from disque_py.simulator.world.machine import Machine
 
 JOIN_MS: Final = 30_000
 TRANSCRIPT_LINES: Final = 60
@@ -60,7 +60,7 @@ class SimulatedWorld(World):
     def on_death(self, machine: Machine, *, power: bool) -> None:
         """Its memory is about to go."""
         self.simulation.losses.died(machine, power=power)
-        self.simulation.farewells.pauses.died(machine, power=power)
+        self.simulation.collections.pauses.died(machine, power=power)
         self.simulation.weather.called[machine.membership.me.id] = None
         self.simulation.weather.check_file(machine)
         self.simulation.deaths += 1
@@ -77,15 +77,15 @@ class SimulatedWorld(World):
 
     def on_asked(self, machine: Machine, command: tuple[str | bytes | int, ...]) -> None:
         """An operator says something."""
-        self.simulation.farewells.pauses.asked(machine, command)
+        self.simulation.collections.pauses.asked(machine, command)
 
     def on_answered(self, machine: Machine, command: tuple[str | bytes | int, ...], reply: Any) -> None:
         """… and is answered."""
-        self.simulation.farewells.pauses.answered(machine, command, reply)
+        self.simulation.collections.pauses.answered(machine, command, reply)
 
     def on_delivered(self, machine: Machine, entries: list[Any]) -> None:
         """A consumer got jobs."""
-        self.simulation.farewells.pauses.delivered(machine, entries)
+        self.simulation.collections.pauses.delivered(machine, entries)
         self.simulation.leases.delivered(machine, entries)
 
 
@@ -95,8 +95,8 @@ class Simulation:
     def __init__(self, plan: Plan, trace: Trace | None = None) -> None:
         self.plan = plan
         self.trace = trace if trace is not None else Trace()
-        self.ledger = Ledger()
-        self.losses = Losses(self.ledger)
+        self.oracle = Oracle()
+        self.losses = Losses(self.oracle)
         self.deaths = 0
         self.replays = 0
         self._looks = 0
@@ -116,11 +116,11 @@ class Simulation:
             **rewriting,
         )
         self.world.simulation = self
-        self.weather = Weather(self.world, plan, self.ledger, self.losses)
-        self.farewells = Farewells(self.world, self.ledger, self.losses, plan.node_timeout_ms)
-        self.leases = Leases(self.world, self.ledger, self.losses)
-        self.world.network.tap = self.farewells.hear
-        self.calm = Calm(self)
+        self.weather = Weather(self.world, plan, self.oracle, self.losses)
+        self.collections = CollectionChecker(self.world, self.oracle, self.losses, plan.node_timeout_ms)
+        self.leases = Leases(self.world, self.oracle, self.losses)
+        self.world.network.tap = self.collections.hear
+        self.calm = LivenessPhase(self)
         for at in range(plan.nodes):
             self.world.add(
                 NAMES[at],
@@ -133,7 +133,7 @@ class Simulation:
             self.losses.settle_ms = EVERYSEC_SETTLE_MS
         if "no" in plan.journals:
             self.losses.settle_ms = 1 << 60  # An ack may be forgotten at any time.
-        self.actors = hire(self.world, self.ledger, plan)
+        self.actors = hire(self.world, self.oracle, plan)
 
     def play(self) -> None:
         """Weather, then calm; RuleBrokenError, or whatever the server's own code raises."""
@@ -144,26 +144,26 @@ class Simulation:
         self.look()
         self.calm.play()
         self.look()
-        self.farewells.pauses.check_agreed()
+        self.collections.pauses.check_agreed()
 
     def look(self) -> None:
         """Compare what was promised with what is there, and one node's memory with its journal."""
-        look(self.world, self.ledger, self.losses)
+        look(self.world, self.oracle, self.losses)
         for machine in self.world.running():
-            if machine.annals is not None:
-                machine.annals.check_states()
-        machines = [machine for machine in self.world.running() if machine.keeper is not None]
+            if machine.event_logs is not None:
+                machine.event_logs.check_states()
+        machines = [machine for machine in self.world.running() if machine.journal_storage is not None]
         if machines:
             self._looks += 1
-            keeper = machines[self._looks % len(machines)].keeper
-            if keeper is not None and keeper.is_quiet():
-                keeper.check_replay()
+            journal_storage = machines[self._looks % len(machines)].journal_storage
+            if journal_storage is not None and journal_storage.is_quiet():
+                journal_storage.check_replay()
                 self.replays += 1
 
     def figures(self) -> dict[str, int]:
         """Sums; see docs/simulator.md."""
         machines = self.world.machines.values()
-        ledger = self.ledger
+        oracle = self.oracle
         network = self.world.network
         commands = sum(machine.count("commands_processed") for machine in machines)
         messages = sum(machine.count("messages_received") for machine in machines)
@@ -178,11 +178,11 @@ class Simulation:
             "faults": len(self.weather.struck),
             "deaths": self.deaths,
             "replays": self.replays,
-            "jobs": ledger.added,
-            "deliveries": ledger.delivered,
-            "duplicates": ledger.duplicates,
-            "acked": ledger.acked,
-            "after_ack": ledger.after_ack,
+            "jobs": oracle.added,
+            "deliveries": oracle.delivered,
+            "duplicates": oracle.duplicates,
+            "acked": oracle.acked,
+            "after_ack": oracle.after_ack,
             "once_lost": sum(machine.count("once_lost_in_handover") for machine in machines),
             "mesh_ms": self.calm.mesh_ms,
             "drain_ms": self.calm.drain_ms,
@@ -226,7 +226,7 @@ def _where(error: Exception) -> str:
     at = error.__traceback__
     while at is not None:
         code = at.tb_frame.f_code
-        if "/simulator/" not in code.co_filename.replace("\\", "/"):
+        if "disque_py/simulator/" not in code.co_filename.replace("\\", "/"):
             name = code.co_filename.replace("\\", "/").rpartition("/")[2]
             place = f" in {name}:{at.tb_lineno} {code.co_name}"
         at = at.tb_next

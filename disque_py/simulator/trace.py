@@ -12,7 +12,7 @@ from hashlib import blake2b
 from typing import Final
 
 LINES_MAX: Final = 40_000
-# Messages that say no more than that nodes are alive, as lines have them after two spaces (telling.py).
+# Messages that say no more than that nodes are alive, as lines have them after two spaces (transcript.py).
 HEARTBEATS: Final = frozenset(("PING", "PONG", "MEET"))
 # How the lines about faults begin.
 FAULT: Final = "** fault"

@@ -76,7 +76,7 @@ def span_files(table: DeltaTable) -> list[SpanFile]:
     return sorted(files, key=lambda file: (file.is_known, file.first or 0, file.path))
 
 
-def touched(files: Iterable[SpanFile], created: np.ndarray | None) -> tuple[list[SpanFile], list[SpanFile]]:
+def dirty(files: Iterable[SpanFile], created: np.ndarray | None) -> tuple[list[SpanFile], list[SpanFile]]:
     """Files that jobs of these creation times (sorted; None: of any) may be in, and the others."""
     yes: list[SpanFile] = []
     no: list[SpanFile] = []
@@ -117,7 +117,7 @@ class CurrentMerge:
         rows = pa.concat_tables([self._typed(table) for table in staged], promote_options="default")
         created = _created(rows)
         sought = None if created is None else np.sort(created)
-        old, kept = touched(span_files(self._table), sought)
+        old, kept = dirty(span_files(self._table), sought)
         self._rewrite(old, kept, [rows])
         return len(rows) if len(staged) == 1 else int(pc.count_distinct(rows["job_id"]).as_py())
 

@@ -24,11 +24,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scenarios"))  # Wh
 
 from cluster_bus.codec import Decoder
 from cluster_bus.node import Node
-from disque_py import inputs
 from disque_py.core.client import Client
-from disque_py.requests import RequestParser
-from disque_py.simulator.machine import Machine
-from disque_py.simulator.network import Network
+from disque_py.node import dispatch
+from disque_py.resp.requests import RequestParser
+from disque_py.simulator.world.machine import Machine
+from disque_py.simulator.world.network import Network
 from figures import Benchmark, Column, Row
 from load import packed
 from machine import calibration_ns
@@ -109,7 +109,7 @@ class Bench:
         driver = self.asked.driver
         driver.begin()
         requests = self.parser.feed(batch)
-        done = inputs.execute(self.asked.broker, self.client, requests)
+        done = dispatch.execute(self.asked.broker, self.client, requests)
         driver.finish()
         assert done == len(requests)
 

@@ -26,7 +26,7 @@ OUTSIDE = (
     "persistence/descriptors.py",
     "persistence/file_disk.py",
     "persistence/files.py",
-    "persistence/placing.py",
+    "persistence/install.py",
     "persistence/window.py",
 )
 

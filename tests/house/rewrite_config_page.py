@@ -12,7 +12,7 @@ from typing import Any
 from disque_py.config import kinds
 from disque_py.config.directives import INCLUDE, INCLUDE_HELP, KEPT, NEVER, SECTIONS, Directive
 from disque_py.config.memory_units import BYTES_MAX, memory_text
-from disque_py.config.words import quote_text
+from disque_py.resp.words import quote_text
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/config.md"

@@ -1,6 +1,6 @@
 """Bring the parts of the documents that derive from the commands into step: `python tests/house/rewrite_docs.py`.
 
-disque_py/cli/commands.json (what `disque-cli help` falls back on) comes from disque_py/commands/table.py; the table of
+disque_py/cli/shell/commands.json (what `disque-cli help` falls back on) comes from disque_py/commands/table.py; the table of
 commands in README.md and the syntax in each section of docs/commands.md come from both. test_docs.py compares; this
 rewrites, and the difference is reviewed like any other. The prose of a section is written by hand.
 """
@@ -17,11 +17,11 @@ GROUPS = ("jobs", "queues", "cluster", "connection", "server")
 TABLE = re.compile(r"(?<=\n)\| Jobs \| \|\n(?:\|.*\n)+")
 
 Commands = dict[str, dict[str, Any]]
-HELP = ROOT / "disque_py/cli/commands.json"
+HELP = ROOT / "disque_py/cli/shell/commands.json"
 
 
 def help_of_table() -> Commands:
-    """What disque_py/cli/commands.json has to say, by commands/table.py: the client may not import the server."""
+    """What disque_py/cli/shell/commands.json has to say, by commands/table.py: the client may not import the server."""
     from disque_py.commands.table import COMMANDS
 
     found: Commands = {}

@@ -7,12 +7,12 @@ import re
 import pytest
 
 from disque_py.core import journaling
-from disque_py.core.image import HEADER
+from disque_py.core.job_snapshot import HEADER
 from persistence import journal, records
 from persistence.records import DROPPED, GONE, IS_ALWAYS, JOB, KEY, KIND_NAMES, PAUSE, STATE, TOKEN, Part
 from persistence.recovery import RESTORED_NAME
-from persistence.reserve import RESERVE_BYTES, RESERVE_NAME
-from persistence.writing import CLEAN_NAME
+from persistence.reserved_segment import RESERVE_BYTES, RESERVE_NAME
+from persistence.segment_writer import CLEAN_NAME
 from rewrite_docs import ROOT
 
 NODE = bytes.fromhex("8217133a4d20b29f0da48a9cd432e6b7eecfc8d7")

@@ -18,18 +18,26 @@ def test_no_module_has_a_name_that_says_nothing(modules):
 
 def test_every_module_that_does_something_has_its_own_test_file(modules, root):
     """
-    `core/acks.py` is tested by `test_acks.py`, `server/main.py` by `test_main.py` or, where the
-    bare name would say too little, by `test_server_main.py`. Declarations alone need none.
+    `disque_py/core/acks.py` is tested by `tests/unit/core/test_acks.py`. Where real processes or Spark are
+    needed the file lies in `tests/integration` or `tests/spark`. Declarations alone need none.
     """
-    folders = ("unit", "integration", "spark")
-    tests = {path.stem for folder in folders for path in (root / "tests" / folder).glob("test_*.py")}
-    assert [module.name for module in modules if has_code(module.tree) and not tests & names_of_test(module.name)] == []
+    unit = {path.relative_to(root / "tests/unit").as_posix() for path in (root / "tests/unit").rglob("test_*.py")}
+    other = {path.stem for folder in ("integration", "spark") for path in (root / "tests" / folder).glob("test_*.py")}
+    assert [m.name for m in modules if has_code(m.tree) and not has_test(m.name, unit, other)] == []
 
 
-def names_of_test(name: str) -> set[str]:
-    """What the test file of a module may be called."""
-    words = name.removesuffix(".py").removesuffix("/__init__").removesuffix("/__main__").split("/")
-    return {"test_" + "_".join(words[start:]) for start in range(len(words))}
+def has_test(name: str, unit: set[str], other: set[str]) -> bool:
+    """Whether a unit test of that module exists, or a test file of its name in another folder."""
+    path = name.removeprefix("disque_py/").removesuffix(".py")
+    folder, _, base = path.rpartition("/")
+    if base in ("__init__", "__main__"):
+        base = folder.rpartition("/")[2] if base == "__main__" else "package"
+    words = path.removesuffix("/__init__").removesuffix("/__main__").split("/")
+    names = {"_".join(words[start:]) for start in range(len(words))}
+    prefix = f"{folder}/" if folder else ""
+    return f"{prefix}test_{base}.py" in unit or any(
+        f"{prefix}test_{n}.py" in unit or f"test_{n}" in other for n in names
+    )
 
 
 def has_code(tree: ast.Module) -> bool:

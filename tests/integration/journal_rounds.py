@@ -43,7 +43,7 @@ NODE_OPTIONS = ("--appendonly", "yes", "--cluster-node-timeout", 1000, "--auto-a
 Work = Callable[[threading.Event], None]
 
 
-class Ledger:
+class Oracle:
     """What producers and consumers know of each other, over all rounds; sets grow under the interpreter's lock.
 
     added       ids that ADDJOB answered with
@@ -69,7 +69,7 @@ class Ledger:
         return sorted(id for id in self.once if self.got[id] > 1)
 
 
-def producer(server: Server, ledger: Ledger, *options: str | int, once: bool = False) -> Work:
+def producer(server: Server, oracle: Oracle, *options: str | int, once: bool = False) -> Work:
     """Adds jobs, PIPELINE at a time; a dead node is tried again."""
     words = ("ADDJOB", ONCE_QUEUE if once else QUEUE, BODY, 5000, "RETRY", 0 if once else RETRY_S, "TTL", TTL_S)
 
@@ -86,15 +86,15 @@ def producer(server: Server, ledger: Ledger, *options: str | int, once: bool = F
                                 continue
                             job_id = reply.decode()
                             if once:
-                                ledger.once.add(job_id)
-                            ledger.added.add(job_id)
+                                oracle.once.add(job_id)
+                            oracle.added.add(job_id)
             except (OSError, EOFError):
                 time.sleep(0.05)
 
     return produce
 
 
-def consumer(server: Server, ledger: Ledger, ack_share: float) -> Work:
+def consumer(server: Server, oracle: Oracle, ack_share: float) -> Work:
     """Takes jobs of both queues and acknowledges this share of them; what it keeps comes back after RETRY."""
 
     def consume(over: threading.Event) -> None:
@@ -105,13 +105,13 @@ def consumer(server: Server, ledger: Ledger, ack_share: float) -> Work:
                     while not over.is_set():
                         jobs = client.command("GETJOB", "TIMEOUT", 200, "COUNT", 50, "FROM", QUEUE, ONCE_QUEUE) or []
                         ids = [job[1].decode() for job in jobs]
-                        ledger.got.update(ids)
-                        ledger.again.update(id for id in ids if id in ledger.acked)
+                        oracle.got.update(ids)
+                        oracle.again.update(id for id in ids if id in oracle.acked)
                         done = [id for id in ids if rng.random() < ack_share]
                         if done:
-                            ledger.ack_sent.update(done)
+                            oracle.ack_sent.update(done)
                             client.command("ACKJOB", *done)
-                            ledger.acked.update(done)
+                            oracle.acked.update(done)
             except hiredis.ReplyError:
                 time.sleep(0.05)
             except (OSError, EOFError):
@@ -120,15 +120,15 @@ def consumer(server: Server, ledger: Ledger, ack_share: float) -> Work:
     return consume
 
 
-def load(servers: Sequence[Server], ledger: Ledger, ack_share: float) -> list[Work]:
+def load(servers: Sequence[Server], oracle: Oracle, ack_share: float) -> list[Work]:
     """One of each for every node: copies on all, on two, on one; at most once; a consumer."""
     count = len(servers)
     functions: list[Work] = []
     for number, server in enumerate(servers):
-        functions.append(producer(server, ledger, "REPLICATE", 1 + number % count))
-        functions.append(consumer(server, ledger, ack_share))
-    functions.append(producer(servers[0], ledger, "REPLICATE", 1))
-    functions.append(producer(servers[-1], ledger, once=True))
+        functions.append(producer(server, oracle, "REPLICATE", 1 + number % count))
+        functions.append(consumer(server, oracle, ack_share))
+    functions.append(producer(servers[0], oracle, "REPLICATE", 1))
+    functions.append(producer(servers[-1], oracle, once=True))
     return functions
 
 
@@ -141,10 +141,10 @@ def kill_at_once(victims: Sequence[Server]) -> None:
 
 
 def play_round(
-    cluster: Cluster, ledger: Ledger, victims: Sequence[Server], *, load_seconds: float = 1.5, down_seconds: float = 0.5
+    cluster: Cluster, oracle: Oracle, victims: Sequence[Server], *, load_seconds: float = 1.5, down_seconds: float = 0.5
 ) -> None:
     """One round; AssertionError with what was lost."""
-    with running(*load(cluster.servers, ledger, 0.5)):
+    with running(*load(cluster.servers, oracle, 0.5)):
         time.sleep(load_seconds)
         kill_at_once(victims)
         time.sleep(down_seconds)
@@ -153,13 +153,13 @@ def play_round(
         for victim in victims:
             victim.wait_started()
     cluster.wait_whole()
-    with running(*(consumer(server, ledger, 1.0) for server in cluster.servers)):
+    with running(*(consumer(server, oracle, 1.0) for server in cluster.servers)):
         try:
-            until(lambda: not ledger.owed(), DRAIN_SECONDS)
+            until(lambda: not oracle.owed(), DRAIN_SECONDS)
         except AssertionError:
-            owed = ledger.owed()
+            owed = oracle.owed()
             raise AssertionError(f"{len(owed)} jobs were lost, such as {sorted(owed)[:3]}") from None
-    assert ledger.doubled() == [], "at-most-once jobs were delivered twice"
+    assert oracle.doubled() == [], "at-most-once jobs were delivered twice"
 
 
 def main() -> int:
@@ -172,23 +172,23 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="kept; default: one that is removed when all is well")
     options = parser.parse_args()
     folder = options.folder or Path(tempfile.mkdtemp(prefix="disque-rounds."))
-    ledger = Ledger()
+    oracle = Oracle()
     with Cluster(folder, options.nodes, (*NODE_OPTIONS, "--appendfsync", options.policy)) as cluster:
         for number in range(options.rounds):
             count = options.victims or 1 + number % options.nodes
             victims = random.sample(cluster.servers, count)
-            before = len(ledger.added), len(ledger.acked), time.monotonic(), len(ledger.again)
-            play_round(cluster, ledger, victims)
+            before = len(oracle.added), len(oracle.acked), time.monotonic(), len(oracle.again)
+            play_round(cluster, oracle, victims)
             print(
-                f"round {number + 1}: {count} killed, {len(ledger.added) - before[0]:,} jobs added,"
-                f" {len(ledger.acked) - before[1]:,} acknowledged, nothing lost,"
-                f" {len(ledger.again) - before[3]} came again after their ack, {time.monotonic() - before[2]:.1f} s",
+                f"round {number + 1}: {count} killed, {len(oracle.added) - before[0]:,} jobs added,"
+                f" {len(oracle.acked) - before[1]:,} acknowledged, nothing lost,"
+                f" {len(oracle.again) - before[3]} came again after their ack, {time.monotonic() - before[2]:.1f} s",
                 flush=True,
             )
-        unseen = sum(not ledger.got[id] for id in ledger.once)
+        unseen = sum(not oracle.got[id] for id in oracle.once)
         print(
-            f"{len(ledger.added):,} jobs, none lost; {len(ledger.once):,} at most once, none came twice and"
-            f" {unseen:,} never; {len(ledger.again):,} jobs came again although their ack had been answered"
+            f"{len(oracle.added):,} jobs, none lost; {len(oracle.once):,} at most once, none came twice and"
+            f" {unseen:,} never; {len(oracle.again):,} jobs came again although their ack had been answered"
         )
         faults = [server.output() for server in cluster.servers if "Traceback" in server.output()]
         print(*faults, sep="\n")

@@ -49,7 +49,7 @@ def checkout(tmp_path):
     package.mkdir(parents=True)
     (tmp_path / "disque_py" / "__init__.py").touch()
     (package / "__init__.py").touch()
-    (package / "disque_cli.py").write_text("import nobody_has_this\n")
+    (package / "main.py").write_text("import nobody_has_this\n")
     return tmp_path
 
 

@@ -195,14 +195,14 @@ def test_a_crowd_of_strangers_costs_little_and_keeps_nobody_out(make_server):
     half = (60 << 20).to_bytes(4, "big") + b"\1"
     held = []
 
-    def crowd(over):
+    def blocked_producers(over):
         while not over.is_set() and len(held) < 900:
             sock = stranger(a)
             sock.sendall((meet, half, b"")[len(held) % 3])
             held.append(sock)
 
     ends = time.monotonic() + 4
-    with running(crowd):
+    with running(blocked_producers):
         worst = worst_ping_s(a, lambda: time.monotonic() > ends or len(held) >= 900)
     assert worst < HICCUP_S
     assert len(held) > 400

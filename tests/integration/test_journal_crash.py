@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from journal_rounds import NODE_OPTIONS, Ledger, play_round
+from journal_rounds import NODE_OPTIONS, Oracle, play_round
 from servers import Cluster
 
 LOAD_SECONDS = 0.6
@@ -16,16 +16,16 @@ def three(tmp_path_factory):
     """Three nodes with `appendfsync always` and what is known of their jobs: each test goes on from the one before."""
     options = (*NODE_OPTIONS, "--appendfsync", "always")
     with Cluster(tmp_path_factory.mktemp("three"), 3, options) as cluster:
-        yield cluster, Ledger()
+        yield cluster, Oracle()
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_nothing_acknowledged_is_lost_when_nodes_are_killed_at_once(three, count):
     """One, two, and all of them: a power cut of the whole cluster."""
-    cluster, ledger = three
-    added = len(ledger.added)
-    play_round(cluster, ledger, cluster.servers[:count], load_seconds=LOAD_SECONDS, down_seconds=DOWN_SECONDS)
-    assert len(ledger.added) > added + 100
+    cluster, oracle = three
+    added = len(oracle.added)
+    play_round(cluster, oracle, cluster.servers[:count], load_seconds=LOAD_SECONDS, down_seconds=DOWN_SECONDS)
+    assert len(oracle.added) > added + 100
     assert not any("Traceback" in server.output() for server in cluster.servers)
 
 
@@ -33,6 +33,6 @@ def test_nothing_acknowledged_is_lost_when_nodes_are_killed_at_once(three, count
 def test_a_killed_process_loses_nothing_acknowledged_with_any_policy(tmp_path, policy):
     """Records were written, if not synced, before the reply. And what is acknowledged stays so."""
     with Cluster(tmp_path, 1, (*NODE_OPTIONS, "--appendfsync", policy)) as cluster:
-        ledger = Ledger()
-        play_round(cluster, ledger, cluster.servers, load_seconds=LOAD_SECONDS, down_seconds=DOWN_SECONDS)
-        assert ledger.again == set()
+        oracle = Oracle()
+        play_round(cluster, oracle, cluster.servers, load_seconds=LOAD_SECONDS, down_seconds=DOWN_SECONDS)
+        assert oracle.again == set()

@@ -9,8 +9,8 @@ import subprocess
 
 import pytest
 
-from disque_py.cli import local_nodes
 from disque_py.cli.address import Target, Tls
+from disque_py.cli.cluster import local_nodes
 from disque_py.client import Address, Disque
 from disque_py.client.tls import trusting
 from servers import BUS_PORT_ABOVE, HOST, Cluster, Connection, free_port

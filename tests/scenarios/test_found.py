@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 from cluster_bus.messages import HINT, QUEUED, REPLJOB, SETACK, TOOK, YOURJOBS
-from disque_py.core.image import image_of, job_of
 from disque_py.core.job import ACKED, ACTIVE
+from disque_py.core.job_snapshot import job_of, snapshot_of
 from disque_py.core.lifecycle import enqueue, forget, register
 
 
@@ -81,9 +81,9 @@ def test_an_id_may_come_back_while_its_dead_entry_lies_in_the_queue(make):
     assert first
     assert young
     broker = world["b"]
-    image = image_of(world["a"], world["a"].find(first))
+    snapshot = snapshot_of(world["a"], world["a"].find(first))
     for _ in range(3):
-        job = job_of(broker, image)
+        job = job_of(broker, snapshot)
         register(broker, job)
         enqueue(broker, job)
         assert world.ask("b", "QPEEK", "q", 5)[0][1] == first
@@ -118,14 +118,14 @@ def test_an_ack_kept_for_a_late_copy_is_collected_like_any_other(make):
     """A late REPLJOB for a job known as done leaves an acked record; its timer must ask. Day 155 leaving nodes=abcd."""
     world = make("abc")
     job_id = world.ask("a", "ADDJOB", "q", "body", 0, "REPLICATE", 1)
-    image = image_of(world["a"], world["a"].find(job_id))
+    snapshot = snapshot_of(world["a"], world["a"].find(job_id))
     world.ask("a", "ACKJOB", job_id)
     broker = world["b"]
-    broker.done.add(job_id, broker.now_ms)
+    broker.tombstones.add(job_id, broker.now_ms)
     world.cut("a", "b")
     member = world.members["b"]
     sender = member.membership.find(world.members["a"].node_id)
-    member.driver.receive(sender, [[REPLJOB, (image, 1)]])
+    member.driver.receive(sender, [[REPLJOB, (snapshot, 1)]])
     member.driver.finish()
     assert broker.find(job_id).state == ACKED
     world.heal()

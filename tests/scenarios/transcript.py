@@ -40,8 +40,8 @@ from cluster_bus.node import Node
 from cluster_bus.outgoing import Run
 from disque_py.core import lifecycle
 from disque_py.core.job import ACTIVE, QUEUED, Job
-from disque_py.simulator.machine import Machine
-from disque_py.simulator.telling import Names, state_of, tell_message, tell_reply
+from disque_py.simulator.transcript import Names, state_of, tell_message, tell_reply
+from disque_py.simulator.world.machine import Machine
 from world import Talker, World
 
 SPAN = re.compile(r"([+-]?[0-9.]+)(ms|s|m|h|d)")

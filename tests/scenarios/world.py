@@ -10,10 +10,10 @@ from random import Random
 from typing import Any
 
 from cluster_bus.outgoing import Outgoing
-from disque_py.simulator.connections import Connection, words
-from disque_py.simulator.machine import Machine
-from disque_py.simulator.traffic import Filter
-from disque_py.simulator.world import World as SimulatedWorld
+from disque_py.simulator.clients.connection import Connection, words
+from disque_py.simulator.world.machine import Machine
+from disque_py.simulator.world.traffic import Filter
+from disque_py.simulator.world.world import World as SimulatedWorld
 
 
 class Talker(Connection):

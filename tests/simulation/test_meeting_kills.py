@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from disque_py.simulator.world import World
+from disque_py.simulator.world.world import World
 from simulated import ask, asker, words
 
 NAMES = "abc"

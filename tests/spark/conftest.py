@@ -30,7 +30,7 @@ def spark(tmp_path_factory):
     folder = tmp_path_factory.mktemp("spark")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     # Workers are processes of their own: they find what the tests share by path, and the package where it is installed.
-    shared = [str(Path(disque_py.__file__).parents[1]), str(TESTS / "unit"), str(TESTS / "spark")]
+    shared = [str(Path(disque_py.__file__).parents[1]), str(TESTS / "support"), str(TESTS / "spark")]
     os.environ["PYTHONPATH"] = os.pathsep.join([*shared, *filter(None, [os.environ.get("PYTHONPATH")])])
     builder = SparkSession.builder.master("local[2,3]").appName("tests")
     own = {

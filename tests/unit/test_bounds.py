@@ -10,19 +10,19 @@ import pytest
 from brokers import add_node, ask, ask_parsed, error_of, make_broker, make_client
 from cluster_bus.messages import INTEREST, ISKEY, KEYIS, PAUSE, REPLJOB, SETTLED, TOOK, YOURJOBS
 from copies import advance, hold, hold_queued, image, make_id, say, sent_of
-from disque_py import inputs
 from disque_py.commands.clients import NAME_BYTES_MAX
 from disque_py.config.kinds import OutputLimit, OutputLimits
 from disque_py.core import interest, keying, memory, pausing, taking
+from disque_py.core.command_entry import WORDS_MAX
 from disque_py.core.errors import OOM
 from disque_py.core.handover import exchange
 from disque_py.core.keys import key_chars
 from disque_py.core.memory import LINES_SPARE, QUEUES_SPARE
 from disque_py.core.queue import LINE_BYTES
 from disque_py.core.replication import NO_ANSWER
-from disque_py.core.row import WORDS_MAX
 from disque_py.core.timers import UNUSED_MS
-from disque_py.inputs import MalformedMessageError
+from disque_py.node import dispatch
+from disque_py.node.dispatch import MalformedMessageError
 
 LIMIT = 4_000_000
 
@@ -82,7 +82,7 @@ def test_consumers_of_some_queues_go_on_waiting_however_full_memory_is():
     broker, client = make_full()
     assert ask(broker, client, "GETJOB", "FROM", *names(LINES_SPARE)) == b""
     hold_queued(broker, number=7, queue=b"q3")
-    inputs.settle(broker)
+    dispatch.settle(broker)
     assert reply_of(broker, client).startswith(b"*1\r\n")
 
 
@@ -162,7 +162,7 @@ def test_names_of_interest_are_bounded_in_bytes_per_link(monkeypatch):
     assert list(broker.interest) == long[:2]
     say(broker, b, INTEREST, (long[0], -1), (long[3], 1))
     assert (list(broker.interest), exchange(b).interest_bytes) == ([long[1], long[3]], 800)
-    inputs.incoming_lost(broker, b)
+    dispatch.incoming_lost(broker, b)
     assert (broker.interest, exchange(b).interest_bytes) == ({}, 0)
 
 
@@ -196,7 +196,7 @@ def test_very_many_unknown_tokens_are_looked_for_in_parts(command):
     turns = 0
     while not client.out:
         turns += 1
-        inputs.tick(broker)
+        dispatch.tick(broker)
     assert (turns, client.out) == (40, [b":0\r\n"])
 
 
@@ -237,13 +237,13 @@ def test_a_full_node_asks_others_for_a_key_and_keeps_no_body_meanwhile(is_known)
     b = add_node(broker)
     used = broker.used_memory
     assert ask(broker, client, "ADDJOB", "q", "b" * 5_000, 0, "KEY", "k", "REPLICATE", 1) == b""
-    inputs.settle(broker)
+    dispatch.settle(broker)
     assert used < broker.used_memory < used + 1_000
     ((_, (number, chars)),) = sent_of(broker, ISKEY)
     assert chars == key_chars(b"q", b"k")
     job_id = broker.ids.keyed(chars, broker.ids.next(1_000, True)) if is_known else b""
     say(broker, b, KEYIS, (number, chars, job_id))
-    inputs.settle(broker)
+    dispatch.settle(broker)
     assert reply_of(broker, client) == (b"+%b\r\n" % job_id if is_known else b"-%b\r\n" % OOM.encode())
     assert (broker.used_memory, broker.caller_count) == (used, 0)
 
@@ -263,8 +263,8 @@ def test_a_job_whose_key_is_asked_for_takes_memory():
     client = make_client(broker)
     ask(broker, client, "ADDJOB", "q", "b" * 5_000, 0, "KEY", "k")
     assert broker.used_memory > 5_000
-    inputs.disconnect(broker, client)
-    inputs.settle(broker)
+    dispatch.disconnect(broker, client)
+    dispatch.settle(broker)
     assert (broker.used_memory, broker.caller_count) == (0, 0)
 
 

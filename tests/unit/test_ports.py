@@ -12,9 +12,9 @@ from disque_py import ports
 from disque_py.server.clock import SystemClock
 from disque_py.server.connection import ClientConnection
 from disque_py.server.host import ProcessHost
-from disque_py.simulator.connections import Connection
-from disque_py.simulator.host import SimHost
-from disque_py.simulator.machine import Machine
+from disque_py.simulator.clients.connection import Connection
+from disque_py.simulator.world.host import SimHost
+from disque_py.simulator.world.machine import Machine
 from loopback import NoWire
 
 PAIRS = (

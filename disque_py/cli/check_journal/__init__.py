@@ -1,0 +1,1 @@
+"""disque-check-journal: inspect, mend, export and create journals."""

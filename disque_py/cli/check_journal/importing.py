@@ -1,0 +1,192 @@
+"""Moving in: a fresh journal out of the original's disque.aof, or out of a file of jobs that `export` wrote.
+
+Whose jobs they are decides which of their holders is the node that loads them: the id that is given, that a nodes file
+names, that the file of jobs begins with, or, in the original's file, the one that every job names.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cluster_bus.nodes_file import NodesFileError, parse
+from persistence.aof_import import AofReader, common_holders, facts_of_blob
+from persistence.install import Install
+from persistence.items import IS_DELIVERED, NODE_BYTES, Facts
+from persistence.jobs_file import JobsFileError, Origin, Pause, parse_line
+from persistence.new_journal import FreshJournal
+
+Progress = Callable[[int, int], None]
+# A node reads its own id where it finds this one: the journal's header names it, and nobody else has it.
+NOBODY: Final = bytes(NODE_BYTES)
+SHOW_EVERY_LINES: Final = 1000
+
+
+class MovingError(Exception):
+    """It can't be done like this; the text says why and what to do."""
+
+
+@dataclass
+class Moved:
+    """What an import found: jobs that came along, and what became of the others.
+
+    once          at-most-once jobs among them that are not going to be queued
+    torn_bytes    at the end of the original's file
+    moved_to      where the journal that was there before is now
+    """
+
+    jobs: int = 0
+    expired: int = 0
+    once: int = 0
+    pauses: int = 0
+    torn_bytes: int = 0
+    moved_to: str = ""
+
+
+@dataclass
+class ImportOptions:
+    """What the user wants.
+
+    node             whose jobs they are; b"": find out
+    is_alone         other holders are forgotten
+    with_once        at-most-once jobs that were not delivered are queued
+    moves_aside      a journal that is there is moved away
+    """
+
+    node: bytes = b""
+    is_alone: bool = False
+    with_once: bool = False
+    moves_aside: bool = False
+
+
+def is_aof(path: Path) -> bool:
+    """Whether this looks like the original's file; an empty one does."""
+    with path.open("rb") as file:
+        return file.read(1) in (b"*", b"")
+
+
+def node_of_file(path: Path) -> bytes:
+    """The id of `myself` in a nodes file. MovingError, OSError."""
+    try:
+        return parse(path.read_text(encoding="utf-8", errors="surrogateescape"))[0].id
+    except NodesFileError as error:
+        raise MovingError(f"{path}: {error}") from error
+
+
+def import_jobs(source: Path, directory: str, options: ImportOptions, progress: Progress) -> Moved:
+    """Make a fresh journal in `directory` out of `source`. MovingError, ValueError of the formats, OSError."""
+    wall_ms = time.time_ns() // 1_000_000
+    with Install(directory, moves_aside=options.moves_aside) as place:
+        moved = Moved()
+        if is_aof(source):
+            _from_aof(source, place, options, moved, wall_ms, progress)
+        else:
+            _from_lines(source, place, options, moved, wall_ms, progress)
+        place.commit()
+        moved.moved_to = place.moved_to
+    return moved
+
+
+def _from_aof(
+    source: Path, place: Install, options: ImportOptions, moved: Moved, wall_ms: int, progress: Progress
+) -> None:
+    reader = AofReader()
+    total = source.stat().st_size
+    with source.open("rb") as file:
+        while piece := file.read(reader.piece_bytes):
+            reader.feed(piece)
+            progress(file.tell(), total)
+    moved.torn_bytes = reader.torn_bytes
+    node = options.node or _node_beside(source)
+    if not node and not options.is_alone:
+        holder_sets = reader.holder_sets()
+        candidates = common_holders(holder_sets)
+        if len(candidates) == 1:
+            node = candidates.pop()
+        elif any(holder_sets):
+            raise MovingError(
+                f"{source} does not say which of the nodes it names it is of: give the original's nodes.conf with "
+                "--nodes-file, the id with --node, or forget all other nodes with --alone"
+            )
+    if options.with_once and moved.torn_bytes:
+        raise MovingError(
+            f"{source} ends in the middle of a record, so it is not known whether its at-most-once jobs are still to be"
+            " delivered: leave --at-most-once-too away"
+        )
+
+    def facts() -> Iterator[Facts]:
+        for index, blob in enumerate(reader.blobs()):
+            known = facts_of_blob(blob, index, wall_ms)
+            if known is None:
+                moved.expired += 1
+            else:
+                yield known
+
+    journal = FreshJournal(place.folder, node or NOBODY, wall_ms)
+    _add_all(journal, facts(), node, options, moved)
+
+
+def _node_beside(source: Path) -> bytes:
+    """The original keeps its nodes file beside the journal."""
+    path = source.parent / "nodes.conf"
+    return node_of_file(path) if path.is_file() else b""
+
+
+def _from_lines(
+    source: Path, place: Install, options: ImportOptions, moved: Moved, wall_ms: int, progress: Progress
+) -> None:
+    node = options.node
+    if not node:
+        with source.open("rb") as file:
+            first = parse_line(file.readline(), 1, wall_ms)
+            node = first.node if isinstance(first, Origin) else b""
+    journal = FreshJournal(place.folder, node or NOBODY, wall_ms)
+    total = source.stat().st_size
+
+    def facts() -> Iterator[Facts]:
+        done = 0
+        ids: set[bytes] = set()
+        with source.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                done += len(line)
+                if not number % SHOW_EVERY_LINES:
+                    progress(done, total)
+                said = parse_line(line, number, wall_ms)
+                if isinstance(said, Pause):
+                    journal.pause(said.queue, said.flags, said.version_ms, said.version_node)
+                    moved.pauses += 1
+                elif isinstance(said, Facts):
+                    if said.id in ids:
+                        raise JobsFileError(f"line {number}: this job stands in an earlier line already")
+                    ids.add(said.id)
+                    if said.expire_at_ms > wall_ms:
+                        yield said
+                    else:
+                        moved.expired += 1
+
+    _add_all(journal, facts(), node, options, moved)
+
+
+def _add_all(journal: FreshJournal, facts: Iterator[Facts], node: bytes, options: ImportOptions, moved: Moved) -> None:
+    """Into the journal; what is certain comes last, as it has to."""
+    me = node or NOBODY
+    certain: list[Facts] = []
+    for known in facts:
+        if options.is_alone:
+            known = known._replace(holders=(me,))
+        elif me not in known.holders:
+            known = known._replace(holders=(*known.holders, me))
+        if known.retry_ms or known.state == "acked":
+            journal.add(known)
+        elif options.with_once and not known.flags & IS_DELIVERED:
+            certain.append(known)
+        else:
+            moved.once += 1
+            journal.add(known)
+    for known in certain:
+        journal.add(known, is_certain=True)
+    journal.finish()
+    moved.jobs = journal.job_count

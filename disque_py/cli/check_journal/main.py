@@ -1,0 +1,322 @@
+"""disque-check-journal: look at a node's journal, mend its torn end, take jobs out of it, make one.
+
+The commands only say what is to be done: persistence/check.py reads, report.py tells, importing.py makes.
+A journal is a directory (`<appendfilename>.d`), or the node's directory that it is in, or a backup. Everything but
+`repair` and `import` only looks, and may do so while the node runs. Exit status: 0 done and whole, 1 not done or not
+whole, 2 bad usage.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any, Final, TypeVar
+
+import click
+from click.shell_completion import get_completion_class
+
+from disque_py import __version__
+from disque_py.cli.check_journal.importing import ImportOptions, Moved, MovingError, import_jobs, node_of_file
+from disque_py.cli.check_journal.report import print_summary, record_line, summary
+from disque_py.cli.progress import Bar
+from disque_py.cli.shell.stat import human_bytes
+from persistence.aof_import import AofError
+from persistence.backup import DESCRIPTION_NAME, DescriptionError, decode_description, refuse_incomplete
+from persistence.check import Gathering, Reader, Showing, Tally, read
+from persistence.files import Files
+from persistence.install import has_journal, is_in_use
+from persistence.items import NODE_BYTES
+from persistence.jobs_file import JobsFileError, Pause, job_line, origin_line, pause_line
+from persistence.records import Block, FormatError
+from persistence.recovery import DamagedJournalError, Recovery
+
+# A running node drops segments while they are read; then we look again.
+TRIES: Final = 5
+SHOW_EVERY_JOBS: Final = 1000
+AnyReader = TypeVar("AnyReader", bound=Reader)
+DIRECTORY: Final = click.Path(exists=True, file_okay=False, path_type=Path)
+SOURCE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+class Program(click.Group):
+    """The command group; turns what may go wrong into one line and exit status 1."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that was named."""
+        try:
+            return super().invoke(ctx)
+        except (DamagedJournalError, FormatError, MovingError, AofError, JobsFileError, DescriptionError) as error:
+            raise click.ClickException(str(error)) from error
+        except OSError as error:
+            if isinstance(error, BrokenPipeError):
+                raise
+            text = error.strerror or str(error)
+            where = f"{error.filename}: " if error.filename and str(error.filename) not in text else ""
+            raise click.ClickException(where + text) from error
+
+
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="disque-check-journal %(version)s")
+def main() -> None:
+    """Inspect, verify, repair, dump, export and import the journal of a node.
+
+    A journal is the directory <appendfilename>.d (disque.aof.d) inside a node's dir; the latter will do, too, and so
+    will a backup.
+    """
+
+
+@main.command()
+@click.argument("directory", type=DIRECTORY)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def info(directory: Path, as_json: bool) -> None:
+    """Show what is in a journal: node, state, jobs, records and segments, living and dead."""
+    path = journal_in(directory)
+    recovery, tally, in_use = read_journal(path, Tally, "Reading")
+    tally.settle()
+    row = summary(str(path), recovery, tally, is_in_use=in_use)
+    if as_json:
+        click.echo(json.dumps(row))
+    else:
+        print_summary(row)
+
+
+@main.command()
+@click.argument("directory", type=DIRECTORY)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def verify(directory: Path, as_json: bool) -> None:
+    """Read all of a journal and check every byte of it. Exit status 1 if it is not whole.
+
+    Of a journal that a node is writing the end is not checked.
+    """
+    path = journal_in(directory)
+    problem = ""
+    try:
+        recovery, tally, in_use = read_journal(path, Tally, "Verifying")
+        if recovery.newest is None:
+            problem = "there is no journal in this directory"
+        elif recovery.torn is not None and not in_use:
+            name, offset, count = recovery.torn
+            problem = (
+                f"{name}: the last {count:,} bytes, from byte {offset} on, are no whole record: the machine or the"
+                " process died while they were written. A node with aof-load-truncated yes cuts them off at its start,"
+                f" and so does `disque-check-journal repair {path}`"
+            )
+        _check_backup(path, recovery)
+    except (DamagedJournalError, FormatError, DescriptionError) as damaged:
+        problem = str(damaged)
+    if as_json:
+        row: dict[str, Any] = {"directory": str(path), "whole": not problem, "problem": problem or None}
+        click.echo(json.dumps(row))
+    elif not problem:
+        end = ", and a node is writing it" if in_use else ""
+        click.echo(f"OK: {tally.job_count:,} jobs, {human_bytes(tally.bytes)} in {len(tally.segments)} segments{end}")
+    else:
+        click.echo(problem, err=True)
+    if problem:
+        sys.exit(1)
+
+
+def _check_backup(path: Path, recovery: Recovery) -> None:
+    """What a backup's description says is there; nothing to check in what is no backup."""
+    description_path = path / DESCRIPTION_NAME
+    if description_path.is_file():
+        description = decode_description(description_path.read_bytes())
+        folder = Files(str(path), readonly=True)
+        try:
+            refuse_incomplete(folder, description)
+        finally:
+            folder.close()
+        if recovery.newest is None or recovery.position != description.position:
+            raise DamagedJournalError(f"{path} ends before the place where it was made. Copy it again")
+
+
+@main.command()
+@click.argument("directory", type=DIRECTORY)
+@click.option("--yes", is_flag=True, help="Don't ask.")
+def repair(directory: Path, yes: bool) -> None:
+    """Cut off a torn end: what was being written when the machine died.
+
+    Nothing that was acknowledged with `appendfsync always` is in it. What is damaged elsewhere can't be repaired and
+    is left alone: a backup, or the copies of other nodes, have what is lost.
+    """
+    path = journal_in(directory)
+    folder = Files(str(path))
+    try:
+        with Bar("Reading") as bar:
+            recovery = read(folder, Tally(), bar.show)
+        if recovery.torn is None:
+            click.echo("Nothing to repair: the journal is whole")
+            return
+        name, offset, count = recovery.torn
+        click.echo(f"{name}: the last {count:,} bytes, from byte {offset} on, are no whole record.")
+        if not yes:
+            click.confirm("Cut them off?", abort=True)
+        recovery.repair()
+        click.echo("Cut off. At-most-once jobs of this journal will not be queued again: nobody knows their deliveries")
+    finally:
+        folder.close()
+
+
+@main.command()
+@click.argument("directory", type=DIRECTORY)
+@click.option("--jobs", "as_jobs", is_flag=True, help="Living jobs instead of records, as `export` writes them.")
+@click.option("--no-bodies", is_flag=True, help="Leave the bodies out.")
+def dump(directory: Path, as_jobs: bool, no_bodies: bool) -> None:
+    """Print every record of a journal, or every job, as a line of JSON."""
+    path = journal_in(directory)
+    if as_jobs:
+        _write_jobs(path, sys.stdout, with_bodies=not no_bodies)
+        return
+
+    def show(number: int, block: Block, kind: int, item: Any) -> None:
+        sys.stdout.write(record_line(number, block, kind, item, with_body=not no_bodies) + "\n")
+
+    recovery, _, _ = read_journal(path, lambda: Showing(show), "Reading", tries=1)
+    if recovery.torn is not None:
+        click.echo(f"{recovery.torn[0]}: {recovery.torn[2]:,} bytes behind the last whole record", err=True)
+
+
+@main.command()
+@click.argument("directory", type=DIRECTORY)
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+def export(directory: Path, file: Path) -> None:
+    """Write the jobs of a journal to FILE, a line of JSON per job; `-` is standard output.
+
+    At-most-once jobs that may have been delivered are written as delivered.
+    """
+    path = journal_in(directory)
+    if str(file) == "-":
+        _write_jobs(path, sys.stdout, with_bodies=True)
+        return
+    with file.open("x", encoding="utf-8") as lines:
+        try:
+            count = _write_jobs(path, lines, with_bodies=True)
+            lines.flush()
+        except BaseException:
+            file.unlink()  # Half of the jobs would look like all of them.
+            raise
+    click.echo(f"{count:,} jobs written to {file}")
+
+
+def _write_jobs(path: Path, lines: IO[str], *, with_bodies: bool) -> int:
+    """The jobs of a journal that are not expired; how many."""
+    recovery, gathering, _ = read_journal(path, Gathering, "Reading")
+    now_ms = time.time_ns() // 1_000_000
+    write = lines.write
+    write(origin_line(recovery.newest.node if recovery.newest is not None else b"", now_ms) + "\n")
+    for name, (flags, version_ms, version_node) in gathering.pauses.items():
+        write(pause_line(Pause(name, flags, version_ms, version_node)) + "\n")
+    count = 0
+    total = len(gathering)
+    with Bar("Writing") as bar:
+        for facts in gathering.jobs(is_certain=recovery.is_clean, is_whole=recovery.torn is None):
+            if facts.expire_at_ms > now_ms:
+                write(job_line(facts, with_body=with_bodies) + "\n")
+                count += 1
+                if not count % SHOW_EVERY_JOBS:
+                    bar.show(count, total)
+    return count
+
+
+@main.command(name="import")
+@click.argument("source", type=SOURCE)
+@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--node", default="", metavar="ID", help="Id of the node whose jobs they are (40 hex digits).")
+@click.option("--nodes-file", type=SOURCE, help="The original's nodes.conf, which says it.")
+@click.option("--alone", is_flag=True, help="Forget which other nodes hold copies.")
+@click.option(
+    "--at-most-once-too", is_flag=True, help="Queue at-most-once jobs, too: it is known that none was delivered."
+)
+@click.option("--force", is_flag=True, help="Move a journal that is there aside.")
+def import_(
+    source: Path, directory: Path, node: str, nodes_file: Path | None, alone: bool, at_most_once_too: bool, force: bool
+) -> None:
+    """Make a journal in DIRECTORY out of SOURCE: the original's disque.aof, or a file that `export` wrote.
+
+    DIRECTORY is the journal itself, <appendfilename>.d, of a node that is not running. Jobs wait for their retry after
+    the import; start the node with --aof-enqueue-jobs-once yes to have those queued at once that were in their queue.
+    At-most-once jobs are kept to be seen in SHOW, and not queued, because they may have been delivered before. A node
+    keeps the id of its own nodes file, whatever id the jobs have.
+    """
+    if node and nodes_file is not None:
+        raise click.UsageError("--node and --nodes-file say the same")
+    options = ImportOptions(_node_id(node, nodes_file), alone, at_most_once_too, force)
+    with Bar("Importing") as bar:
+        moved = import_jobs(source, str(directory), options, bar.show)
+    _tell(moved, directory)
+
+
+def _node_id(word: str, nodes_file: Path | None) -> bytes:
+    if nodes_file is not None:
+        return node_of_file(nodes_file)
+    try:
+        node = bytes.fromhex(word)
+    except ValueError:
+        node = b"-"
+    if node and len(node) != NODE_BYTES:
+        raise click.UsageError(f"--node: '{word}' is no node's id (40 hex digits)")
+    return node
+
+
+def _tell(moved: Moved, directory: Path) -> None:
+    click.echo(
+        f"{moved.jobs:,} jobs imported into {directory}" + (f", {moved.expired:,} expired" if moved.expired else "")
+    )
+    if moved.once:
+        click.echo(f"{moved.once:,} at-most-once jobs among them may have been delivered and will not be queued")
+    if moved.torn_bytes:
+        click.echo(
+            f"The file ends in the middle of a record: its last {moved.torn_bytes:,} bytes were left out", err=True
+        )
+    if moved.moved_to:
+        click.echo(f"The journal that was there is now in {moved.moved_to}")
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print a script that makes TAB complete disque-check-journal.
+
+    For bash: `eval "$(disque-check-journal completion bash)"` in ~/.bashrc.
+    """
+    complete = get_completion_class(shell)
+    assert complete is not None
+    click.echo(complete(main, {}, "disque-check-journal", "_DISQUE_CHECK_JOURNAL_COMPLETE").source())
+
+
+def journal_in(directory: Path) -> Path:
+    """The directory itself, or the one journal in it. ClickException if there are several."""
+    if has_journal(str(directory)):
+        return directory
+    found = [path for path in sorted(directory.glob("*.d")) if path.is_dir() and has_journal(str(path))]
+    if len(found) > 1:
+        raise click.ClickException(f"{directory} holds {len(found)} journals: {', '.join(path.name for path in found)}")
+    if not found:
+        raise click.ClickException(f"{directory} holds no journal")
+    return found[0]
+
+
+def read_journal(
+    path: Path, make_reader: Callable[[], AnyReader], label: str, tries: int = TRIES
+) -> tuple[Recovery, AnyReader, bool]:
+    """Read it all: how it ended, what the reader got, and whether a node is using it. Looks only."""
+    while True:
+        reader = make_reader()
+        folder = Files(str(path), readonly=True)
+        in_use = is_in_use(str(path))
+        try:
+            with Bar(label) as bar:
+                return read(folder, reader, bar.show), reader, in_use
+        except (FileNotFoundError, DamagedJournalError):
+            tries -= 1
+            if not in_use or not tries:
+                raise
+        finally:
+            folder.close()
+
+
+if __name__ == "__main__":
+    main(prog_name="disque-check-journal")

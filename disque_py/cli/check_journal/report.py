@@ -1,0 +1,183 @@
+"""What disque-check-journal says of a journal: as an object for scripts, as lines for people, records as JSON.
+
+Nothing is read here; persistence/check.py has done that.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from base64 import b64encode
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from disque_py.cli.shell.stat import human_bytes
+from persistence.check import Tally, described_header, described_numbers, described_state
+from persistence.items import flag_words, split_nodes
+from persistence.records import DROPPED, GONE, JOB, KIND_NAMES, PAUSE, STATE, Block
+from persistence.recovery import Recovery
+
+PIPE_WIDTH = 200
+
+
+def summary(directory: str, recovery: Recovery, tally: Tally, *, is_in_use: bool) -> dict[str, Any]:
+    """All that `info` knows, by names that stay."""
+    newest = recovery.newest
+    made = {header.number: header for _, header, _ in recovery.files}
+    files: dict[int, list[str]] = {}
+    for name, header, _ in recovery.files:
+        files.setdefault(header.number, []).append(name)
+    return {
+        "directory": directory,
+        "node": newest.node.hex() if newest is not None else None,
+        "formats": sorted({header.version for _, header, _ in recovery.files}),
+        "in_use": is_in_use,
+        "clean": recovery.is_clean,
+        "restored": recovery.is_restored,
+        "torn": None if recovery.torn is None else dict(zip(("file", "offset", "bytes"), recovery.torn, strict=True)),
+        "leftovers": sorted(recovery.leftovers),
+        "first_ms": tally.first_ms,
+        "last_ms": tally.last_ms,
+        "bytes": tally.bytes,
+        "live_bytes": tally.live_bytes,
+        "blocks": tally.block_count,
+        "always_blocks": tally.always_blocks,
+        "jobs": tally.job_count,
+        "jobs_by_state": tally.states(),
+        "records": {kind.name: {"total": kind.total, "live": kind.live} for kind in tally.kinds()},
+        "segments": [
+            {
+                "number": number,
+                "files": files.get(number, []),
+                "format": made[number].version,
+                "made_at_ms": made[number].wall_ms,
+                "bytes": segment.bytes,
+                "live_bytes": segment.live_bytes,
+                "blocks": segment.block_count,
+                "records": segment.record_count,
+                "jobs": segment.job_count,
+                "live_jobs": segment.live_jobs,
+            }
+            for number, segment in sorted(tally.segments.items())
+        ],
+    }
+
+
+def print_summary(row: dict[str, Any]) -> None:
+    """The same for people."""
+    states = row["jobs_by_state"]
+    told = ", ".join(f"{states[name]:,} {name}" for name in ("queued", "active", "acked"))
+    lines = [
+        ("Journal", row["directory"]),
+        ("Node", row["node"] or "-"),
+        ("Format", ", ".join(map(str, row["formats"])) or "-"),
+        ("State", state_text(row)),
+        ("Written", f"{moment(row['first_ms'])} to {moment(row['last_ms'])}" if row["last_ms"] else "-"),
+        (
+            "Jobs",
+            f"{row['jobs']:,}: {told}; {states['at-most-once']:,} at-most-once, {states['delivered']:,} delivered",
+        ),
+        ("Size", f"{human_bytes(row['bytes'])} in {len(row['segments'])} segments, {share(row)} of it living jobs"),
+        ("Blocks", f"{row['blocks']:,}, {row['always_blocks']:,} of them written under `always`"),
+    ]
+    width = max(len(name) for name, _ in lines)
+    for name, text in lines:
+        click.echo(f"{name:<{width}}  {text}")
+    click.echo()
+    kinds = [
+        (name, f"{kind['total']:,}", f"{kind['live']:,}", f"{kind['total'] - kind['live']:,}")
+        for name, kind in row["records"].items()
+    ]
+    _print_table(("record", "total", "live", "dead"), kinds)
+    if row["segments"]:
+        click.echo()
+        _print_table(("segment", "size", "live", "blocks", "records", "jobs", "live jobs", "made"), _segment_rows(row))
+
+
+def _segment_rows(row: dict[str, Any]) -> list[tuple[str, ...]]:
+    return [
+        (
+            str(segment["number"]) + (f" ({len(segment['files'])} files)" if len(segment["files"]) > 1 else ""),
+            human_bytes(segment["bytes"]),
+            share(segment),
+            f"{segment['blocks']:,}",
+            f"{segment['records']:,}",
+            f"{segment['jobs']:,}",
+            f"{segment['live_jobs']:,}",
+            moment(segment["made_at_ms"]),
+        )
+        for segment in row["segments"]
+    ]
+
+
+def _print_table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    table = Table(box=None, pad_edge=False)
+    for index, name in enumerate(names):
+        table.add_column(name, justify="left" if index == 0 else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH).print(table)
+
+
+def state_text(row: dict[str, Any]) -> str:
+    """How it was left."""
+    if row["in_use"]:
+        return "in use by a running node"
+    if row["torn"] is not None:
+        torn = row["torn"]
+        return f"torn: the last {torn['bytes']:,} bytes of {torn['file']} are no whole record"
+    if row["restored"]:
+        return "a backup: at-most-once jobs will not be queued from it"
+    return "closed cleanly" if row["clean"] else "not closed cleanly"
+
+
+def share(row: dict[str, Any]) -> str:
+    """How much of its bytes lives, as far as that can be told."""
+    return f"{min(100, round(100 * row['live_bytes'] / row['bytes']))} %" if row["bytes"] else "-"
+
+
+def moment(wall_ms: int) -> str:
+    """A time as people write it, UTC."""
+    return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def record_line(number: int, block: Block, kind: int, item: Any, *, with_body: bool) -> str:
+    """One record as a line of JSON."""
+    row: dict[str, Any] = {
+        "segment": number,
+        "position": block.position,
+        "at_ms": block.wall_ms,
+        "kind": KIND_NAMES.get(kind, kind),
+    }
+    if kind == JOB:
+        flags, due_ms = described_state(item[5])
+        row.update(id=text(item[0]), queue=text(item[2]), **described_header(item[1]))
+        row.update(body=text(item[3]) if with_body else None, body_bytes=len(item[3]))
+        row.update(holders=[node.hex() for node in split_nodes(item[4])], flags=flag_words(flags), due_ms=due_ms)
+    elif kind == STATE:
+        flags, due_ms = described_state(item[1])
+        row.update(id=text(item[0]), flags=flag_words(flags), due_ms=due_ms)
+        row.update(described_numbers(item[1]))
+        row["holders"] = None if item[2] is None else [node.hex() for node in split_nodes(item[2])]
+    elif kind == GONE:
+        row.update(id=text(item[0]), base_segment=item[1])
+    elif kind == PAUSE:
+        row.update(queue=text(item[0]), flags=item[1], version_ms=item[2], version_node=item[3].hex())
+    elif kind == DROPPED:
+        row.update(dropped=item)
+    else:
+        row["item"] = repr(item)
+    return json.dumps(row)
+
+
+def text(data: bytes) -> str:
+    """Bytes as text; what is no UTF-8 as base64 with a word in front."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return "base64:" + b64encode(data).decode()

@@ -1,0 +1,1 @@
+"""disque-cluster: start, join, inspect, drain and back up nodes."""

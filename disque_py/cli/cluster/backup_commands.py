@@ -1,0 +1,153 @@
+"""disque-cluster backup and restore: the commands; backups.py does the work."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from disque_py.cli.address import Address, Target
+from disque_py.cli.check_journal.report import moment
+from disque_py.cli.cluster import backups
+from disque_py.cli.cluster.backups import BackupError, Made
+from disque_py.cli.cluster.options import directory_option, read_address, targets_of
+from disque_py.cli.cluster.view import NodeView, RefusedError, look_around, look_at
+from disque_py.cli.connection import ConnectError, ConnectionLostError
+from disque_py.cli.progress import Bar
+from disque_py.cli.shell.stat import human_bytes
+from persistence.backup import DescriptionError, is_name
+from persistence.records import FormatError
+from persistence.recovery import DamagedJournalError
+
+
+@click.command()
+@click.argument("node", callback=read_address, required=False)
+@directory_option
+@click.option("--only", "only", callback=read_address, multiple=True, help="Back up this node (host:port); repeatable.")
+@click.option("--name", default=backups.default_name, show_default="date and time", help="What the backup is called.")
+@click.option(
+    "--to", type=click.Path(path_type=Path), help="Gather all of them here: a directory, a .tar or a .tar.gz."
+)
+@click.option("--keep", is_flag=True, help="With --to: leave the nodes' own copies where they are.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per node.")
+@click.pass_obj
+def backup(
+    manners: Target,
+    node: Address | None,
+    directory: Path,
+    only: tuple[Address, ...],
+    name: str,
+    to: Path | None,
+    keep: bool,
+    as_json: bool,
+) -> None:
+    """Make a consistent copy of the journal of every node, while they run.
+
+    Of all nodes in the cluster of NODE (host:port), or in --dir, or of those named with --only. The copies are hard
+    links beside the journals, made in a moment; they take space as what is in them goes from the journal. Copy them to
+    another disk, or have that done by --to, and remove them.
+    """
+    if not is_name(name):
+        raise click.UsageError("--name takes letters, digits, '.', '-' and '_', 100 at most")
+    if keep and to is None:
+        raise click.UsageError("--keep needs --to")
+    try:
+        if to is not None:
+            to = to.absolute()
+            backups.refuse_occupied(to)
+        views = [look_at(manners.at(address)) for address in only]
+        views = views or look_around(targets_of(manners, node, directory)).nodes
+        made = _make_all(manners, views, name, as_json=as_json)
+        if to is not None and made:
+            paths = [each.path for _, each in made]
+            backups.refuse_unreadable(paths)
+            backups.refuse_foreign([(node_id, each.path) for node_id, each in made])
+            with Bar("Gathering") as bar:
+                backups.gather(paths, to, bar.show)
+            if not keep:
+                backups.remove_made(paths)
+            if not as_json:
+                click.echo(f"Gathered in {to}")
+    except (BackupError, DescriptionError, OSError) as error:
+        raise click.ClickException(text_of(error)) from error
+    if len(made) < len(views):
+        sys.exit(1)
+
+
+def _make_all(manners: Target, views: list[NodeView], name: str, *, as_json: bool) -> list[tuple[str, Made]]:
+    """Every node that can, with its id; what went wrong is told."""
+    made = []
+    for view in views:
+        row: dict[str, Any] = {"node": view.id, "address": str(view.address)}
+        try:
+            if view.error:
+                raise ConnectionLostError(view.error)
+            each = backups.make(manners.at(view.address), name)
+        except (ConnectError, ConnectionLostError, RefusedError) as error:
+            row.update(error=str(error))
+            if not as_json:
+                click.echo(f"{view.name}: {error}", err=True)
+        else:
+            made.append((view.id, each))
+            row.update(path=each.path, files=each.files, bytes=each.size)
+            if not as_json:
+                click.echo(f"{view.name}: {each.path} ({human_bytes(each.size)} in {each.files} files)")
+        if as_json:
+            click.echo(json.dumps(row))
+    return made
+
+
+@click.command()
+@click.argument("source", metavar="BACKUP", type=click.Path(exists=True, path_type=Path))
+@click.argument("directory", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--node", default="", metavar="ID", help="Which node's, if there are several: the beginning of its id.")
+@click.option("--new-id", is_flag=True, help="Don't give the node the id it had: it keeps its own, or takes a new one.")
+@click.option("--force", is_flag=True, help="Move a journal, or another node's nodes file, that is there aside.")
+@click.option("--appendfilename", default="disque.aof", show_default=True, help="As in the node's configuration.")
+@click.option("--cluster-config-file", default="nodes.conf", show_default=True, help="As in the node's configuration.")
+def restore(
+    source: Path, directory: Path, node: str, new_id: bool, force: bool, appendfilename: str, cluster_config_file: str
+) -> None:
+    """Put a backup in the place of a node that is not running: DIR is its `dir`.
+
+    BACKUP is a directory or a tar file that `backup` made. All of it is checked before anything changes. Started, the
+    node asks the other holders about its jobs and drops those that are known as done; at-most-once jobs stay to be
+    seen, and are not queued, because they may have been delivered since.
+
+    The node gets the id it had, and with it its place in the cluster: it must not run anywhere else. With --new-id its
+    jobs come as a new node's.
+    """
+    if directory.name == f"{appendfilename}.d":
+        raise click.UsageError(f"{directory} would be the journal, not the node's `dir`: give the directory it is in")
+    try:
+        directory.mkdir(exist_ok=True)
+        with Bar("Restoring") as bar, backups.opened(source, node) as (opened, description):
+            restored = backups.restore(
+                opened,
+                description,
+                directory / f"{appendfilename}.d",
+                directory / cluster_config_file,
+                bar.show,
+                is_new=new_id,
+                moves_aside=force,
+            )
+    except (BackupError, DamagedJournalError, FormatError, DescriptionError, OSError) as error:
+        raise click.ClickException(text_of(error)) from error
+    identity = f"node {restored.node.hex()[:8]}" if restored.has_identity else "a node of another id"
+    click.echo(
+        f"{restored.jobs:,} jobs ({human_bytes(restored.size)}) as of {moment(restored.made_at_ms)} UTC"
+        f" are in {directory}, for {identity}"
+    )
+    for path in restored.moved:
+        click.echo(f"What was there is now {path}")
+
+
+def text_of(error: Exception) -> str:
+    """What went wrong, with the file where the system names one."""
+    if not isinstance(error, OSError):
+        return str(error)
+    text = error.strerror or str(error)
+    return f"{error.filename}: {text}" if error.filename and str(error.filename) not in text else text

@@ -1,0 +1,373 @@
+"""Backups: having nodes make them, gathering them, and putting one in a node's place.
+
+A node makes its own copy (`JOURNAL BACKUP`, hard links in its own directories), and says where. What is gathered is
+read from there, so it has to be readable from here: on another machine one does it there. A backup is a directory with
+a description (persistence/backup.py); gathered ones are directories by node id, in a directory or in a tar file.
+
+A restored journal carries a mark: its node asks the other holders about every job, and at-most-once jobs are never
+queued (semantics.md, section 5). Nothing is put in place before every byte of it was read back.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import tarfile
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Final, NamedTuple, Protocol, cast
+
+from cluster_bus.nodes_file import NodesFileError, parse
+from cluster_bus.nodes_store import NodesFileLockedError, NodesFileStore
+from disque_py.cli.address import Target
+from disque_py.cli.cluster.view import PATIENCE_S, accepted
+from disque_py.cli.connection import Connection
+from persistence.backup import DESCRIPTION_NAME, NODES_NAME, Description, decode_description, refuse_incomplete
+from persistence.check import Tally, read
+from persistence.files import Files, parent_of, sync_directory
+from persistence.install import Install, free_name
+from persistence.records import parse_file_name
+from persistence.recovery import RESTORED_NAME, DamagedJournalError
+
+Progress = Callable[[int, int], None]
+# A node links its files in a moment; its disk may be busy.
+MAKING_S: Final = 600.0
+PIECE_BYTES: Final = 4 * 1024 * 1024
+TAR_SUFFIXES: Final = {".tar": "w", ".tgz": "w:gz", ".tar.gz": "w:gz"}
+# Bodies are often compressed already: more effort would cost much time and win little.
+GZIP_LEVEL: Final = 1
+
+
+class BackupError(Exception):
+    """It can't be done like this; the text says why and what to do."""
+
+
+class Made(NamedTuple):
+    """What a node has made, as it says."""
+
+    path: str
+    files: int
+    size: int
+
+
+def default_name() -> str:
+    """A name that sorts by time: 20240131-235959, UTC."""
+    return time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+
+
+def make(target: Target, name: str) -> Made:
+    """Have a node make a backup of itself. ConnectError, ConnectionLostError, RefusedError."""
+    patience_s = target.connect_timeout_s or PATIENCE_S
+    connection = Connection.open(replace(target, connect_timeout_s=patience_s, read_timeout_s=MAKING_S))
+    try:
+        items = accepted(connection.call("JOURNAL", "BACKUP", name)).items
+    finally:
+        connection.close()
+    row = {key.text.decode(): value.text.decode() for key, value in zip(items[::2], items[1::2], strict=True)}
+    return Made(row["path"], int(row["files"]), int(row["bytes"]))
+
+
+# -- gathering ----------------------------------------------------------------------------------------
+
+
+def tar_mode(to: Path) -> str:
+    """How the tar file is written; empty: it is a directory."""
+    return next((mode for suffix, mode in TAR_SUFFIXES.items() if to.name.endswith(suffix)), "")
+
+
+def refuse_occupied(to: Path) -> None:
+    """BackupError if something is there that would be mixed with the backup or overwritten."""
+    if to.exists() and (tar_mode(to) or not to.is_dir() or any(to.iterdir())):
+        raise BackupError(f"{to} is there already")
+    if os.path.lexists(_fresh(to)):
+        raise BackupError(f"{_fresh(to)} is there: if it is what is left of an earlier backup, remove it")
+
+
+def _fresh(to: Path) -> Path:
+    """Where the backup is put together."""
+    return to.with_name(to.name + ".new")
+
+
+def refuse_unreadable(paths: list[str]) -> None:
+    """BackupError if one of the nodes' backups can't be read from here."""
+    for path in paths:
+        if not os.access(f"{path}/{DESCRIPTION_NAME}", os.R_OK):
+            raise BackupError(
+                f"{path} is not to be read from here: it is made, fetch it on that machine, or leave --to away"
+            )
+
+
+def refuse_foreign(made: list[tuple[str, str]]) -> None:
+    """BackupError if what lies here under a node's path is not that node's: nodes of many machines have equal paths.
+
+    made   node id and path, as the nodes say
+    """
+    for node, path in made:
+        ids = {decode_description(Path(path, DESCRIPTION_NAME).read_bytes()).node.hex()}
+        with suppress(OSError, NodesFileError):  # The journal may be older than the id (CLUSTER RESET HARD).
+            ids.add(parse(Path(path, NODES_NAME).read_text(encoding="utf-8", errors="surrogateescape"))[0].id.hex())
+        if node not in ids:
+            raise BackupError(
+                f"{path} on this machine is not of node {node[:8]}, whose backup is in a directory of that name on its"
+                " own: it is made, fetch it there, or name the nodes of this machine with --only"
+            )
+
+
+def gather(paths: list[str], to: Path, progress: Progress) -> None:
+    """Copy these backups into `to`, a directory by node id each; OSError, and nothing is left behind.
+
+    All of it is on disk when this returns, for the nodes' own copies are removed then.
+    """
+    sizes = [(path, entry.name, entry.stat().st_size) for path in paths for entry in os.scandir(path)]
+    total = sum(size for _, _, size in sizes)
+    fresh = _fresh(to)
+    done = 0
+    try:
+        with _tar_or_directory(fresh, tar_mode(to)) as add:
+            for path, name, size in sizes:
+                node = decode_description(Path(path, DESCRIPTION_NAME).read_bytes()).node.hex()
+                add(Path(path, name), f"{node}/{name}")
+                done += size
+                progress(done, total)
+        if to.is_dir():
+            to.rmdir()
+        fresh.rename(to)
+        sync_directory(parent_of(str(to)))
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True) if fresh.is_dir() else fresh.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def _tar_or_directory(fresh: Path, mode: str) -> Iterator[Callable[[Path, str], None]]:
+    """What puts a file under a name: into a tar file, or, without a mode, into a directory."""
+    if not mode:
+        yield lambda path, name: _copy_file(path, fresh / name)
+        for directory, _, _ in os.walk(fresh):
+            sync_directory(directory)
+        return
+    with fresh.open("wb") as file:
+        # The stream is ours, so that it may be compressed with little effort.
+        with _compressed(file, mode) as stream, tarfile.open(fileobj=stream, mode="w") as tar:
+            yield lambda path, name: tar.add(path, name, recursive=False)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def _compressed(file: IO[bytes], mode: str) -> Iterator[IO[bytes]]:
+    if mode == "w":
+        yield file
+        return
+    with gzip.GzipFile(fileobj=file, mode="wb", compresslevel=GZIP_LEVEL) as stream:
+        yield cast(IO[bytes], stream)
+
+
+def _copy_file(path: Path, to: Path) -> None:
+    to.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(path, to)
+    with to.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def remove_made(paths: list[str]) -> None:
+    """The nodes' own copies are not needed any more."""
+    for path in paths:
+        shutil.rmtree(path)
+
+
+# -- restoring ----------------------------------------------------------------------------------------
+
+
+class Source(Protocol):
+    """One node's backup, wherever it lies."""
+
+    def open(self, name: str) -> IO[bytes]:
+        """A file of it; FileNotFoundError."""
+
+
+class DirectorySource:
+    """A backup that is a directory."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def open(self, name: str) -> IO[bytes]:
+        """A file of it."""
+        return (self._path / name).open("rb")
+
+
+class TarSource:
+    """A backup inside a tar file, below `prefix`."""
+
+    def __init__(self, tar: tarfile.TarFile, prefix: str) -> None:
+        self._tar = tar
+        self._prefix = prefix
+
+    def open(self, name: str) -> IO[bytes]:
+        """A file of it."""
+        try:
+            file = self._tar.extractfile(self._prefix + name)
+        except KeyError:
+            file = None
+        if file is None:
+            raise FileNotFoundError(f"{name} is missing in the backup")
+        return file
+
+
+@contextmanager
+def opened(backup: Path, node: str) -> Iterator[tuple[Source, Description]]:
+    """The backup of one node. BackupError if there are several and `node`, the beginning of an id, names none."""
+    if backup.is_dir():
+        yield _chosen(_directories(backup), node, backup)
+        return
+    try:
+        with tarfile.open(backup) as tar:
+            yield _chosen(_members(tar), node, backup)
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        reason = str(error).partition("\n")[0]
+        raise BackupError(f"{backup} is neither a backup's directory nor a whole tar file: {reason}") from error
+
+
+def _directories(backup: Path) -> Iterator[tuple[Source, Description]]:
+    for path in (backup, *sorted(path for path in backup.iterdir() if path.is_dir())):
+        description = path / DESCRIPTION_NAME
+        if description.is_file():
+            yield DirectorySource(path), decode_description(description.read_bytes())
+
+
+def _members(tar: tarfile.TarFile) -> Iterator[tuple[Source, Description]]:
+    for name in tar.getnames():
+        prefix, slash, last = name.rpartition("/")
+        if last == DESCRIPTION_NAME:
+            source = TarSource(tar, prefix + slash)
+            with source.open(DESCRIPTION_NAME) as file:
+                yield source, decode_description(file.read())
+
+
+def _chosen(found: Iterator[tuple[Source, Description]], node: str, backup: Path) -> tuple[Source, Description]:
+    choices = list(found)
+    fitting = [choice for choice in choices if choice[1].node.hex().startswith(node.lower())]
+    if len(fitting) == 1:
+        return fitting[0]
+    if not choices:
+        raise BackupError(f"{backup} holds no backup: {DESCRIPTION_NAME} is missing")
+    ids = ", ".join(sorted(description.node.hex()[:8] for _, description in choices))
+    raise BackupError(f"{backup} holds the backups of {ids}: choose one with --node")
+
+
+class Restored(NamedTuple):
+    """What was put in place: jobs, bytes, when the backup was made; what stood there before (or empty)."""
+
+    jobs: int
+    size: int
+    made_at_ms: int
+    node: bytes
+    has_identity: bool
+    moved: list[str]
+
+
+def restore(
+    source: Source,
+    description: Description,
+    directory: Path,
+    nodes_path: Path,
+    progress: Progress,
+    *,
+    is_new: bool,
+    moves_aside: bool,
+) -> Restored:
+    """Put a backup in a node's place. BackupError, DamagedJournalError, OSError, and nothing has changed.
+
+    directory    of the journal; its parent must be there
+    nodes_path   the node's nodes file
+    is_new       the node keeps the id it has, or takes a new one; else it gets the one it had
+    moves_aside  a journal, or the nodes file of another node, that is there is moved away
+    """
+    store = NodesFileStore(str(nodes_path))
+    try:
+        store.lock()
+    except NodesFileLockedError as error:
+        raise BackupError(f"{nodes_path} is in use by a running node: stop it first") from error
+    try:
+        must_write = False if is_new else _wants_nodes_file(nodes_path, description.node, moves_aside=moves_aside)
+        with Install(str(directory), moves_aside=moves_aside) as place:
+            tally = _copy(source, description, place.folder, progress)
+            moved = []
+            nodes_text = _nodes_text(source, description) if must_write else ""
+            place.commit()
+            if place.moved_to:
+                moved.append(place.moved_to)
+            if must_write:
+                if nodes_path.exists():
+                    aside = free_name(str(nodes_path))
+                    nodes_path.rename(aside)
+                    moved.append(aside)
+                store.save(nodes_text)
+    finally:
+        store.close()
+    has_identity = not is_new
+    return Restored(tally.job_count, tally.bytes, description.wall_ms, description.node, has_identity, moved)
+
+
+def _wants_nodes_file(path: Path, node: bytes, *, moves_aside: bool) -> bool:
+    """Whether the nodes file has to be written; BackupError if another node's is there."""
+    try:
+        there = parse(path.read_text(encoding="utf-8", errors="surrogateescape"))[0].id
+    except FileNotFoundError:
+        return True
+    except NodesFileError as error:
+        if moves_aside:
+            return True
+        raise BackupError(f"{path} can't be read ({error}): --force moves it aside") from error
+    if there == node:
+        return False  # What it knows is newer.
+    if moves_aside:
+        return True
+    raise BackupError(
+        f"{path} is of node {there.hex()[:8]}, the backup of {node.hex()[:8]}: with --new-id the node keeps its own id,"
+        " with --force the file is moved aside"
+    )
+
+
+def _nodes_text(source: Source, description: Description) -> str:
+    with source.open(NODES_NAME) as file:
+        text = file.read().decode("utf-8", "surrogateescape")
+    try:
+        node = parse(text)[0].id
+    except NodesFileError as error:
+        raise BackupError(f"{NODES_NAME} of the backup: {error}. Restore with --new-id") from error
+    if node != description.node:
+        raise BackupError(f"{NODES_NAME} of the backup is of another node. Restore with --new-id")
+    return text
+
+
+def _copy(source: Source, description: Description, folder: Files, progress: Progress) -> Tally:
+    """The files of the journal, and the mark; read back and found whole. OSError, DamagedJournalError."""
+    # Copied once, read once.
+    total = 2 * sum(description.files.values())
+    done = 0
+    for name in description.files:
+        if parse_file_name(name) is None:
+            raise BackupError(f"{DESCRIPTION_NAME} names {name}, which is no file of a journal")
+        folder.create(name, b"")
+        at = 0
+        with source.open(name) as file:
+            while piece := file.read(PIECE_BYTES):
+                folder.write(name, at, [piece])
+                at += len(piece)
+                done += len(piece)
+                progress(done, total)
+        folder.sync(name)
+    refuse_incomplete(folder, description)
+    folder.create(RESTORED_NAME, b"")
+    tally = Tally()
+    recovery = read(folder, tally, lambda read_bytes, _: progress(done + read_bytes, total))
+    if recovery.newest is None or recovery.torn is not None or recovery.position != description.position:
+        raise DamagedJournalError("The backup ends before the place where it was made. Copy it again")
+    return tally

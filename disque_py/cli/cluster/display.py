@@ -1,0 +1,103 @@
+"""What disque-cluster shows: the table of nodes, and how far a leaving node is.
+
+On a terminal in colours and with a bar that moves; into a pipe as plain lines, one per node or change.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Final
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from disque_py.cli.cluster.draining import DrainProgress
+from disque_py.cli.cluster.view import ClusterView, NodeView
+from disque_py.cli.shell.stat import human_bytes
+
+COLUMNS: Final = ("node", "address", "state", "jobs", "queues", "memory", "links", "priority")
+PIPE_WIDTH: Final = 200
+NUMBERS: Final = ("jobs", "queues", "memory", "links", "priority")
+
+
+def rows_of(cluster: ClusterView) -> list[dict[str, Any]]:
+    """One row per node, by address; None where the node did not say."""
+    rows: list[dict[str, Any]] = []
+    for node in sorted(cluster.nodes, key=lambda node: (node.address.host, node.address.port)):
+        numbers = {name: int(value) for name, value in node.info.items() if value.isdigit()}
+        rows.append(
+            {
+                "node": node.id,
+                "address": str(node.address),
+                "state": cluster.state_of(node),
+                "jobs": numbers.get("registered_jobs"),
+                "queues": numbers.get("registered_queues"),
+                "memory": numbers.get("used_memory"),
+                "links": sum(row.is_linked for row in node.others) if not node.error else None,
+                "others": len(node.others) if not node.error else None,
+                "priority": int(priority) if (priority := cluster.priority_of(node)).isdigit() else None,
+            }
+        )
+    return rows
+
+
+def print_table(cluster: ClusterView) -> None:
+    """The table of `status`; on a terminal in colours."""
+    table = Table(box=None, pad_edge=False)
+    for name in COLUMNS:
+        table.add_column(name, justify="right" if name in NUMBERS else "left", no_wrap=True)
+    for row in rows_of(cluster):
+        cells = {name: "-" if row[name] is None else str(row[name]) for name in COLUMNS}
+        cells["node"] = row["node"][:8] or "-"
+        if row["memory"] is not None:
+            cells["memory"] = human_bytes(row["memory"])
+        if row["links"] is not None:
+            cells["links"] = f"{row['links']}/{row['others']}"
+        table.add_row(*cells.values(), style=None if row["state"] == "ok" else "yellow")
+    # Into a pipe a line must stay a line, however narrow rich believes the terminal to be.
+    # No markup: of `[fe80::1]:7711` the brackets would go, and what is in them.
+    Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else PIPE_WIDTH).print(table)
+
+
+class DrainDisplay:
+    """A bar on a terminal; elsewhere a line whenever the number or the reasons change."""
+
+    def __init__(self, leaver: NodeView) -> None:
+        self._console = Console()
+        self._bar = Progress(
+            TextColumn("draining {task.fields[name]}", markup=False),
+            BarColumn(),
+            TextColumn("{task.fields[jobs]} left"),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[reason]}", style="yellow", markup=False),
+            console=self._console,
+        )
+        self._task = self._bar.add_task("", total=None, name=leaver.name, jobs="? jobs", reason="")
+        self._most = 0
+        self._last: DrainProgress | None = None
+
+    def __enter__(self) -> DrainDisplay:
+        if self._console.is_terminal:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._console.is_terminal:
+            self._bar.stop()
+
+    def show(self, progress: DrainProgress) -> None:
+        """Show one look."""
+        self._most = max(self._most, progress.remaining, 1)
+        if self._console.is_terminal:
+            self._bar.update(
+                self._task,
+                total=self._most,
+                completed=self._most - progress.remaining,
+                jobs=progress.jobs,
+                reason="; ".join(progress.reasons),
+            )
+        elif progress != self._last:
+            click.echo("; ".join((f"{progress.jobs} left", *progress.reasons)))
+        self._last = progress

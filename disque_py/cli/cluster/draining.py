@@ -1,0 +1,102 @@
+"""Taking a node out of its cluster without losing a copy: LEAVING, wait, FORGET.
+
+The node itself moves its jobs away (semantics.md, section 10); here we only tell it to, watch
+`registered_jobs` fall to zero, and pass on the reasons it gives when something can't go. Only then the
+others are told to forget it: a node that is forgotten early takes its copies with it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from disque_py.cli.address import Target
+from disque_py.cli.cluster.view import ClusterView, NodeView, accepted, patient
+from disque_py.cli.connection import ConnectError, Connection, ConnectionLostError
+from disque_py.cli.shell.stat import info_fields
+
+LOOK_EVERY_S: Final = 0.5
+# Looks in a row that must find no job: one may fall between an arrival and a departure.
+EMPTY_LOOKS: Final = 2
+REASON_PREFIX: Final = "cluster_leaving_"
+
+
+@dataclass(frozen=True, slots=True)
+class DrainProgress:
+    """One look at a leaving node: jobs it still has, and what it says keeps them there."""
+
+    remaining: int
+    reasons: tuple[str, ...]
+
+    @property
+    def jobs(self) -> str:
+        """`1 job`, `3 jobs`."""
+        return f"{self.remaining} job" + ("s" if self.remaining != 1 else "")
+
+
+def leave(connection: Connection) -> None:
+    """Put the node into the leaving state. RefusedError, ConnectionLostError."""
+    accepted(connection.call("CLUSTER", "LEAVING", "yes"))
+
+
+def look_at_drain(connection: Connection) -> DrainProgress:
+    """How far it is."""
+    info = info_fields(accepted(connection.call("INFO", "jobs")).text)
+    if not info.get("registered_jobs", "").isdigit():
+        raise ConnectionLostError("INFO jobs does not say registered_jobs")
+    cluster = info_fields(accepted(connection.call("CLUSTER", "INFO")).text)
+    return DrainProgress(int(info["registered_jobs"]), leaving_reasons(cluster))
+
+
+def leaving_reasons(cluster_info: dict[str, str]) -> tuple[str, ...]:
+    """The fields in which a leaving node explains itself; plain numbers are progress, not reasons."""
+    return tuple(
+        f"{name.removeprefix(REASON_PREFIX).replace('_', ' ')}: {value}"
+        for name, value in cluster_info.items()
+        if name.startswith(REASON_PREFIX) and value and not value.isdigit()
+    )
+
+
+def drain(connection: Connection, timeout_s: float | None, show: Callable[[DrainProgress], None]) -> DrainProgress:
+    """Watch until the node has no job, or the time is over (None: for ever); the last look."""
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    empty_looks = 0
+    while True:
+        progress = look_at_drain(connection)
+        show(progress)
+        empty_looks = 0 if progress.remaining else empty_looks + 1
+        if empty_looks == EMPTY_LOOKS or (deadline is not None and time.monotonic() >= deadline):
+            return progress
+        time.sleep(LOOK_EVERY_S)
+
+
+def forget_everywhere(cluster: ClusterView, leaver: NodeView, manners: Target) -> list[str]:
+    """Tell every other node to forget the leaver. What went wrong, a line per node; empty when nothing did.
+
+    All must be told within a minute, or gossip brings it back (disque/cluster.md, section 7).
+    """
+    failures = []
+    for node in cluster.nodes:
+        if node is leaver:
+            continue
+        if (failure := _forget(node, leaver, manners)) is not None:
+            failures.append(f"{node.name} did not forget it: {failure}")
+    return failures
+
+
+def _forget(node: NodeView, leaver: NodeView, manners: Target) -> str | None:
+    if node.error:
+        return node.error
+    try:
+        connection = patient(manners.at(node.address))
+        try:
+            reply = connection.call("CLUSTER", "FORGET", leaver.id)
+        finally:
+            connection.close()
+    except (ConnectError, ConnectionLostError) as error:
+        return str(error)
+    if reply.is_error and not reply.text.startswith(b"ERR Unknown node"):
+        return reply.text.decode(errors="replace")
+    return None

@@ -1,0 +1,232 @@
+"""Nodes on this machine: started detached, remembered in a file, stopped again.
+
+Everything of one such cluster is in one directory: `nodes.json` (ports and process ids) and per node a
+directory with its nodes file, its log and what it printed. A process id alone names nobody once its
+process is gone, so the file keeps the moment the process was started too: only what has both is ours,
+and only that is ever sent a signal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+import disque_py
+from disque_py.cli.address import HOST_DEFAULT, PORT_DEFAULT, Address, Target
+from disque_py.cli.cluster.view import patient
+from disque_py.cli.connection import ConnectError, ConnectionLostError
+
+STATE_FILE: Final = "nodes.json"
+STATE_VERSION: Final = 1
+BUS_PORT_OFFSET: Final = 10_000
+PORT_MAX: Final = 65535 - BUS_PORT_OFFSET
+# These and their bus ports lie below 32768, where Linux begins to take ports for outgoing connections.
+FREE_PORTS: Final = (12_000, 22_000)
+FREE_PORT_TRIES: Final = 200
+START_TIMEOUT_S: Final = 30.0
+STOP_TIMEOUT_S: Final = 15.0
+LOOK_EVERY_S: Final = 0.05
+# Lines of a log that are shown when a node does not start.
+LOG_LINES: Final = 10
+
+
+class LocalError(Exception):
+    """A node can't be started or stopped here; the text is for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalNode:
+    """One node we started: where it listens, its process, and when the system says that one began."""
+
+    port: int
+    pid: int
+    started: str
+
+    @property
+    def address(self) -> Address:
+        """Where it listens."""
+        return Address(HOST_DEFAULT, self.port)
+
+    @property
+    def is_alive(self) -> bool:
+        """The process is there and is still the one we started."""
+        return bool(self.started) and process_start(self.pid) == self.started
+
+
+def default_directory() -> Path:
+    """Where a cluster lives if nobody says where: the user's state directory, the same from everywhere."""
+    state = os.environ.get("XDG_STATE_HOME")
+    return (Path(state) if state else Path.home() / ".local" / "state") / "disque-cluster"
+
+
+def process_start(pid: int) -> str | None:
+    """When a process began, in the system's own words; None if there is none (a zombie is none)."""
+    stat = Path(f"/proc/{pid}/stat")
+    if Path("/proc/self/stat").exists():
+        try:
+            # The name in parentheses may hold anything; state is the first field behind it, start the 20th.
+            fields = stat.read_text(errors="replace").rpartition(")")[2].split()
+        except OSError:
+            return None
+        return None if fields[0] == "Z" else fields[19]
+    told = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    state, _, start = told.stdout.strip().partition(" ")
+    return None if not state or state.startswith("Z") else start.strip()
+
+
+def load_nodes(directory: Path) -> list[LocalNode]:
+    """The nodes that were started in a directory; none if nothing ever was. LocalError if the file is damaged."""
+    try:
+        state = json.loads((directory / STATE_FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise LocalError(f"{directory / STATE_FILE} can't be read: {error}") from error
+    if not isinstance(state, dict) or state.get("version") != STATE_VERSION:
+        raise LocalError(f"{directory / STATE_FILE} is of another version of disque-cluster")
+    return [LocalNode(row["port"], row["pid"], row["started"]) for row in state["nodes"]]
+
+
+def save_nodes(directory: Path, nodes: Sequence[LocalNode]) -> None:
+    """Write the file anew, so that a reader finds the old or the new one, never a part."""
+    state = {"version": STATE_VERSION, "nodes": [asdict(node) for node in nodes]}
+    fresh = directory / (STATE_FILE + ".new")
+    fresh.write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
+    fresh.replace(directory / STATE_FILE)
+
+
+def choose_ports(base: int | None, count: int) -> list[int]:
+    """`count` consecutive ports, bus ports free too: from `base`, or from 7711, or from any free place."""
+    if base is not None:
+        ports = _ports(base, count)
+        busy = [port for port in ports if not _is_free(port)]
+        if busy:
+            raise LocalError(f"Port {busy[0]}, or its bus port {busy[0] + BUS_PORT_OFFSET}, is in use")
+        return ports
+    for start in (PORT_DEFAULT, *(random.randrange(*FREE_PORTS) for _ in range(FREE_PORT_TRIES))):
+        ports = _ports(start, count)
+        if all(map(_is_free, ports)):
+            return ports
+    raise LocalError(f"No {count} free consecutive ports found; name the first one with --port")
+
+
+def _ports(base: int, count: int) -> list[int]:
+    if not 0 < base <= PORT_MAX - count + 1:
+        raise LocalError(f"{count} ports from {base} on need bus ports above 65535; take a lower --port")
+    return list(range(base, base + count))
+
+
+def _is_free(port: int) -> bool:
+    for number in (port, port + BUS_PORT_OFFSET):
+        with socket.socket() as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                sock.bind((HOST_DEFAULT, number))
+            except OSError:
+                return False
+    return True
+
+
+def node_directory(directory: Path, port: int) -> Path:
+    """Where the node of a port keeps its files."""
+    return directory / f"node-{port}"
+
+
+def launch(directory: Path, port: int, server_options: Sequence[str], *, with_tls: bool = False) -> LocalNode:
+    """Start one node, detached from this terminal, its port plain or for TLS.
+
+    It may still fail: `await_ready` finds out.
+    """
+    home = node_directory(directory, port).resolve()
+    home.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "disque_py.server.main"]
+    command += ["--port", "0", "--tls-port", str(port)] if with_tls else ["--port", str(port)]
+    command += ["--bind", HOST_DEFAULT, "--dir", str(home)]
+    command += ["--cluster-config-file", "nodes.conf", "--logfile", str(home / "disque.log"), *server_options]
+    # From a checkout that is not installed the server is found as we were.
+    root = str(Path(disque_py.__file__).resolve().parent.parent)
+    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH", ""))))
+    with (home / "output.log").open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=home,
+            env={**os.environ, "PYTHONPATH": path},
+            start_new_session=True,
+        )
+    started = process_start(process.pid) or ""
+    # The node outlives us by intent; without this the interpreter warns that it still runs.
+    process.returncode = 0
+    return LocalNode(port, process.pid, started)
+
+
+def await_ready(manners: Target, directory: Path, nodes: Sequence[LocalNode]) -> None:
+    """Wait until all nodes answer; LocalError with the log of the first that ends or takes too long."""
+    deadline = time.monotonic() + START_TIMEOUT_S
+    for node in nodes:
+        while (trouble := _trouble_with(manners.at(node.address))) is not None:
+            if not node.is_alive or time.monotonic() > deadline:
+                what = f"does not answer ({trouble})" if node.is_alive else "ended at once"
+                said = failure_text(directory, node.port)
+                raise LocalError(f"The node on port {node.port} {what}. It says:\n{said}")
+            time.sleep(LOOK_EVERY_S)
+
+
+def _trouble_with(target: Target) -> str | None:
+    """Why it does not answer; None if it does."""
+    try:
+        connection = patient(target)
+    except ConnectError as error:
+        return str(error)
+    try:
+        reply = connection.call("PING").text
+        return None if reply == b"PONG" else reply.decode(errors="replace")
+    except ConnectionLostError as error:
+        return str(error)
+    finally:
+        connection.close()
+
+
+def failure_text(directory: Path, port: int) -> str:
+    """The last lines of what a node printed and logged, for the user whose node did not start."""
+    lines: list[str] = []
+    for name in ("output.log", "disque.log"):
+        try:
+            text = (node_directory(directory, port) / name).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        lines += text.splitlines()[-LOG_LINES:]
+    return "\n".join(f"  {line}" for line in lines) or "  (it printed nothing)"
+
+
+def stop_nodes(nodes: Sequence[LocalNode], timeout_s: float = STOP_TIMEOUT_S) -> list[LocalNode]:
+    """Ask the nodes that are alive to end, and end those that don't in time. The latter are returned."""
+    alive = [node for node in nodes if node.is_alive]
+    for node in alive:
+        _signal(node, signal.SIGTERM)
+    deadline = time.monotonic() + timeout_s
+    while (alive := [node for node in alive if node.is_alive]) and time.monotonic() < deadline:
+        time.sleep(LOOK_EVERY_S)
+    for node in alive:
+        _signal(node, signal.SIGKILL)
+    return alive
+
+
+def _signal(node: LocalNode, number: signal.Signals) -> None:
+    try:
+        os.kill(node.pid, number)
+    except ProcessLookupError:
+        # It ended between the look and the signal: what we wanted.
+        return

@@ -1,0 +1,356 @@
+"""disque-cluster: start nodes on this machine, join nodes, look at a cluster, take a node out, back it up.
+
+The commands only say what is to be done; view.py looks, display.py shows,
+local_nodes.py starts and stops processes, draining.py empties a node, backup_commands.py has `backup` and `restore`.
+A cluster is named by any of
+its nodes (host:port), or is the one that `start` made in a directory. Exit status: 0 done, 1 not done
+or not whole, 2 bad usage.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from click.shell_completion import get_completion_class
+
+from disque_py import __version__
+from disque_py.cli.address import Address, Target, Tls, parse_address
+from disque_py.cli.cluster import draining, local_nodes
+from disque_py.cli.cluster.backup_commands import backup, restore, text_of
+from disque_py.cli.cluster.display import DrainDisplay, print_table, rows_of
+from disque_py.cli.cluster.local_nodes import LocalError, LocalNode
+from disque_py.cli.cluster.options import directory_option, read_address, targets_of
+from disque_py.cli.cluster.view import (
+    ClusterView,
+    NodeView,
+    RefusedError,
+    accepted,
+    look_around,
+    meet,
+    patient,
+    wait_until_whole,
+)
+from disque_py.cli.connection import ConnectError, ConnectionLostError
+
+JOIN_TIMEOUT_S: Final = 30.0
+# Fewer characters of an id than this may name two nodes by accident.
+ID_PREFIX_MIN: Final = 6
+ID_LENGTH: Final = 40
+
+
+class Program(click.Group):
+    """The command group; turns what may go wrong into one line and exit status 1."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that was named."""
+        try:
+            return super().invoke(ctx)
+        except (LocalError, ConnectError, RefusedError) as error:
+            raise click.ClickException(str(error)) from error
+        except ConnectionLostError as error:
+            raise click.ClickException(f"The connection broke: {error}") from error
+        except OSError as error:
+            if isinstance(error, BrokenPipeError):
+                raise
+            raise click.ClickException(text_of(error)) from error
+
+
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="disque-cluster %(version)s")
+@click.option(
+    "-a", "--password", envvar="DISQUECLI_AUTH", default="", help="Password of the nodes (or DISQUECLI_AUTH)."
+)
+@click.option("--user", default="", help="User name to log in with.")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds to wait for an answer (3).")
+@click.option("--tls", is_flag=True, help="Talk TLS to the nodes.")
+@click.option("--cacert", default="", help="File of the authority to trust.")
+@click.option("--cert", default="", help="File of our certificate.")
+@click.option("--key", default="", help="File of our private key.")
+@click.option("--insecure", is_flag=True, help="Don't check the nodes' certificates.")
+@click.pass_context
+def main(
+    ctx: click.Context,
+    password: str,
+    user: str,
+    timeout: float | None,
+    tls: bool,
+    cacert: str,
+    cert: str,
+    key: str,
+    insecure: bool,
+) -> None:
+    """Start, join, inspect and shrink clusters of Disque nodes."""
+    if not tls and (cacert or cert or key or insecure):
+        raise click.UsageError("--cacert, --cert, --key and --insecure need --tls")
+    if key and not cert:
+        raise click.UsageError("--key needs --cert")
+    ctx.obj = Target(
+        user=user,
+        password=password,
+        tls=Tls(cacert, cert, key, insecure) if tls else None,
+        connect_timeout_s=timeout,
+    )
+
+
+@main.command()
+@click.option("-n", "count", type=click.IntRange(1, 100), help="Number of nodes (3).")
+@click.option("--port", type=click.IntRange(1, local_nodes.PORT_MAX), help="First of consecutive ports.")
+@directory_option
+@click.argument("server_options", nargs=-1, type=click.UNPROCESSED)
+@click.pass_obj
+def start(manners: Target, count: int | None, port: int | None, directory: Path, server_options: Sequence[str]) -> None:
+    """Start nodes on this machine and join them.
+
+    Without --port: 7711 and following, or any free ports. What follows `--` goes to every server, e.g.
+    `disque-cluster start -n 5 -- --maxmemory 2gb`. A directory with stopped nodes starts them again, on their
+    ports and with what they remember of each other; those that still run are left alone. With --tls the ports speak
+    TLS only, and the servers need `--tls-cert-file` and the like.
+    """
+    before = local_nodes.load_nodes(directory)
+    running = [node for node in before if node.is_alive]
+    if before and len(running) == len(before):
+        raise click.ClickException(f"Nodes of {directory} are running already; see `disque-cluster status`")
+    if before and (count not in (None, len(before)) or port not in (None, before[0].port)):
+        raise click.ClickException(
+            f"{directory} holds a stopped cluster of {len(before)} nodes from port {before[0].port} on; start it "
+            "without -n and --port, remove it with `disque-cluster stop --remove`, or choose another --dir"
+        )
+    base = before[0].port if before else port
+    ports = [node.port for node in before] if running else local_nodes.choose_ports(base, len(before) or count or 3)
+    directory.mkdir(parents=True, exist_ok=True)
+    manners = _with_password_of(manners, server_options)
+    nodes: list[LocalNode] = []
+    try:
+        for number in ports:
+            still = next((node for node in running if node.port == number), None)
+            nodes.append(
+                still or local_nodes.launch(directory, number, server_options, with_tls=manners.tls is not None)
+            )
+            local_nodes.save_nodes(directory, nodes + before[len(nodes) :])
+        local_nodes.await_ready(manners, directory, nodes)
+        cluster = _join(manners, [node.address for node in nodes])
+    except BaseException:
+        # Also when interrupted: half a cluster is of no use to anybody.
+        local_nodes.stop_nodes([node for node in nodes if node not in running])
+        if not before:
+            (directory / local_nodes.STATE_FILE).unlink(missing_ok=True)
+        raise
+    print_table(cluster)
+    click.echo(f"\nConnect:  disque-cli -p {ports[0]}\nStop:     disque-cluster stop --dir {directory}")
+
+
+def _with_password_of(manners: Target, server_options: Sequence[str]) -> Target:
+    """The password that the new nodes will want, if none was given to us."""
+    words = list(server_options)
+    if manners.password or "--requirepass" not in words[:-1]:
+        return manners
+    return replace(manners, password=words[words.index("--requirepass") + 1])
+
+
+def _join(manners: Target, addresses: Sequence[Address]) -> ClusterView:
+    """Join nodes into one cluster and wait until it is whole. ClickException if it isn't in time."""
+    for address in addresses[1:]:
+        meet(manners.at(addresses[0]), address)
+    cluster = wait_until_whole([manners.at(address) for address in addresses], JOIN_TIMEOUT_S)
+    problems = cluster.problems()
+    if problems:
+        raise click.ClickException("The cluster is not whole:\n" + "\n".join(f"  {problem}" for problem in problems))
+    return cluster
+
+
+@main.command()
+@directory_option
+@click.option("--remove", is_flag=True, help="Delete the nodes' files, logs and tables too.")
+def stop(directory: Path, remove: bool) -> None:
+    """Stop the nodes that `start` started."""
+    nodes = local_nodes.load_nodes(directory)
+    if not nodes:
+        raise click.ClickException(f"No cluster was started in {directory}")
+    alive = [node for node in nodes if node.is_alive]
+    killed = local_nodes.stop_nodes(nodes)
+    for node in killed:
+        click.echo(f"The node on port {node.port} did not end and was killed", err=True)
+    click.echo(
+        f"Stopped {len(alive)} of {len(nodes)} nodes"
+        + (", the others were not running" if len(alive) < len(nodes) else "")
+    )
+    if remove:
+        for node in nodes:
+            shutil.rmtree(local_nodes.node_directory(directory, node.port), ignore_errors=True)
+        (directory / local_nodes.STATE_FILE).unlink()
+    if killed:
+        sys.exit(1)
+
+
+@main.command()
+@click.argument("node", callback=read_address, required=False)
+@directory_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per node.")
+@click.pass_obj
+def status(manners: Target, node: Address | None, directory: Path, as_json: bool) -> None:
+    """Show the nodes of a cluster: the one of NODE (host:port), or the one in --dir."""
+    cluster = look_around(targets_of(manners, node, directory))
+    if as_json:
+        for row in rows_of(cluster):
+            click.echo(json.dumps(row))
+    else:
+        print_table(cluster)
+    for view in cluster.nodes:
+        if view.error:
+            click.echo(view.error, err=True)
+    if all(view.error for view in cluster.nodes):
+        sys.exit(1)
+
+
+@main.command()
+@click.argument("node", callback=read_address, required=False)
+@directory_option
+@click.pass_obj
+def check(manners: Target, node: Address | None, directory: Path) -> None:
+    """Check that every node knows, reaches and trusts every other. Exit status 1 if not."""
+    cluster = look_around(targets_of(manners, node, directory))
+    problems = cluster.problems()
+    for problem in problems:
+        click.echo(problem)
+    for view in cluster.nodes:
+        if view.is_leaving:
+            click.echo(f"Note: {view.name} is leaving the cluster")
+    if problems:
+        sys.exit(1)
+    click.echo(f"OK: {len(cluster.nodes)} nodes, each linked to every other")
+
+
+@main.command()
+@click.argument("nodes", callback=read_address, nargs=-1, required=True)
+@click.pass_obj
+def create(manners: Target, nodes: Sequence[Address]) -> None:
+    """Join running nodes (host:port[@bus-port] …) into one cluster."""
+    print_table(_join(manners, nodes))
+
+
+@main.command("add-node")
+@click.argument("new", callback=read_address)
+@click.argument("existing", callback=read_address)
+@click.pass_obj
+def add_node(manners: Target, new: Address, existing: Address) -> None:
+    """Join the running node NEW to the cluster of the node EXISTING."""
+    print_table(_join(manners, [existing, new]))
+
+
+@main.command("remove-node")
+@click.argument("node")
+@click.option("--via", callback=read_address, help="A node of the cluster, when NODE is an id or is dead.")
+@directory_option
+@click.option("--timeout", "timeout_s", type=float, help="Seconds to wait until it is drained (default: no limit).")
+@click.option("--shutdown", is_flag=True, help="Stop the node's process at the end.")
+@click.option("--dead", is_flag=True, help="The node is gone for good: only make the others forget it.")
+@click.pass_obj
+def remove_node(
+    manners: Target,
+    node: str,
+    via: Address | None,
+    directory: Path,
+    timeout_s: float | None,
+    shutdown: bool,
+    dead: bool,
+) -> None:
+    """Take NODE (host:port, or the beginning of its id) out of its cluster without losing a copy.
+
+    The node is told to leave, moves its jobs to the others, and is forgotten by them when it has none.
+    Interrupted, it stays in the leaving state; run the command again, or call it back with
+    `disque-cli … CLUSTER LEAVING no`.
+    """
+    cluster, leaver = _find(manners, node, via, directory)
+    if dead != bool(leaver.error):
+        raise click.ClickException(
+            f"{leaver.name} answers: remove it without --dead"
+            if dead
+            else f"{leaver.error}. If it is gone for good, use --dead: the copies it held are gone with it"
+        )
+    if len(cluster.nodes) == 1:
+        raise click.ClickException(f"{leaver.name} is the only node of its cluster")
+    if not dead:
+        _drain(manners.at(leaver.address), leaver, timeout_s)
+    if shutdown and not dead:
+        _shut_down(manners.at(leaver.address))
+    failures = draining.forget_everywhere(cluster, leaver, manners)
+    for failure in failures:
+        click.echo(failure, err=True)
+    if failures:
+        raise click.ClickException(f"Send CLUSTER FORGET {leaver.id} to those nodes within a minute")
+    click.echo(f"{leaver.name} is out of the cluster" + ("" if shutdown or dead else "; its process still runs"))
+
+
+def _find(manners: Target, node: str, via: Address | None, directory: Path) -> tuple[ClusterView, NodeView]:
+    """The cluster, and the one node in it that `node` names."""
+    is_id = ID_PREFIX_MIN <= len(node) <= ID_LENGTH and all(char in "0123456789abcdef" for char in node.lower())
+    if is_id:
+        cluster = look_around(targets_of(manners, via, directory))
+        found = [view for view in cluster.nodes if view.id.startswith(node.lower())]
+    else:
+        try:
+            address = parse_address(node)
+        except ValueError as error:
+            raise click.UsageError(f"{error}, and no beginning of an id either") from error
+        cluster = look_around([manners.at(address)] if via is None else [manners.at(via), manners.at(address)])
+        found = [view for view in cluster.nodes if view.address == address]
+        if len(cluster.nodes) == 1 and cluster.nodes[0].error:
+            raise click.ClickException(f"{cluster.nodes[0].error}. Name another node of the cluster with --via")
+    if len(found) != 1:
+        raise click.ClickException(f"'{node}' names {len(found)} of the {len(cluster.nodes)} nodes that were found")
+    if not found[0].id:
+        raise click.ClickException(f"No node of the cluster knows '{node}'")
+    return cluster, found[0]
+
+
+def _drain(target: Target, leaver: NodeView, timeout_s: float | None) -> None:
+    """Empty the node, showing how far it is. ClickException when the time is over before."""
+    connection = patient(target)
+    try:
+        draining.leave(connection)
+        with DrainDisplay(leaver) as display:
+            last = draining.drain(connection, timeout_s, display.show)
+    finally:
+        connection.close()
+    if last.remaining:
+        reasons = "".join(f"\n  {reason}" for reason in last.reasons)
+        raise click.ClickException(
+            f"{last.jobs} still on {leaver.name}; it goes on leaving. Run this again to wait on.{reasons}"
+        )
+
+
+def _shut_down(target: Target) -> None:
+    connection = patient(target)
+    try:
+        accepted(connection.call("SHUTDOWN"))
+    except ConnectionLostError:
+        # The closed connection is SHUTDOWN's good answer.
+        return
+    finally:
+        connection.close()
+
+
+@main.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print a script that makes TAB complete disque-cluster.
+
+    For bash: `eval "$(disque-cluster completion bash)"` in ~/.bashrc.
+    """
+    complete = get_completion_class(shell)
+    assert complete is not None
+    click.echo(complete(main, {}, "disque-cluster", "_DISQUE_CLUSTER_COMPLETE").source())
+
+
+main.add_command(backup)
+main.add_command(restore)
+
+if __name__ == "__main__":
+    main(prog_name="disque-cluster")

@@ -1,0 +1,48 @@
+"""How the commands of disque-cluster are told of nodes: host:port, or the directory of a cluster that `start` made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from disque_py.cli.address import Address, Target, parse_address
+from disque_py.cli.cluster import local_nodes
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def read_address(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """host:port as an Address, several as a tuple of them; click's usage error when it is none."""
+    if value is None:
+        return None
+    try:
+        return parse_address(value) if isinstance(value, str) else tuple(map(parse_address, value))
+    except ValueError as error:
+        raise click.BadParameter(str(error), context, parameter) from error
+
+
+def directory_option(function: Function) -> Function:
+    """--dir, where a started cluster lives."""
+    option = click.option(
+        "--dir",
+        "directory",
+        type=click.Path(file_okay=False, path_type=Path),
+        default=local_nodes.default_directory,
+        show_default="~/.local/state/disque-cluster",
+        help="Directory of a cluster that `start` made.",
+    )
+    return option(function)
+
+
+def targets_of(manners: Target, node: Address | None, directory: Path) -> list[Target]:
+    """Where to begin looking: at the node that was named, else at those started in the directory."""
+    if node is not None:
+        return [manners.at(node)]
+    nodes = local_nodes.load_nodes(directory)
+    if not nodes:
+        raise click.ClickException(f"No cluster was started in {directory}; name a node (host:port) or a --dir")
+    # Those that run come first: the first one also gives the view of HELLO.
+    return [manners.at(node.address) for node in sorted(nodes, key=lambda node: not node.is_alive)]

@@ -1,0 +1,270 @@
+"""A cluster as all its nodes tell it: who knows whom, what each holds, where they disagree.
+
+Looking starts at one node and goes on to every address it knows. Each node is asked for itself, because
+only its own table says whom *it* sees; a node that doesn't answer is kept with the reason.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from disque_py.cli.address import Address, Target, parse_address
+from disque_py.cli.connection import ConnectError, Connection, ConnectionLostError
+from disque_py.cli.shell.replies import Reply
+from disque_py.cli.shell.stat import info_fields
+
+PATIENCE_S: Final = 3.0
+LOOK_EVERY_S: Final = 0.2
+# Nodes asked at the same time.
+THREADS_MAX: Final = 16
+
+# Where a node's bus is unless it says otherwise.
+BUS_PORT_DISTANCE: Final = 10_000
+
+# A node in one of these flags can't be counted on (disque/cluster.md, section 1).
+BAD_FLAGS: Final = ("fail", "fail?", "handshake", "noaddr")
+
+
+class RefusedError(Exception):
+    """A node answered with an error; the text is its answer."""
+
+
+def accepted(reply: Reply) -> Reply:
+    """The reply, if it is no error reply. RefusedError if it is."""
+    if reply.is_error:
+        raise RefusedError(reply.text.decode(errors="replace"))
+    return reply
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """One line of a node's CLUSTER NODES: whom it knows, and what it thinks of that node."""
+
+    id: str
+    address: Address | None
+    flags: frozenset[str]
+    is_linked: bool
+
+    @property
+    def is_myself(self) -> bool:
+        """The line of the node that was asked."""
+        return "myself" in self.flags
+
+    @property
+    def bad_flags(self) -> list[str]:
+        """The flags that say it can't be counted on."""
+        return [flag for flag in BAD_FLAGS if flag in self.flags]
+
+
+@dataclass(slots=True)
+class NodeView:
+    """What one node says of itself and of the others; `error` says why it says nothing."""
+
+    address: Address
+    id: str = ""
+    error: str = ""
+    info: dict[str, str] = field(default_factory=dict)
+    cluster_info: dict[str, str] = field(default_factory=dict)
+    table: list[TableRow] = field(default_factory=list)
+    priorities: dict[str, str] = field(default_factory=dict)
+    is_leaving: bool = False
+
+    @property
+    def name(self) -> str:
+        """How messages name it: address and the beginning of the id."""
+        return f"{self.address} ({self.id[:8]})" if self.id else str(self.address)
+
+    @property
+    def others(self) -> list[TableRow]:
+        """Its table without itself and without handshakes, whose ids are placeholders."""
+        return [row for row in self.table if not row.is_myself and "handshake" not in row.flags]
+
+
+@dataclass(slots=True)
+class ClusterView:
+    """All nodes that could be found, the one asked first in front."""
+
+    nodes: list[NodeView]
+
+    def flags_of(self, node: NodeView) -> list[str]:
+        """The bad flags that others have it under."""
+        found = {flag for other in self.nodes for row in other.others if row.id == node.id for flag in row.bad_flags}
+        return [flag for flag in BAD_FLAGS if flag in found]
+
+    def state_of(self, node: NodeView) -> str:
+        """One word or two: ok, leaving, unreachable, and what the others think of it."""
+        words = []
+        if node.error:
+            words.append("no login" if node.error.startswith(("NOAUTH", "WRONGPASS")) else "unreachable")
+        words += ["leaving"] if node.is_leaving else []
+        return ",".join([*words, *self.flags_of(node)]) or "ok"
+
+    def priority_of(self, node: NodeView) -> str:
+        """Its priority in HELLO, as the first other node that answers gives it."""
+        tellers = [*(other for other in self.nodes if other is not node), node]
+        return next((teller.priorities[node.id] for teller in tellers if node.id in teller.priorities), "")
+
+    def problems(self) -> list[str]:
+        """Everything that keeps this from being one whole cluster; empty when it is."""
+        return [problem for node in self.nodes for problem in self._problems_of(node)]
+
+    def _problems_of(self, node: NodeView) -> list[str]:
+        if node.error:
+            return [f"{node.name} does not answer: {node.error}"]
+        found = []
+        known = {row.id: row for row in node.table}
+        for other in self.nodes:
+            row = known.get(other.id) if other.id else None
+            if other is node or not other.id:
+                continue
+            if row is None:
+                found.append(f"{node.name} does not know {other.name}: {_advice(node, other)}")
+                continue
+            found += [f"{node.name} has {other.name} as {flag}" for flag in row.bad_flags]
+            if not row.is_linked:
+                found.append(f"{node.name} has no link to {other.name}")
+        found += [
+            f"{node.name} has {row.id} without an address, another node answers there:"
+            f" if it has lost its nodes file, CLUSTER FORGET {row.id} on every node"
+            for row in node.others
+            if "noaddr" in row.flags
+        ]
+        handshakes = sum("handshake" in row.flags for row in node.table)
+        if handshakes:
+            found.append(f"{node.name} has {handshakes} handshakes under way")
+        size = node.cluster_info.get("cluster_size", "")
+        if size.isdigit() and int(size) != len(self.nodes):
+            found.append(f"{node.name} counts {size} nodes, but {len(self.nodes)} were found")
+        return found
+
+
+def _advice(node: NodeView, other: NodeView) -> str:
+    """What helps when `node` does not know `other`."""
+    address = f"{other.address.host} {other.address.port}"
+    bus_port = other.info.get("bus_port", "")
+    if bus_port.isdigit() and int(bus_port) != other.address.port + BUS_PORT_DISTANCE:
+        address += f" {bus_port}"
+    joins = f"CLUSTER MEET {address} on {node.address} joins them"
+    if any(row.id == node.id for row in other.others):
+        return f"{joins}, CLUSTER FORGET {node.id} on {other.address} if it was forgotten on purpose"
+    return joins
+
+
+def parse_table(text: str) -> list[TableRow]:
+    """CLUSTER NODES as rows. An address that is missing (a node that doesn't know its own) is None."""
+    rows = []
+    for line in text.splitlines():
+        words = line.split(" ")
+        if len(words) < 6:
+            continue
+        host, _, port = words[1].partition("@")[0].rpartition(":")
+        address = parse_address(f"{host}:{port}") if host and port.isdigit() and int(port) else None
+        rows.append(TableRow(words[0], address, frozenset(words[2].split(",")), words[5] == "connected"))
+    return rows
+
+
+def look_at(target: Target) -> NodeView:
+    """Ask one node. Never raises for a node that doesn't answer or refuses: `error` says it."""
+    view = NodeView(target.address)
+    try:
+        connection = patient(target)
+    except ConnectError as error:
+        view.error = str(error)
+        return view
+    try:
+        _ask(connection, view)
+    except (ConnectionLostError, RefusedError) as error:
+        view.error = str(error)
+    finally:
+        connection.close()
+    return view
+
+
+def patient(target: Target) -> Connection:
+    """A connection for questions that are answered at once, so that none can hang. ConnectError."""
+    patience_s = target.connect_timeout_s or PATIENCE_S
+    return Connection.open(replace(target, connect_timeout_s=patience_s, read_timeout_s=patience_s))
+
+
+def _ask(connection: Connection, view: NodeView) -> None:
+    def text(*words: str) -> str:
+        return accepted(connection.call(*words)).text.decode("utf-8", "replace")
+
+    view.table = parse_table(text("CLUSTER", "NODES"))
+    view.id = next((row.id for row in view.table if row.is_myself), "")
+    view.info = info_fields(text("INFO").encode())
+    view.cluster_info = info_fields(text("CLUSTER", "INFO").encode())
+    view.is_leaving = text("CLUSTER", "LEAVING") == "yes"
+    hello = accepted(connection.call("HELLO"))
+    rows = [row.texts() for row in hello.items[2:]]
+    view.priorities = {row[0].decode(): row[3].decode() for row in rows if len(row) >= 4}
+
+
+def look_around(targets: Sequence[Target]) -> ClusterView:
+    """Ask these nodes, then everybody they know, and so on. The first targets stay in front."""
+    nodes: list[NodeView] = []
+    asked: set[Address] = set()
+    ids: set[str] = set()
+    waiting = list(dict.fromkeys(targets))
+    while waiting:
+        asked.update(target.address for target in waiting)
+        for node in _look_at_all(waiting):
+            if not node.id or node.id not in ids:
+                nodes.append(node)
+                ids.add(node.id)
+        known = {row.id: row for node in nodes for row in node.others if row.id not in ids}
+        waiting = []
+        for row in known.values():
+            if row.address is not None and row.address not in asked:
+                waiting.append(targets[0].at(row.address))
+    return ClusterView(_named(nodes))
+
+
+def _look_at_all(targets: Sequence[Target]) -> list[NodeView]:
+    with ThreadPoolExecutor(min(len(targets), THREADS_MAX)) as pool:
+        return list(pool.map(look_at, targets))
+
+
+def _named(nodes: list[NodeView]) -> list[NodeView]:
+    """Give nodes that didn't answer the id under which the others know their address."""
+    ids = {row.address: row.id for node in nodes for row in node.others}
+    for node in nodes:
+        node.id = node.id or ids.get(node.address, "")
+    taken: set[str] = set()
+    kept = []
+    for node in sorted(nodes, key=lambda node: bool(node.error)):
+        # The old address of a node that answers elsewhere.
+        if not (node.error and node.id and node.id in taken):
+            kept.append(node)
+            taken.add(node.id)
+    order = {id(node): place for place, node in enumerate(nodes)}
+    return sorted(kept, key=lambda node: order[id(node)])
+
+
+def meet(target: Target, other: Address) -> None:
+    """Tell the node at `target` to join the one at `other`. ConnectError, ConnectionLostError, RefusedError.
+
+    The other is asked first: a handshake with nobody would stay in the cluster's tables for a while.
+    """
+    patient(target.at(other)).close()
+    connection = patient(target)
+    try:
+        words = ["CLUSTER", "MEET", other.host, str(other.port)]
+        accepted(connection.call(*words, *([str(other.bus_port)] if other.bus_port else [])))
+    finally:
+        connection.close()
+
+
+def wait_until_whole(targets: Iterable[Target], timeout_s: float) -> ClusterView:
+    """Look until all these nodes are one cluster without problems, or the time is over; the last look."""
+    wanted = list(targets)
+    deadline = time.monotonic() + timeout_s
+    while True:
+        view = look_around(wanted)
+        if not view.problems() or time.monotonic() >= deadline:
+            return view
+        time.sleep(LOOK_EVERY_S)

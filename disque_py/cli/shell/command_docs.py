@@ -1,0 +1,131 @@
+"""What commands there are and how each is written, for help, hints and completion.
+
+The server knows best: COMMAND DOCS tells it. Where there is no server, or one that can't (the original
+has no COMMAND DOCS), commands.json beside this module speaks; a house test keeps it in step with the
+server's table. A command may have several forms; each starts with the command's name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from disque_py.cli.connection import Connection
+from disque_py.cli.shell.replies import BULK, Reply
+
+_BETWEEN_FORMS: Final = re.compile(r"\n| +\| +")  # A bar without blanks is a choice of words.
+
+GROUPS: Final = ("connection", "server", "cluster", "queues", "jobs")
+
+_BOLD: Final = "\x1b[1m"
+_DIM: Final = "\x1b[90m"
+_YELLOW: Final = "\x1b[33m"
+_PLAIN: Final = "\x1b[0m"
+
+
+@dataclass(frozen=True, slots=True)
+class CommandDoc:
+    """One command: its name in capitals, one sentence, since when, the group, its forms."""
+
+    name: str
+    summary: str
+    since: str
+    group: str
+    forms: tuple[str, ...]
+
+
+CommandDocs = dict[str, CommandDoc]
+
+
+def builtin_docs() -> CommandDocs:
+    """The docs that come with this program, by name in capitals."""
+    text = Path(__file__).with_name("commands.json").read_text(encoding="utf-8")
+    return {
+        name.upper(): _doc(name, row["summary"], row["since"], row["group"], row["syntax"])
+        for name, row in json.loads(text).items()
+    }
+
+
+def docs_of(connection: Connection) -> CommandDocs:
+    """The docs of this server, or the built-in ones where it has none. ConnectionLostError if it goes away."""
+    return docs_from(connection.call("COMMAND", "DOCS")) or builtin_docs()
+
+
+def docs_from(reply: Reply) -> CommandDocs:
+    """What a reply to COMMAND DOCS tells; nothing if it is an error reply."""
+    docs = {}
+    if not reply.is_error:
+        for name, entry in reply.pairs().items():
+            doc = _doc_from(name.decode(errors="replace"), entry)
+            docs[doc.name] = doc
+    return docs
+
+
+def _doc_from(name: str, entry: Reply) -> CommandDoc:
+    """One entry of COMMAND DOCS: name-value pairs, or summary, since, group and forms in this order."""
+    pairs = entry.pairs()
+    if b"summary" not in pairs:
+        texts = [item.text.decode(errors="replace") for item in entry.items]
+        summary, since, group = (*texts, "", "", "")[:3]
+        return _doc(name, summary, since, group, texts[3:])
+    told = {key: pairs[key].text.decode(errors="replace") if key in pairs else "" for key in _FIELDS}
+    syntax = pairs.get(b"syntax", Reply(BULK))
+    forms = [form.decode(errors="replace") for form in syntax.texts()] or syntax.text.decode(errors="replace")
+    return _doc(name, told[b"summary"], told[b"since"], told[b"group"], forms)
+
+
+_FIELDS: Final = (b"summary", b"since", b"group")
+
+
+def _doc(name: str, summary: str, since: str, group: str, forms: list[str] | str) -> CommandDoc:
+    """Forms come as a list, or in one text with bars between them; with or without the command's name."""
+    name = name.upper()
+    if isinstance(forms, str):
+        forms = _BETWEEN_FORMS.split(forms)
+    whole = [form if form.upper().split(" ")[0] == name else f"{name} {form}".rstrip() for form in forms]
+    return CommandDoc(name, summary, since, group, tuple(whole) or (name,))
+
+
+def help_text(docs: CommandDocs, topic: list[str], *, with_colour: bool) -> str:
+    """What `help <topic>` prints: nothing for the overview, a command (or its first words), or @group."""
+    if not topic:
+        return _OVERVIEW
+    wanted = " ".join(topic)
+    if wanted.startswith("@"):
+        group = wanted[1:].lower()
+        found = [doc for _, doc in sorted(docs.items()) if doc.group == group]
+    else:
+        found = [docs[topic[0].upper()]] if topic[0].upper() in docs else []
+    if not found:
+        return f"\nNo help for '{wanted}'. Groups: {' '.join('@' + group for group in GROUPS)}\n"
+    subcommand = topic[1].upper() if len(topic) > 1 else ""
+    return "\n" + "\n".join(_described(doc, subcommand, with_colour=with_colour) for doc in found)
+
+
+def _described(doc: CommandDoc, subcommand: str, *, with_colour: bool) -> str:
+    bold, dim, yellow, plain = (_BOLD, _DIM, _YELLOW, _PLAIN) if with_colour else ("", "", "", "")
+    forms = [form for form in doc.forms if form.upper().split(" ")[1:2] == [subcommand]] if subcommand else []
+    lines = []
+    for form in forms or doc.forms:
+        words = form.split(" ", 1)
+        lines.append(f"  {bold}{words[0]}{plain} {dim}{words[1] if len(words) > 1 else ''}{plain}".rstrip())
+    for title, text in (("summary", doc.summary), ("since", doc.since), ("group", doc.group)):
+        if text:
+            lines.append(f"  {yellow}{title}:{plain} {text}")
+    return "\n".join(lines) + "\n"
+
+
+_OVERVIEW: Final = f"""
+To get help about a command:  help <command>
+             about a group:   help @<group>   ({" ".join("@" + group for group in GROUPS)})
+To see what could follow:     <tab>
+To run a command n times:     <n> <command>
+To go to another server:      connect <host> <port>
+To clear the screen:          clear
+To leave:                     quit
+
+History: ~/.disque_history, or the file that DISQUECLI_HISTFILE names.
+"""

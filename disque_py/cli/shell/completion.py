@@ -1,0 +1,121 @@
+"""Completion, hints and history of the interactive mode, in prompt_toolkit's terms.
+
+The knowledge is in hints.py; here it meets the line editor. The history file is the original's: a
+command per line, so both programs can share one. Passwords are kept out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import History
+from prompt_toolkit.layout.processors import Processor, Transformation, TransformationInput
+
+from disque_py.cli.shell.command_docs import GROUPS, CommandDocs
+from disque_py.cli.shell.hints import hint, next_words
+from disque_py.cli.shell.words import UnbalancedQuotesError, split_words
+
+LOCAL_WORDS: Final = ("help", "connect", "clear", "quit", "exit")
+HISTORY_LINES_MAX: Final = 1000
+SECRET_DIRECTIVES: Final = frozenset({"requirepass", "cluster-secret", "tls-key-file-pass"})
+
+
+def _typed(text: str) -> tuple[list[str], str]:
+    """The complete words before the cursor, a repeat count left out, and the one being typed."""
+    words = text.split(" ")
+    complete = [word for word in words[:-1] if word]
+    if complete and complete[0].isdigit():
+        complete = complete[1:]
+    return complete, words[-1]
+
+
+def completions(docs: CommandDocs, text: str) -> tuple[list[str], str]:
+    """The words that may stand at the end of `text`, and the beginning they have there already."""
+    complete, begun = _typed(text)
+    if complete and complete[0].lower() in ("help", "?"):
+        candidates = [*sorted(docs), *(f"@{group}" for group in GROUPS)] if len(complete) == 1 else []
+    else:
+        candidates = next_words(docs, complete)
+        if not complete:
+            candidates += LOCAL_WORDS
+    return [word for word in candidates if word.lower().startswith(begun.lower())], begun
+
+
+class CommandCompleter(Completer):
+    """Names and keywords behind TAB."""
+
+    def __init__(self, docs: Callable[[], CommandDocs]) -> None:
+        self._docs = docs
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        """What the editor asks for. Words typed in small letters are completed in small letters."""
+        words, begun = completions(self._docs(), document.text_before_cursor)
+        for word in words:
+            yield Completion(word.lower() if begun.islower() else word, start_position=-len(begun))
+
+
+class HintProcessor(Processor):
+    """Shows the rest of the syntax in grey behind the cursor; it is never part of the line."""
+
+    def __init__(self, docs: Callable[[], CommandDocs]) -> None:
+        self._docs = docs
+
+    def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
+        """What the editor draws for one line of the input."""
+        document = transformation_input.document
+        fragments = transformation_input.fragments
+        is_last = transformation_input.lineno == document.line_count - 1
+        if is_last and document.is_cursor_at_the_end and (text := self._hint(document.text)):
+            fragments = [*fragments, ("class:auto-suggestion", text)]
+        return Transformation(fragments)
+
+    def _hint(self, text: str) -> str:
+        complete, begun = _typed(text)
+        rest = hint(self._docs(), [*complete, begun] if begun else complete, is_word_over=not begun)
+        return rest if not rest or not begun else " " + rest
+
+
+class PlainHistory(History):
+    """The history file: one command per line, the newest last."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        super().__init__()
+
+    def load_history_strings(self) -> Iterable[str]:
+        """The commands, newest first. No file is no history."""
+        try:
+            lines = self._path.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        except OSError:
+            return []
+        return lines[: -HISTORY_LINES_MAX - 1 : -1]
+
+    def store_string(self, string: str) -> None:
+        """Add a command. A file that can't be written costs the history, never the session."""
+        if is_secret(string):
+            return
+        try:
+            self._path.touch(mode=0o600)
+            with self._path.open("a", encoding="utf-8", errors="surrogateescape") as file:
+                file.write(string.replace("\n", " ") + "\n")
+        except OSError:
+            return
+
+
+def is_secret(line: str) -> bool:
+    """A command that carries a password."""
+    try:
+        words = [word.decode("utf-8", "replace").lower() for word in split_words(line)]
+    except UnbalancedQuotesError:
+        words = line.lower().split()
+    if words[:1] and words[0].isdigit():
+        words = words[1:]
+    return (
+        words[:1] == ["auth"]
+        or (words[:1] == ["hello"] and "auth" in words)
+        or (words[:2] == ["config", "set"] and not SECRET_DIRECTIVES.isdisjoint(words))
+    )

@@ -1,0 +1,175 @@
+"""Replies as text: formatted for people, raw for pipes, CSV and JSON for other programs.
+
+Spec: disque/cli.md, section 1.3. Everything returns bytes, because bodies are bytes, with the line
+end that belongs to it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from disque_py.cli.shell.replies import (
+    ARRAY,
+    BIG_NUMBER,
+    BOOLEAN,
+    BULK,
+    DOUBLE,
+    ERROR,
+    INTEGER,
+    MAP,
+    NIL,
+    PUSH,
+    SET,
+    STATUS,
+    VERBATIM,
+    Reply,
+)
+
+FORMATTED: Final = "formatted"
+RAW: Final = "raw"
+CSV: Final = "csv"
+JSON: Final = "json"
+
+_ESCAPES: Final = {0x22: b'\\"', 0x5C: b"\\\\", 0x0A: b"\\n", 0x0D: b"\\r", 0x09: b"\\t", 0x07: b"\\a", 0x08: b"\\b"}
+_QUOTED: Final = [
+    _ESCAPES.get(byte) or (bytes([byte]) if 32 <= byte < 127 else b"\\x%02x" % byte) for byte in range(256)
+]
+
+_EMPTY: Final = {ARRAY: b"(empty list or set)\n", PUSH: b"(empty list or set)\n", SET: b"(empty set)\n"}
+_SIGNS: Final = {ARRAY: b") ", PUSH: b") ", SET: b"~ ", MAP: b"# "}
+
+# Their replies are text in lines, made for reading: they are printed as they are, also on a terminal.
+_TEXT_REPLIES: Final = frozenset(
+    {
+        (b"INFO",),
+        (b"CLUSTER", b"NODES"),
+        (b"CLUSTER", b"INFO"),
+        (b"CLIENT", b"LIST"),
+        (b"LATENCY", b"GRAPH"),
+        (b"LATENCY", b"DOCTOR"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How replies are printed: one of the four formats, and what stands between elements in raw."""
+
+    format: str = RAW
+    delimiter: bytes = b"\n"
+
+    def render(self, words: Sequence[bytes], reply: Reply) -> bytes:
+        """The whole output for the reply to a command, ending with a line end."""
+        if self.format is JSON:
+            return as_json(reply) + b"\n"
+        if self.format is RAW or replies_with_text(words):
+            return as_raw(reply, self.delimiter) + b"\n"
+        if self.format is CSV:
+            return as_csv(reply) + b"\n"
+        return as_formatted(reply)
+
+
+def replies_with_text(words: Sequence[bytes]) -> bool:
+    """The reply of this command is text to be read as it is."""
+    upper = tuple(word.upper() for word in words[:2])
+    return upper in _TEXT_REPLIES or upper[:1] in _TEXT_REPLIES
+
+
+def quoted(text: bytes) -> bytes:
+    """In double quotes, with escapes for everything that is no printable ASCII."""
+    return b'"%b"' % b"".join(map(_QUOTED.__getitem__, text))
+
+
+def as_formatted(reply: Reply, prefix: bytes = b"") -> bytes:
+    """For people; `prefix` is the indentation of lines after the first."""
+    scalar = _FORMATTED_SCALARS.get(reply.kind)
+    if scalar is not None:
+        return scalar(reply.text) + b"\n"
+    if not reply.items:
+        return _EMPTY.get(reply.kind, b"(empty hash)\n")
+    step = 2 if reply.kind is MAP else 1
+    width = len(str(len(reply.items) // step))
+    sign = _SIGNS[reply.kind]
+    inner = prefix + b" " * (width + len(sign))
+    parts = []
+    for number, start in enumerate(range(0, len(reply.items), step), 1):
+        parts.append(b"%b%b%b" % (prefix if start else b"", str(number).rjust(width).encode(), sign))
+        if step == 2:
+            parts.append(as_formatted(reply.items[start], inner).removesuffix(b"\n") + b" => ")
+        parts.append(as_formatted(reply.items[start + step - 1], inner))
+    return b"".join(parts)
+
+
+_FORMATTED_SCALARS: Final[dict[str, Callable[[bytes], bytes]]] = {
+    STATUS: lambda text: text,
+    ERROR: lambda text: b"(error) " + text,
+    INTEGER: lambda text: b"(integer) " + text,
+    BULK: quoted,
+    NIL: lambda text: b"(nil)",
+    DOUBLE: lambda text: b"(double) " + text,
+    BOOLEAN: lambda text: b"(true)" if text == b"t" else b"(false)",
+    BIG_NUMBER: lambda text: b"(big number) " + text,
+    VERBATIM: lambda text: text,
+}
+
+
+def as_raw(reply: Reply, delimiter: bytes) -> bytes:
+    """Values as they are; nested arrays flattened. An error has a line end of its own."""
+    if reply.kind is ERROR:
+        return reply.text + b"\n"
+    if reply.kind is BOOLEAN:
+        return b"true" if reply.text == b"t" else b"false"
+    if reply.kind is MAP:
+        pairs = zip(reply.items[::2], reply.items[1::2], strict=True)
+        return delimiter.join(b" ".join((as_raw(k, delimiter), as_raw(v, delimiter))) for k, v in pairs)
+    if reply.items:
+        return delimiter.join(as_raw(item, delimiter) for item in reply.items)
+    return reply.text
+
+
+def as_csv(reply: Reply) -> bytes:
+    """Comma separated, flattened. The line end behind NIL is the original's."""
+    if reply.kind is NIL:
+        return b"NIL\n"
+    if reply.kind is ERROR:
+        return b"ERROR," + quoted(reply.text)
+    if reply.kind in (INTEGER, DOUBLE, BIG_NUMBER):
+        return reply.text
+    if reply.kind is BOOLEAN:
+        return b"true" if reply.text == b"t" else b"false"
+    if reply.kind in _SIGNS:
+        return b",".join(as_csv(item) for item in reply.items)
+    return quoted(reply.text)
+
+
+def as_json(reply: Reply) -> bytes:
+    """One JSON value on one line; an error is an object with the one member `error`."""
+    return json.dumps(_json_value(reply), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _json_value(reply: Reply) -> Any:
+    if reply.kind is NIL:
+        return None
+    if reply.kind is ERROR:
+        return {"error": _json_text(reply.text)}
+    if reply.kind in (INTEGER, BIG_NUMBER):
+        return int(reply.text)
+    if reply.kind is BOOLEAN:
+        return reply.text == b"t"
+    if reply.kind is DOUBLE:
+        # JSON has no infinity and no NaN.
+        return _json_text(reply.text) if reply.text.lstrip(b"-") in (b"inf", b"nan") else float(reply.text)
+    if reply.kind is MAP:
+        pairs = zip(reply.items[::2], reply.items[1::2], strict=True)
+        return {_json_text(as_raw(name, b" ")): _json_value(value) for name, value in pairs}
+    if reply.kind in _SIGNS:
+        return [_json_value(item) for item in reply.items]
+    return _json_text(reply.text)
+
+
+def _json_text(text: bytes) -> str:
+    r"""UTF-8, with bytes that are none as `\xNN`: JSON has no bytes."""
+    return text.decode("utf-8", "backslashreplace")

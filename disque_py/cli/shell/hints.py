@@ -1,0 +1,130 @@
+"""What could come next in a command that is being typed (pure).
+
+A form such as `QSCAN [cursor] [COUNT count] [BUSYLOOP]` is read as parts: words in capitals stand for
+themselves, words in small letters for values, brackets for what may be left out. The words typed so far
+consume parts: first an optional part whose keyword was typed, wherever it stands, else the next part.
+What is left over is the hint.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from disque_py.cli.shell.command_docs import CommandDoc, CommandDocs
+
+_PARTS: Final = re.compile(r"\[(?:[^\[\]]|\[[^\]]*\])*\]|\S+")
+
+
+def parts_of(form: str) -> list[str]:
+    """A form's parts, its name left out; a bracket with all that is in it is one part."""
+    return _PARTS.findall(form)[1:]
+
+
+def remaining_parts(form: str, typed: list[str]) -> list[str] | None:
+    """The parts that the words after the name leave over, or None if these words are no such form."""
+    parts = parts_of(form)
+    at = 0
+    while at < len(typed):
+        keyword = _keyword_part(parts, typed[at])
+        if keyword is None:
+            part = _next_value(parts)
+            if part is None or not _fits(parts[part], typed[at]):
+                return None
+            at += 1
+            if not _may_repeat(parts[part]):
+                del parts[part]
+            continue
+        values = _inside(parts[keyword])[1:]
+        at += 1
+        given = [word for word in values if word != "..."][: len(typed) - at]
+        at += len(given)
+        missing = values[len(given) :]
+        if "..." not in parts[keyword] or missing not in ([], ["..."]):
+            # Whatever stands before a keyword that must be there can't be said any more.
+            parts = (
+                parts[keyword + 1 :] if not parts[keyword].startswith("[") else parts[:keyword] + parts[keyword + 1 :]
+            )
+            parts = [word for word in missing if word != "..."] + parts
+    return parts
+
+
+def hint(docs: CommandDocs, typed: list[str], *, is_word_over: bool) -> str:
+    """The rest of the syntax behind the words typed so far; empty where there is nothing to say.
+
+    is_word_over: a blank was typed after the last word, so it is complete.
+    """
+    doc = docs.get(typed[0].upper()) if typed else None
+    if doc is None or not (is_word_over or len(typed) == 1):
+        return ""
+    rests = [rest for form in doc.forms if (rest := remaining_parts(form, typed[1:])) is not None]
+    if len(rests) > 1 and len(typed) == 1 and _has_subcommands(doc):
+        return "|".join(dict.fromkeys(rest[0] for rest in rests if rest))
+    longest: list[str] = []
+    for rest in rests:
+        if len(rest) > len(longest):
+            longest = rest
+    return " ".join(longest)
+
+
+def next_words(docs: CommandDocs, typed: list[str]) -> list[str]:
+    """Words in capitals (and choices) that may follow complete words; command names after none."""
+    if not typed:
+        return sorted(docs)
+    doc = docs.get(typed[0].upper())
+    if doc is None:
+        return []
+    found: dict[str, None] = {}
+    for form in doc.forms:
+        for part in remaining_parts(form, typed[1:]) or []:
+            for choice in _choices(_inside(part)[0] if _inside(part) else ""):
+                found[choice] = None
+            if not part.startswith("["):
+                break
+    return list(found)
+
+
+def _has_subcommands(doc: CommandDoc) -> bool:
+    return all(parts and parts[0].isupper() for parts in map(parts_of, doc.forms))
+
+
+def _keyword_part(parts: list[str], word: str) -> int | None:
+    """The part that a typed word opens by its keyword."""
+    for index, part in enumerate(parts):
+        first = _inside(part)[:1]
+        if first and first[0].isupper() and word.upper() in first[0].split("|"):
+            return index
+        if not part.startswith("[") and not first[0].isupper():
+            return None
+    return None
+
+
+def _next_value(parts: list[str]) -> int | None:
+    """The first part that takes a value without a keyword."""
+    for index, part in enumerate(parts):
+        first = _inside(part)[:1]
+        if first and not first[0].isupper():
+            return index
+        if not part.startswith("["):
+            return None
+    return None
+
+
+def _fits(part: str, word: str) -> bool:
+    """A choice of words takes only one of them; a value takes anything."""
+    choices = _choices(_inside(part)[0])
+    return not choices or word.lower() in map(str.lower, choices)
+
+
+def _choices(word: str) -> list[str]:
+    """The words that may be typed where `word` stands in a form; none for a value."""
+    return word.split("|") if word.isupper() or "|" in word else []
+
+
+def _may_repeat(part: str) -> bool:
+    return part.endswith("...]") or part == "..."
+
+
+def _inside(part: str) -> list[str]:
+    """The words of a part without its brackets."""
+    return part.removeprefix("[").removesuffix("]").split() if part.startswith("[") else [part]

@@ -1,0 +1,125 @@
+"""Lines that a person or a file gives, and what each does.
+
+Local commands: help, ?, connect, clear, quit, exit, and `<n> <command>`. Everything else goes to the
+server. Nothing that a command does ends the lines but quit: errors are printed, a broken connection is
+made again with the next command. Where lines come from is elsewhere: `obey` reads standard input,
+interactive.py has the line editor, which takes long to load.
+
+Spec: disque/cli.md, section 1.5.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable
+from typing import Final
+
+from disque_py.cli.address import Address, parse_port
+from disque_py.cli.connection import ConnectError, ConnectionLostError
+from disque_py.cli.shell.command_docs import CommandDocs, builtin_docs, docs_of, help_text
+from disque_py.cli.shell.formats import FORMATTED
+from disque_py.cli.shell.session import Session
+from disque_py.cli.shell.words import UnbalancedQuotesError, split_repeat, split_words
+
+CLEAR: Final = "\x1b[2J\x1b[H"  # ECMA-48: erase the page, cursor home.
+# Commands that take longer are followed by their time.
+SLOW_S: Final = 0.5
+
+
+class Shell:
+    """Lines in, their effect out; `line` says whether to go on. Knows no terminal."""
+
+    def __init__(self, session: Session, interval_s: float) -> None:
+        self.session = session
+        self.docs: CommandDocs = builtin_docs()
+        self.failed = False
+        self._interval_s = interval_s
+
+    @property
+    def prompt(self) -> str:
+        """`host:port> `, or that there is no connection."""
+        if self.session.connection is None:
+            return "not connected> "
+        return f"{self.session.target.address.prompt}> "
+
+    def connect(self) -> None:
+        """Connect if there is no connection, and ask the server for its docs; print what goes wrong."""
+        try:
+            self.docs = docs_of(self.session.connect())
+        except (ConnectError, ConnectionLostError) as error:
+            self.session.drop()
+            self._complain(str(error))
+
+    def line(self, text: str) -> bool:
+        """Do what one line says. False when it says to leave."""
+        try:
+            repeat, words = split_repeat(split_words(text))
+        except UnbalancedQuotesError as error:
+            self._complain(str(error))
+            return True
+        if not words:
+            return True
+        name = words[0].lower()
+        if name in (b"quit", b"exit"):
+            return False
+        if name in (b"help", b"?"):
+            topic = [word.decode(errors="replace") for word in words[1:]]
+            print(help_text(self.docs, topic, with_colour=self.session.style.format is FORMATTED), flush=True)
+        elif name == b"clear":
+            print(CLEAR, end="", flush=True)
+        elif name == b"connect":
+            self._move(words[1:])
+        else:
+            self._run(words, repeat)
+        return True
+
+    def interrupted(self) -> None:
+        """Ctrl-C while a line was being done: it is given up, the conversation is not."""
+        # The reply may still come; on a new connection it can't be taken for another's.
+        self.session.drop()
+        self._complain("(interrupted)")
+        try:
+            self.connect()
+        except KeyboardInterrupt:
+            self.session.drop()  # Nobody answers there either; the prompt says so.
+
+    def _move(self, words: list[bytes]) -> None:
+        if len(words) != 2:
+            self._complain("Usage: connect <host> <port>")
+            return
+        try:
+            address = Address(words[0].decode(errors="replace"), parse_port(words[1].decode(errors="replace")))
+        except ValueError as error:
+            self._complain(str(error))
+            return
+        self.session.move(address)
+        self.connect()
+
+    def _run(self, words: list[bytes], repeat: int) -> None:
+        started = time.monotonic()
+        try:
+            is_good = self.session.run_repeatedly(words, repeat, self._interval_s)
+        except (ConnectError, ConnectionLostError) as error:
+            self._complain(str(error) if isinstance(error, ConnectError) else f"Error: {error}")
+            return
+        self.failed |= not is_good
+        elapsed = time.monotonic() - started
+        if elapsed >= SLOW_S and self.session.style.format is FORMATTED:
+            print(f"({elapsed:.2f}s)")
+
+    def _complain(self, text: str) -> None:
+        self.failed = True
+        print(text, file=sys.stderr, flush=True)
+
+
+def obey(session: Session, lines: Iterable[bytes], interval_s: float) -> int:
+    """Run commands that come from a pipe or a file, one per line. Exit status 1 if one failed.
+
+    Ctrl-C ends all of it: the lines behind the one that was given up may count on it.
+    """
+    shell = Shell(session, interval_s)
+    for line in lines:
+        if not shell.line(line.decode("utf-8", "surrogateescape")):
+            break
+    return 1 if shell.failed else 0

@@ -1,0 +1,220 @@
+"""disque-cli: one command, a conversation, or one of the modes that watch a node.
+
+This is the entry: it reads the options, chooses, and turns every way to fail into a line and an exit
+status. 0 after a reply, 1 after an error reply (the original says 0) and when something could not be
+done, 130 when interrupted while waiting for a reply.
+
+Scripts run it often, so what takes long to load and only one mode needs is imported there.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+from disque_py import __version__
+from disque_py.cli.connection import ConnectError, Connection, ConnectionLostError, reason_of
+from disque_py.cli.shell import health, latency, scanning, stat
+from disque_py.cli.shell import options as modes
+from disque_py.cli.shell.command_docs import builtin_docs, docs_of, help_text
+from disque_py.cli.shell.formats import FORMATTED, RAW, Style
+from disque_py.cli.shell.lines import obey
+from disque_py.cli.shell.options import USAGE, ShellOptions, UsageError, parse_options
+from disque_py.cli.shell.session import Session
+
+INTERRUPTED_STATUS = 130
+# How long `help` waits for the server's own words; ours are nearly the same.
+HELP_PATIENCE_S = 2.0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run disque-cli with these arguments (default: the process's own). Returns the exit status."""
+    _prepare_streams()
+    try:
+        options = parse_options(sys.argv[1:] if argv is None else argv, os.environ)
+        status = _run(options)
+        sys.stdout.flush()
+    except (UsageError, ConnectError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    except ConnectionLostError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError):  # Else whoever read our output has seen enough.
+            print(f"Error: {reason_of(error)}", file=sys.stderr)
+        # Python would complain once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        return INTERRUPTED_STATUS
+    return status
+
+
+def _prepare_streams() -> None:
+    """Streams that our starter has closed become empty ones; what an odd locale can't show is shown as `\\u2192`."""
+    if sys.stdin is None:
+        sys.stdin = io.TextIOWrapper(io.FileIO(os.devnull, "r"))
+    if sys.stdout is None:
+        sys.stdout = io.TextIOWrapper(io.FileIO(os.devnull, "w"))
+    if sys.stderr is None:
+        sys.stderr = io.TextIOWrapper(io.FileIO(os.devnull, "w"))
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _run(options: ShellOptions) -> int:
+    if options.mode is modes.HELP:
+        print(USAGE.format(version=__version__), end="")
+        return 0
+    if options.mode is modes.VERSION:
+        print(f"disque-cli {__version__}")
+        return 0
+    if options.mode is not modes.COMMANDS:
+        return _run_mode(options)
+    if is_following(options.words):
+        return _follow(options)
+    session = Session(options.target(), _style(options), sys.stdout.buffer)
+    try:
+        if options.words:
+            return _run_command(options, session)
+        if sys.stdin.isatty():
+            from disque_py.cli.shell.interactive import converse  # Half the start of a command, if it came first.
+
+            return converse(session, options.interval_s or 0.0)
+        return obey(session, sys.stdin.buffer, options.interval_s or 0.0)
+    finally:
+        session.drop()
+
+
+def _style(options: ShellOptions) -> Style:
+    on_terminal = sys.stdout.isatty() or "FAKETTY" in os.environ
+    return Style(options.format or (FORMATTED if on_terminal else RAW), options.delimiter)
+
+
+def _run_command(options: ShellOptions, session: Session) -> int:
+    words = [os.fsencode(word) for word in options.words]
+    if words[0].lower() in (b"help", b"?"):
+        print(_help(options, options.words[1:], with_colour=session.style.format is FORMATTED))
+        return 0
+    if options.stdin_last:
+        words.append(sys.stdin.buffer.read())
+    elif options.stdin_tag is not None:
+        body = sys.stdin.buffer.read()
+        words = [body if word == options.stdin_tag else word for word in words]
+    repeat = 1 if options.repeat is None else options.repeat
+    return 0 if session.run_repeatedly(words, repeat, options.interval_s or 0.0) else 1
+
+
+def _help(options: ShellOptions, topic: list[str], *, with_colour: bool) -> str:
+    """Help from the server, or our own where there is none: help must not need a server."""
+    docs = builtin_docs()
+    try:
+        patience_s = options.timeout_s or HELP_PATIENCE_S
+        connection = Connection.open(replace(options.target(), connect_timeout_s=patience_s, read_timeout_s=patience_s))
+    except ConnectError:
+        return help_text(docs, topic, with_colour=with_colour)
+    try:
+        docs = docs_of(connection)
+    except ConnectionLostError:
+        pass
+    finally:
+        connection.close()
+    return help_text(docs, topic, with_colour=with_colour)
+
+
+def _run_mode(options: ShellOptions) -> int:
+    """The modes. Those without an end are ended by Ctrl-C, which is no failure."""
+    target = options.target()
+    if options.mode is modes.HEALTH:
+        try:
+            print(health.check_health(target))
+        except health.UnhealthyError as error:
+            print(error)
+            return 1
+        return 0
+    try:
+        if options.mode is modes.INTRINSIC_LATENCY:
+            latency.measure_intrinsic(options.intrinsic_s, lambda line: print(line, flush=True))
+            return 0
+        if options.mode is modes.STAT:
+            lines = -1 if options.repeat is None else options.repeat
+            return 0 if stat.watch(target, options.interval_s, lines) else 1
+        connection = Connection.open(target)
+        try:
+            return _run_over(connection, options)
+        finally:
+            connection.close()
+    except KeyboardInterrupt:
+        print()
+        return 0
+
+
+def _follow(options: ShellOptions) -> int:
+    """`events --follow`, until Ctrl-C."""
+    from disque_py.cli.shell import following
+
+    style = _style(options)
+    try:
+        following.follow(
+            options.target(),
+            lambda line: print(line, flush=True),
+            lambda line: print(line, file=sys.stderr, flush=True),
+            is_short=style.format is FORMATTED,
+        )
+    except following.RefusedError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print()
+    return 0
+
+
+def is_following(words: Sequence[str]) -> bool:
+    """Whether this is `events --follow`, and no command for the server."""
+    return len(words) == 2 and words[0].lower() == "events" and words[1] in ("--follow", "-f")
+
+
+def _run_over(connection: Connection, options: ShellOptions) -> int:
+    """The modes that keep one connection."""
+    for warning in connection.warnings:
+        print(f"Warning: {warning}", file=sys.stderr)
+    if options.mode is modes.PIPE:
+        return _feed(connection, options.pipe_timeout_s)
+    pause_s = options.interval_s or 0.0
+    style = _style(options)
+    try:
+        if options.mode is modes.SCAN:
+            is_formatted = style.format is FORMATTED
+            scanning.scan(
+                connection, options.pattern, pause_s, is_formatted=is_formatted, write=sys.stdout.buffer.write
+            )
+        elif options.mode is modes.BIGQUEUES:
+            print("\n".join(scanning.big_queues(connection, options.pattern, pause_s)))
+        else:
+            with_history = options.mode is modes.LATENCY_HISTORY
+            on_terminal = style.format is FORMATTED
+            latency.measure(connection, with_history=with_history, every_s=options.interval_s, on_terminal=on_terminal)
+    except scanning.RefusedError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _feed(connection: Connection, timeout_s: float) -> int:
+    from disque_py.cli.shell.pipe import Feed  # Brings TLS along, which most commands don't need.
+
+    feed = Feed(connection, lambda line: print(line, file=sys.stderr))
+    try:
+        is_good = feed.run(sys.stdin.fileno(), timeout_s)
+    finally:
+        print(f"errors: {feed.errors}, replies: {feed.replies}", flush=True)
+    return 0 if is_good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,279 @@
+"""The options of disque-cli: one table of what exists, and the parser that fills ShellOptions from it.
+
+Parsing stops at the first word that is no option: everything from there on is the command, so its own
+words may start with a dash. The last of two equal options wins.
+
+Spec: disque/cli.md, section 1.1; the rest are redis-cli's habits. docs/cli.md lists what differs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from disque_py.cli.address import HOST_DEFAULT, PORT_DEFAULT, Address, Target, Tls, parse_port, parse_url
+from disque_py.cli.shell.formats import CSV, FORMATTED, JSON, RAW
+
+PIPE_TIMEOUT_S_DEFAULT: Final = 30.0
+
+# The modes; without one a command is run, or commands are read.
+COMMANDS: Final = ""
+HELP: Final = "help"
+VERSION: Final = "version"
+LATENCY: Final = "latency"
+LATENCY_HISTORY: Final = "latency-history"
+INTRINSIC_LATENCY: Final = "intrinsic-latency"
+STAT: Final = "stat"
+BIGQUEUES: Final = "bigqueues"
+SCAN: Final = "scan"
+PIPE: Final = "pipe"
+HEALTH: Final = "health"
+
+
+class UsageError(Exception):
+    """The command line makes no sense; the text is the line to print."""
+
+
+@dataclass(slots=True)
+class ShellOptions:
+    """What the command line asks for.
+
+    url               where to go when it was given as one; host, port and path count otherwise
+    password          -a, or DISQUECLI_AUTH
+    protocol          2, 3, or None: 2, but 3 for JSON where the server has it
+    format            None: by where the output goes
+    repeat            None: once; negative: for ever
+    interval_s        between repetitions, samples or scans; None: the mode's own
+    stdin_tag         the argument that stands for standard input
+    words             the command
+    """
+
+    url: Target | None = None
+    host: str = HOST_DEFAULT
+    port: int = PORT_DEFAULT
+    path: str = ""
+    user: str = ""
+    password: str = ""
+    timeout_s: float | None = None
+    protocol: int | None = None
+    tls: bool = False
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    insecure: bool = False
+    repeat: int | None = None
+    interval_s: float | None = None
+    stdin_last: bool = False
+    stdin_tag: bytes | None = None
+    format: str | None = None
+    delimiter: bytes = b"\n"
+    mode: str = COMMANDS
+    intrinsic_s: float = 0.0
+    pattern: str = "*"
+    pipe_timeout_s: float = PIPE_TIMEOUT_S_DEFAULT
+    words: list[str] = field(default_factory=list)
+
+    def target(self) -> Target:
+        """Where to connect, and how."""
+        url = self.url or Target()
+        address = url.address if self.url else Address(self.host, self.port, self.path)
+        with_tls = self.tls or url.tls is not None
+        return Target(
+            address=address,
+            user=self.user or url.user,
+            password=self.password or url.password,
+            protocol=self.protocol or (3 if self.format is JSON else 2),
+            protocol_is_wish=self.protocol is None,
+            tls=Tls(self.ca_file, self.cert_file, self.key_file, self.insecure) if with_tls else None,
+            connect_timeout_s=self.timeout_s,
+        )
+
+
+def _integer(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"'{text}' is no whole number") from None
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"'{text}' is no number of seconds")
+    return seconds
+
+
+def _positive_seconds(text: str) -> float:
+    seconds = _seconds(text)
+    if not seconds:
+        raise ValueError("must be more than 0 seconds")
+    return seconds
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+# Options with a value: the field it goes into, and how it is read.
+_VALUES: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+    "-h": ("host", str),
+    "-p": ("port", parse_port),
+    "-s": ("path", str),
+    "-a": ("password", str),
+    "--pass": ("password", str),
+    "--user": ("user", str),
+    "-u": ("url", parse_url),
+    "-t": ("timeout_s", _positive_seconds),
+    "-r": ("repeat", _integer),
+    "-i": ("interval_s", _seconds),
+    "-X": ("stdin_tag", _bytes),
+    "-d": ("delimiter", _bytes),
+    "--cacert": ("ca_file", str),
+    "--cert": ("cert_file", str),
+    "--key": ("key_file", str),
+    "--pattern": ("pattern", str),
+    "--pipe-timeout": ("pipe_timeout_s", _seconds),
+    "--intrinsic-latency": ("intrinsic_s", _positive_seconds),
+}
+
+# Options that say all by being there: the field, and what it becomes.
+_FLAGS: Final[Mapping[str, tuple[str, Any]]] = {
+    "-x": ("stdin_last", True),
+    "--raw": ("format", RAW),
+    "--no-raw": ("format", FORMATTED),
+    "--csv": ("format", CSV),
+    "--json": ("format", JSON),
+    "-2": ("protocol", 2),
+    "-3": ("protocol", 3),
+    "--tls": ("tls", True),
+    "--insecure": ("insecure", True),
+    "--latency": ("mode", LATENCY),
+    "--latency-history": ("mode", LATENCY_HISTORY),
+    "--stat": ("mode", STAT),
+    "--bigqueues": ("mode", BIGQUEUES),
+    "--scan": ("mode", SCAN),
+    "--pipe": ("mode", PIPE),
+    "--health": ("mode", HEALTH),
+    "--help": ("mode", HELP),
+    "-v": ("mode", VERSION),
+    "--version": ("mode", VERSION),
+}
+
+
+def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> ShellOptions:
+    """What the arguments (without the program's name) ask for. UsageError when they make no sense."""
+    options = ShellOptions(password=environment.get("DISQUECLI_AUTH", ""))
+    at = 0
+    while at < len(arguments) and arguments[at].startswith("-") and arguments[at] != "-":
+        option = arguments[at]
+        if option in _FLAGS:
+            name, value = _FLAGS[option]
+            setattr(options, name, value)
+            at += 1
+        elif option == "-h" and at + 1 == len(arguments):
+            options.mode = HELP
+            at += 1
+        elif option in _VALUES and at + 1 < len(arguments):
+            _set_value(options, option, arguments[at + 1])
+            at += 2
+        else:
+            raise UsageError(f"Unrecognized option or bad number of args for: '{option}'")
+    options.words = list(arguments[at:])
+    _check_sense(options)
+    return options
+
+
+def _set_value(options: ShellOptions, option: str, text: str) -> None:
+    name, read = _VALUES[option]
+    try:
+        setattr(options, name, read(text))
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from None
+    if option == "--intrinsic-latency":
+        options.mode = INTRINSIC_LATENCY
+
+
+def _check_sense(options: ShellOptions) -> None:
+    """Combinations in which something given would be ignored without a word."""
+    if options.stdin_last and options.stdin_tag is not None:
+        raise UsageError("-x and -X both want standard input")
+    if (options.stdin_last or options.stdin_tag is not None) and not options.words:
+        raise UsageError("-x and -X need a command")
+    if options.stdin_tag is not None and options.stdin_tag not in map(_bytes, options.words):
+        raise UsageError(f"-X: no argument is '{options.stdin_tag.decode(errors='replace')}'")
+    if options.mode not in (COMMANDS, HELP, VERSION) and options.words:
+        raise UsageError(f"--{options.mode} takes no command, but got '{options.words[0]}'")
+    if not options.tls and (options.url is None or options.url.tls is None):
+        for option, is_given in (
+            ("--cacert", options.ca_file),
+            ("--cert", options.cert_file),
+            ("--key", options.key_file),
+            ("--insecure", options.insecure),
+        ):
+            if is_given:
+                raise UsageError(f"{option} needs --tls")
+    if options.key_file and not options.cert_file:
+        raise UsageError("--key needs --cert")
+
+
+USAGE: Final = """\
+disque-cli {version}
+
+Usage: disque-cli [OPTIONS] [command [arg ...]]
+
+Without a command: an interactive shell, or the commands on standard input, one per line.
+
+Where
+  -h <host>            Server (default 127.0.0.1).
+  -p <port>            Port (default 7711).
+  -s <path>            Unix socket; host and port don't count then.
+  -u <url>             disque://[user:password@]host:port, disques:// for TLS.
+  -a <password>        Password; DISQUECLI_AUTH in the environment keeps it out of process lists.
+  --user <name>        Log in with a user name (HELLO 2 AUTH name password).
+  -t <seconds>         Give up connecting after this time.
+  -2, -3               Protocol RESP2 (default) or RESP3.
+  --tls                TLS; --cacert <file> whom to trust, --cert <file> and --key <file> who we
+                       are, --insecure for no check of the server.
+
+What
+  -r <n>               Run the command n times (negative: for ever). With --stat: n lines.
+  -i <seconds>         Pause between repetitions, fractions allowed; also the interval of --stat,
+                       --latency-history and the pause between steps of --scan and --bigqueues.
+  -x                   The last argument comes from standard input.
+  -X <tag>             The argument that is <tag> comes from standard input:
+                       disque-cli -X body ADDJOB queue body 0 < file
+
+Output
+  --raw, --no-raw      Values as they are (default into pipes), formatted (default on a terminal).
+  --csv, --json        Comma separated values, one JSON value per reply.
+  -d <text>            Between the elements of an array in raw output (default: a new line).
+
+Modes
+  --stat               Jobs, queues, memory, clients and requests, a line per second.
+  --latency            Round trips of PING: minimum, maximum, average.
+  --latency-history    The same, a new line every 15 s (or -i).
+  --intrinsic-latency <seconds>
+                       How long this machine itself stalls; needs no server.
+  --scan               Names of queues; --pattern <glob> chooses.
+  --bigqueues          The longest queues of this node.
+  --pipe               Send protocol or inline commands from standard input, count the replies;
+                       --pipe-timeout <seconds> without a reply is the end (default 30, 0: never).
+  events --follow      What becomes of jobs on this node, as it happens: a line for each change,
+                       JSON into pipes.
+  --health             Exit status 0 if the node answers and works, else 1 with a line of why.
+  --help, -v           This help; the version.
+
+Exit status: 0 after a reply, 1 after an error reply and when there was no connection or reply.
+
+Examples
+  disque-cli ADDJOB mail '{{"to":"ann"}}' 0 RETRY 60
+  disque-cli GETJOB TIMEOUT 1000 FROM mail
+  disque-cli -r 10 -i 1 QLEN mail
+  disque-cli --stat
+  disque-cli help addjob
+"""

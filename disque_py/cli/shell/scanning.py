@@ -1,0 +1,104 @@
+"""--scan and --bigqueues: walks over the queues of one node with QSCAN.
+
+QSCAN promises every queue that is there all the while, some of them twice; both modes name each once.
+Lengths are this node's: jobs of the same queue on other nodes are counted there.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from disque_py.cli.connection import Connection, ConnectionLostError
+from disque_py.cli.shell.formats import quoted
+from disque_py.cli.shell.replies import Reply
+from disque_py.cli.shell.words import glob_pattern
+
+NAMES_PER_STEP: Final = 500
+BIGGEST_COUNT: Final = 10
+BAR_WIDTH: Final = 30
+
+
+class RefusedError(Exception):
+    """The server answered with an error; the text is the server's."""
+
+
+def _accepted(reply: Reply) -> Reply:
+    if reply.is_error:
+        raise RefusedError(reply.text.decode(errors="replace"))
+    return reply
+
+
+def queue_names(connection: Connection, pattern: str, pause_s: float) -> Iterator[list[bytes]]:
+    """The names that match, in portions, none twice. RefusedError when QSCAN is refused."""
+    matches = glob_pattern(pattern).fullmatch
+    seen: set[bytes] = set()
+    cursor = b"0"
+    while True:
+        reply = _accepted(connection.call(b"QSCAN", cursor, b"COUNT", str(NAMES_PER_STEP)))
+        if len(reply.items) != 2:
+            raise ConnectionLostError("QSCAN did not answer with a cursor and names")
+        cursor = reply.items[0].text
+        names = [name for name in dict.fromkeys(reply.items[1].texts()) if name not in seen and matches(name)]
+        seen.update(names)
+        yield names
+        if cursor == b"0":
+            return
+        time.sleep(pause_s)
+
+
+def scan(
+    connection: Connection, pattern: str, pause_s: float, *, is_formatted: bool, write: Callable[[bytes], object]
+) -> None:
+    """Write the names of queues, a line each; quoted where the output is formatted."""
+    for names in queue_names(connection, pattern, pause_s):
+        write(b"".join((quoted(name) if is_formatted else name) + b"\n" for name in names))
+
+
+def big_queues(connection: Connection, pattern: str, pause_s: float) -> list[str]:
+    """The report of --bigqueues, as lines: the longest queues, what they hold, and the totals."""
+    longest: list[tuple[int, bytes, dict[bytes, Reply]]] = []
+    queue_count = job_count = empty_count = 0
+    for names in queue_names(connection, pattern, pause_s):
+        replies = connection.call_many([[b"QSTAT", name] for name in names])
+        for name, reply in zip(names, replies, strict=True):
+            stat = _accepted(reply).pairs()
+            if b"len" not in stat:
+                # Gone since QSCAN named it.
+                continue
+            length = int(stat[b"len"].text)
+            queue_count += 1
+            job_count += length
+            empty_count += not length
+            # The name breaks ties, so that dictionaries are never compared.
+            longest.append((length, name, stat))
+        longest = heapq.nlargest(BIGGEST_COUNT, longest, key=lambda row: (row[0], row[1]))
+    return [*_table(longest), *_summary(queue_count, job_count, empty_count)]
+
+
+def _table(longest: list[tuple[int, bytes, dict[bytes, Reply]]]) -> list[str]:
+    if not longest:
+        return []
+    most = max(longest[0][0], 1)
+    lines = [f"{'queued':>10} {'jobs in':>10} {'jobs out':>10} {'blocked':>8}  queue"]
+    for length, name, stat in longest:
+        inner = [_number(stat, field) for field in (b"jobs-in", b"jobs-out", b"blocked")]
+        bar = "#" * round(length * BAR_WIDTH / most)
+        lines.append(
+            f"{length:>10} {inner[0]:>10} {inner[1]:>10} {inner[2]:>8}  {quoted(name).decode()} {bar}".rstrip()
+        )
+    return [*lines, ""]
+
+
+def _number(stat: dict[bytes, Reply], field: bytes) -> str:
+    return stat[field].text.decode() if field in stat else "-"
+
+
+def _summary(queue_count: int, job_count: int, empty_count: int) -> list[str]:
+    average = job_count / queue_count if queue_count else 0.0
+    return [
+        f"{queue_count} queues, {empty_count} of them empty",
+        f"{job_count} jobs queued on this node, {average:.2f} per queue",
+    ]

@@ -1,0 +1,128 @@
+"""Session: commands run one after another over a connection that is made again when it broke.
+
+A command is sent a second time only when the connection had been open before it, and so may have died
+while nobody looked (a restart, `timeout`). On a connection opened for this very command the loss is told
+instead, because the command may have run. Even so a re-sent command may run twice: docs/cli.md says it.
+
+Three commands break the rule of one reply: MONITOR never ends, SHUTDOWN has none, CLIENT REPLY silences.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import BinaryIO, Final
+
+from disque_py.cli.address import Address, Target
+from disque_py.cli.connection import Connection, ConnectionLostError
+from disque_py.cli.shell.formats import Style
+from disque_py.cli.shell.replies import PUSH, Reply
+
+_REPLIES_ON: Final = 0
+_REPLIES_OFF: Final = 1
+_REPLIES_SKIP: Final = 2  # None for the next command.
+
+
+class Session:
+    """Runs commands and prints their replies in a style; `ConnectError` leaves it without a connection."""
+
+    def __init__(self, target: Target, style: Style, out: BinaryIO) -> None:
+        self.target = target
+        self.style = style
+        self.connection: Connection | None = None
+        self._out = out
+        self._replies = _REPLIES_ON
+
+    def connect(self) -> Connection:
+        """The connection, opened if there is none. ConnectError when it can't be."""
+        if self.connection is None:
+            self.connection = Connection.open(self.target)
+            self._replies = _REPLIES_ON
+            for warning in self.connection.warnings:
+                print(f"Warning: {warning}", file=sys.stderr)
+        return self.connection
+
+    def move(self, address: Address) -> None:
+        """Go on at another address; connects with the next command."""
+        self.drop()
+        self.target = self.target.at(address)
+
+    def drop(self) -> None:
+        """Close the connection; the next command makes a new one."""
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
+
+    def run_repeatedly(self, words: list[bytes], repeat: int, interval_s: float) -> bool:
+        """Run a command `repeat` times (negative: for ever), with pauses. Whether none failed."""
+        is_good = True
+        while repeat:
+            is_good &= self.run(words)
+            repeat -= 1
+            if repeat and interval_s:
+                time.sleep(interval_s)
+        return is_good
+
+    def run(self, words: list[bytes]) -> bool:
+        """Run a command and print what it replies. False after an error reply.
+
+        ConnectError and ConnectionLostError when there was no reply to be had.
+        """
+        was_open = self.connection is not None
+        try:
+            return self._run_once(words)
+        except ConnectionLostError:
+            self.drop()
+            if words[0].upper() == b"SHUTDOWN":
+                return True
+            if not was_open:
+                raise
+        try:
+            return self._run_once(words)
+        except ConnectionLostError:
+            self.drop()
+            raise
+
+    def _run_once(self, words: list[bytes]) -> bool:
+        connection = self.connect()
+        connection.send(words)
+        if not self._has_reply(words):
+            return True
+        reply = connection.read()
+        while reply.kind is PUSH:
+            self._print(words, reply)
+            reply = connection.read()
+        self._print(words, reply)
+        if reply.is_error:
+            return False
+        if words[0].upper() == b"MONITOR":
+            self._stream(connection)
+        return True
+
+    def _has_reply(self, words: list[bytes]) -> bool:
+        """Keep account of CLIENT REPLY, as the server does: whether this command is answered."""
+        upper = [word.upper() for word in words]
+        asked = upper[2] if upper[:2] == [b"CLIENT", b"REPLY"] and len(upper) == 3 else b""
+        if asked == b"ON":
+            self._replies = _REPLIES_ON
+        elif asked == b"OFF":
+            self._replies = _REPLIES_OFF
+        elif asked == b"SKIP" and self._replies is _REPLIES_ON:
+            self._replies = _REPLIES_SKIP
+            return False
+        elif self._replies is _REPLIES_SKIP:
+            self._replies = _REPLIES_ON
+            return False
+        return self._replies is _REPLIES_ON
+
+    def _stream(self, connection: Connection) -> None:
+        """MONITOR: print until interrupted. The connection is no good for commands afterwards."""
+        try:
+            while True:
+                self._print([b"MONITOR"], connection.read())
+        except KeyboardInterrupt:
+            self.drop()
+
+    def _print(self, words: list[bytes], reply: Reply) -> None:
+        self._out.write(self.style.render(words, reply))
+        self._out.flush()

@@ -1,0 +1,45 @@
+"""Wish: what a GETJOB asks of each job it gets, beyond the job.
+
+Nearly all ask for nothing, and share PLAIN; so the hot path compares one reference. A wish with LEASE or TOKEN is
+*picky*: it passes jobs by that are delivered at most once, for their delivery can neither be bounded nor repeated
+(semantics.md, section 5). Source: queues.md, section 2; semantics.md, section 12.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+COUNTERS: Final = 1  # WITHCOUNTERS
+META: Final = 2  # WITHMETA
+LEASE: Final = 4  # WITHLEASE
+
+TOKEN_BYTES_MAX: Final = 256
+
+
+class FetchOptions:
+    """The words of one GETJOB that concern its jobs.
+
+    shows      COUNTERS, META, LEASE: what the entries of the reply end with
+    lease_ms   LEASE: how long this delivery lasts; 0: the job's RETRY
+    token      TOKEN: under which the delivery can be had again (tokens.py); empty: none
+    is_picky   jobs of RETRY 0 are passed by
+    """
+
+    __slots__ = ("is_picky", "lease_ms", "shows", "token")
+
+    def __init__(self, shows: int, lease_ms: int = 0, token: bytes = b"") -> None:
+        self.shows = shows
+        self.lease_ms = lease_ms
+        self.token = token
+        self.is_picky = bool(lease_ms or token)
+
+
+PLAIN: Final = FetchOptions(0)
+WITH_COUNTERS: Final = FetchOptions(COUNTERS)
+
+
+def fetch_options(shows: int, lease_ms: int, token: bytes) -> FetchOptions:
+    """The wish with these words; the usual ones are shared."""
+    if lease_ms or token or shows > COUNTERS:
+        return FetchOptions(shows, lease_ms, token)
+    return WITH_COUNTERS if shows else PLAIN

@@ -1,0 +1,71 @@
+"""Traits: what only some jobs have, in one object, so that the many don't pay for the few.
+
+PRIORITY (a lower one is served first), META (pairs that travel with the job and mean nothing to the broker) and the
+fact that a job was added with a KEY (keys.py). They are given with ADDJOB and never change. On the bus and in the
+journal they are one later field of a job's image (job_snapshot.py): (priority or nil, [name, value, …], 1 if keyed).
+Source: queues.md, sections 1 to 3.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from disque_py.config.directives import META_PAIRS_MAX
+
+INT64_LIMIT: Final = 1 << 63
+
+# What a job's traits cost besides the bytes of its pairs: the object, a tuple, an entry of a queue's heap and of the
+# table of keys, as measured.
+ATTRIBUTES_BYTES: Final = 280
+PAIR_BYTES: Final = 90
+PACKED_BYTES: Final = 12
+
+# Names and values of one job together; an image has to fit into a frame with its body.
+META_BYTES_MAX: Final = 65_536
+
+Packed = tuple[int | None, tuple[bytes, ...], int]
+
+
+class JobAttributes:
+    """What one job has beyond the others.
+
+    priority   as asked for; None: the job's creation time in Unix milliseconds
+    meta       name, value, name, value …
+    is_keyed   its id says which key it has, and it uses that (keys.py)
+    is_open    it is a copy with a key, and the outcome of its creation wasn't heard here (keying.py)
+    packed_bytes   about what they take in a record
+    size       accounted bytes
+    """
+
+    __slots__ = ("is_keyed", "is_open", "meta", "packed_bytes", "priority", "size")
+
+    def __init__(self, priority: int | None, meta: tuple[bytes, ...], *, is_keyed: bool = False) -> None:
+        self.priority = priority
+        self.meta = meta
+        self.is_keyed = is_keyed
+        self.is_open = False
+        words = sum(map(len, meta))
+        self.packed_bytes = PACKED_BYTES + 3 * len(meta) + words
+        self.size = ATTRIBUTES_BYTES + PAIR_BYTES * (len(meta) >> 1) + words
+
+    def again(self) -> JobAttributes:
+        """The same for another id of the same key."""
+        return JobAttributes(self.priority, self.meta, is_keyed=True)
+
+    def pack(self) -> Packed:
+        """As a field of an image."""
+        return (self.priority, self.meta, int(self.is_keyed))
+
+
+def unpack(field: Any) -> JobAttributes | None:
+    """Traits from an image's field, None for none; ValueError if no node can have sent it."""
+    if field is None:
+        return None
+    priority, meta, is_keyed, *_ = field
+    if priority is not None and (type(priority) is not int or not -INT64_LIMIT <= priority < INT64_LIMIT):
+        raise ValueError("a priority that is no number of 64 bits")
+    if type(meta) not in (list, tuple) or len(meta) & 1 or len(meta) > 2 * META_PAIRS_MAX:
+        raise ValueError("metadata that are no pairs")
+    if any(type(word) is not bytes for word in meta) or sum(map(len, meta)) > META_BYTES_MAX:
+        raise ValueError("metadata that are no bytes, or too many")
+    return JobAttributes(priority, tuple(meta), is_keyed=bool(is_keyed))

@@ -1,0 +1,106 @@
+"""A job as plain values: one format for bus and journal.
+
+(id, header, queue, body, holders, later fields …). The header is fixed-size binary, so that a receiver reads
+nine numbers in one step and a peer can't slip anything but numbers in; positions after the holders are ignored
+by those who don't know them. Times are spans: milliseconds of life left, and milliseconds until the first
+queueing.
+
+The header may be longer: VERSION, the job's version (events.py), follows where it is not 1.
+
+Later fields, by position; one that is not there is as good as its default:
+
+5   on the bus milliseconds until the taker of a hand-over queues the job, default 0; in the journal its state
+6   traits (job_attributes.py), default None
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, Final
+
+from disque_py.core.events import heard
+from disque_py.core.ids import is_valid_id
+from disque_py.core.job import Job
+from disque_py.core.job_attributes import unpack
+
+if TYPE_CHECKING:
+    from disque_py.core.broker import Broker
+
+# ctime, ms of life left, retry ms, delay ms, replicate, nacks, additional deliveries, attempt
+HEADER: Final = struct.Struct("<QQQQHHHI")
+VERSION: Final = struct.Struct("<I")
+_VERSIONED_BYTES: Final = HEADER.size + VERSION.size
+_pack = HEADER.pack
+_unpack = HEADER.unpack_from
+
+Snapshot = tuple[Any, ...]
+
+AFTER: Final = 5
+ATTRIBUTES: Final = 6
+
+# A client's spans are at most 2^63 / 1000 milliseconds. What others tell must be no more than about that: a record has
+# 63 bits for the sum of some of them.
+SPAN_BITS: Final = 54
+COUNTER_MAX: Final = 65535
+ATTEMPT_MAX: Final = 2**32 - 1
+
+
+def snapshot_of(broker: Broker, job: Job, after_ms: int = 0) -> Snapshot:
+    """The job as it leaves this node; only what is worth the same everywhere is in it.
+
+    after_ms   the taker of a hand-over queues it only then
+    Its body must be in memory: a Spilled would be refused by the codec, and is the caller's mistake.
+    """
+    left_ms = job.expire_at_ms - broker.now_ms
+    header = _pack(
+        job.ctime,
+        left_ms if left_ms > 0 else 0,
+        job.retry_ms,
+        job.delay_ms,
+        job.replicate,
+        job.nacks,
+        job.deliveries,
+        job.attempt,
+    )
+    snapshot = (
+        job.id,
+        header if job.version == 1 else header + VERSION.pack(job.version),
+        job.queue,
+        job.body,
+        broker.sets.pack(job.holders),
+    )
+    if job.attributes is not None:
+        return (*snapshot, after_ms, job.attributes.pack())
+    return (*snapshot, after_ms) if after_ms else snapshot
+
+
+def job_of(broker: Broker, snapshot: Any) -> Job:
+    """A Job from its image, in state ACTIVE, held by whom the image names; ValueError if it is malformed.
+
+    The receiver counts the life left from now, so clocks need not agree (disque/cluster.md, section 3).
+    """
+    try:
+        length = len(snapshot)
+        job_id, header, queue, body, holders = snapshot if length == 5 else snapshot[:5]
+        ctime, left_ms, retry_ms, delay_ms, replicate, nacks, deliveries, attempt = _unpack(header)
+        if (left_ms | retry_ms | delay_ms) >> SPAN_BITS or ctime >> 63:
+            raise ValueError("a span or a time that no producer can have asked for")
+        if type(body) is bytes and type(queue) is bytes and type(holders) is bytes and is_valid_id(job_id):
+            known = broker.queues.get(queue)
+            if known is not None:
+                queue = known.name  # One object for all jobs of a queue takes less memory, and is found sooner.
+            expire_at_ms = broker.now_ms + left_ms
+            nodes = broker.sets.unpack(holders)
+            job = Job(job_id, queue, body, ctime, expire_at_ms, retry_ms, delay_ms, replicate, nodes)
+            if nacks or deliveries or attempt:
+                job.nacks = nacks
+                job.deliveries = deliveries
+                job.attempt = attempt
+            if len(header) >= _VERSIONED_BYTES:
+                heard(job, VERSION.unpack_from(header, HEADER.size)[0])
+            if length > ATTRIBUTES:
+                job.attributes = unpack(snapshot[ATTRIBUTES])
+            return job
+    except (TypeError, struct.error) as broken:
+        raise ValueError(f"malformed job image: {broken}") from broken
+    raise ValueError("malformed job image")

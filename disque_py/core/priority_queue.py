@@ -1,0 +1,293 @@
+"""Lane: jobs in the order in which they are served, (priority, creation time, id).
+
+A job without a PRIORITY of its own has its creation time in milliseconds for one, and nearly all such jobs arrive in
+order: they lie in a *run*, a list that is consumed from one end, full chunks, a list that grows at the other. What
+arrives out of order (requeued, handed over, from a node with a slower clock), and every job with a PRIORITY, is put
+*aside*, into sorted parts of bounded length: a place is found by two bisections, and at most one part is moved. The
+next job is the smaller of both heads. Push and pop are O(1) for the run; aside a push costs O(log n) comparisons and
+a pop none, for the neighbours of what is served lie together. Nothing ever rebuilds all of it.
+
+An entry counts only while its job is QUEUED; who keeps the counts, and what brings a dead entry back to life, is
+queue.py's business. So is the part of push and pop that nearly every job takes, which is written out there.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable, Iterator
+from heapq import merge
+from itertools import count, islice
+from typing import Final
+
+from disque_py.core.job import CTIMES_PER_MS, QUEUED, Job
+
+CHUNK: Final = 4096
+# Entries of a part that is put aside; a full one is split. Moving so many references costs less than a comparison.
+PART_MAX: Final = 2048
+
+# Breaks ties before two jobs would be compared: an id may come back while its dead entry lies there.
+_serials = count()
+
+Key = tuple[int, int, bytes]
+Entry = tuple[int, int, bytes, int, Job]
+
+# Stands where an entry was taken from the first part; nothing looks there again.
+_TAKEN: Final[Entry] = (0, 0, b"", 0, None)  # type: ignore[assignment]  # Never looked at.
+
+
+class PriorityQueue:
+    """One order of jobs.
+
+    head        what is served next, reversed: its last element is the first of the run
+    chunks, tail   the run behind it
+    last_ctime  of the run's last job
+    parts       what is put aside, sorted; the first of it is parts[0][at]
+    ranks       the priorities of each part's entries: numbers side by side are found sooner than what they are of
+    lasts, last_ranks   the last entry of each part, and its priority
+    """
+
+    __slots__ = ("at", "chunks", "head", "last_ctime", "last_ranks", "lasts", "parts", "ranks", "tail")
+
+    def __init__(self) -> None:
+        self.head: list[Job] = []
+        self.chunks: deque[list[Job]] = deque()
+        self.tail: list[Job] = []
+        self.last_ctime = 0
+        self.parts: list[list[Entry]] = []
+        self.ranks: list[array[int]] = []
+        self.lasts: list[Entry] = []
+        self.last_ranks: list[int] = []
+        self.at = 0
+
+    def push_aside(self, job: Job) -> None:
+        """The job does not come in the order of the run."""
+        rank = job.priority
+        entry = (rank, job.ctime, job.id, next(_serials), job)
+        parts = self.parts
+        lasts = self.lasts
+        if not parts or entry > lasts[-1]:
+            if not parts or len(parts[-1]) >= PART_MAX:
+                parts.append([entry])
+                self.ranks.append(array("q", (rank,)))
+                lasts.append(entry)
+                self.last_ranks.append(rank)
+            else:
+                parts[-1].append(entry)
+                self.ranks[-1].append(rank)
+                lasts[-1] = entry
+                self.last_ranks[-1] = rank
+            return
+        last_ranks = self.last_ranks
+        number = bisect_left(last_ranks, rank)
+        if last_ranks[number] == rank:
+            number = bisect_left(lasts, entry, number, bisect_right(last_ranks, rank, number))
+        part = parts[number]
+        ranks = self.ranks[number]
+        at = self.at if number == 0 else 0
+        place = bisect_left(ranks, rank, at)
+        if place < len(ranks) and ranks[place] == rank:
+            place = bisect_left(part, entry, place, bisect_right(ranks, rank, place))
+        if 0 < place == at:
+            self.at = at - 1
+            part[at - 1] = entry
+            ranks[at - 1] = rank
+            return
+        part.insert(place, entry)
+        ranks.insert(place, rank)
+        if len(part) > PART_MAX:
+            self._split(number, part)
+
+    def _split(self, number: int, part: list[Entry]) -> None:
+        ranks = self.ranks[number]
+        if number == 0:
+            del part[: self.at]
+            del ranks[: self.at]
+            self.at = 0
+        half = len(part) // 2
+        if half:
+            self._put(number + 1, part[half:])
+            self._set(number, part[:half])
+
+    def _put(self, number: int, part: list[Entry]) -> None:
+        self.parts.insert(number, part)
+        self.ranks.insert(number, array("q"))
+        self.lasts.insert(number, part[-1])
+        self.last_ranks.insert(number, 0)
+        self._set(number, part)
+
+    def _set(self, number: int, part: list[Entry]) -> None:
+        self.parts[number] = part
+        self.ranks[number] = array("q", [entry[0] for entry in part])
+        self.lasts[number] = part[-1]
+        self.last_ranks[number] = part[-1][0]
+
+    def _drop(self, number: int) -> None:
+        del self.parts[number]
+        del self.ranks[number]
+        del self.lasts[number]
+        del self.last_ranks[number]
+
+    def smallest(self) -> Job:
+        """Take the first of run and what is aside; one is not empty, and `head` is filled if it can be."""
+        head = self.head
+        if not self.parts:
+            return head.pop()
+        part = self.parts[0]
+        at = self.at
+        entry = part[at]
+        if head and key_of(head[-1]) < entry[:3]:
+            return head.pop()
+        at += 1
+        if at < len(part):
+            part[at - 1] = _TAKEN
+            self.at = at
+        else:
+            self._drop(0)
+            self.at = 0
+        return entry[4]
+
+    def next_chunk(self) -> list[Job]:
+        """The oldest part of the run, reversed, as the new head; empty when only what is aside is left."""
+        chunks = self.chunks
+        head: list[Job] = []
+        while chunks and not head:
+            head = chunks.popleft()
+        if not head:
+            head = self.tail
+            self.tail = []
+        if not head:
+            self.last_ctime = 0  # The run starts anew, with whatever key comes first.
+        head.reverse()
+        self.head = head
+        return head
+
+    def first_key(self) -> Key | None:
+        """Of the entry that would be taken next, living or dead; None if there is none."""
+        head = self.head or self.next_chunk()
+        keys = [self.parts[0][self.at][:3]] if self.parts else []
+        if head:
+            keys.append(key_of(head[-1]))
+        return min(keys, default=None)
+
+    def sweep(self, keeps: Callable[[Job], bool]) -> Iterator[None]:
+        """Drop entries that are not kept, a part per step; pushes and pops may happen between steps.
+
+        They may move what is left to look at; what is skipped by that waits for the next sweep.
+        """
+        number = 0
+        while number < len(self.parts):
+            at = self.at if number == 0 else 0
+            part = [entry for entry in islice(self.parts[number], at, None) if keeps(entry[4])]
+            if number == 0:
+                self.at = 0
+            if part:
+                self._set(number, part)
+                number += 1
+            else:
+                self._drop(number)
+            yield
+        self.head = [job for job in self.head if keeps(job)]
+        yield
+        number = 0
+        while number < len(self.chunks):
+            self.chunks[number] = [job for job in self.chunks[number] if keeps(job)]
+            number += 1
+            yield
+        self.tail = [job for job in self.tail if keeps(job)]
+        yield
+
+    def dismantle(self) -> Iterator[None]:
+        """Give back the memory of a lane that is no more, a part per step."""
+        self.ranks, self.lasts, self.last_ranks = [], [], []
+        for part in (self.head, self.tail):
+            while part:
+                del part[-CHUNK:]
+                yield
+        while self.parts or self.chunks:
+            if self.parts:
+                self.parts.pop()
+            if self.chunks:
+                self.chunks.pop()
+            yield
+
+    def key_at(self, position: int) -> tuple[int, int] | None:
+        """(priority, creation time) of the `position`-th entry of run or aside; None if both are shorter.
+
+        So what comes later than this is certainly not among the first `position`.
+        """
+        found: list[tuple[int, int]] = []
+        left = position + self.at
+        for sorted_part in self.parts:
+            if left < len(sorted_part):
+                found.append(sorted_part[left][:2])
+                break
+            left -= len(sorted_part)
+        left = position
+        for part, is_reversed in ((self.head, True), *((chunk, False) for chunk in self.chunks), (self.tail, False)):
+            if left < len(part):
+                found.append(key_of(part[-1 - left if is_reversed else left])[:2])
+                break
+            left -= len(part)
+        return min(found, default=None)
+
+    def jobs(self) -> Iterator[Job]:
+        """Living jobs, first to last."""
+        if self.parts:
+            for entry in self.in_order():
+                yield entry[4]
+        else:
+            for job in self._run():
+                if job.state == QUEUED:
+                    yield job
+
+    def in_order(self) -> Iterator[Entry]:
+        """Living entries, first to last, at a cost that grows with how many are taken."""
+        for entry in merge(map(_entry, self._run()), self._aside(), key=entry_key):
+            if entry[4].state == QUEUED:
+                yield entry
+
+    def backwards(self) -> Iterator[Entry]:
+        """Living entries, last to first."""
+        run = map(_entry, self._run_backwards())
+        for entry in merge(run, self._aside_backwards(), reverse=True, key=entry_key):
+            if entry[4].state == QUEUED:
+                yield entry
+
+    def _run(self) -> Iterator[Job]:
+        yield from reversed(self.head)
+        for chunk in self.chunks:
+            yield from chunk
+        yield from self.tail
+
+    def _run_backwards(self) -> Iterator[Job]:
+        yield from reversed(self.tail)
+        for chunk in reversed(self.chunks):
+            yield from reversed(chunk)
+        yield from self.head
+
+    def _aside(self) -> Iterator[Entry]:
+        at = self.at
+        for part in self.parts:
+            yield from islice(part, at, None)
+            at = 0
+
+    def _aside_backwards(self) -> Iterator[Entry]:
+        for number in range(len(self.parts) - 1, -1, -1):
+            part = self.parts[number]
+            yield from islice(reversed(part), len(part) - (self.at if number == 0 else 0))
+
+
+def key_of(job: Job) -> Key:
+    """What jobs of a queue are ordered by."""
+    return (job.ctime // CTIMES_PER_MS if job.attributes is None else job.priority, job.ctime, job.id)
+
+
+def entry_key(entry: Entry) -> tuple[int, int, bytes, int]:
+    """What entries are merged by: all but the job."""
+    return entry[:4]
+
+
+def _entry(job: Job) -> Entry:
+    return (*key_of(job), -1, job)

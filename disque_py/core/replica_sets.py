@@ -1,0 +1,61 @@
+"""Groups of nodes that new copies may go to: usable, linked, at random.
+
+Every ADDJOB with REPLICATE needs such a group, and the set its members make with us: with few nodes these are few,
+so they are computed once per state of the cluster and then only drawn.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import comb
+from typing import TYPE_CHECKING, Final
+
+from cluster_bus.node import Node
+from disque_py.core.node_sets import EMPTY, NodeSet
+
+if TYPE_CHECKING:
+    from disque_py.core.broker import Broker
+
+# More combinations than this are drawn each time instead.
+REPLICA_SETS_MAX: Final = 128
+
+
+def choose(broker: Broker, count: int, exclude: NodeSet = EMPTY) -> tuple[Node, ...]:
+    """Up to `count` usable, linked nodes outside `exclude`, uniformly at random; the same tuple for the same group."""
+    usable = [node for node in broker.cluster.usable if node.is_linked and node not in exclude]
+    if len(usable) > count:
+        usable = broker.rng.sample(usable, count)
+    return broker.sets.others(broker.sets.of(usable))
+
+
+class ReplicaSets:
+    """The groups of nodes that new jobs may go to, computed once per state of the cluster."""
+
+    __slots__ = ("_count", "_epoch", "_groups")
+
+    def __init__(self) -> None:
+        self._epoch = -1
+        self._count = -1
+        self._groups: list[tuple[tuple[Node, ...], NodeSet]] = []
+
+    def draw(self, broker: Broker, count: int) -> tuple[tuple[Node, ...], NodeSet]:
+        """Receivers of a new job's copies, and the holders these and we are."""
+        if broker.cluster.epoch != self._epoch or count != self._count:
+            self._list(broker, count)
+        replica_sets = self._groups
+        if len(replica_sets) == 1:
+            return replica_sets[0]
+        if replica_sets:
+            return replica_sets[int(broker.rng.random() * len(replica_sets))]
+        targets = choose(broker, count)
+        return targets, broker.sets.of((broker.me, *targets))
+
+    def _list(self, broker: Broker, count: int) -> None:
+        self._epoch = broker.cluster.epoch
+        self._count = count
+        usable = [node for node in broker.cluster.usable if node.is_linked]
+        sets = broker.sets
+        self._groups = []
+        if comb(len(usable), min(count, len(usable))) <= REPLICA_SETS_MAX:
+            for nodes in combinations(usable, min(count, len(usable))):
+                self._groups.append((sets.others(sets.of(nodes)), sets.of((broker.me, *nodes))))

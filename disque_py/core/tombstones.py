@@ -1,0 +1,55 @@
+"""Ids of jobs known as done, for a while.
+
+Whoever deletes an acked record remembers its id for twice the node time-out, so that a copy that
+arrives late is answered with the ack instead of being delivered (semantics.md, section 3). Two
+generations make a look-up two probes; the table is bounded: under load a generation is short.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+GENERATION_MAX: Final = 131_072
+
+
+class Tombstones:
+    """Remembers an id for at least `keep_ms`, unless GENERATION_MAX newer ones push it out."""
+
+    __slots__ = ("_before", "_now", "_since_ms", "keep_ms")
+
+    def __init__(self, keep_ms: int) -> None:
+        self.keep_ms = keep_ms
+        self._now: set[bytes] = set()
+        self._before: set[bytes] = set()
+        self._since_ms = 0
+
+    def add(self, job_id: bytes, now_ms: int) -> None:
+        """Remember this id."""
+        if len(self._now) >= GENERATION_MAX:
+            self._turn_over(now_ms)
+        self._now.add(job_id)
+
+    def __contains__(self, job_id: bytes) -> bool:
+        return job_id in self._now or job_id in self._before
+
+    def generations(self) -> tuple[set[bytes], set[bytes]]:
+        """Both sets, for many look-ups within one message; not to be changed, and not to be kept."""
+        return self._now, self._before
+
+    def __len__(self) -> int:
+        return len(self._now) + len(self._before)
+
+    def expire(self, now_ms: int) -> None:
+        """Let go of what is old enough; called about once a second."""
+        if now_ms - self._since_ms >= self.keep_ms:
+            self._turn_over(now_ms)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._now = set()
+        self._before = set()
+
+    def _turn_over(self, now_ms: int) -> None:
+        self._before = self._now
+        self._now = set()
+        self._since_ms = now_ms

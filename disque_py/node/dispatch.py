@@ -1,0 +1,437 @@
+"""The doors: nothing changes a broker but what comes in here.
+
+`execute` runs what a client asked for, `receive` what another node said, `tick` what is due, and `link_up`,
+`incoming_lost`, `new_run`, `forgotten` what became of links and nodes. What they want done outside lies in
+`broker.outbox` afterwards.
+
+The order of checks before a command runs is the original's (disque/commands.md, section 1.4). Rare conditions
+(a password, MONITOR, loading) are looked at only when one of them is there at all.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+from cluster_bus import messages
+from cluster_bus.node import Node
+from disque_py.commands.adding import may_be_known
+from disque_py.commands.monitoring import monitor_line, redact
+from disque_py.commands.table import COMMANDS, Command
+from disque_py.core import (
+    acks,
+    delivery,
+    handover,
+    interest,
+    keying,
+    leaving,
+    memory,
+    pausing,
+    pulls,
+    replication,
+    requeue,
+    spilling,
+    taking,
+    timers,
+)
+from disque_py.core.broker import Broker
+from disque_py.core.client import (
+    REPLY_OFF,
+    REPLY_ON,
+    REPLY_SKIP,
+    REPLY_SKIP_AGAIN,
+    RUNNING,
+    WAITS_FOR_COPIES,
+    WAITS_FOR_LOADING,
+    WROTE,
+    WROTE_IN_TROUBLE,
+    Client,
+)
+from disque_py.core.command_entry import WORDS_MAX, CommandEntry
+from disque_py.core.errors import EXEC_ABORT, IN_MULTI, LOADING, MISCONF, NOAUTH, OOM, CommandError
+from disque_py.resp.replies import OK, error
+
+# ADDJOBs of one client that may wait for copies at the same time.
+OVERLAP_MAX: Final = 1_000
+
+# A command that doesn't exist is quoted in the error, as far as anybody would read it.
+UNKNOWN_BYTES_MAX: Final = 128
+HTTP_REPLY: Final = error("ERR this is no HTTP server, the connection is closed")
+
+OOM_REPLY: Final = error(OOM)
+NOAUTH_REPLY: Final = error(NOAUTH)
+LOADING_REPLY: Final = error(LOADING)
+IN_MULTI_REPLY: Final = error(IN_MULTI)
+EXEC_ABORT_REPLY: Final = error(EXEC_ABORT)
+MULTI_ADVICE: Final = (
+    ": there are no transactions. Commands up to EXEC or DISCARD are refused; send them in a pipeline without MULTI"
+)
+
+MessageHandler = Callable[[Broker, Node, list[Any]], None]
+
+MESSAGES: Final[dict[int, MessageHandler]] = {
+    messages.REPLJOB: replication.on_repljob,
+    messages.GOTJOB: replication.on_gotjob,
+    messages.REFUSED: replication.on_refused,
+    messages.HOLDERS: replication.on_holders,
+    messages.ENQUEUE: replication.on_enqueue,
+    messages.QUEUED: requeue.on_queued,
+    messages.WILLQUEUE: requeue.on_willqueue,
+    messages.LEASED: requeue.on_leased,
+    messages.SETACK: acks.on_setack,
+    messages.GOTACK: acks.on_gotack,
+    messages.DELJOB: acks.on_deljob,
+    messages.NEEDJOBS: pulls.on_needjobs,
+    messages.YOURJOBS: taking.on_yourjobs,
+    messages.TOOK: handover.on_took,
+    messages.SETTLED: taking.on_settled,
+    messages.INTEREST: interest.on_interest,
+    messages.HINT: interest.on_hint,
+    messages.PAUSE: pausing.on_pause,
+    messages.LEFT: leaving.on_left,
+    messages.LEFT_OK: leaving.on_left_ok,
+    messages.OUTCOME: keying.on_outcome,
+    messages.ISKEY: keying.on_iskey,
+    messages.KEYIS: keying.on_keyis,
+    messages.OUTCOME_IS: keying.on_outcome_is,
+}
+
+
+# What a node takes in while it reads its journal: it promises nothing and touches no job.
+WHILE_LOADING: Final = (messages.PAUSE, messages.INTEREST)
+
+
+class MalformedMessageError(Exception):
+    """A node sent what no node of a known version sends; its link is to be closed."""
+
+
+def install(broker: Broker, renamed: list[tuple[str, str]] | tuple[tuple[str, str], ...] = ()) -> None:
+    """Put the commands into force, under the names that rename-command gives them ("" removes one)."""
+    names = {old.lower(): new for old, new in renamed}
+    broker.commands.clear()
+    for command in COMMANDS:
+        name = names.get(command.name, command.name)
+        if name:
+            entry = _entry(command)
+            for key in {name.lower(): None, name.upper(): None, name: None}:
+                broker.commands[key.encode()] = entry
+
+
+def _entry(command: Command) -> CommandEntry:
+    return CommandEntry(command.name, command.handler, command.arity, command.flags)
+
+
+# -- clients ----------------------------------------------------------------------------------------
+
+
+def execute(
+    broker: Broker,
+    client: Client,
+    requests: list[list[bytes]],
+    at: int = 0,
+    until_ns: int = 1 << 63,
+    room: int = 1 << 62,
+) -> int:
+    """Run requests from index `at` on; the index of the first that was not run.
+
+    It stops early when the client has to wait, is to be closed, `until_ns` of the stopwatch is reached, or replies
+    are more than `room` bytes.
+    """
+    stopwatch_ns = broker.stopwatch_ns
+    commands = broker.commands
+    slow_ns = _slow_ns(broker)
+    commit_position = client.is_in_multi or _gate(broker)
+    wrote = WROTE_IN_TROUBLE if broker.disk_level else WROTE
+    high_memory = broker.memory_limits[1]
+    out = client.out
+    first = at
+    end = len(requests)
+    executed = 0
+    # Commands of one kind in a row are counted together: from `since_ns` on, `entry` was called `calls` times.
+    entry: CommandEntry | None = None
+    calls = 0
+    since_ns = before_ns = stopwatch_ns()
+    while at < end:
+        argv = requests[at]
+        word = argv[0]
+        found = commands.get(word)
+        if found is None:
+            found = commands.get(word.lower())
+        if client.waiting and (found is None or not found.overlaps or not _may_overlap(client, argv)):
+            break
+        at += 1
+        if found is not entry:
+            if found is not None and found.is_write and client.wrote < wrote:
+                client.wrote = wrote
+            if entry is not None:
+                entry.calls += calls
+                entry.nanoseconds += before_ns - since_ns
+            entry = found
+            executed += calls
+            calls = 0
+            since_ns = before_ns
+        mode = client.reply_mode
+        reply: bytes | None
+        if entry is None:
+            reply = _unknown(client, argv)
+            commit_position = client.is_in_multi or _gate(broker)
+        elif len(argv) != entry.arity and (entry.arity > 0 or len(argv) < -entry.arity or len(argv) > entry.words_max):
+            reply = _wrong_count(entry, len(argv))
+        elif commit_position and (refusal := _refuse(broker, client, entry, argv)) is not None:
+            if refusal is LOADING_REPLY and entry.awaits_loading and broker.now_ms < broker.loading_wait_until_ms:
+                _wait_for_loading(broker, client)
+                at -= 1
+                break
+            reply = refusal
+        elif (
+            entry.is_denyoom
+            and broker.used_memory > high_memory
+            and memory.is_full(broker)
+            and not (entry.overlaps and may_be_known(broker, argv))
+        ):
+            if spilling.makes_room(broker):
+                spilling.wait_for_room(broker, client)
+                at -= 1
+                break
+            reply = OOM_REPLY
+            broker.stats.memory_refusals += 1
+        else:
+            if commit_position and broker.monitors:
+                _show(broker, client, argv)
+            try:
+                reply = entry.handler(broker, client, argv)
+            except CommandError as refused:
+                reply = error(refused.text)
+            calls += 1
+            after_ns = stopwatch_ns()
+            if after_ns - before_ns >= slow_ns:
+                _note_slow(broker, entry, argv, (after_ns - before_ns) // 1000)
+            before_ns = after_ns
+            if entry.is_admin:
+                commit_position = _gate(broker)
+                slow_ns = _slow_ns(broker)
+                high_memory = broker.memory_limits[1]
+        if reply is not None:
+            if mode or client.reply_mode:
+                _reply_in_mode(client, mode, reply)
+            elif client.slots:
+                client.slots.append([reply])
+            else:
+                out.append(reply)
+                room -= len(reply)
+        else:
+            client.is_silenced = mode != REPLY_ON  # When the reply comes, it is wanted or not as it is now.
+            if mode == REPLY_SKIP and client.reply_mode == REPLY_SKIP:
+                client.reply_mode = REPLY_ON
+            elif client.reply_mode == REPLY_SKIP_AGAIN:
+                client.reply_mode = REPLY_SKIP
+        if client.close_asked or before_ns > until_ns or room < 0:
+            break
+    if at > first:
+        broker.stats.commands_processed += executed + calls
+        client.active_ms = broker.now_ms
+        if entry is not None:
+            entry.calls += calls
+            entry.nanoseconds += before_ns - since_ns
+            client.last_command = entry.name
+    return at
+
+
+def _wrong_count(entry: CommandEntry, count: int) -> bytes:
+    if entry.accepts(count):
+        most = entry.words_max - 1
+        return error(f"ERR too many arguments for '{entry.name}' command, at most {most}: use several commands")
+    return error(f"ERR wrong number of arguments for '{entry.name}' command")
+
+
+def _gate(broker: Broker) -> bool:
+    return bool(broker.settings.requirepass) or bool(broker.monitors) or broker.is_loading or broker.disk_level > 0
+
+
+def _slow_ns(broker: Broker) -> int:
+    """The duration from which a command is worth a look; most never are."""
+    settings = broker.settings
+    slow_us = settings.slowlog_log_slower_than
+    slow_ns = slow_us * 1_000 if slow_us >= 0 else 1 << 62
+    threshold_ms = settings.latency_monitor_threshold
+    return min(slow_ns, threshold_ms * 1_000_000) if threshold_ms > 0 else slow_ns
+
+
+def _note_slow(broker: Broker, entry: CommandEntry, argv: list[bytes], usec: int) -> None:
+    settings = broker.settings
+    wall_s = broker.wall_ms // 1000
+    if 0 <= settings.slowlog_log_slower_than <= usec:
+        broker.stats.log_slow(redact(argv, entry.name), usec, wall_s, settings.slowlog_max_len)
+    if 0 < settings.latency_monitor_threshold <= usec // 1000:
+        broker.stats.log_latency("fast-command" if entry.is_fast else "command", usec // 1000, wall_s)
+
+
+def _refuse(broker: Broker, client: Client, entry: CommandEntry, argv: list[bytes]) -> bytes | None:
+    """Transactions, login and loading."""
+    if client.is_in_multi and entry.name != "reset":
+        return IN_MULTI_REPLY
+    if broker.settings.requirepass and not client.is_authenticated and not entry.is_for_strangers:
+        return NOAUTH_REPLY
+    if broker.is_loading and not entry.is_for_loading:
+        return LOADING_REPLY
+    if 0 < entry.disk_level <= broker.disk_level:
+        return error(MISCONF + broker.disk_trouble)
+    return None
+
+
+def _wait_for_loading(broker: Broker, client: Client) -> None:
+    """The client's next request is kept until the journal is read, or `loading-wait` is over (`settle`)."""
+    if client.waiting == RUNNING:
+        client.waiting = WAITS_FOR_LOADING
+        broker.early[client] = None
+
+
+def _let_early_in(broker: Broker) -> None:
+    """Clients that wait for the loading go on: to be served, or to hear -LOADING."""
+    for client in broker.early:
+        client.waiting = RUNNING
+        broker.outbox.clients[client] = None
+    broker.early = {}
+
+
+def _show(broker: Broker, client: Client, argv: list[bytes]) -> None:
+    """MONITOR sees what is executed."""
+    line = monitor_line(broker, client, argv)
+    for monitor in broker.monitors:
+        monitor.reply(line)
+        broker.outbox.clients[monitor] = None
+
+
+def _unknown(client: Client, argv: list[bytes]) -> bytes:
+    """The answer to what is no command, QUIT among them: it can't be renamed.
+
+    There are no transactions. A client that begins one must not have half of it executed, so MULTI has all commands
+    refused up to EXEC or DISCARD. Transactions are no rows of the table: clients would take COMMAND at its word.
+    """
+    word = argv[0]
+    lowered = word.lower()
+    if lowered == b"quit":
+        client.close_asked = True
+        return OK
+    if client.is_in_multi and lowered in (b"exec", b"discard"):
+        client.is_in_multi = False
+        return OK if lowered == b"discard" else EXEC_ABORT_REPLY
+    if lowered == b"host:" or (len(argv) == 3 and argv[2].startswith(b"HTTP/")):
+        # A page in somebody's browser may send this to a node that it can reach, with commands behind it.
+        client.close_asked = True
+        return HTTP_REPLY
+    text = f"ERR unknown command '{word[:UNKNOWN_BYTES_MAX].decode('utf-8', 'surrogateescape')}'"
+    if lowered == b"multi":
+        client.is_in_multi = True
+        return error(text + MULTI_ADVICE)
+    return error(text)
+
+
+def _may_overlap(client: Client, argv: list[bytes]) -> bool:
+    """While an ADDJOB waits for copies, further ADDJOBs may start: only the order of replies matters.
+
+    Not with MAXLEN, whose answer depends on whether the one before was queued.
+    """
+    if client.waiting != WAITS_FOR_COPIES or client.slots is None or len(client.slots) >= OVERLAP_MAX:
+        return False
+    if len(argv) > WORDS_MAX:
+        return False  # It is refused when its turn comes.
+    for at in range(4, len(argv)):
+        word = argv[at]
+        if len(word) == 6 and word.lower() == b"maxlen":
+            return False
+    return True
+
+
+def _reply_in_mode(client: Client, mode: int, reply: bytes) -> None:
+    """CLIENT REPLY OFF and SKIP suppress replies, errors included."""
+    if mode == REPLY_SKIP:
+        if client.reply_mode == REPLY_SKIP:
+            client.reply_mode = REPLY_ON
+        return
+    if client.reply_mode != REPLY_OFF:
+        client.reply(reply)
+
+
+def disconnect(broker: Broker, client: Client) -> None:
+    """The connection is gone: nothing waits for it any more."""
+    delivery.drop_client(broker, client)
+
+
+# -- nodes ------------------------------------------------------------------------------------------
+
+
+def receive(broker: Broker, sender: Node, runs: list[Any]) -> None:
+    """Job messages of one frame; MalformedMessageError if a run is not what its kind says."""
+    for run in runs:
+        if broker.is_loading and run[0] not in WHILE_LOADING:
+            continue  # As if it had been lost: what is important is said again (quirks Q32).
+        handler = MESSAGES.get(run[0])
+        if handler is None:
+            broker.stats.ignored("message of an unknown kind")  # A newer node; it does not rely on our understanding.
+            continue
+        items = run[1:]
+        broker.stats.messages_received += len(items)
+        try:
+            handler(broker, sender, items)
+        except (ValueError, TypeError, IndexError, KeyError, AttributeError, OverflowError, struct.error) as broken:
+            raise MalformedMessageError(f"{messages.NAMES.get(run[0], run[0])}: {broken}") from broken
+
+
+def link_up(broker: Broker, node: Node) -> None:
+    """Our link to the node is up: it learns what it may have missed, and what waited for it goes on."""
+    broker.sets.forget_packed()
+    pausing.on_link_up(broker, node)
+    interest.on_link_up(broker, node)
+    replication.on_link_up(broker, node)
+    handover.on_link_up(broker, node)
+    acks.collect_again(broker)
+    keying.on_link_up(broker, node)
+
+
+def link_lost(broker: Broker, node: Node) -> None:
+    """Our link to the node broke, or we hung it up."""
+    keying.on_link_lost(broker, node)
+
+
+def incoming_lost(broker: Broker, node: Node) -> None:
+    """The node's link to us broke: its interest is gone with it, and told anew on the next."""
+    interest.forget_node(broker, node)
+    keying.on_link_lost(broker, node)
+
+
+def new_run(broker: Broker, node: Node) -> None:
+    """The node's process is another than the one we knew."""
+    interest.forget_node(broker, node)
+    handover.on_run_over(broker, node)
+
+
+def forgotten(broker: Broker, node: Node) -> None:
+    """The node left the table; acks no longer wait for it, hand-overs to it are over."""
+    interest.forget_node(broker, node)
+    handover.on_run_over(broker, node)
+    broker.sets.forget_all()
+    acks.collect_again(broker)
+
+
+# -- time -------------------------------------------------------------------------------------------
+
+
+def tick(broker: Broker) -> bool:
+    """Do what is due; True if there is more to do at once."""
+    return timers.tick(broker)
+
+
+def settle(broker: Broker) -> None:
+    """End of a turn: serve who waits, tell other nodes what changed."""
+    if broker.early and not (broker.is_loading and broker.now_ms < broker.loading_wait_until_ms):
+        _let_early_in(broker)
+    if broker.cluster.epoch != broker.counted_epoch:
+        replication.count_again(broker)
+    if broker.key_events or broker.key_conflicts:
+        keying.settle(broker)
+    delivery.serve_ready(broker)
+    interest.tell_changes(broker)
+    if broker.hint_due:
+        interest.send_hints(broker)

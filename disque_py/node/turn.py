@@ -1,0 +1,375 @@
+"""Driver: one turn after another, the same for the server and the simulator.
+
+A turn begins with the first input after a pause of the loop, reads the clock once, takes any number of inputs,
+and ends with `finish`: waiting clients are served, records go to the journal, messages to other nodes (each
+node gets one write), replies to clients. So a thousand commands of fifty clients cost one write per client and
+node.
+
+Wire, Clock and clients' ports do the actual work; nothing here knows asyncio.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from cluster_bus.codec import encode_runs, frames
+from cluster_bus.membership import Membership
+from cluster_bus.node import Node
+from cluster_bus.outgoing import Outgoing
+from disque_py.core import timers
+from disque_py.core.broker import NO_PLACE, Broker
+from disque_py.log_lines import line
+from disque_py.node import dispatch
+from disque_py.node.commit_position import CommitPosition
+from disque_py.node.output_commit import Holding, OutputCommit
+from disque_py.ports import Clock, Wire
+from disque_py.storage.compaction import Compaction
+from disque_py.storage.loading import Loading
+from disque_py.storage.spill_service import SpillService
+from persistence.event_log import EventLog
+from persistence.journal import Journal
+
+# Items per frame: a receiver handles a frame in one go, which must not take long.
+ITEMS_PER_RUN: Final = 512
+FRAME_BYTES: Final = 128 * 1024
+
+
+class EventTurns(Protocol):
+    """What the turns of a node owe to its log of events (storage/event_log_service.py)."""
+
+    def set_clock(self, now_ms: int, wall_ms: int) -> None:
+        """A turn begins."""
+
+    def record(self) -> None:
+        """A turn ends: what happened in it goes to the log."""
+
+    def tick(self) -> None:
+        """Time passed."""
+
+    def next_ms(self) -> int | None:
+        """When `tick` has to be called; None: at no certain time."""
+
+
+class Driver:
+    """Runs the turns of one node.
+
+    `on_turn` is called when a turn begins, so that the outside calls `finish` soon; `save_nodes` when the nodes
+    file is to be written.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        membership: Membership,
+        outgoing: Outgoing,
+        wire: Wire,
+        clock: Clock,
+        on_turn: Callable[[], None],
+        save_nodes: Callable[[], None],
+        notice: Callable[[str], None],
+    ) -> None:
+        self.broker = broker
+        self.membership = membership
+        self.outgoing = outgoing
+        self.wire = wire
+        self.clock = clock
+        self.is_open = False
+        self.has_more = False
+        self.turns = 0
+        self.output_commit: OutputCommit | None = None
+        # What waits for journal and event log; the same object as `output_commit` while there is a journal.
+        self.holding: Holding | None = None
+        self.commit_position: CommitPosition | None = None
+        self.events: EventTurns | None = None
+        self.loading: Loading | None = None
+        self.compaction: Compaction | None = None
+        self.spill: SpillService | None = None
+        self._on_turn = on_turn
+        self._save_nodes = save_nodes
+        # Puts the nodes file where a kill can't lose it, without waiting for the disk.
+        self.write_nodes: Callable[[], None] | None = None
+        self._notice = notice
+        self.read_clock()
+        broker.started_ms = broker.housekept_ms = broker.now_ms
+        broker.stopwatch_ns = clock.stopwatch_ns
+
+    def read_clock(self) -> None:
+        """Time as this turn sees it."""
+        broker = self.broker
+        now_ms = self.clock.now_ms()
+        wall_ms = self.clock.wall_ms()
+        broker.now_ms = now_ms
+        broker.wall_ms = wall_ms
+        broker.schedule.begin(now_ms)
+        broker.timeouts.now_ms = now_ms
+        self.membership.now_ms = now_ms
+        self.membership.wall_ms = wall_ms
+        if self.output_commit is not None:
+            self.output_commit.journal.now_ms = now_ms
+            self.output_commit.journal.wall_ms = wall_ms
+        if self.events is not None:
+            self.events.set_clock(now_ms, wall_ms)
+
+    def attach(self, journal: Journal, compaction: Compaction, first_place: int) -> None:
+        """From now on turns are recorded, and promises wait for their records.
+
+        first_place   the first segment this journal may have bases in
+        """
+        journal.now_ms = self.broker.now_ms
+        journal.wall_ms = self.broker.wall_ms
+        before = self.holding
+        self.holding = self.output_commit = OutputCommit(self.broker, journal, self.commit_position)
+        if self.commit_position is not None:
+            self.commit_position.journal = journal
+        if before is not None:
+            self.output_commit.adopt(before)
+        self.compaction = compaction
+        self.broker.is_journaling = True
+        self.broker.first_place = first_place
+        journal.begin()
+
+    def detach(self) -> None:
+        """Nothing is recorded any more, and nothing waits."""
+        broker = self.broker
+        before = self.holding
+        self.output_commit = self.compaction = self.holding = None
+        if self.commit_position is not None:
+            self.commit_position.let_journal_go()
+            self.holding = Holding(broker, self.commit_position)
+            if before is not None:
+                self.holding.adopt(before)
+        broker.is_journaling = False
+        broker.dirty = {}
+        broker.outbox.gone = []
+        broker.outbox.pauses = {}
+        broker.outbox.moved = {}
+        broker.outbox.tokens = {}
+        broker.outbox.keys = {}
+        broker.outbox.is_void = False
+        broker.first_place = NO_PLACE
+        broker.live_bytes = {}
+        broker.live_records = {}
+        broker.disk_level = 0
+        broker.disk_trouble = ""
+
+    def attach_events(self, events: EventTurns) -> None:
+        """From now on the events of turns are recorded."""
+        self.events = events
+        events.set_clock(self.broker.now_ms, self.broker.wall_ms)
+
+    def gate_events(self, log: EventLog) -> None:
+        """From now on replies and messages wait for this log."""
+        if self.commit_position is None:
+            journal = self.output_commit.journal if self.output_commit is not None else None
+            self.commit_position = CommitPosition(journal, journal.position if journal is not None else 0)
+            if self.output_commit is not None:
+                self.output_commit.commit_position = self.commit_position
+            else:
+                self.holding = Holding(self.broker, self.commit_position)
+        self.commit_position.events = log
+
+    def detach_events(self) -> None:
+        """Events are not recorded any more, and nothing waits for them."""
+        self.events = None
+        if self.commit_position is not None:
+            self.commit_position.events = None
+
+    def link_up(self, node: Node) -> None:
+        """The node was linked while we couldn't answer: as if it came up now."""
+        self.begin()
+        dispatch.link_up(self.broker, node)
+
+    def wake(self) -> None:
+        """There is more to do: `tick` comes soon."""
+        self.begin()
+        self.has_more = True
+
+    def journal_changed(self) -> None:
+        """The disk has come further, or is in trouble: whoever waited for that goes on at the end of this turn."""
+        self.begin()
+        output_commit = self.output_commit
+        if output_commit is None:
+            return
+        broker = self.broker
+        journal = output_commit.journal
+        if self.loading is not None or (self.compaction is not None and self.compaction.is_running):
+            self.has_more = True
+        if journal.level != broker.disk_level:
+            if journal.level > broker.disk_level == 0:
+                self._notice(line("journal-refused", reason=journal.trouble))
+            elif not journal.level:
+                self._notice(line("journal-recovered"))
+                for queue in broker.queues.values():
+                    if queue.length and queue.waiting:
+                        broker.ready[queue] = None
+            broker.disk_level = journal.level
+        broker.disk_trouble = journal.trouble
+
+    def begin(self) -> None:
+        """Before an input: open a turn if none is."""
+        if not self.is_open:
+            self.is_open = True
+            self.turns += 1
+            self.read_clock()
+            self._on_turn()
+
+    def receive(self, sender: Node, runs: list[Any]) -> None:
+        """A frame of job messages from a known node; MalformedMessageError closes its link."""
+        self.begin()
+        self._drain_tray()  # A link to a new process of the sender comes before what that process says.
+        dispatch.receive(self.broker, sender, runs)
+
+    def tick(self) -> None:
+        """Time passed; call at `next_ms`."""
+        self.begin()
+        if self.broker.now_ms >= self.membership.next_tick_ms():
+            self.membership.tick()
+        self.has_more = dispatch.tick(self.broker)
+        if self.loading is not None:
+            self.has_more |= self.loading.step()
+        if self.output_commit is not None:
+            self.output_commit.journal.tick()
+        if self.events is not None:
+            self.events.tick()
+        if self.compaction is not None:
+            self.has_more |= self.compaction.step()
+
+    def next_ms(self) -> int:
+        """The moment (monotonic) `tick` has to be called at."""
+        if self.has_more:
+            return self.broker.now_ms
+        at_ms = min(self.membership.next_tick_ms(), timers.next_ms(self.broker))
+        if self.output_commit is not None:
+            journal_ms = self.output_commit.journal.next_ms()
+            if journal_ms is not None and journal_ms < at_ms:
+                at_ms = journal_ms
+        if self.events is not None:
+            events_ms = self.events.next_ms()
+            if events_ms is not None and events_ms < at_ms:
+                at_ms = events_ms
+        return at_ms
+
+    def finish(self) -> None:
+        """Close the turn: all it wanted done outside is done now, in the order that promises need."""
+        broker = self.broker
+        self._drain_tray()
+        dispatch.settle(broker)
+        self._drain_tray()
+        spill = self.spill
+        if spill is not None:
+            spill.settle()
+        output_commit = self.output_commit
+        if output_commit is not None:
+            output_commit.record()
+            if self.loading is not None:
+                self.loading.recorded(output_commit.journal.position)
+        if spill is not None:
+            spill.write()
+        if self.events is not None:
+            self.events.record()
+        if self.commit_position is not None:
+            self.commit_position.note()
+        holding = self.holding
+        if self.outgoing.runs or (holding is not None and holding.is_waiting):
+            self._send_messages()
+        if broker.incremental and len(broker.incremental) > len(broker.stalled):
+            self.has_more = True  # A long command has begun: its next part is due at once.
+        # Flushing may let a client's pipeline go on, which belongs to the next turn.
+        self.is_open = False
+        clients = broker.outbox.clients
+        if clients:
+            broker.outbox.clients = {}
+        if holding is not None:
+            holding.hold_replies(clients)
+            for client in holding.released():
+                clients[client] = None
+        for client in clients:
+            client.port.wake()
+
+    def release(self) -> None:
+        """A log has come further, and nothing else has happened: who waited for that goes on, without a turn."""
+        holding = self.holding
+        if self.is_open or holding is None:
+            return
+        if holding.has_messages:
+            self._send_messages()
+        for client in holding.released():
+            client.port.wake()
+
+    def _drain_tray(self) -> None:
+        """What membership wants done: links, the nodes file, and news for the core."""
+        tray = self.membership
+        self.write_first()
+        while tray.hang_ups or tray.dials or tray.new_runs or tray.link_events or tray.forgotten or tray.notices:
+            hang_ups, tray.hang_ups = tray.hang_ups, {}
+            dials, tray.dials = tray.dials, {}
+            new_runs, tray.new_runs = tray.new_runs, []
+            link_events, tray.link_events = tray.link_events, []
+            forgotten, tray.forgotten = tray.forgotten, []
+            for node in hang_ups:
+                self.wire.hang_up(node)
+            for node in dials:
+                self.wire.dial(node)
+            for node in new_runs:
+                self._leave_out(node)
+                dispatch.new_run(self.broker, node)
+            for node, is_up in link_events:
+                tray.note("link-up" if is_up else "link-down", node)
+                if is_up:
+                    dispatch.link_up(self.broker, node)
+                else:
+                    dispatch.link_lost(self.broker, node)
+            for node in forgotten:
+                self._leave_out(node)
+                dispatch.forgotten(self.broker, node)
+            notices, tray.notices = tray.notices, []
+            for name, fields in notices:
+                self._notice(line(name, **fields))
+            self.write_first()
+        tray.address_changed.clear()
+        if tray.must_save:
+            tray.must_save = False
+            self._save_nodes()
+
+    def write_first(self) -> None:
+        """The nodes file has what others are about to be told of it."""
+        tray = self.membership
+        if tray.must_write:
+            tray.must_write = False
+            if self.write_nodes is not None:
+                self.write_nodes()
+
+    def _leave_out(self, node: Node) -> None:
+        """What was to be said to this node's process is not said to its next one."""
+        self.outgoing.leave_out(node)
+        if self.holding is not None:
+            self.holding.leave_out(node)
+
+    def _send_messages(self) -> None:
+        """Encode each run once, however many nodes get it; one write per node."""
+        parts: dict[Node, list[bytes]] = {}
+        sent = 0
+        runs = self.outgoing.take()
+        if self.holding is not None:
+            runs = self.holding.hold_messages(runs)
+        for nodes, kind, items in runs:
+            linked = [node for node in nodes if node.is_linked]
+            if not linked:
+                continue
+            sent += len(items) * len(linked)
+            if len(items) <= ITEMS_PER_RUN:
+                encoded = encode_runs(kind, items)
+            else:
+                encoded = []
+                for at in range(0, len(items), ITEMS_PER_RUN):
+                    encoded += encode_runs(kind, items[at : at + ITEMS_PER_RUN])
+            for node in linked:
+                known = parts.get(node)
+                if known is None:
+                    parts[node] = list(encoded)
+                else:
+                    known += encoded
+        self.outgoing.sent_count += sent
+        for node, encoded in parts.items():
+            self.wire.send(node, b"".join(frames(node.protocol, encoded, FRAME_BYTES)))

@@ -1,0 +1,96 @@
+"""Where events go: a directory of their own, the threads that work on it, and who makes lines of many events.
+
+The directory is inside `dir` and named after the nodes file, which every node has for itself, while nodes without a
+journal may share everything else. It has one owner, like the journal's (persistence/files.py), for nodes files of one
+name may lie in different places. Unlike the journal it is never a reason not to start: with a directory that can't be
+had, or a disk that doesn't answer within START_SECONDS, the node serves without a log, and storage/event_log_service.py goes on
+trying.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING, Final
+
+from disque_py.server.line_process import LineProcess
+from disque_py.server.log import log, tell, write
+from disque_py.storage.event_log_service import EventLogService
+from persistence.file_disk import FileDisk
+from persistence.files import Files, JournalInUseError
+
+if TYPE_CHECKING:
+    from disque_py.config.settings import Settings
+    from disque_py.server.turn_loop import TurnLoop
+    from persistence.disk import Disk
+
+# A disk that has not answered until then is not waited for.
+START_SECONDS: Final = 3.0
+CLOSE_SECONDS: Final = 2.0
+LANES_SECONDS: Final = 1.0
+
+
+class EventStorage:
+    """One node's directory of events; `service` is what writes there and reads from it."""
+
+    def __init__(self, settings: Settings, turns: TurnLoop) -> None:
+        self.directory = events_directory(settings)
+        self._turns = turns
+        self._files: Files | None = None
+        self._disk: FileDisk | None = None
+        self._lines = LineProcess(turns.loop, log)
+        self.service = EventLogService(
+            turns.driver,
+            self._open_disk,
+            self._close_disk,
+            lambda: os.path.isdir(self.directory),
+            write,
+            self._lines,
+        )
+
+    async def open(self) -> None:
+        """Open the log if there is to be one, or see to it that an old one is not continued."""
+        opened = self._turns.loop.create_future()
+        self._turns.driver.begin()
+        self.service.start(lambda: None if opened.done() else opened.set_result(None))
+        try:
+            await asyncio.wait_for(opened, START_SECONDS)
+        except TimeoutError:
+            tell("events-disk-silent", directory=self.directory)
+
+    async def close(self) -> None:
+        """The node ends: all on disk, if the disk takes it."""
+        closed = self._turns.loop.create_future()
+        self.service.close(lambda: None if closed.done() else closed.set_result(None))
+        try:
+            await asyncio.wait_for(closed, CLOSE_SECONDS)
+        except TimeoutError:
+            tell("events-cut-short")
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of everything as it is."""
+        self._lines.close()
+        self._close_disk()
+
+    def _open_disk(self) -> Disk:
+        try:
+            self._files = Files(self.directory)
+        except JournalInUseError:
+            raise  # It names the directory.
+        except OSError as error:
+            raise OSError(error.errno, f"{self.directory}: {error.strerror or error}") from None
+        self._disk = FileDisk(self._files, self._turns.loop.call_soon_threadsafe)
+        return self._disk
+
+    def _close_disk(self) -> None:
+        disk, files = self._disk, self._files
+        self._disk = self._files = None
+        if disk is not None and files is not None:
+            disk.close(LANES_SECONDS)
+            files.close()
+
+
+def events_directory(settings: Settings) -> str:
+    """Where the log of events is; to be asked when `dir` is the working directory."""
+    return os.path.abspath(os.path.basename(settings.cluster_config_file) + ".events")

@@ -1,0 +1,139 @@
+"""Where bodies go when memory is short: a directory beside the journal's, and the threads that work on it.
+
+The directory is made, and the threads are started, when `maxmemory-spill` is switched on for the first time; they stay
+until the node ends, for what is on disk has to be read back even if nothing more goes there (storage/spill_service.py). The
+directory has one owner, like the journal's (persistence/files.py).
+
+A body that leaves memory leaves a hole in the heap, and the C library keeps such holes for itself unless they are at
+the heap's end. So it is asked to give them back to the system, in a thread, and so often that it never has to do much
+at a time, for meanwhile nobody else can allocate: 0.1 ms for each MiB that it gives back, as measured.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import TYPE_CHECKING, Final
+
+from disque_py.server.log import write
+from disque_py.server.process import rss_bytes
+from disque_py.storage.spill_service import SpillService
+from persistence.disk import SYNCING, Folder
+from persistence.file_disk import FileDisk
+from persistence.files import Files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from disque_py.config.settings import Settings
+    from disque_py.server.turn_loop import TurnLoop
+
+# Removing the files may take a moment; what is left, the next start removes.
+CLOSE_SECONDS: Final = 2.0
+# How often it is looked whether memory is worth giving back: when so much has become free since the last time.
+TRIM_SECONDS: Final = 0.05
+TRIM_BYTES: Final = 16 << 20
+# So much of what is accounted for is surely resident. It is 0.85 to 1.1 of it, as measured; whatever is taken for waste
+# and is none costs a look that finds nothing to give back.
+RESIDENT_SHARE: Final = 0.8
+
+
+class Waste:
+    """How much of the process's memory could be given back; what could not be the last time doesn't count."""
+
+    def __init__(self) -> None:
+        self._kept = 0
+
+    def is_worth_it(self, resident_bytes: int, used_bytes: int) -> bool:
+        """Whether enough has become free since."""
+        waste = _waste(resident_bytes, used_bytes)
+        self._kept = min(self._kept, waste)
+        return waste - self._kept >= TRIM_BYTES
+
+    def given_back(self, resident_bytes: int, used_bytes: int) -> None:
+        """All was given back that could be, and this is left."""
+        self._kept = _waste(resident_bytes, used_bytes)
+
+
+def _waste(resident_bytes: int, used_bytes: int) -> int:
+    return max(0, resident_bytes - int(used_bytes * RESIDENT_SHARE))
+
+
+class SpillStorage:
+    """One node's spill directory; nothing happens before `open` or `switch`."""
+
+    def __init__(self, settings: Settings, turns: TurnLoop) -> None:
+        self.directory = os.path.abspath(settings.appendfilename + ".spill")
+        self._settings = settings
+        self._turns = turns
+        self._files: Files | None = None
+        self._disk: FileDisk | None = None
+        self._trim = _trim()
+        self._waste = Waste()
+        self._is_trimming = False
+
+    @property
+    def is_there(self) -> bool:
+        """A process that had it on left the directory."""
+        return os.path.isdir(self.directory)
+
+    def open(self) -> None:
+        """Take the directory, empty it, and let bodies go there if that is wanted; OSError."""
+        files = Files(self.directory)
+        driver = self._turns.driver
+        self._files = files
+        self._disk = FileDisk(files, self._turns.loop.call_soon_threadsafe)
+        service = SpillService(driver.broker, self._disk, driver.begin, driver.wake, write)
+        driver.spill = service
+        service.open()
+        if self._trim is not None:
+            self._turns.loop.call_later(TRIM_SECONDS, self._look)
+
+    def _look(self) -> None:
+        """Give memory back, if there is enough of it."""
+        disk = self._disk
+        if disk is None:
+            return
+        if not self._is_trimming and self._waste.is_worth_it(rss_bytes(), self._used_bytes()):
+            self._is_trimming = True
+            disk.start(SYNCING, self._give_back, self._given)
+        self._turns.loop.call_later(TRIM_SECONDS, self._look)
+
+    def _used_bytes(self) -> int:
+        return self._turns.driver.broker.used_memory
+
+    def _give_back(self, _: Folder) -> None:
+        if self._trim is not None:
+            self._trim(0)
+
+    def _given(self, _: OSError | None) -> None:
+        self._is_trimming = False
+        self._waste.given_back(rss_bytes(), self._used_bytes())
+
+    def switch(self) -> None:
+        """CONFIG SET maxmemory-spill; OSError."""
+        service = self._turns.driver.spill
+        if service is not None:
+            service.switch()
+        elif self._settings.maxmemory_spill:
+            self.open()
+
+    def close(self) -> None:
+        """The node ends: the files go, as far as that is quick."""
+        service = self._turns.driver.spill
+        if service is not None and self._disk is not None and self._files is not None:
+            service.close()
+            self._disk.close(CLOSE_SECONDS)
+            self._files.close()
+            self._disk = self._files = None
+
+
+def _trim() -> Callable[[int], object] | None:
+    """The malloc_trim of glibc; None with another C library."""
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):
+        return None
+    trim.argtypes = [ctypes.c_size_t]
+    found: Callable[[int], object] = trim
+    return found

@@ -1,0 +1,368 @@
+"""What must hold at any moment, as seen by looking at all nodes.
+
+`Losses` keeps the account of mishaps: each crash without a journal, reset and flush costs every job that was there one
+copy. `look` compares that with what is there now: a promised job exists as long as fewer nodes lost it than copies were
+promised; an at-most-once job exists once, or a crash explains why not, or INFO counts it. `check_books` recounts what a
+node believes of itself. The simulation looks every few thousand events, after each crash, and at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from disque_py.core.client import WAITS_FOR_JOBS
+from disque_py.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Handover, Job, Wanted, memory_of
+from disque_py.core.keys import USED_BYTES
+from disque_py.core.queue import LINE_BYTES, QUEUE_BYTES
+from disque_py.core.schedule import HORIZON_MS, SWEEP_MS
+from disque_py.core.tokens import ENTRY_BYTES, TOKEN_BYTES
+from disque_py.simulator.checks.in_flight import is_unsafe, unsafe_ms, unseen_jobs, unsent_jobs
+from disque_py.simulator.oracle import Oracle, Promise, RuleBrokenError
+
+if TYPE_CHECKING:
+    from disque_py.core.broker import Broker
+    from disque_py.simulator.world.machine import Machine
+    from disque_py.simulator.world.world import World
+
+# A TTL ends this much earlier than its producer thinks, at most: clocks that drift.
+TTL_SHARE: Final = 100
+# Far more than anything should ever need in worlds of this size.
+TASKS_MAX: Final = 5_000
+ANSWERS_MAX: Final = 5_000
+MARGIN_MS: Final = 20_000
+FOR_EVER_MS: Final = 1 << 60
+
+
+def jobs_of(broker: Broker) -> Iterator[Job]:
+    """Every record of a node."""
+    return (job for shard in broker.shards if shard for job in shard.values())
+
+
+class Asleep:
+    """What a machine knew when its process died, and has on its disk as far as its journal's policy says.
+
+    ids    of jobs -> when they were recorded, or read by this process
+    acked  ids of those it knew to be done: that may not have got to the disk
+    named  ids of those that are over, and whose keys it remembers
+    safe_ms   what it knew until then its disk has; FOR_EVER_MS if its disk has all
+    """
+
+    __slots__ = ("acked", "at_ms", "ids", "may_lose", "named", "safe_ms")
+
+    def __init__(self, at_ms: int, may_lose: bool) -> None:
+        self.at_ms = at_ms
+        self.may_lose = may_lose
+        self.safe_ms = FOR_EVER_MS
+        self.ids: dict[bytes, int] = {}
+        self.acked: list[bytes] = []
+        self.named: list[bytes] = []
+
+
+class Losses:
+    """Who lost what; see the module.
+
+    asleep      machines that are down, or read their journal: what they will know again
+    mishap_ms   when a node last lost something, or somebody was forgotten
+    settle_ms   so long an ack may be forgotten again, by a power cut
+    """
+
+    def __init__(self, oracle: Oracle) -> None:
+        self._oracle = oracle
+        self._left: dict[bytes, list[Machine]] = {}
+        self._early: dict[bytes, int] = {}
+        self._ahead_ms: dict[Machine, int] = {}
+        self._set_back: dict[Machine, None] = {}
+        self.asleep: dict[Machine, Asleep] = {}
+        self.mishap_ms = 0
+        self.settle_ms = 0
+
+    def died(self, machine: Machine, *, power: bool) -> None:
+        """A process is about to lose its memory; with a journal that is no loss yet."""
+        self.mishap(machine)
+        journal_storage, oracle = machine.journal_storage, self._oracle
+        for job_id in unseen_jobs(machine):
+            oracle.explained[job_id] = None  # Delivered as far as the node knew, and nobody got it.
+        if journal_storage is None:
+            self.flushing(machine)
+        elif journal_storage.is_loaded:
+            asleep = self.asleep[machine] = Asleep(machine.world.now_ms, journal_storage.may_lose(power=power))
+            if is_unsafe(machine):
+                asleep.safe_ms = unsafe_ms(machine)
+            recorded = journal_storage.recorded
+            asleep.ids = {
+                job.id: recorded[job.id][1]
+                for job in jobs_of(machine.broker)
+                if job.state != ACKED and job.id in recorded  # What came in this turn was promised to nobody.
+            }
+            asleep.acked = [job.id for job in jobs_of(machine.broker) if job.state == ACKED and job.id in recorded]
+            asleep.named = list(machine.broker.keys.over)
+        elif power and machine in self.asleep:
+            self.asleep[machine].may_lose |= journal_storage.may_lose(power=True)
+
+    def loaded(self, machine: Machine) -> None:
+        """It has read its journal: what is not there is lost."""
+        asleep = self.asleep.pop(machine, None)
+        if asleep is None:
+            return
+        for job in jobs_of(machine.broker):
+            promise = self._oracle.by_id.get(job.id)
+            if promise is not None and job.state != ACKED:
+                promise.clean_ms = 0  # It is alive again, and perhaps not any more when somebody looks.
+        # While a process is not there, a wall clock tells how much of a life has passed (semantics.md, section 1).
+        ahead_ms = self._ahead_ms.get(machine, 0)
+        if machine in self._set_back:
+            self._oracle.delays_ms = FOR_EVER_MS
+        for job_id in (*asleep.ids, *asleep.acked, *asleep.named):
+            promise = self._oracle.by_id.get(job_id)
+            if ahead_ms and promise is not None:
+                promise.early_ms = max(promise.early_ms, ahead_ms)
+        for job_id, recorded_ms in asleep.ids.items():
+            promise = self._oracle.by_id.get(job_id)
+            if not asleep.may_lose or machine.broker.find(job_id) is not None:
+                continue
+            self._lose(job_id, promise, is_once=promise is None or not promise.retry_ms)
+            age_ms = asleep.at_ms - recorded_ms
+            if (
+                machine.journal_storage is not None
+                and age_ms > machine.journal_storage.lost_ms_max(asleep.at_ms)
+                and is_owed(promise, machine.world.now_ms)
+            ):
+                raise RuleBrokenError(
+                    "everysec loses seconds",
+                    f"{promise} was recorded {age_ms} ms before {machine.name} lost it",
+                    job_id,
+                )
+
+    def mishap(self, machine: Machine) -> None:
+        """Who has which job may not be known any more to all who should know."""
+        self.mishap_ms = machine.world.now_ms
+
+    def jumped(self, machine: Machine, jump_ms: int) -> None:
+        """Somebody sets a wall clock."""
+        if jump_ms > 0:
+            self._ahead_ms[machine] = self._ahead_ms.get(machine, 0) + jump_ms
+        else:
+            self._set_back[machine] = None
+
+    def flushing(self, machine: Machine) -> None:
+        """A node is about to forget all it has."""
+        self.mishap(machine)
+        by_id = self._oracle.by_id
+        for job in jobs_of(machine.broker):
+            if job.state != ACKED:
+                self._lose(job.id, by_id.get(job.id), is_once=not job.retry_ms)
+
+    def _lose(self, job_id: bytes, promise: Promise | None, *, is_once: bool) -> None:
+        if is_once:
+            self._oracle.explained[job_id] = None
+        if promise is not None:
+            promise.losses += 1
+        else:  # Its producer was not answered yet: the copy may be counted in an answer that comes.
+            self._early[job_id] = self._early.get(job_id, 0) + 1
+
+    def leaving(self, machine: Machine) -> None:
+        """A node begins to leave; where all others have the job already, it gives its copy up, and counts that."""
+        for job in jobs_of(machine.broker):
+            if job.state != ACKED:
+                self._left.setdefault(job.id, []).append(machine)
+
+    def may_come_back(self, job_id: bytes) -> bool:
+        """A node that is down, or reads its journal, has it on its disk."""
+        return any(job_id in asleep.ids for asleep in self.asleep.values())
+
+    def of(self, promise: Promise) -> int:
+        """How many copies are lost, and excused."""
+        left = self._left.get(promise.id, ())
+        lost = promise.losses + self._early.get(promise.id, 0)
+        return lost + sum(machine.count("copies_missing_leaving") > 0 for machine in left)
+
+
+def is_owed(promise: Promise | None, now_ms: int) -> bool:
+    """Somebody has to get this job yet, and on no node its life can be over."""
+    if promise is None or promise.acked_ms or promise.delivered:
+        return False
+    return now_ms < promise.added_ms + promise.ttl_ms - promise.ttl_ms // 100 - promise.early_ms
+
+
+def look(world: World, oracle: Oracle, losses: Losses) -> None:
+    """Compare what was promised with what is there; RuleBrokenError."""
+    oldest_ms = min(world.network.oldest_ms(), world.now_ms - losses.settle_ms)
+    alive: dict[bytes, int] = {}
+    once: dict[bytes, int] = {}  # At-most-once jobs that may still be delivered.
+    underway: dict[bytes, None] = {}  # Jobs that leave a node later, whatever becomes of them meanwhile.
+    for asleep in losses.asleep.values():
+        for job_id in asleep.ids:
+            alive[job_id] = alive.get(job_id, 0) + 1
+            once.setdefault(job_id, 0)
+        for job_id in asleep.acked:
+            alive[job_id] = alive.get(job_id, 0) + 1
+        # Also that a job was gone may not have got to the disk: it is alive again as soon as the journal is read.
+        oldest_ms = min(oldest_ms, asleep.safe_ms)
+        if asleep.may_lose:
+            oldest_ms = min(oldest_ms, asleep.at_ms - losses.settle_ms)
+    for machine in world.running():
+        if machine.broker.is_loading and (machine.journal_storage is None or not machine.journal_storage.is_loaded):
+            continue
+        check_books(machine)
+        for job_id in unseen_jobs(machine):
+            once.setdefault(job_id, 0)
+            underway[job_id] = None
+        for job_id in unsent_jobs(machine):
+            underway[job_id] = None
+        oldest_ms = min(oldest_ms, unsafe_ms(machine))
+        for job in jobs_of(machine.broker):
+            if job.state == ACKED:
+                continue
+            alive[job.id] = alive.get(job.id, 0) + 1
+            if not job.retry_ms and job.queue and not job.is_delivered:
+                is_waiting = job.state != WAIT_REPL and not isinstance(job.work, Handover)
+                once[job.id] = once.get(job.id, 0) + is_waiting
+    for job_id, count in once.items():
+        if count > 1:
+            raise RuleBrokenError("at most once", f"{job_id!r} waits on {count} nodes", job_id)
+    vanished = []
+    for promise in list(oracle.open):
+        is_here = promise.id in alive
+        if promise.is_deleted and not is_here:
+            oracle.close(promise)
+        elif promise.ack_answered_ms and not is_here and promise.id not in underway:
+            _look_at_end(oracle, promise, world.now_ms, oldest_ms)
+        elif promise.acked_ms or may_have_died(promise, world.now_ms):
+            promise.clean_ms = 0
+        elif promise.retry_ms:
+            promise.clean_ms = 0
+            if is_here:
+                continue
+            if promise.copies and losses.of(promise) < promise.copies:
+                raise RuleBrokenError(
+                    "no job is lost", f"{promise}, {losses.of(promise)} lost: it is nowhere", promise.id
+                )
+            oracle.close(promise)
+        elif promise.id not in once:
+            if promise.delivered or promise.id in oracle.explained:
+                oracle.close(promise)
+            else:
+                vanished.append(promise)
+    counted = sum(
+        machine.count("once_lost_in_handover") + machine.count("once_lost_in_restart")
+        for machine in world.machines.values()
+    )
+    if len(vanished) > counted:
+        raise RuleBrokenError(
+            "at-most-once losses are counted",
+            f"{len(vanished)} vanished undelivered, INFO counts {counted}: {vanished[0]}",
+            *(promise.id for promise in vanished),
+        )
+
+
+def _look_at_end(oracle: Oracle, promise: Promise, now_ms: int, oldest_ms: int) -> None:
+    """Nobody has it alive. When all that was sent before has come, and all that was recorded is safe, it is over."""
+    if not promise.clean_ms:
+        promise.clean_ms = now_ms
+    elif oldest_ms > promise.clean_ms:
+        promise.is_over = True
+        oracle.close(promise)
+
+
+def may_have_died(promise: Promise, now_ms: int) -> bool:
+    """Its TTL may be over on some node."""
+    return now_ms > promise.added_ms + promise.ttl_ms - promise.early_ms - promise.ttl_ms // TTL_SHARE - 100
+
+
+def check_books(machine: Machine) -> None:
+    """A node's counters, sums and indexes equal a recount."""
+    broker = machine.broker
+    jobs = list(jobs_of(broker))
+    used = sum(map(memory_of, jobs))
+    used += USED_BYTES * len(broker.keys.over) + ENTRY_BYTES * len(broker.tokens.by_job)
+    used += sum(TOKEN_BYTES + len(name) for name in broker.tokens.by_name)
+    used += sum(QUEUE_BYTES + len(name) for name in broker.queues)
+    for search in broker.searches.values():
+        used += sum(memory_of(job) for job in search.callers if isinstance(job.work, Wanted) and not job.work.is_over)
+    used += LINE_BYTES * sum(len(client.queues) for client in broker.clients.values())
+    queued: dict[bytes, int] = {}
+    acked = once = scheduled = 0
+    waiting: dict[Job, None] = {}
+    soon_ms = broker.now_ms + HORIZON_MS - SWEEP_MS - MARGIN_MS
+    in_line = {job_id for line in (broker.asked, broker.heard) for _, ids in line._parts for job_id in ids}
+    for job in jobs:
+        state = job.state
+        scheduled += job.awake_at_ms != 0
+        if state == QUEUED:
+            queued[job.queue] = queued.get(job.queue, 0) + 1
+        elif state == ACKED:
+            acked += 1
+        elif state == WAIT_REPL:
+            waiting[job] = None
+        if not job.retry_ms and job.is_delivered and state != ACKED:
+            once += 1
+        if isinstance(job.work, Handover):
+            pending = job.work.node.core.pending.get(job.work.number)
+            _expect(machine, pending is not None and job in pending.jobs, "a hand-over nobody waits for", job)
+        elif state == ACTIVE and job.retry_ms:
+            _expect(machine, job.requeue_at_ms > 0, "an active job without a timer", job)
+        if not job.awake_at_ms and state != WAIT_REPL and job.id not in in_line:
+            due_ms = min(job.expire_at_ms, job.requeue_at_ms or job.expire_at_ms)
+            _expect(machine, due_ms > soon_ms, "a job that is due soon and not scheduled", job)
+    _same(machine, "job_count", broker.job_count, len(jobs))
+    _same(machine, "used_memory", broker.used_memory, used)
+    _same(machine, "acked_count", broker.acked_count, acked)
+    _same(machine, "once_delivered_count", broker.once_delivered_count, once)
+    _same(machine, "jobs in the schedule", sum(map(len, broker.schedule._buckets.values())), scheduled)
+    _same(machine, "waiting for copies", list(broker.waiting_repl), list(waiting), unordered=True)
+    for name, queue in broker.queues.items():
+        _same(machine, f"length of {name!r}", queue.length, queued.pop(name, 0))
+        _same(machine, f"entries of {name!r}", sum(1 for _ in queue.oldest()), queue.length)
+    _same(machine, "jobs in queues that don't exist", queued, {})
+    blocked = sum((client.waiting == WAITS_FOR_JOBS) + len(client.waiting_jobs) for client in broker.clients.values())
+    _same(machine, "blocked_count", broker.blocked_count, blocked)
+    _same(machine, "paused_count", broker.paused_count, sum(bool(queue.paused) for queue in broker.queues.values()))
+    _check_growth(machine)
+
+
+def _check_growth(machine: Machine) -> None:
+    broker = machine.broker
+    sizes = {
+        "tasks": len(broker.schedule._tasks),
+        "clients": len(broker.clients) - len(machine.clients) - 50,
+        "announcements": len(broker.announcements),
+        "nodes named": len(broker.cluster._interned),
+    }
+    for node in broker.cluster.nodes.values():
+        if node.core is not None:
+            sizes[f"answers to {node.host}"] = len(node.core.answers)
+            sizes[f"hand-overs to {node.host}"] = len(node.core.pending)
+    for what, size in sizes.items():
+        if size > (ANSWERS_MAX if "answers" in what else TASKS_MAX):
+            raise RuleBrokenError("nothing grows without bound", f"{size} {what} on {machine.name}", machine.name)
+
+
+def _expect(machine: Machine, holds: bool, what: str, job: Job) -> None:
+    if not holds:
+        raise RuleBrokenError("books are right", f"{what} on {machine.name}: {tell(machine.broker, job)}", job.id)
+
+
+def _same(machine: Machine, what: str, said: object, counted: object, *, unordered: bool = False) -> None:
+    if unordered and isinstance(said, list) and isinstance(counted, list):
+        said, counted = sorted(map(id_of, said)), sorted(map(id_of, counted))
+    if said != counted:
+        raise RuleBrokenError(
+            "books are right", f"{what} on {machine.name}: {said} said, {counted} counted", machine.name
+        )
+
+
+def id_of(job: Job) -> bytes:
+    """Its id."""
+    return job.id
+
+
+def tell(broker: Broker, job: Job) -> str:
+    """A job, for a person who looks for what went wrong."""
+    due = job.requeue_at_ms and job.requeue_at_ms - broker.now_ms
+    holders = " ".join(sorted(chr(node.id[0]) for node in job.holders))
+    return (
+        f"{job!r} retry {job.retry_ms} due {due} awake {job.awake_at_ms and job.awake_at_ms - broker.now_ms}"
+        f" holders {holders} attempt {job.attempt} work {type(job.work).__name__}"
+        f" leased {job.is_leased_here} delivered {job.is_delivered} queued {job.was_queued}"
+    )

@@ -1,0 +1,163 @@
+"""Farewells: when a collection of an ack ends, and what comes after it.
+
+DELJOB with a set says that everybody who may have the job has confirmed to know its ack (semantics.md, section 3). So
+whenever a node deletes a job at that word, nobody may have the job alive. That holds for every job that was added
+after the last mishap: a node that died, was flushed, reset or forgotten may have taken what it knew of holders with it.
+While somebody has forgotten a node that is there, the mishap goes on: that one counts as confirmed, and may give a copy
+to others of which nobody else knows.
+
+Who deleted a job remembers that it is done, and so does who was asked as a holder and had nothing: a copy that comes
+late must not live there.
+
+A node that leaves asks the other holders before it gives its copy up (LEFT, LEFT_OK): the last copy it keeps.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from cluster_bus.messages import DELJOB, LEFT, LEFT_OK, PAUSE, REPLJOB, SETACK, YOURJOBS
+from disque_py.core.job import ACKED, WAIT_REPL, Job
+from disque_py.simulator.checks.cluster_invariants import may_have_died
+from disque_py.simulator.checks.pauses import Pauses
+from disque_py.simulator.oracle import Oracle, RuleBrokenError
+
+if TYPE_CHECKING:
+    from disque_py.simulator.checks.cluster_invariants import Losses
+    from disque_py.simulator.world.machine import Machine
+    from disque_py.simulator.world.world import World
+
+# A job whose life is nearly over may end on some node first.
+TTL_MARGIN_MS: Final = 60_000
+# So long before that the new copy may have been taken.
+TAKEN_MS_MAX: Final = 2_000
+
+
+class CollectionChecker:
+    """Hears what nodes read; see the module.
+
+    leaving   id -> when a holder was first asked whether a copy may go
+    heard   (node, run, id) -> when this process last confirmed, as a holder, that the job is done, or deleted it
+    """
+
+    def __init__(self, world: World, oracle: Oracle, losses: Losses, node_timeout_ms: int) -> None:
+        self._world = world
+        self._oracle = oracle
+        self._losses = losses
+        self._remembered_ms = node_timeout_ms
+        self._evicted = self._evicted_ms = 0
+        self.pauses = Pauses(world)
+        self.leaving: dict[bytes, int] = {}
+        self.heard: dict[tuple[str, int, bytes], int] = {}
+
+    def hear(self, sender: str, receiver: str, runs: list[list[Any]]) -> None:
+        """These messages are about to be read (Network.tap); what they did is seen a moment later."""
+        machine = self._world.machines[receiver]
+        for run in runs:
+            kind = run[0]
+            if kind == LEFT:
+                for item in run[1:]:
+                    self.leaving.setdefault(item[0], self._world.now_ms)
+            elif machine.broker.is_loading:
+                continue  # It takes nothing of it in.
+            elif kind == DELJOB:
+                for item in run[1:]:
+                    if item[1] and machine.broker.find(item[0]) is not None:
+                        self._world.later(0, self._deleted, machine, machine.runs, item[0])
+            elif kind == PAUSE:
+                self.pauses.heard(machine, run[1:])
+            elif kind == SETACK:
+                for item in run[1:]:
+                    if machine.membership.me.id in item[1]:
+                        self._world.later(0, self._asked, machine, machine.runs, item[0])
+            elif kind == LEFT_OK:
+                for item in run[1:]:
+                    if _is_alive(machine.broker.find(item[0])):
+                        self._world.later(0, self._left, machine, machine.runs, item[0])
+            elif kind == REPLJOB:
+                for item in run[1:]:
+                    self._come(machine, item[0][0])
+            elif kind == YOURJOBS:
+                for item in run[1:]:
+                    for snapshot in item[2]:
+                        if snapshot is not None:  # Its body did not come back from disk in time.
+                            self._come(machine, snapshot[0])
+
+    def _deleted(self, machine: Machine, run: int, job_id: bytes) -> None:
+        if machine.runs != run or not machine.is_up or machine.broker.find(job_id) is not None:
+            return
+        self.heard[machine.name, run, job_id] = self._world.now_ms
+        promise = self._oracle.by_id.get(job_id)
+        if promise is None or promise.added_ms <= self._losses.mishap_ms or promise.is_deleted:
+            return
+        if may_have_died(promise, self._world.now_ms):
+            return  # Whose clock ran ahead forgot its holders with it, and others have it for a moment more.
+        if not promise.answered_ms or promise.asked is None:
+            # Its creator may have given it up, and forgotten whom it had asked to hold it. Holders that had named it by
+            # its key (asked: None) keep their copies then, and each knows of those it was told of.
+            return
+        if promise.added_ms <= self._last_eviction_ms():
+            return  # For want of memory (semantics.md, section 7) acks are dropped, and the holders they knew of.
+        if job_id in self.leaving:
+            return  # A leaver's copy goes as soon as answers are read, or stays after all: sets run ahead of that.
+        for other in self._world.running():
+            if _is_alive(other.broker.find(job_id)) and not self._is_torn():
+                raise RuleBrokenError(
+                    "a collection ends when all know",
+                    f"{machine.name} deleted {promise}, and {other.name} has it alive",
+                    job_id,
+                )
+
+    def _last_eviction_ms(self) -> int:
+        """When it was last noticed that a node had dropped jobs for want of memory."""
+        evicted = sum(machine.count("jobs_evicted") for machine in self._world.machines.values())
+        if evicted != self._evicted:
+            self._evicted, self._evicted_ms = evicted, self._world.now_ms
+        return self._evicted_ms
+
+    def _is_torn(self) -> bool:
+        """Somebody was told to forget a node that is there, and has not met it again."""
+        running = self._world.running()
+        present = [machine.membership.me.id for machine in running]
+        return any(
+            node_id in machine.forgot and machine.membership.find(node_id) is None
+            for machine in running
+            for node_id in present
+        )
+
+    def _asked(self, machine: Machine, run: int, job_id: bytes) -> None:
+        if machine.runs == run and machine.is_up and not _is_alive(machine.broker.find(job_id)):
+            self.heard[machine.name, run, job_id] = self._world.now_ms
+
+    def _left(self, machine: Machine, run: int, job_id: bytes) -> None:
+        if machine.runs != run or not machine.is_up or machine.broker.find(job_id) is not None:
+            return
+        promise = self._oracle.by_id.get(job_id)
+        if promise is None or promise.acked_ms or self._losses.may_come_back(job_id):
+            return
+        if self._losses.mishap_ms > self.leaving.get(job_id, self._world.now_ms) - TAKEN_MS_MAX:
+            return  # It may have hit the copy that was to replace this one.
+        if promise.added_ms + promise.ttl_ms - promise.early_ms < self._world.now_ms + TTL_MARGIN_MS:
+            return
+        if not any(other.broker.find(job_id) is not None for other in self._world.running()):
+            raise RuleBrokenError(
+                "a leaver keeps the last copy", f"{machine.name} gave up {promise}, nobody else has it", job_id
+            )
+
+    def _come(self, machine: Machine, job_id: bytes) -> None:
+        at_ms = self.heard.get((machine.name, machine.runs, job_id))
+        if at_ms is not None and at_ms > self._losses.mishap_ms and self._is_fresh(at_ms):
+            self._world.later(0, self._came, machine, machine.runs, job_id)
+
+    def _is_fresh(self, at_ms: int) -> bool:
+        return self._world.now_ms - at_ms < self._remembered_ms
+
+    def _came(self, machine: Machine, run: int, job_id: bytes) -> None:
+        if machine.runs == run and machine.is_up and _is_alive(machine.broker.find(job_id)):
+            raise RuleBrokenError(
+                "what is done is remembered", f"{job_id!r} came late to {machine.name} and lives there", job_id
+            )
+
+
+def _is_alive(job: Job | None) -> bool:
+    return job is not None and bool(job.retry_ms) and job.state not in (ACKED, WAIT_REPL)

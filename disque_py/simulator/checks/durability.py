@@ -1,0 +1,248 @@
+"""Pledges: what a node says to clients and to other nodes, and whether the record of it was safe when it was said.
+
+Semantics.md, section 8, lists what waits for its record: replies of commands that wrote something, GOTJOB, GOTACK,
+YOURJOBS and its answer, the DELJOB that ends a collection. The keeper has `note` called with all that the journal is
+told, so for each job it is known behind which position stands that it is here, done, delivered, being given away or
+gone. Whoever sees something being said asks here. "Safe" is the policy's business: `Journal.ready_position`.
+
+Looked at is what leaves, at the moment it does. A node whose journal is as far as its memory has nothing to hide, so
+its frames are not even opened.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from cluster_bus.codec import Decoder
+from cluster_bus.messages import DELJOB, GOTACK, GOTJOB, TOOK, YOURJOBS
+from disque_py.core.handover import TAKEN, exchange
+from disque_py.core.job import ACKED, Handover, Job
+from disque_py.core.journaling import IS_ACKED, IS_DELIVERED, IS_GIVEN
+from disque_py.simulator.oracle import RuleBrokenError
+from disque_py.simulator.world.codecs import NEW, OLD
+from persistence.records import GONE, JOB, STATE
+
+if TYPE_CHECKING:
+    from cluster_bus.node import Node
+    from disque_py.simulator.world.machine import Machine
+    from persistence.journal import Journal
+
+NOWHERE: Final = -1
+# Where a base has its state (records.py).
+BASE_STATE_AT: Final = 5
+SAID: Final = frozenset((GOTJOB, GOTACK, YOURJOBS, TOOK, DELJOB))
+
+
+class Noted:
+    """The positions behind what the journal says of a job; NOWHERE where it says nothing of the kind.
+
+    base        that it is here
+    first       that it was here for the first time: what is said of that may be said again when it has come anew
+    acked       that it is done, first
+    delivered   that somebody got it, first
+    given       that it is being given away, first of a time
+    is_gone     it is not here any more
+    gone        that it was not here any more, first; it may have come again
+    """
+
+    __slots__ = ("acked", "base", "delivered", "first", "given", "gone", "is_gone")
+
+    def __init__(self, position: int) -> None:
+        self.base = self.first = position
+        self.acked = self.delivered = self.given = self.gone = NOWHERE
+        self.is_gone = False
+
+    def come_again(self, position: int) -> None:
+        """There is another base of the same id; what was said of the one before may still be on its way."""
+        if self.is_gone:
+            self.base = position
+            self.delivered = self.given = NOWHERE
+            self.is_gone = False
+
+    def go(self, position: int) -> None:
+        """It is not here any more."""
+        self.is_gone = True
+        if self.gone == NOWHERE:
+            self.gone = position
+
+    def take(self, flags: int, position: int) -> None:
+        """A record has these flags."""
+        if flags & IS_ACKED and self.acked == NOWHERE:
+            self.acked = position
+        if flags & IS_DELIVERED and self.delivered == NOWHERE:
+            self.delivered = position
+        if not flags & IS_GIVEN:
+            self.given = NOWHERE
+        elif self.given == NOWHERE:
+            self.given = position
+
+
+class DurabilityChecker:
+    """Of one run of a machine with a journal; see the module."""
+
+    def __init__(self, machine: Machine, journal: Journal) -> None:
+        self._machine = machine
+        self._journal = journal
+        self._decoder = Decoder(versions=(OLD, NEW))
+        self._noted: dict[bytes, Noted] = {}
+        # Where the records begin and end that were made while the disk was in trouble.
+        self._unwaited = (1, 0)
+        for shard in machine.broker.shards:
+            for job in shard.values():
+                noted = self._noted[job.id] = Noted(0)
+                noted.acked = 0 if job.state == ACKED else NOWHERE
+                noted.delivered = 0 if job.is_delivered else NOWHERE
+
+    def note(self, runs: list[list[Any]], position: int) -> None:
+        """The journal was told this; it stands before `position`."""
+        known = self._noted
+        if not self._journal.must_wait():
+            start, end = self._unwaited
+            self._unwaited = position if self._journal.ready_position() >= end else start, position
+        for run in runs:
+            kind = run[0]
+            if kind == STATE:
+                for item in run[1:]:
+                    known[item[0]].take(item[1][0], position)
+            elif kind == JOB:
+                for item in run[1:]:
+                    noted = known.get(item[0])
+                    if noted is None:
+                        noted = known[item[0]] = Noted(position)
+                    noted.come_again(position)
+                    noted.take(item[BASE_STATE_AT][0], position)
+            elif kind == GONE:
+                for item in run[1:]:
+                    if item[0] in known:
+                        known[item[0]].go(position)
+
+    def is_kept(self, job_id: bytes) -> bool:
+        """The job is on this disk, as safely as the policy says."""
+        noted = self._noted.get(job_id)
+        return noted is not None and noted.base <= self._journal.ready_position()
+
+    # -- to clients ----------------------------------------------------------------------------------
+
+    def check_added(self, job_id: bytes, copies: int) -> None:
+        """An ADDJOB is answered: our copy is safe, or there are enough others and ours was not counted."""
+        if not self.is_kept(job_id):
+            machine = self._machine
+            others = [other for other in machine.world.machines.values() if other is not machine]
+            if sum(_has(other, job_id) for other in others) < max(1, copies):
+                self._check_here(job_id, "the answer to an ADDJOB")
+
+    def check_acked(self, job_id: bytes, what: str = "the answer to an ACKJOB") -> None:
+        """That the job is done is said to somebody."""
+        noted = self._noted.get(job_id)
+        job = self._machine.broker.find(job_id)
+        if job is None:
+            if noted is not None and noted.gone != NOWHERE:
+                self._check(job_id, noted.gone if noted.acked == NOWHERE else noted.acked, what)
+        elif job.state == ACKED:
+            # It may have gone with its ack, and the record that is here be of another one that came later.
+            said = [at for at in (noted.acked, noted.gone) if at != NOWHERE] if noted is not None else []
+            self._check(job_id, min(said, default=NOWHERE), what)
+
+    def check_delivered(self, job_id: bytes) -> None:
+        """A consumer gets the job."""
+        noted = self._noted.get(job_id)
+        job = self._machine.broker.find(job_id)
+        if job is None or job.is_delivered:
+            if noted is not None and not noted.is_gone:
+                self._check(job_id, noted.delivered, "a delivery")
+
+    # -- to nodes ------------------------------------------------------------------------------------
+
+    def check_frame(self, node: Node, frame: bytes) -> None:
+        """A frame leaves."""
+        journal = self._journal
+        if journal.ready_position() >= journal.position or not journal.must_wait():
+            return
+        for runs in self._decoder.feed(frame):
+            for kind, *items in runs:
+                if kind in SAID:
+                    for item in items:
+                        self._check_said(node, kind, item)
+
+    def _check_said(self, node: Node, kind: int, item: Any) -> None:
+        if kind == GOTJOB:
+            self._check_here(item if isinstance(item, bytes) else item[0], "GOTJOB")
+        elif kind == GOTACK:
+            if (item[1] or item[2]) and not self._was_held_for_a_moment(item[0]):
+                self.check_acked(item[0], "GOTACK")
+        elif kind == DELJOB:
+            noted = self._noted.get(item[0])
+            if item[1] and noted is not None and noted.gone != NOWHERE:
+                self._check(item[0], noted.gone, "DELJOB")
+        elif kind == YOURJOBS:
+            for snapshot in item[2]:
+                job = self._machine.broker.find(snapshot[0]) if snapshot is not None else None
+                if job is not None and isinstance(job.work, Handover) and job.work.number == item[0]:
+                    noted = self._noted.get(job.id)
+                    self._check(job.id, NOWHERE if noted is None else noted.given, "YOURJOBS")
+        else:
+            for job, answer in zip(self._offered(node, item[0], item[1]), item[1], strict=False):
+                if answer == TAKEN and job is not None:
+                    self._check_here(job.id, "the answer to YOURJOBS")
+
+    def _was_held_for_a_moment(self, job_id: bytes) -> bool:
+        """Said of an ack that came and went within a turn, for which there are no records; those are of a later one."""
+        noted = self._noted.get(job_id)
+        return (
+            noted is not None
+            and noted.first > self._journal.ready_position()
+            and job_id in self._machine.broker.tombstones
+        )
+
+    def _offered(self, node: Node, number: int, answers: bytes) -> list[Job | None]:
+        """The jobs of a hand-over, as far as who gave them away has them still."""
+        giver = self._machine.world.machines.get(node.host)
+        if giver is None or not giver.is_up or exchange(node).answers.get(number) != answers:
+            return []
+        us = giver.broker.cluster.find(self._machine.membership.me.id)
+        batch = exchange(us).pending.get(number) if us is not None and us.core is not None else None
+        return batch.jobs if batch is not None else []
+
+    def _had_failure(self) -> bool:
+        journal_storage = self._machine.journal_storage
+        return journal_storage is not None and journal_storage.had_failure
+
+    # -- the rule ------------------------------------------------------------------------------------
+
+    def _check_here(self, job_id: bytes, what: str) -> None:
+        """That the job is here, or was when it was said: it may be done and forgotten since, and its ack come again."""
+        noted = self._noted.get(job_id)
+        if noted is not None:
+            self._check(job_id, noted.first, what)
+        else:
+            job = self._machine.broker.find(job_id)
+            if job is not None and not job.place:
+                self._check(job_id, NOWHERE, what)
+
+    def _check(self, job_id: bytes, position: int, what: str) -> None:
+        journal = self._journal
+        ready = journal.ready_position()
+        if position == NOWHERE or position > ready:
+            if self._unwaited[0] <= position <= self._unwaited[1] and self._had_failure():
+                return  # What was decided then waits for nothing, even if it leaves behind what does wait.
+            if not journal.must_wait():
+                journal_storage = self._machine.journal_storage
+                if journal_storage is not None and journal_storage.is_excused():
+                    return  # What is allowed while the disk is in trouble needs no disk (semantics.md, section 8).
+                raise RuleBrokenError(
+                    "a disk that nobody harmed is well", f"{self._machine.name}: {journal.trouble}", job_id
+                )
+            recorded = "not recorded" if position == NOWHERE else f"recorded up to {position}, ready up to {ready}"
+            raise RuleBrokenError(
+                "no promise before its record", f"{what} of {job_id!r} by {self._machine.name}, {recorded}", job_id
+            )
+
+
+def _has(machine: Machine, job_id: bytes) -> bool:
+    """Whether a node has a copy, or had one when it was last awake."""
+    journal_storage = machine.journal_storage
+    if not machine.is_up or machine.broker.is_loading:
+        return True
+    if journal_storage is None or journal_storage.durability is None:
+        return machine.broker.find(job_id) is not None
+    return journal_storage.durability.is_kept(job_id)

@@ -1,0 +1,59 @@
+"""Underway: what a node has said or done, and what nobody can see of it yet.
+
+Replies and messages wait for their records (node/output_commit.py), and leave long after they were decided: a delivery, or a job
+that is given away, which was acknowledged meanwhile. What a node knows is only safe when its disk has it: until then a
+crash may bring back what was before. And a process that stands still may do so in the midst of a turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from cluster_bus.messages import REPLJOB, YOURJOBS
+from disque_py.simulator.oracle import ids_in
+
+if TYPE_CHECKING:
+    from disque_py.simulator.world.machine import Machine
+
+
+def unseen_jobs(machine: Machine) -> Iterator[bytes]:
+    """Ids of jobs in replies that wait for the journal."""
+    for connection in machine.clients:
+        if connection.client.held or connection.client.out or connection.client in machine.broker.incremental:
+            for reply in connection.unseen():
+                yield from ids_in(reply)
+
+
+def unsent_jobs(machine: Machine) -> Iterator[bytes]:
+    """Ids of jobs in messages that wait for the journal, or for the end of the turn."""
+    runs: list[Any] = list(machine.driver.outgoing.runs)
+    holding = machine.driver.holding
+    if holding is not None:
+        for _, waiting in holding._messages:
+            runs += waiting
+    for _, kind, items in runs:
+        for item in items:
+            if kind == YOURJOBS:
+                yield from (snapshot[0] for snapshot in item[2] if snapshot is not None)
+            elif kind == REPLJOB:
+                yield item[0][0]
+
+
+def unsafe_ms(machine: Machine) -> int:
+    """Since when (the world's time) there is something that a crash would take; now if there is nothing."""
+    driver = machine.driver
+    now_ms = since_ms = machine.now_ms()
+    if driver.output_commit is not None:
+        journal = driver.output_commit.journal
+        if journal._write_queue.has_ages:
+            since_ms = journal.now_ms - journal.unsynced_ms()
+        elif driver.is_open:
+            since_ms = driver.broker.now_ms
+    return machine.world.now_ms - max(0, now_ms - since_ms)
+
+
+def is_unsafe(machine: Machine) -> bool:
+    """Whether there is something that the end of the process would take."""
+    driver = machine.driver
+    return driver.output_commit is not None and (driver.output_commit.journal._write_queue.has_ages or driver.is_open)

@@ -1,0 +1,1 @@
+"""The simulated clients: producers, consumers, readers of events."""

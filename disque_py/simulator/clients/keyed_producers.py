@@ -1,0 +1,243 @@
+"""Keyed: producers that give their jobs keys, priorities and metadata, and what must be true of the answers.
+
+Of all ADDJOBs with one queue and key only the first makes a job; the others are answered with its id, wherever they are
+asked, also when the job is over, until its TTL is (docs/commands.md, ADDJOB). The book of keys holds that against the
+world: while all nodes were linked and nothing went wrong from the first request to the last answer, two ids for one key
+break a rule; and while no node forgot anything, at-most-once jobs never get a second one, whatever was cut: such an
+ADDJOB is refused.
+
+The body that a keyed job arrives with says which of the requests made it, as for any other job (oracle.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from disque_py.core.job import WAIT_REPL
+from disque_py.core.keys import KEY_AT, KEY_END
+from disque_py.simulator.clients.connection import Request, words
+from disque_py.simulator.clients.workload import BODIES, OUTSTANDING_MAX, RECONNECT_MS, Actor
+from disque_py.simulator.oracle import Promise, RuleBrokenError
+from persistence.journal import ALWAYS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from disque_py.simulator.oracle import Oracle
+    from disque_py.simulator.plan import Plan
+    from disque_py.simulator.world.machine import Machine
+    from disque_py.simulator.world.world import World
+
+KEYS: Final = 40
+RETRIES_S: Final = (0, 1, 2, 4)
+PRIORITIES: Final = (-5, 0, 3, 1 << 40, 1_700_000_000_500)
+META: Final = (("carrier", "UA"), ("tail", "N14228"), ("dest", "IAH"), ("\xff", ""))
+# A TTL that ends soon frees its key soon; how far from its end nothing is said about that.
+TTL_SLACK_MS: Final = 2_500
+# Weather in which no node forgets a job or leaves; with the journal `always` also these.
+KEEPING: Final = frozenset(
+    ("fair", "pauses", "breaks", "one-way", "halves", "ring", "bridge", "alone", "shifting", "delays", "clocks")
+)
+KEEPING_WITH_JOURNAL: Final = frozenset(("kills", "power", "restarts", "upgrade"))
+
+
+class Label:
+    """What a job was added with, besides what every job has.
+
+    meta      names and values, as GETJOB shows them
+    copies    as asked for; 0: at most once
+    sent_ms, was_calm   when it was sent, and whether nothing was wrong then
+    is_answered   its producer got an id
+    """
+
+    __slots__ = ("copies", "is_answered", "key", "meta", "priority", "sent_ms", "was_settled")
+
+    def __init__(self, key: bytes, priority: int | None, meta: list[bytes], copies: int = 1) -> None:
+        self.copies = copies
+        self.key = key
+        self.priority = priority
+        self.meta = meta
+        self.sent_ms = 0
+        self.was_settled = False
+        self.is_answered = False
+
+
+class Use:
+    """An id that a key was answered with.
+
+    promise    of the request that made the job, which need not be the first that was answered so
+    sent_ms    when that was sent; answered_ms: when somebody was answered so
+    is_calm    nothing was wrong when that was sent, nor when this one was and was answered
+    """
+
+    __slots__ = ("answered_ms", "is_settled", "job_id", "promise", "sent_ms")
+
+    def __init__(self, job_id: bytes, promise: Promise, sent_ms: int, answered_ms: int, is_settled: bool) -> None:
+        self.job_id = job_id
+        self.promise = promise
+        self.sent_ms = sent_ms
+        self.answered_ms = answered_ms
+        self.is_settled = is_settled
+
+
+class KeyBook:
+    """What all clients of a world were told about keys.
+
+    labels      by the numbers of promises
+    uses        by queue and key
+    never_two   no node forgets anything in this plan, so at-most-once jobs must not get a second id
+    """
+
+    def __init__(self, world: World, oracle: Oracle, plan: Plan) -> None:
+        self.labels: dict[int, Label] = {}
+        self.uses: dict[tuple[bytes, bytes], list[Use]] = {}
+        self._world = world
+        self._oracle = oracle
+        self._formed_ms = 0  # When the nodes were seen to have met; before that each is alone.
+        journals = plan.journals[: plan.nodes]
+        is_safe = bool(journals) and all(policy == ALWAYS for policy in journals)
+        self.never_two = (
+            all(kind in KEEPING or (is_safe and kind in KEEPING_WITH_JOURNAL) for kind in plan.weather)
+            and not plan.maxmemory
+        )
+
+    def is_settled(self) -> bool:
+        """Nothing is wrong at the moment: all nodes are there and linked, and no fault lasts."""
+        if not self._world.is_meshed():
+            return False
+        self._formed_ms = self._formed_ms or self._world.now_ms
+        return not self._oracle.faults
+
+    def answered(self, promise: Promise, job_id: bytes, sent_ms: int, was_settled: bool) -> bool:
+        """An ADDJOB was answered with this id; whether it is its own job's. RuleBrokenError."""
+        now_ms = self._world.now_ms
+        owner = self._owner_of(promise, job_id)
+        self.labels[promise.number].is_answered = True
+        if owner is not promise:
+            for maker in self._requests_like(promise) if owner is None else [self.labels[owner.number]]:
+                sent_ms = min(sent_ms, maker.sent_ms)
+                was_settled = was_settled and maker.was_settled
+        use = Use(job_id, owner or promise, sent_ms, now_ms, was_settled and self.is_settled())
+        uses = self.uses.setdefault((promise.queue, self.labels[promise.number].key), [])
+        for known in uses:
+            if known.job_id[KEY_AT:KEY_END] != job_id[KEY_AT:KEY_END]:
+                raise RuleBrokenError("ids tell their key", f"{known.job_id!r} and {job_id!r}", job_id)
+            if known.job_id == job_id:
+                return owner is promise
+        for known in uses:
+            self._check_two(known, use)
+        uses.append(use)
+        return owner is promise
+
+    def _check_two(self, known: Use, use: Use) -> None:
+        """One key has two ids."""
+        first = known.promise
+        oracle, now_ms = self._oracle, self._world.now_ms
+        if now_ms > known.sent_ms + first.ttl_ms - first.early_ms - first.ttl_ms // 100 - TTL_SLACK_MS:
+            return  # Its life may be over, also by the wall clock of a node that was down, and its key free.
+        since_ms = min(known.sent_ms, use.sent_ms)
+        if known.is_settled and use.is_settled and oracle.unrest_ms < since_ms:
+            raise RuleBrokenError(
+                "one job per key",
+                f"{known.job_id!r} and {use.job_id!r}, and nothing was wrong",
+                known.job_id,
+                use.job_id,
+            )
+        has_met = 0 < self._formed_ms <= since_ms
+        if self.never_two and has_met and not first.retry_ms and not use.promise.retry_ms:
+            raise RuleBrokenError(
+                "one at-most-once job per key", f"{known.job_id!r} and {use.job_id!r}", known.job_id, use.job_id
+            )
+
+    def _owner_of(self, promise: Promise, job_id: bytes) -> Promise | None:
+        """Whose request made the job of this id, as far as a node has it; if it was another one that is told so."""
+        owner = self._oracle.by_id.get(job_id)
+        if owner is None:
+            body = self._body_of(job_id)
+            number = body.partition(b" ")[0]
+            if not number.isdigit():
+                return None  # It is over, or its body is on disk; nobody will ask for it.
+            owner = self._oracle.promises[int(number)]
+        if owner is not promise and not owner.answered_ms:
+            # Its own answer was lost; but somebody was told of the job, so it is there. Perhaps its creator died before
+            # the outcome was known: then whoever has a copy names it.
+            owner.asked = None
+            owner.copies = min(1, owner.copies)
+            self._oracle.answered(owner, job_id, self._world.now_ms)
+        return owner
+
+    def _requests_like(self, promise: Promise) -> list[Label]:
+        """Those for the same key that were not answered: one of them made a job that nobody has any more."""
+        key, promises = self.labels[promise.number].key, self._oracle.promises
+        return [
+            label
+            for number, label in self.labels.items()
+            if label.key == key and not label.is_answered and promises[number].queue == promise.queue
+        ]
+
+    def _body_of(self, job_id: bytes) -> bytes:
+        for machine in self._world.running():
+            job = machine.broker.find(job_id)
+            if job is not None and job.state != WAIT_REPL and type(job.body) is bytes and job.body:
+                return job.body
+        return b""
+
+
+class KeyedProducer(Actor):
+    """Adds jobs with keys, priorities and metadata; the same ones again and again, here and there."""
+
+    book: KeyBook
+
+    def act(self) -> int:
+        """Some ADDJOBs."""
+        rng = self.rng
+        if rng.random() < 0.15 and self.line is not None and self.line.is_open:
+            self.line.hang_up()
+        line = self.reach()
+        if line is None:
+            return RECONNECT_MS
+        if line.outstanding < OUTSTANDING_MAX:
+            line.ask([self._addjob(line.machine) for _ in range(rng.choice((1, 1, 2, 6)))], self.travel())
+        return 1 + int(rng.expovariate(self.load / 60))
+
+    def pick(self, *, anywhere: bool = True) -> Machine | None:
+        """Any node: a key is the same on all of them."""
+        return super().pick(anywhere=anywhere)
+
+    def _addjob(self, machine: Machine) -> tuple[Request, Callable[[Any, Any], None], Any]:
+        rng = self.rng
+        number = rng.randrange(KEYS)
+        # Retry and TTL go with the key; a key whose jobs are of two kinds would prove less.
+        retry_s = RETRIES_S[number % len(RETRIES_S)]
+        ttl_s = 4 if number % 7 == 0 else 3_600
+        queue = self.queues[number % len(self.queues)]
+        copies = rng.choice((1, 1, 2, 3)) if retry_s else 0
+        key = b"key %d" % number if rng.random() < 0.8 else b""
+        priority = rng.choice(PRIORITIES) if rng.random() < 0.5 else None
+        meta = [word for pair in rng.sample(META, rng.randrange(3)) for word in pair]
+        options: list[str | int | bytes] = ["RETRY", retry_s, "TTL", ttl_s]
+        options += ["REPLICATE", copies] if copies else []
+        options += ["KEY", key] if key else []
+        options += ["PRIORITY", priority] if priority is not None else []
+        for at in range(0, len(meta), 2):
+            options += ["META", meta[at], meta[at + 1]]
+        timeout_ms = rng.choice((0, 300, 2_000))
+        promise = self.oracle.add(queue, rng.choice(BODIES), retry_s * 1000, ttl_s * 1000, copies, self.world.now_ms)
+        promise.asked = machine
+        label = self.book.labels[promise.number] = Label(key, priority, [word.encode() for word in meta], copies)
+        label.sent_ms, label.was_settled = self.world.now_ms, self.book.is_settled()
+        request = words("ADDJOB", queue, promise.body(), timeout_ms, *options)
+        return request, self._answered, promise
+
+    def _answered(self, reply: Any, promise: Promise) -> None:
+        if not isinstance(reply, bytes):
+            return
+        label = self.book.labels[promise.number]
+        if label.key and not self.book.answered(promise, reply, label.sent_ms, label.was_settled):
+            return
+        if promise.answered_ms and promise.id == reply:
+            promise.copies = label.copies
+            return  # Another request for this key was told so a moment before.
+        self.oracle.answered(promise, reply, self.world.now_ms)
+        if promise.asked is not None:
+            promise.asked.check_added(reply, promise.copies)

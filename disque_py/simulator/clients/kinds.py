@@ -1,0 +1,37 @@
+"""Staff: the kinds of clients there are, by the names that plans have for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from disque_py.simulator.clients.event_readers import Reader
+from disque_py.simulator.clients.fetchers import Fetcher
+from disque_py.simulator.clients.keyed_producers import KeyBook, KeyedProducer
+from disque_py.simulator.clients.workload import Actor, Consumer, Hoarder, Inspector, PatientConsumer, Producer
+
+if TYPE_CHECKING:
+    from disque_py.simulator.oracle import Oracle
+    from disque_py.simulator.plan import Plan
+    from disque_py.simulator.world.world import World
+
+KINDS: Final[dict[str, type[Actor]]] = {
+    "producer": Producer,
+    "consumer": Consumer,
+    "inspector": Inspector,
+    "reader": Reader,
+    "keyed producer": KeyedProducer,
+    "fetcher": Fetcher,
+    "patient consumer": PatientConsumer,
+    "hoarder": Hoarder,
+}
+
+
+def hire(world: World, oracle: Oracle, plan: Plan) -> list[Actor]:
+    """The clients of a plan, at work."""
+    actors = [KINDS[client.kind](world, oracle, plan, client) for client in plan.clients]
+    book = KeyBook(world, oracle, plan)
+    for actor in actors:
+        if isinstance(actor, KeyedProducer | Fetcher):
+            actor.book = book
+        actor.begin()
+    return actors

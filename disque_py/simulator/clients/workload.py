@@ -1,0 +1,411 @@
+"""Workload: clients of every kind. Each acts on its own chance and writes what it was told into the ledger.
+
+A *producer* adds jobs in bunches, on any node, whatever became of the bunch before. A *consumer* fetches and works;
+most of what it got it acknowledges, some of it late, twice, on another node, or never; it also gives jobs back, asks
+for more time, deletes. An *inspector* asks everything that changes nothing. A broken connection is made anew,
+elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from random import Random
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from disque_py.core.queue import PAUSED_OUT
+from disque_py.simulator.clients.connection import Connection, Request, words
+from disque_py.simulator.oracle import Oracle, Promise, RuleBrokenError
+from disque_py.simulator.plan import NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from disque_py.simulator.plan import ClientPlan, Plan
+    from disque_py.simulator.world.machine import Machine
+    from disque_py.simulator.world.world import World
+
+RECONNECT_MS: Final = 80
+OUTSTANDING_MAX: Final = 200
+TRAVEL_MS: Final = 3
+# Answers that a well-behaved client must be prepared for.
+EXPECTED_ERRORS: Final = (
+    "NOREPL", "LEAVING", "PAUSED", "OOM", "MAXLEN", "NOJOB", "TOOLATE", "MISCONF", "LOADING", "UNREACHABLE", "NOLOG",
+    "TRIMMED",
+)  # fmt: skip
+RETRIES_S: Final = (0, 1, 1, 2, 3, 5)
+# The last lies beyond the horizon of the schedule (core/schedule.py): a sweep has to find it.
+LONG_RETRIES_S: Final = (0, 1, 2, 70, 250)
+# Jobs that a hoarder acknowledges at once, how long it takes to collect them, and to acknowledge them.
+HOARD_MAX: Final = 300
+HOARD_MS: Final = 1_500
+BURST_MS: Final = 30
+BODIES: Final = (8, 8, 20, 100, 700, 4_000)
+
+
+class Line(Connection):
+    """A client's connection: replies go, in order, to whoever waits for each.
+
+    since   number of the node's next event when a consumer last asked for jobs
+    forever   queues of a GETJOB under way that has no TIMEOUT
+    """
+
+    __slots__ = ("_owner", "_waiting", "forever", "since")
+
+    def __init__(self, world: World, owner: Actor) -> None:
+        super().__init__(world)
+        self._owner = owner
+        self._waiting: deque[tuple[Callable[[Any, Any], None], Any]] = deque()
+        self.since = 0
+        self.forever: list[bytes] = []
+
+    def ask(self, requests: list[tuple[Request, Callable[[Any, Any], None], Any]], travel_ms: int) -> None:
+        """Send requests, each with whom its reply is for and what is to be told with it."""
+        self._waiting.extend((then, about) for _, then, about in requests)
+        self.send([request for request, _, _ in requests], travel_ms)
+
+    @property
+    def outstanding(self) -> int:
+        """Replies that are still to come."""
+        return len(self._waiting)
+
+    def most_copies(self) -> int:
+        """The most copies that an ADDJOB without an answer asked for; 0 without one."""
+        return max((about.copies for _, about in self._waiting if isinstance(about, Promise)), default=0)
+
+    def has_found(self) -> bytes:
+        """A queue that a GETJOB without TIMEOUT waits for though its node has jobs there; empty if there is none."""
+        queues = self.broker.queues
+        for name in self.forever:
+            queue = queues.get(name)
+            if queue is not None and queue.length and not queue.paused & PAUSED_OUT:
+                return name
+        return b""
+
+    def first_asked(self) -> str:
+        """What the next reply is for."""
+        return str(self._waiting[0][1]) if self._waiting else "nothing"
+
+    def on_reply(self, reply: Any) -> None:
+        """To whom it is for."""
+        if not self._waiting:
+            raise RuleBrokenError("one answer", f"{reply!r} was not asked for")
+        then, about = self._waiting.popleft()
+        if isinstance(reply, Exception):
+            text = str(reply)
+            self._owner.oracle.failed(text)
+            if not text.startswith(EXPECTED_ERRORS):
+                raise RuleBrokenError("no odd errors", f"{text!r} for {about!r}")
+        then(reply, about)
+
+    def on_unseen(self, reply: Any) -> None:
+        """Who never reads a reply was promised nothing and got nothing; the node believes otherwise."""
+        if self._waiting:  # A GETJOB in parts is unseen twice: what it had when the client hung up, and at its end.
+            self._waiting.popleft()
+        self._owner.oracle.unread(reply)
+
+    def on_lost(self) -> None:
+        """What was not answered never will be."""
+        self._waiting.clear()
+        self._owner.on_lost(self)
+
+
+class Actor:
+    """A client: acts, sleeps, acts, until it is told to end."""
+
+    # Of every two nodes, the one it uses where clients live apart.
+    SIDE: ClassVar[int] = 0
+
+    def __init__(self, world: World, oracle: Oracle, plan: Plan, client: ClientPlan) -> None:
+        self.world = world
+        self.oracle = oracle
+        self.rng: Random = world.stream(f"client {client.number}")
+        self.queues = [b"q%d" % number for number in range(plan.queues)]
+        self.load = plan.load
+        self.is_apart = plan.is_apart
+        self.retries_s = LONG_RETRIES_S if plan.is_long else RETRIES_S
+        self.number = client.number
+        self.is_over = False
+        self.line: Line | None = None
+
+    def begin(self) -> None:
+        """Start acting."""
+        self.world.later(self.rng.randrange(100), self._step)
+
+    def end(self) -> None:
+        """No further acts; connections stay."""
+        self.is_over = True
+
+    def _step(self) -> None:
+        if not self.is_over:
+            self.world.later(max(1, self.act()), self._step)
+
+    def act(self) -> int:
+        """Do something; milliseconds until the next time."""
+        raise AssertionError("each kind of client has its own")
+
+    def reach(self) -> Line | None:
+        """The connection, made if need be; None when no node answers."""
+        if self.line is None or not self.line.is_open:
+            machine = self.pick()
+            if machine is None:
+                return None
+            self.line = Line(self.world, self)
+            self.world.connect(machine, self.line)
+        return self.line
+
+    def pick(self, *, anywhere: bool = False) -> Machine | None:
+        """A node to connect to; where clients live apart, one on our side if there is any, unless `anywhere`."""
+        machines = [machine for machine in self.world.machines.values() if machine.is_up and not machine.is_stopped]
+        if self.is_apart and not anywhere:
+            mine = [machine for machine in machines if NAMES.index(machine.name) % 2 == self.SIDE]
+            machines = mine or machines
+        return self.rng.choice(machines) if machines else None
+
+    def travel(self) -> int:
+        """How long a request is on its way."""
+        return 1 + int(self.rng.random() * TRAVEL_MS)
+
+    def on_lost(self, line: Line) -> None:
+        """A connection broke."""
+
+    def nothing(self, reply: Any, about: Any) -> None:
+        """A reply nobody cares about."""
+
+
+class Producer(Actor):
+    """Adds jobs."""
+
+    def act(self) -> int:
+        """A bunch of ADDJOBs."""
+        rng = self.rng
+        if rng.random() < 0.03 and self.line is not None and self.line.is_open:
+            self.line.hang_up()
+        line = self.reach()
+        if line is None:
+            return RECONNECT_MS
+        if line.outstanding < OUTSTANDING_MAX:
+            count = rng.choice((1, 1, 1, 2, 5, 20))
+            line.ask([self._addjob(line.machine) for _ in range(count)], self.travel())
+        return 1 + int(rng.expovariate(self.load / 40))
+
+    def _addjob(self, machine: Machine) -> tuple[Request, Callable[[Any, Any], None], Any]:
+        rng = self.rng
+        dice = rng.random()
+        retry_s = rng.choice(self.retries_s)
+        ttl_s = rng.choice((4, 8, 15)) if dice < 0.05 else 3_600
+        copies = 0
+        queue = rng.choice(self.queues)
+        timeout_ms = rng.choice((0, 0, 200, 1_000, 3_000))
+        options: list[str | int] = ["RETRY", retry_s, "TTL", ttl_s]
+        if retry_s:
+            copies = rng.choice((1, 1, 2, 2, 3))
+            options += ["REPLICATE", copies]
+        if 0.05 < dice < 0.12:
+            options += ["DELAY", 1 if ttl_s < 10 else rng.choice((1, 2))]
+        elif 0.12 < dice < 0.18:
+            options.append("ASYNC")
+            copies = 0
+        elif 0.18 < dice < 0.22:
+            options += ["MAXLEN", rng.choice((5, 500))]
+        promise = self.oracle.add(queue, rng.choice(BODIES), retry_s * 1000, ttl_s * 1000, copies, self.world.now_ms)
+        promise.asked = machine
+        return words("ADDJOB", queue, promise.body(), timeout_ms, *options), self._answered, promise
+
+    def _answered(self, reply: Any, promise: Promise) -> None:
+        if isinstance(reply, bytes):
+            self.oracle.answered(promise, reply, self.world.now_ms)
+            if promise.asked is not None:
+                promise.asked.check_added(reply, promise.copies)
+
+
+class Consumer(Actor):
+    """Fetches jobs and works on them; what it does with each is decided when it gets it."""
+
+    SIDE: ClassVar[int] = 1
+
+    def __init__(self, world: World, oracle: Oracle, plan: Plan, client: ClientPlan) -> None:
+        super().__init__(world, oracle, plan, client)
+        self.side: dict[str, Line] = {}
+        # Some consumers do nothing but fetch and acknowledge; others all that can be done to a job.
+        self.is_tidy = self.rng.random() < 0.4
+
+    def act(self) -> int:
+        """Fetch, if the last fetch is over."""
+        rng = self.rng
+        line = self.reach()
+        if line is None:
+            return RECONNECT_MS
+        if line.outstanding:
+            if rng.random() < 0.02:
+                line.hang_up()
+            return 20
+        wanted = rng.sample(self.queues, rng.randrange(1, min(4, len(self.queues)) + 1))
+        how: list[str | int] = ["NOHANG"] if rng.random() < 0.1 else ["TIMEOUT", rng.choice((20, 300, 2_000))]
+        if rng.random() < 0.3:
+            how.append("WITHCOUNTERS")
+        request = words("GETJOB", *how, "COUNT", rng.choice((1, 1, 3, 10, 50)), "FROM", *wanted)
+        line.since = line.machine.next_event()
+        line.ask([(request, self._got, line)], self.travel())
+        return 1 + int(rng.expovariate(self.load / 10))
+
+    def _got(self, reply: Any, line: Line) -> None:
+        if not isinstance(reply, list):
+            return
+        deliver, now_ms = self.oracle.deliver, self.world.now_ms
+        promises = [deliver(entry[0], entry[1], entry[2], now_ms) for entry in reply]
+        line.machine.check_delivered(reply, line.since, [])
+        self.world.later(1 + int(self.rng.expovariate(1 / 15)), self._work, promises, line.machine)
+
+    def _work(self, promises: list[Promise], machine: Machine) -> None:
+        """The work is done, or not."""
+        rng = self.rng
+        done = []
+        for promise in promises:
+            dice = 0.0 if self.is_tidy else rng.random()
+            if dice < 0.70:
+                done.append(promise)
+            elif dice < 0.76:  # On another node, which may never have heard of it.
+                self.world.later(0, self._acknowledge, [promise], None)
+            elif dice < 0.82:  # Late: after it was delivered to somebody else.
+                self.world.later(promise.retry_ms + rng.randrange(3_000), self._acknowledge, [promise], machine)
+            elif dice < 0.86:  # Twice.
+                self.world.later(rng.randrange(500), self._acknowledge, [promise], None)
+                done.append(promise)
+            elif dice < 0.95:
+                self._say(rng.choice(("NACK", "NACK", "WORKING", "ENQUEUE", "DEQUEUE")), promise, machine)
+            elif dice < 0.98:
+                self._delete("FASTACK", promise, machine)
+        if done:
+            self._acknowledge(done, machine)
+
+    def _acknowledge(self, promises: list[Promise], machine: Machine | None) -> None:
+        if self.is_over:
+            return
+        line = self._line_to(machine)
+        if line is not None:
+            for promise in promises:
+                self.oracle.acknowledging(promise, self.world.now_ms)
+            # A leaving node makes no dummy acks (README), and a lone one has nobody to tell.
+            broker = line.broker
+            counts = not broker.is_leaving and bool(broker.cluster.linked)
+            request = words("ACKJOB", *(promise.id for promise in promises))
+            line.ask([(request, self._acknowledged, (line, promises, counts))], self.travel())
+
+    def _acknowledged(self, reply: Any, asked: tuple[Line, list[Promise], bool]) -> None:
+        line, promises, counts = asked
+        if isinstance(reply, int):
+            line.machine.check_acked([promise.id for promise in promises])
+            for promise in promises if counts else ():
+                self.oracle.acknowledged(promise, self.world.now_ms, line.machine)
+
+    def _say(self, command: str, promise: Promise, machine: Machine) -> None:
+        line = self._line_to(machine)
+        if line is not None:
+            self.oracle.freeing(promise)
+            line.ask([(words(command, promise.id), self._said, promise)], self.travel())
+
+    def _said(self, reply: Any, promise: Promise) -> None:
+        self.oracle.freed(promise, self.world.now_ms)
+
+    def _delete(self, command: str, promise: Promise, machine: Machine) -> None:
+        self.oracle.acknowledging(promise, self.world.now_ms, is_deletion=True)
+        self._say(command, promise, machine)
+
+    def _line_to(self, machine: Machine | None) -> Line | None:
+        """A second connection, for what must not wait behind a GETJOB."""
+        if machine is None or not machine.is_up:
+            machine = self.pick(anywhere=True)
+            if machine is None:
+                return None
+        line = self.side.get(machine.name)
+        if line is None or not line.is_open:
+            line = self.side[machine.name] = Line(self.world, self)
+            self.world.connect(machine, line)
+        return line
+
+
+class PatientConsumer(Consumer):
+    """Waits for jobs as long as it takes, and again on the next connection when one breaks."""
+
+    def act(self) -> int:
+        """Wait, if it does not do so already."""
+        rng = self.rng
+        line = self.reach()
+        if line is None:
+            return RECONNECT_MS
+        if line.outstanding:
+            if rng.random() < 0.01:
+                line.hang_up()
+            return 20
+        wanted = rng.sample(self.queues, rng.randrange(1, min(4, len(self.queues)) + 1))
+        line.since = line.machine.next_event()
+        line.forever = wanted
+        line.ask([(words("GETJOB", "COUNT", rng.choice((1, 5)), "FROM", *wanted), self._got, line)], self.travel())
+        return 1 + int(rng.expovariate(self.load / 10))
+
+    def _got(self, reply: Any, line: Line) -> None:
+        line.forever = []
+        super()._got(reply, line)
+
+
+class Hoarder(Consumer):
+    """Collects hundreds of jobs, and acknowledges each on its own, all within a moment."""
+
+    def __init__(self, world: World, oracle: Oracle, plan: Plan, client: ClientPlan) -> None:
+        super().__init__(world, oracle, plan, client)
+        self._hoard: list[tuple[Promise, Machine]] = []
+        self._since_ms = 0
+
+    def act(self) -> int:
+        """Collect; and spend it all when there is much, or when it is time."""
+        rng, now_ms = self.rng, self.world.now_ms
+        if len(self._hoard) >= HOARD_MAX or (self._hoard and now_ms - self._since_ms > HOARD_MS):
+            for promise, machine in self._hoard:
+                where = None if rng.random() < 0.1 else machine
+                self.world.later(rng.randrange(BURST_MS), self._acknowledge, [promise], where)
+            self._hoard = []
+        line = self.reach()
+        if line is None:
+            return RECONNECT_MS
+        if line.outstanding:
+            return 20
+        line.since = line.machine.next_event()
+        request = words("GETJOB", "TIMEOUT", 200, "COUNT", HOARD_MAX // 3, "FROM", *self.queues)
+        line.ask([(request, self._got, line)], self.travel())
+        return 10
+
+    def _work(self, promises: list[Promise], machine: Machine) -> None:
+        if not self._hoard:
+            self._since_ms = self.world.now_ms
+        self._hoard += [(promise, machine) for promise in promises]
+
+
+class Inspector(Actor):
+    """Asks what changes nothing."""
+
+    QUESTIONS: Final = (
+        ("PING",), ("INFO",), ("INFO", "all"), ("HELLO",), ("CLUSTER", "NODES"), ("CLUSTER", "INFO"), ("TIME",),
+        ("CLIENT", "LIST"), ("SLOWLOG", "GET"), ("COMMAND", "COUNT"), ("CONFIG", "GET", "*"), ("LATENCY", "LATEST"),
+        ("JSCAN", 0, "COUNT", 20), ("JSCAN", 0, "COUNT", 500, "REPLY", "all"), ("QSCAN", 0, "COUNT", 10),
+    )  # fmt: skip
+
+    def act(self) -> int:
+        """A question."""
+        rng = self.rng
+        line = self.reach()
+        if line is None:
+            return RECONNECT_MS
+        dice = rng.random()
+        if dice < 0.4:
+            request = words(*rng.choice(self.QUESTIONS))
+        elif dice < 0.7 or not self.oracle.by_id:
+            request = words(*rng.choice((("QLEN",), ("QSTAT",))), rng.choice(self.queues))
+        elif dice < 0.8:
+            request = words("QPEEK", rng.choice(self.queues), rng.choice((5, -5)))
+        else:
+            promise = rng.choice(self.oracle.promises)
+            request = words("SHOW", promise.id) if promise.id else words("PING")
+        line.ask([(request, self.nothing, request)], self.travel())
+        if rng.random() < 0.05:
+            line.hang_up()
+        return 5 + int(rng.expovariate(self.load / 100))

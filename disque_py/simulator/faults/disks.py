@@ -1,0 +1,71 @@
+"""A disk of the simulator in trouble, and well again: one way for journals and for logs of events."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Final
+
+from disque_py.simulator.world.disk import DELAYS_MS
+
+if TYPE_CHECKING:
+    from disque_py.simulator.plan import Fault
+    from disque_py.simulator.world.disk import SimDisk
+    from disque_py.simulator.world.folder import SimFolder
+
+FOR_EVER_MS: Final = 1 << 60
+TROUBLES: Final = ("slow", "stuck", "full", "sync fails", "write fails")
+
+
+class Health:
+    """How a disk has been.
+
+    is_troubled   it is slow, stuck, full or failing now
+    well_ms       when its last trouble ended; FOR_EVER_MS while one lasts
+    """
+
+    __slots__ = ("well_ms",)
+
+    def __init__(self) -> None:
+        self.well_ms = 0
+
+    @property
+    def is_troubled(self) -> bool:
+        """Whether a trouble lasts."""
+        return self.well_ms == FOR_EVER_MS
+
+    def fall_ill(self) -> None:
+        """A trouble begins."""
+        self.well_ms = FOR_EVER_MS
+
+    def get_well(self, now_ms: int) -> None:
+        """All troubles are over."""
+        self.well_ms = now_ms
+
+    def is_well(self, since_ms: int) -> bool:
+        """Whether there has been no trouble since this moment."""
+        return self.well_ms < since_ms
+
+
+def afflict(folder: SimFolder, disk: SimDisk, kind: str, fault: Fault, slow_ms: int) -> None:
+    """Begin a trouble of TROUBLES, as the fault's numbers say; `slow_ms` is added to what a slow disk takes."""
+    if kind == "slow":
+        disk.delays_ms = [(low_ms + 20, high_ms + slow_ms) for low_ms, high_ms in disk.delays_ms]
+    elif kind == "stuck":
+        disk.is_stuck = True
+    elif kind == "full":
+        folder.capacity_bytes = folder.used_bytes + fault.picks[2] % 3_000
+    elif kind == "sync fails":
+        folder.fail("sync", errno.EIO, nth=1 + fault.picks[2] % 3, times=1 + fault.picks[3] % 3)
+    else:
+        folder.fail(
+            "write create", errno.EIO, nth=1 + fault.picks[2] % 5, times=1 + fault.picks[3] % 4, is_partial=True
+        )
+
+
+def cure(folder: SimFolder, disk: SimDisk, capacity_bytes: int) -> None:
+    """All is well, with so much room."""
+    folder.capacity_bytes = capacity_bytes
+    folder.heal()
+    disk.delays_ms = list(DELAYS_MS)
+    if disk.is_stuck:
+        disk.free()

@@ -1,0 +1,415 @@
+"""Calm: the weather clears, and what must become true does, in time.
+
+All that is down comes up, all cuts heal, memory limits are lifted; producers go home. The cluster does the rest by
+itself. An operator helps only where the documentation says that one has to, once, and at one node: MEET where nodes
+were told to forget each other or all others, the end of a pause, FORGET at each node that still knows a gone one.
+
+Then, in this order: the mesh is whole; nodes agree on members, leavers and pauses; clients that wait for something are
+answered; whoever leaves is empty; every job that was promised is delivered, and every one that is acknowledged
+vanishes from all nodes; at last nobody says anything but heartbeats, and jobs that wait with nobody to take them cost
+one announcement per pair of nodes and second. Each has a limit in virtual time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from cluster_bus.messages import HINT, INTEREST, NEEDJOBS, PAUSE, QUEUED, QUEUED_WAITING, WILLQUEUE
+from cluster_bus.node import LEAVING, Node
+from disque_py.core.ids import is_valid_id
+from disque_py.core.job import Handover, Job
+from disque_py.simulator.checks import backups
+from disque_py.simulator.checks.cluster_invariants import jobs_of, look, tell
+from disque_py.simulator.checks.event_audit import audit
+from disque_py.simulator.checks.reachability import travel
+from disque_py.simulator.clients.connection import Connection, words
+from disque_py.simulator.clients.workload import Line
+from disque_py.simulator.oracle import RuleBrokenError
+from disque_py.simulator.transcript import Ids, tell_run
+
+if TYPE_CHECKING:
+    from disque_py.core.broker import Broker
+    from disque_py.simulator.faults.weather import Weather
+    from disque_py.simulator.simulation import Simulation
+    from disque_py.simulator.world.machine import Machine
+
+STEP_MS: Final = 100
+# A MEET that met a dead address is given up after the node time-out, redials back off to a second.
+MESH_MS: Final = 60_000
+# A heartbeat to each node, and the longest way of it.
+AGREED_MS: Final = 10_000
+# The longest TIMEOUT of a client, and a turn or two.
+ANSWERED_MS: Final = 4_000
+LEFT_MS: Final = 30_000
+DRAINED_MS: Final = 60_000
+FETCH_MS: Final = 400
+SETTLE_MS: Final = 4_000
+IDLE_MS: Final = 3_000
+# Shorter ones may be over before the end.
+LONG_TTL_MS: Final = 600_000
+WAITING_JOBS: Final = 30
+WAITING_RETRY_S: Final = 8
+WAITING_MS: Final = 20_000
+IDS: Final = Ids()
+# Messages whose items begin with the name of a queue.
+QUEUE_KINDS: Final = (NEEDJOBS, INTEREST, HINT, PAUSE)
+# A holder asks half a second before it would queue a job.
+ANSWER_MS_MAX: Final = 450
+
+
+class Drainer(Connection):
+    """Fetches from all queues of one node, and acknowledges at once what it gets."""
+
+    __slots__ = ("_settled",)
+
+    def __init__(self, calm: LivenessPhase) -> None:
+        super().__init__(calm.simulation.world)
+        self._settled = calm
+
+    def fetch(self) -> None:
+        """The next fetch."""
+        if self.is_open and self._settled.is_draining:
+            queues = [b"q%d" % number for number in range(self._settled.simulation.plan.queues)]
+            self.send([words("GETJOB", "TIMEOUT", FETCH_MS, "COUNT", 50, "FROM", *queues)], 1)
+
+    def on_reply(self, reply: Any) -> None:
+        """Jobs, nothing, or the answer to an ACKJOB."""
+        if isinstance(reply, int):
+            for promise in self._settled.acknowledging.pop(self, ()):
+                self._settled.simulation.oracle.acknowledged(promise, self.world.now_ms)
+            self.world.later(1, self.fetch)
+        elif isinstance(reply, list):
+            oracle, now_ms = self._settled.simulation.oracle, self.world.now_ms
+            promises = [oracle.deliver(queue, job_id, body, now_ms) for queue, job_id, body in reply]
+            self.world.on_delivered(self.machine, reply)
+            for promise in promises:
+                oracle.acknowledging(promise, now_ms)
+            self._settled.acknowledging[self] = promises if self.broker.cluster.linked else []
+            self.send([words("ACKJOB", *(promise.id for promise in promises))], 1)
+        elif reply is None:
+            self.world.later(1, self.fetch)
+        else:
+            raise RuleBrokenError("no odd errors", f"{reply!r} in calm weather")
+
+
+class LivenessPhase:
+    """The end of a simulation; `mesh_ms`, `drain_ms` are how long it took."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.simulation = simulation
+        self.world = simulation.world
+        self.acknowledging: dict[Drainer, list[Any]] = {}
+        self.is_draining = False
+        self.mesh_ms = 0
+        self.drain_ms = 0
+
+    def play(self) -> None:
+        """All of it; RuleBrokenError."""
+        self._lift()
+        self._mesh()
+        self._lift_limits()
+        self._answer()
+        self._empty_leavers()
+        self._drain()
+        self._verdict()
+        audit(self.world, self.simulation.oracle)
+        self._idle()
+        if self.simulation.plan.seed % 4 == 0:
+            self._wait()
+        elif self.simulation.plan.seed % 4 == 1:
+            travel(self.simulation)
+            self._drain()
+        elif self.simulation.plan.seed % 4 == 2:
+            backups.play(self.simulation)
+            self._drain()
+
+    def _lift(self) -> None:
+        simulation, world = self.simulation, self.world
+        weather: Weather = simulation.weather
+        for actor in simulation.actors:
+            actor.end()
+        weather.end()
+        world.network.heal()
+        world.network.is_rough = False
+        for machine in world.machines.values():
+            machine.fuse = 0
+            if machine.name not in weather.gone and not machine.is_up:
+                machine.start()
+            elif machine.is_up and machine.is_stopped:
+                machine.go_on()
+
+    def _lift_limits(self) -> None:
+        """No node has too little memory; gone nodes are forgotten, and pauses are ended at one node for all."""
+        weather = self.simulation.weather
+        weather.find_gone()
+        weather.forget_gone()
+        for machine in self.world.running():
+            weather.ask(machine, "CONFIG", "SET", "maxmemory", 0)
+        self._until("nodes know the same nodes", AGREED_MS, self._is_agreed, self._tell_tables)
+        if not weather.has_losses:
+            self._until("nodes know the same pauses", AGREED_MS, lambda: not self._pause_apart(), self._pause_apart)
+        for _ in range(2 if weather.has_losses else 1):  # Its node may not have heard of a later pause.
+            self._end_pauses()
+            self.world.run(STEP_MS)
+        self._until(
+            "a pause ends everywhere",
+            AGREED_MS,
+            lambda: not any(machine.broker.paused_count for machine in self.world.running()),
+            lambda: " ".join(f"{m.name} {m.broker.pause_versions}" for m in self.world.running()),
+        )
+
+    def _end_pauses(self) -> None:
+        weather = self.simulation.weather
+        up = self.world.running()
+        heard = [machine for machine in up if weather.flushed.get(machine.name) != machine.runs] or up
+        machine = heard[self.simulation.plan.seed % len(heard)]
+        for number in range(self.simulation.plan.queues):
+            weather.ask(machine, "PAUSE", b"q%d" % number, "none", "bcast")
+
+    def _is_agreed(self) -> bool:
+        """All have the same nodes in their tables, and know of each whether it is leaving."""
+        up = self.world.running()
+        ids = {machine.membership.me.id: machine.broker.is_leaving for machine in up}
+        return all(
+            {node.id: bool(node.flags & LEAVING) for node in machine.membership.nodes.values()} == ids for machine in up
+        )
+
+    def _tell_tables(self) -> str:
+        return "; ".join(
+            f"{machine.name}{' leaving' if machine.broker.is_leaving else ''} knows"
+            f" {' '.join(_tell_node(node) for node in machine.membership.nodes.values())}"
+            for machine in self.world.running()
+        )
+
+    def _pause_apart(self) -> str:
+        """A queue whose pause two nodes know in different versions; empty if there is none."""
+        weather = self.simulation.weather
+        up = [machine for machine in self.world.running() if weather.flushed.get(machine.name) != machine.runs]
+        for queue in dict.fromkeys(name for machine in up for name in machine.broker.pause_versions):
+            versions = {machine.name: machine.broker.pause_versions.get(queue) for machine in up}
+            if len(set(versions.values())) > 1:
+                return f"{queue!r}: {versions}"
+        return ""
+
+    def _until(self, rule: str, within_ms: int, holds: Callable[[], bool], why: Callable[[], str]) -> int:
+        """Let time pass until it holds; how long that took."""
+        world = self.world
+        start_ms = world.now_ms
+        while not holds():
+            if world.now_ms - start_ms >= within_ms:
+                raise RuleBrokenError(rule, f"not within {within_ms} ms: {why()}")
+            world.run(STEP_MS)
+        return world.now_ms - start_ms
+
+    # -- the mesh and the clients --------------------------------------------------------------------
+
+    def _mesh(self) -> None:
+        """By themselves but for a MEET, once, for what operators have torn (targets.py, `tear`)."""
+        world, weather = self.world, self.simulation.weather
+        rule, start_ms = "the mesh becomes whole", world.now_ms
+        self._until(
+            "a node can start", MESH_MS, lambda: not any(m.broker.is_loading for m in world.running()), self._tell_links
+        )
+        weather.find_back()
+        self._until(rule, MESH_MS, weather.is_whole, self._tell_links)
+        weather.meet_torn()
+        self._until(rule, MESH_MS, world.is_meshed, self._tell_links)
+        self.mesh_ms = world.now_ms - start_ms
+
+    def _tell_links(self) -> str:
+        return "; ".join(
+            f"{machine.name} → {' '.join(node.host for node in machine.membership.linked)}"
+            for machine in self.world.running()
+        )
+
+    def _answer(self) -> None:
+        """A GETJOB has its jobs, or its time is over; an ADDJOB has its copies, unless there are too few nodes."""
+        world = self.world
+        world.run(ANSWERED_MS)
+        nodes = sum(not machine.broker.is_leaving for machine in world.running())
+        for connection in list(world.connections):
+            if isinstance(connection, Line) and connection.outstanding:
+                queue = connection.has_found()
+                if queue or (not connection.forever and connection.most_copies() < nodes):
+                    client = connection.client
+                    raise RuleBrokenError(
+                        "clients are answered",
+                        f"client {client.id} of {connection.machine.name} waits ({client.waiting}) for"
+                        f" {connection.outstanding} replies, first {connection.first_asked()}",
+                        connection.machine.name,
+                    )
+                connection.hang_up()
+
+    def _empty_leavers(self) -> None:
+        """Who is leaving becomes empty, and goes."""
+        world, weather = self.world, self.simulation.weather
+        leavers = [machine for machine in world.running() if machine.broker.is_leaving]
+        if len(leavers) == len(world.running()):
+            for machine in leavers:
+                weather.ask(machine, "CLUSTER", "LEAVING", "no")
+            return
+        for machine in leavers:
+            broker = machine.broker
+            self._until(
+                "a leaving node becomes empty",
+                LEFT_MS,
+                lambda broker=broker: not broker.job_count,  # type: ignore[misc]  # a default binds it
+                lambda machine=machine: _tell_drain(machine),  # type: ignore[misc]  # likewise
+            )
+            weather.go(machine)
+        world.run(STEP_MS)
+
+    # -- the jobs ------------------------------------------------------------------------------------
+
+    def _drain(self) -> None:
+        self.is_draining = self.simulation.oracle.is_settled = True
+        for machine in self.world.running():
+            drainer = Drainer(self)
+            self.world.connect(machine, drainer)
+            drainer.fetch()
+        # What its consumer kept comes back after its RETRY, of minutes perhaps.
+        longest_ms = max((promise.retry_ms for promise in self.simulation.oracle.open), default=0)
+        within_ms = DRAINED_MS + longest_ms
+        self.drain_ms = self._until(
+            "what is done vanishes", within_ms, lambda: not any(self._left()), lambda: "; ".join(self._tell_left())
+        )
+        self.is_draining = False
+
+    def _left(self) -> list[tuple[Machine, Job]]:
+        """Jobs that should go; a delivered at-most-once job that nobody acknowledged stays until its TTL."""
+        return [
+            (machine, job)
+            for machine in self.world.running()
+            for job in jobs_of(machine.broker)
+            if job.retry_ms or not job.is_delivered or isinstance(job.work, Handover)
+        ]
+
+    def _tell_left(self) -> list[str]:
+        left = self._left()
+        return [f"{len(left)} left", *(f"{machine.name}: {tell(machine.broker, job)}" for machine, job in left[:5])]
+
+    def _verdict(self) -> None:
+        """All that was promised was delivered, or lost by mishap."""
+        simulation = self.simulation
+        look(self.world, simulation.oracle, simulation.losses)
+        for promise in list(simulation.oracle.open):
+            if promise.retry_ms and promise.copies and not promise.delivered and not promise.acked_ms:
+                if simulation.losses.of(promise) < promise.copies and promise.ttl_ms - promise.early_ms > LONG_TTL_MS:
+                    raise RuleBrokenError("every job is delivered", f"{promise} never was", promise.id)
+
+    # -- silence -------------------------------------------------------------------------------------
+
+    def _idle(self) -> None:
+        """Without jobs and waiting clients nodes say heartbeats only, and remember nothing of what was."""
+        world = self.world
+        world.run(SETTLE_MS)
+        heard: list[tuple[str, str, list[Any]]] = []
+        world.network.tap = lambda sender, receiver, runs: heard.extend((sender, receiver, run) for run in runs)
+        start_ms = world.now_ms
+        while not heard and world.now_ms - start_ms < IDLE_MS:
+            world.run(STEP_MS)  # The first message that breaks it is the last in the transcript.
+        world.network.tap = self.simulation.collections.hear
+        if heard:
+            said = [f"{sender}→{receiver} {tell_run(IDS, run)}" for sender, receiver, run in heard[:5]]
+            raise RuleBrokenError(
+                "silence",
+                f"{len(heard)} messages {world.now_ms - start_ms} ms after all jobs were gone: {said}",
+                *_named(heard),
+            )
+        for machine in world.running():
+            for what, number in _remains(machine.broker).items():
+                if number:
+                    raise RuleBrokenError("nothing is left over", f"{number} {what} on {machine.name}", machine.name)
+
+    def _wait(self) -> None:
+        """Jobs that wait cost one announcement per pair of nodes and second, and nobody else queues them.
+
+        Every other time the announcements are lost, so that holders ask before they would queue a job, and are told.
+        """
+        world, oracle, weather = self.world, self.simulation.oracle, self.simulation.weather
+        nodes = len(world.running())
+        if nodes < 2:
+            return
+        for machine in world.running():
+            for _ in range(WAITING_JOBS):
+                promise = oracle.add(b"q0", 20, WAITING_RETRY_S * 1000, 3_600_000, min(3, nodes), world.now_ms)
+                options = ("RETRY", WAITING_RETRY_S, "TTL", 3_600, "REPLICATE", min(3, nodes))
+                weather.ask(machine, "ADDJOB", "q0", promise.body(), 0, *options)
+            world.run(37)
+        world.run(SETTLE_MS)
+        told: dict[tuple[str, str, int], dict[int, None]] = {}
+
+        def tap(sender: str, receiver: str, runs: list[list[Any]]) -> None:
+            if any(run[0] == QUEUED and run[1][1] == QUEUED_WAITING for run in runs):
+                # All that one turn says comes in one frame.
+                told.setdefault((sender, receiver, world.now_ms // 1000), {})[world.now_ms] = None
+
+        asked: dict[tuple[str, bytes], int] = {}
+
+        def is_announcement(sender: str, receiver: str, kind: int, item: Any) -> bool:
+            if kind == WILLQUEUE:
+                asked[sender, item[0]] = world.now_ms
+            elif kind == QUEUED and item[1] == QUEUED_WAITING:
+                return world.now_ms - asked.get((receiver, item[0]), 0) > ANSWER_MS_MAX
+            return False
+
+        world.network.tap = tap
+        is_deaf = self.simulation.plan.seed % 8 != 0
+        world.network.filter = is_announcement if is_deaf else None
+        world.run(WAITING_MS)
+        world.network.filter = None
+        world.network.tap = self.simulation.collections.hear
+        # Seconds that begin somewhere may see the end of one batch and the next.
+        often = [key for key, moments in told.items() if len(moments) > 2]
+        if often and not is_deaf:
+            raise RuleBrokenError("waiting jobs are cheap", f"more than one announcement a second: {often[:5]}")
+        for machine in world.running():
+            for job in jobs_of(machine.broker):
+                if job.deliveries:
+                    raise RuleBrokenError("what waits is not queued again", tell(machine.broker, job), job.id)
+        self._drain()
+
+
+def _named(heard: list[tuple[str, str, list[Any]]]) -> Iterator[bytes | str]:
+    """Yield the jobs and queues that messages name; what led to the messages was said of these."""
+    for _, _, run in heard:
+        for item in run[1:]:
+            if run[0] in QUEUE_KINDS:
+                yield item[0].decode()
+            else:
+                yield from _ids_in(item)
+
+
+def _ids_in(part: Any) -> Iterator[bytes]:
+    if isinstance(part, list | tuple):
+        for inner in part:
+            yield from _ids_in(inner)
+    elif isinstance(part, bytes) and is_valid_id(part):
+        yield part
+
+
+def _tell_node(node: Node) -> str:
+    return f"{node.host}/{node.id[:4].hex()}{' leaving' if node.flags & LEAVING else ''}"
+
+
+def _tell_drain(machine: Machine) -> str:
+    left = [tell(machine.broker, job) for job in jobs_of(machine.broker)]
+    drain = machine.broker.drain
+    return f"{machine.name} {drain and drain.blocked_by!r} {left[:5]}"
+
+
+def _remains(broker: Broker) -> dict[str, int]:
+    """What a quiet node should not have any more."""
+    remains = {
+        "announcements": len(broker.announcements),
+        "deferred jobs": len(broker.deferred),
+        "told interests": len(broker.told_interest),
+        "slices": len(broker.incremental),
+        "blocked clients": broker.blocked_count,
+    }
+    for node in broker.cluster.nodes.values():
+        if node.core is not None:
+            remains[f"hand-overs to {node.host}"] = len(node.core.pending)
+            remains[f"interests of {node.host}"] = len(node.core.interest)
+    return remains

@@ -1,0 +1,253 @@
+"""Ledger: what clients asked for, were answered and got, job by job; and what must be true of it.
+
+It sees replies as they leave the nodes and knows nothing of how they came to pass. What can be judged at once is:
+nothing is delivered that nobody added, or with another body or id; an at-most-once job is delivered once; nothing is
+delivered long after its TTL; ids are unique. What takes a look at all nodes is in cluster_invariants.py.
+
+A body begins with the job's number, and the number is all the ledger needs to check the rest of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from disque_py.core.ids import is_retried_id, is_valid_id
+
+if TYPE_CHECKING:
+    from disque_py.simulator.world.machine import Machine
+
+# Time on its way, in queues of frames and in turns, is not part of a TTL that every node counts from receipt.
+TTL_SLACK_MS: Final = 2_000
+FILLER: Final = bytes(range(256)) * 40
+# What a GETJOB says of each job: queue, id, body.
+JOB_FIELDS: Final = 3
+# In good weather an answered ACKJOB is known by all after two journeys of messages; the slowest link takes 100 ms.
+HEARD_MS: Final = 2_000
+
+
+class RuleBrokenError(Exception):
+    """Something happened that must not. `rule` names which; `words` are ids and names to look for in the transcript."""
+
+    def __init__(self, rule: str, detail: str, *words: object) -> None:
+        super().__init__(f"{rule}: {detail}")
+        self.rule = rule
+        self.detail = detail
+        self.words = list(words)
+
+
+class Promise:
+    """One ADDJOB.
+
+    answered_ms          when its id was answered; 0: it was not (yet)
+    copies               how many nodes the answer promised; 0: none (ASYNC, at most once)
+    losses               nodes that had it and forgot it by mishap (see cluster_invariants.py)
+    acked_ms             when the first ACKJOB, FASTACK or DELJOB for it was sent
+    ack_answered_ms      when the first was answered
+    calm_ack_ms          when the first was answered in good weather
+    clean_ms             when a look found nobody who has it alive; 0: somebody has
+    early_ms             how much earlier its TTL may end, for a node that was down saw its wall clock jump
+    is_over              everybody who had it has learnt of the ack: it must not come again
+    asked                the node that was asked; None: its answer was lost, and who used its key again was told its id
+    is_deleted           by DELJOB or FASTACK, which promise nothing to other nodes
+    acked_at, acked_run  the node that was the first to answer an ACKJOB for it, and which of its processes
+    loose                requests that end a lease early (NACK, ENQUEUE …) and were not answered
+    freed_ms             when the last of them was answered
+    """
+
+    __slots__ = (
+        "ack_answered_ms",
+        "acked_at",
+        "acked_ms",
+        "acked_run",
+        "added_ms",
+        "answered_ms",
+        "asked",
+        "body_bytes",
+        "clean_ms",
+        "copies",
+        "delivered",
+        "early_ms",
+        "freed_ms",
+        "id",
+        "is_deleted",
+        "is_over",
+        "loose",
+        "losses",
+        "number",
+        "queue",
+        "retry_ms",
+        "settled_ack_ms",
+        "ttl_ms",
+    )  # fmt: skip
+
+    def __init__(
+        self, number: int, queue: bytes, body_bytes: int, retry_ms: int, ttl_ms: int, copies: int, now_ms: int
+    ):
+        self.number = number
+        self.queue = queue
+        self.body_bytes = body_bytes
+        self.retry_ms = retry_ms
+        self.copies = copies
+        self.added_ms = now_ms
+        self.ttl_ms = ttl_ms
+        self.id = b""
+        self.answered_ms = 0
+        self.delivered = 0
+        self.losses = 0
+        self.acked_ms = 0
+        self.ack_answered_ms = 0
+        self.settled_ack_ms = 0
+        self.clean_ms = 0
+        self.early_ms = 0
+        self.is_over = False
+        self.is_deleted = False
+        self.asked: Machine | None = None
+        self.acked_at: Machine | None = None
+        self.acked_run = 0
+        self.loose = 0
+        self.freed_ms = 0
+
+    def __str__(self) -> str:
+        kind = "at-most-once job" if not self.retry_ms else "job"
+        return f"{kind} {self.number} {self.id[11:19].decode()} of {self.queue.decode()}, {self.copies} copies promised"
+
+    def body(self) -> bytes:
+        """What was added."""
+        head = b"%d " % self.number
+        return head + FILLER[: max(0, self.body_bytes - len(head))]
+
+
+class Oracle:
+    """All promises.
+
+    is_calm      nothing is wrong with the cluster: who has a job hears at once that it is done
+    delays_ms    how long time may have stood still for some copy: stopped processes, stuck links, disks in trouble
+    explained    ids of at-most-once jobs that may be lost: a mishap, or a reply that nobody read
+    faults       how many last at the moment
+    unrest_ms    when one began or ended last
+    delivered, acked, after_ack, duplicates   figures: deliveries, jobs acknowledged (and answered so), deliveries after
+                 an answered ACKJOB, deliveries of a job beyond its first
+    """
+
+    def __init__(self) -> None:
+        self.promises: list[Promise] = []
+        self.by_id: dict[bytes, Promise] = {}
+        self.open: dict[Promise, None] = {}
+        self.is_settled = False
+        self.delays_ms = 0
+        self.explained: dict[bytes, None] = {}
+        self.faults = 0
+        self.unrest_ms = 0
+        self.added = 0
+        self.delivered = 0
+        self.acked = 0
+        self.after_ack = 0
+        self.again_acked = 0
+        self.duplicates = 0
+        self.errors: dict[str, int] = {}
+
+    def add(self, queue: bytes, body_bytes: int, retry_ms: int, ttl_ms: int, copies: int, now_ms: int) -> Promise:
+        """An ADDJOB is about to be sent."""
+        promise = Promise(len(self.promises), queue, body_bytes, retry_ms, ttl_ms, copies, now_ms)
+        self.promises.append(promise)
+        return promise
+
+    def answered(self, promise: Promise, job_id: bytes, now_ms: int) -> None:
+        """It was answered with an id."""
+        if promise.answered_ms:
+            raise RuleBrokenError("one answer", f"{promise} was answered twice", job_id)
+        self._name(promise, job_id)
+        promise.answered_ms = now_ms
+        self.added += 1
+        if not promise.is_over:
+            self.open[promise] = None
+
+    def _name(self, promise: Promise, job_id: bytes) -> None:
+        known = self.by_id.setdefault(job_id, promise)
+        if known is not promise:
+            raise RuleBrokenError("ids are unique", f"{known} and {promise} have the id {job_id!r}", job_id)
+        if promise.id and promise.id != job_id:
+            raise RuleBrokenError("ids are unique", f"{promise} has the ids {promise.id!r} and {job_id!r}", job_id)
+        if not promise.id:
+            if not is_valid_id(job_id) or is_retried_id(job_id) != bool(promise.retry_ms):
+                raise RuleBrokenError("ids tell the truth", f"{job_id!r} for {promise}", job_id)
+            promise.id = job_id
+
+    def deliver(self, queue: bytes, job_id: bytes, body: bytes, now_ms: int) -> Promise:
+        """A consumer got a job."""
+        number = body.partition(b" ")[0]
+        promise = self.promises[int(number)] if number.isdigit() and int(number) < len(self.promises) else None
+        if promise is None:
+            raise RuleBrokenError("nothing comes from nowhere", f"{job_id!r} has the body {body[:40]!r}", job_id)
+        self._name(promise, job_id)
+        if queue != promise.queue or body != promise.body():
+            raise RuleBrokenError("jobs arrive as they were added", f"{promise} came from {queue!r}", job_id)
+        self.delivered += 1
+        promise.delivered += 1
+        if promise.delivered > 1:
+            self.duplicates += 1
+            if not promise.retry_ms:
+                raise RuleBrokenError("at most once", f"{promise} was delivered twice", job_id)
+        if promise.is_over and not promise.is_deleted:
+            raise RuleBrokenError("done is done", f"{promise}: all had learnt of its ack, and it came again", job_id)
+        if promise.settled_ack_ms and now_ms - promise.settled_ack_ms > HEARD_MS and not promise.is_deleted:
+            raise RuleBrokenError(
+                "acks are heard", f"{promise} came {now_ms - promise.settled_ack_ms} ms after its ack", job_id
+            )
+        if promise.answered_ms:
+            # The request may have waited behind others; the life of the job began before its answer.
+            late_ms = now_ms - promise.answered_ms - promise.ttl_ms - promise.ttl_ms // 100
+            if late_ms > TTL_SLACK_MS + self.delays_ms:
+                raise RuleBrokenError("a TTL is kept", f"{promise} came {late_ms} ms too late", job_id)
+        if promise.ack_answered_ms and not promise.is_deleted:
+            self.after_ack += 1
+        return promise
+
+    def unread(self, reply: Any) -> None:
+        """Jobs left their queues for this reply, and nobody ever reads it: they were not delivered, and may be lost."""
+        for job_id in ids_in(reply):
+            self.explained[job_id] = None
+
+    def acknowledging(self, promise: Promise, now_ms: int, *, is_deletion: bool = False) -> None:
+        """An ACKJOB for it (a FASTACK or DELJOB: `is_deletion`) is about to be sent."""
+        if not promise.acked_ms:
+            promise.acked_ms = now_ms
+        promise.is_deleted = promise.is_deleted or is_deletion
+
+    def freeing(self, promise: Promise) -> None:
+        """A request that ends a lease of it early is about to be sent."""
+        promise.loose += 1
+
+    def freed(self, promise: Promise, now_ms: int) -> None:
+        """It was answered."""
+        promise.loose -= 1
+        promise.freed_ms = now_ms
+
+    def acknowledged(self, promise: Promise, now_ms: int, machine: Machine | None = None) -> None:
+        """It was answered, by this node."""
+        if self.is_settled and not promise.settled_ack_ms:
+            promise.settled_ack_ms = now_ms
+        if not promise.ack_answered_ms:
+            promise.ack_answered_ms = now_ms
+            if machine is not None:
+                promise.acked_at, promise.acked_run = machine, machine.runs
+            self.acked += 1
+            if not promise.is_over:
+                self.open[promise] = None
+
+    def failed(self, text: str) -> None:
+        """A client got an error."""
+        word = text.partition(" ")[0]
+        self.errors[word] = self.errors.get(word, 0) + 1
+
+    def close(self, promise: Promise) -> None:
+        """Nothing of it is left anywhere, or nothing was promised any more."""
+        self.open.pop(promise, None)
+
+
+def ids_in(reply: Any) -> Iterator[bytes]:
+    """Ids of the jobs in the reply to a GETJOB; none in any other."""
+    for entry in reply if isinstance(reply, list) else ():
+        if isinstance(entry, list) and len(entry) >= JOB_FIELDS and isinstance(entry[1], bytes):
+            yield entry[1]

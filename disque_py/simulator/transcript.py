@@ -1,0 +1,197 @@
+"""Jobs, messages and replies as transcripts show them: j1 for an id, {a b} for a set of nodes, words for flags.
+
+Every node's id in these worlds begins with its letter (machine.py), so a set of ids can be read as a set of letters.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cluster_bus import messages as m
+from cluster_bus.codec import Decoder
+from cluster_bus.node import ID_BYTES
+from disque_py.core.job import STATE_NAMES, Job
+from disque_py.core.pulls import ANSWERS_HINT, RETRIED_ONLY
+from disque_py.core.queue import PAUSE_NAMES
+from disque_py.core.replication import CREATION_ABORTED, NEW_KEY, NO_ANSWER
+
+REASONS = {0: "taken"} | {
+    value: name.removeprefix("REFUSED_").lower() for name, value in vars(m).items() if name.startswith("REFUSED_")
+}
+QUEUED_FLAGS = {0: "", m.QUEUED_RELEASED: " released", m.QUEUED_WAITING: " waiting"}
+REPLJOB_FLAGS = {0: "", NO_ANSWER: " unanswered", NEW_KEY: " keyed"}
+NEEDJOBS_FLAGS = {
+    0: "",
+    ANSWERS_HINT: " hinted",
+    RETRIED_ONLY: " retried only",
+    ANSWERS_HINT | RETRIED_ONLY: " hinted, retried only",
+}
+INTEREST = {-1: "gone", -2: "all void"}
+JOB_ID_BYTES = 40
+TEXT_MAX = 200
+TEXT_START = 20
+
+
+class Ids:
+    """Names of jobs: what is left of an id when what all have in common is gone."""
+
+    def of(self, job_id: bytes) -> str:
+        """The first eight random characters."""
+        return job_id[11:19].decode("ascii", "replace")
+
+    def in_text(self, text: str) -> str:
+        """A text as it is."""
+        return text
+
+
+class Names(Ids):
+    """j1, j2 … for ids, in the order they are seen; ids for names nobody has seen are made up."""
+
+    def __init__(self) -> None:
+        self._names: dict[bytes, str] = {}
+        self._ids: dict[str, bytes] = {}
+
+    def of(self, job_id: bytes) -> str:
+        """The name of an id."""
+        if job_id not in self._names:
+            at = 1 + len(self._ids)
+            while f"j{at}" in self._ids:
+                at += 1
+            self._note(f"j{at}", job_id)
+        return self._names[job_id]
+
+    def id_of(self, name: str, *, is_retried: bool = True) -> bytes:
+        """The id of a name."""
+        if name not in self._ids:
+            self._note(name, b"D-00000000-%b-05a%d" % (name.encode().rjust(24, b"0"), is_retried))
+        return self._ids[name]
+
+    def _note(self, name: str, job_id: bytes) -> None:
+        self._names[job_id] = name
+        self._ids[name] = job_id
+
+    def in_text(self, text: str) -> str:
+        """Ids within a text by name."""
+        for job_id, name in self._names.items():
+            text = text.replace(job_id.decode(), name)
+        return text
+
+
+def nodes(packed: bytes) -> str:
+    """{a b} of NODES."""
+    return "{" + " ".join(letter(packed[at : at + ID_BYTES]) for at in range(0, len(packed), ID_BYTES)) + "}"
+
+
+def letter(node_id: bytes) -> str:
+    """A node by its letter; one that was reset has an id like any other, and is known by the start of that."""
+    return chr(node_id[0]) if b"a" <= node_id[:1] <= b"z" else node_id[:2].hex()
+
+
+def state_of(job: Job) -> tuple[str, str]:
+    """State and holders."""
+    state = STATE_NAMES[job.state].upper().replace("-", "_")
+    return state, nodes(b"".join(sorted(node.id for node in job.holders)))
+
+
+def seconds(span_ms: int) -> str:
+    """A span."""
+    return f"{span_ms / 1000:g}s"
+
+
+def tell_message(names: Ids, kind: int, item: Any) -> str:
+    """The payload of one message."""
+    match kind:
+        case m.REPLJOB:
+            snapshot, flags = item[:2]
+            return f"{names.of(snapshot[0])} {nodes(snapshot[4])}{REPLJOB_FLAGS[flags]}"
+        case m.GOTJOB:
+            return names.of(item) if isinstance(item, bytes) else f"{names.of(item[0])} known"
+        case m.REFUSED:
+            return f"{names.of(item[0])} {REASONS[item[1]]}"
+        case m.HOLDERS | m.SETACK:
+            return f"{names.of(item[0])} {nodes(item[1])}"
+        case m.GOTACK:
+            return f"{names.of(item[0])} {nodes(item[1])}{'' if item[2] else ' not named'}"
+        case m.DELJOB:
+            never = " never was" if len(item) > 2 and item[2] == CREATION_ABORTED else ""
+            return f"{names.of(item[0])} {'at once' if item[1] is None else nodes(item[1])}{never}"
+        case m.ENQUEUE:
+            return names.of(item[0]) + (f" in {seconds(item[1])}" if item[1] else "")
+        case m.WILLQUEUE:
+            return f"{names.of(item[0])}{_counters(item[1], 0, 0)}"
+        case m.QUEUED:
+            return f"{names.of(item[0])}{QUEUED_FLAGS[item[1]]}{_counters(*item[2:5])}"
+        case m.LEASED:
+            return f"{names.of(item[0])} {seconds(item[1])}{_counters(item[2], 0, 0)}"
+        case m.NEEDJOBS:
+            return f"{item[0].decode()} {item[1]}{NEEDJOBS_FLAGS[item[2]]}"
+        case m.YOURJOBS:
+            jobs = [names.of(snapshot[0]) if snapshot is not None else "-" for snapshot in item[2]]
+            return f"#{item[0]} {' '.join(jobs)}{f' settled {item[1]}' if item[1] else ''}"
+        case m.TOOK:
+            return f"#{item[0]} {' '.join(REASONS[answer] for answer in item[1])}"
+        case m.SETTLED:
+            return f"#{item}"
+        case m.INTEREST:
+            plain = f", {INTEREST.get(item[2], item[2])} for RETRY 0" if len(item) > 2 else ""
+            return f"{item[0].decode()} {INTEREST.get(item[1], item[1])}{plain}".lstrip()
+        case m.HINT:
+            return f"{item[0].decode()} {item[1]}"
+        case m.PAUSE:
+            return f"{item[0].decode()} {PAUSE_NAMES[item[1]]}"
+        case m.LEFT:
+            new = f"{letter(item[2])} instead of" if item[2] else "without"
+            return f"{names.of(item[0])} {new} {letter(item[1])} {nodes(item[3])}"
+        case m.LEFT_OK:
+            return f"{names.of(item[0])} {'held' if item[1] else 'not held'}"
+        case m.ISKEY:
+            return f"?{item[0]}"
+        case m.KEYIS:
+            return f"?{item[0]} {names.of(item[2]) if item[2] else 'not known'}"
+        case m.OUTCOME | m.OUTCOME_IS:
+            return names.of(item[0])
+    return repr(item)
+
+
+def _counters(attempt: int, nacks: int, deliveries: int) -> str:
+    counts = {"attempt": attempt, "nacks": nacks, "again": deliveries}
+    told = [f"{name} {value}" for name, value in counts.items() if value]
+    return " " + ", ".join(told) if told else ""
+
+
+def tell_reply(names: Ids, reply: Any) -> str:
+    """A reply as clients see it, ids by name."""
+    if reply is None:
+        return "nil"
+    if isinstance(reply, bool | int):
+        return f":{reply}"
+    if isinstance(reply, Exception):
+        return f"-{names.in_text(str(reply))}"
+    if isinstance(reply, bytes):
+        if len(reply) == JOB_ID_BYTES and reply[:2] == b"D-":
+            return names.of(reply)
+        return tell_bytes(names, reply)
+    if isinstance(reply, list):
+        return "[" + ", ".join(tell_reply(names, part) for part in reply) + "]"
+    return repr(reply)
+
+
+def tell_bytes(names: Ids, data: bytes) -> str:
+    """A word or a body: short and readable as it is, else its beginning and length."""
+    text = names.in_text(data.decode("utf-8", "backslashreplace"))
+    if len(text) <= TEXT_MAX and text.isprintable():
+        return text or '""'
+    start = "".join(character if character.isprintable() else "." for character in text[:TEXT_START])
+    return f"{start}… {len(data)} bytes"
+
+
+def tell_frame(names: Ids, frame: bytes, version: int) -> list[str]:
+    """The messages in a frame, heartbeats by their name alone."""
+    return [tell_run(names, run) for runs in Decoder(versions=(version, version)).feed(frame) for run in runs]
+
+
+def tell_run(names: Ids, run: list[Any]) -> str:
+    """Tell a run of messages of one kind, a heartbeat by its name alone."""
+    kind, *items = run
+    told = m.NAMES.get(kind, str(kind))
+    return told if kind < m.FIRST_JOB_KIND else f"{told} {', '.join(tell_message(names, kind, item) for item in items)}"

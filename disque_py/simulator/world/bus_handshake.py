@@ -1,0 +1,47 @@
+"""Proving: two nodes with a `cluster-secret` show each other that they know it, before anything else is said.
+
+It is the bus's own handshake (cluster_bus/handshake.py), HELLO and PROOF both ways, from end to end in one go: what may
+happen to a connection in the middle of it is the same as if it had never been made. Nodes without a secret prove
+nothing, so then there is nothing to do.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from cluster_bus.codec import HANDSHAKE_VERSION, Decoder, FrameError
+from cluster_bus.handshake import ACCEPTOR, DIALER, NONCE_BYTES, Handshake
+
+if TYPE_CHECKING:
+    from disque_py.simulator.world.machine import Machine
+
+
+def secret_of(machine: Machine) -> bytes:
+    """The secret that a machine's process has; empty: none."""
+    return str(machine.broker.settings.cluster_secret).encode()
+
+
+def prove(dialer: Machine, target: Machine, rng: Random) -> bool:
+    """Whether both ends are content with the other's proof."""
+    secrets = secret_of(dialer), secret_of(target)
+    if not any(secrets):
+        return True
+    ends = (
+        Handshake(DIALER, dialer.membership.hello(), rng.randbytes(NONCE_BYTES), secrets[0]),
+        Handshake(ACCEPTOR, target.membership.hello(), rng.randbytes(NONCE_BYTES), secrets[1]),
+    )
+    try:
+        said = [end.first_frame() for end in ends]
+        said = [end.receive(_runs(frame)) for end, frame in zip(ends, reversed(said), strict=True)]
+        for end, frame in zip(ends, reversed(said), strict=True):
+            end.receive(_runs(frame))
+    except FrameError:
+        return False
+    return all(end.is_done for end in ends)
+
+
+def _runs(frame: bytes) -> list[list[object]]:
+    """What a frame of the handshake says."""
+    [runs] = Decoder(versions=(HANDSHAKE_VERSION, HANDSHAKE_VERSION)).feed(frame)
+    return runs

@@ -1,0 +1,478 @@
+"""SimFolder: the journal's folder in memory, with power cuts, process deaths and disk trouble.
+
+A file has what everybody reads (`content`, the system's cache) and what a power cut leaves (`durable`), and between
+them the writes since the last sync. Three ends of a process are told apart:
+
+* `kill`: the process dies. Whatever was written is there.
+* `cut_power`: what was synced is there. Of the rest any sectors may have reached the disk, in any order, each of them
+  with any of the contents it had since; the length may be the old one, the new one or one between, and a hole reads as
+  zeros. Names are as when the directory was last synced, or as after any of the changes since, in their order.
+* `crash_in`: the process dies in the middle of an operation, some steps from now. CrashError goes up through the work;
+  afterwards the folder is dead until one of the other two is called.
+
+Trouble is asked for with `fail`, `capacity_bytes` and `vanish`. A failed sync is as bad as on a real system: some
+sectors are on disk, the others never will be unless they are written again, and reading does not show it.
+
+Chance comes from the generator handed in and nothing else; no time passes here (disk.py has the delays).
+"""
+
+from __future__ import annotations
+
+import errno as errnos
+import sys
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Final
+
+from disque_py.simulator.world.disk_errors import CrashError, Fault, os_error
+from disque_py.simulator.world.sectors import SimFile
+from persistence.disk import Window
+
+STEPS_MAX: Final = 2  # No operation has more places to break off.
+
+
+class SimWindow:
+    """A Window on a file in memory."""
+
+    __slots__ = ("_file", "size")
+
+    def __init__(self, file: SimFile, size: int) -> None:
+        self.size = size
+        self._file = file
+
+    def put(self, offset: int, data: bytes) -> None:
+        """Read by everybody at once, durable when it is synced."""
+        end = offset + len(data)
+        assert end <= len(self._file.content), "a copy to where nothing was prepared"
+        self._file.write(offset, data)
+
+
+class SimFolder:
+    """A Folder in memory.
+
+    capacity_bytes  room for all files together, None for any; a hole takes as much as what was written
+    used_bytes      taken of it
+    trace           (operation, name, offset, bytes) of every call while it is a list; None: nobody looks
+    linked          what `link` made: names by directory
+    has_windows     files can be written as memory
+    """
+
+    def __init__(self, rng: Random, capacity_bytes: int | None = None) -> None:
+        self.rng = rng
+        self.capacity_bytes = capacity_bytes
+        self.used_bytes = 0
+        self.trace: list[tuple[str, str, int, int]] | None = None
+        self.linked: dict[str, dict[str, SimFile]] = {}
+        self.has_windows = True
+        self._files: dict[str, SimFile] = {}
+        # The directory as it was last synced, and as after every change since.
+        self._lineage: list[dict[str, SimFile]] = [{}]
+        self._failed_syncs: dict[str, int] = {}  # As in files.py: known to the process, so a restart forgets them.
+        self._faults: list[Fault] = []
+        self._is_vanished = False
+        self._is_dead = False
+        # Steps until the present operation breaks off with an error, and until the process dies; negative: it doesn't.
+        self._stop_in = -1
+        self._crash_in = -1
+        self._stop_errno = 0
+        self._stop_is_partial = False
+        self._has_trouble = False  # One test for all of the above.
+
+    # Looking.
+
+    def names(self) -> list[str]:
+        """All files, sorted."""
+        self._begin("names", "")
+        self._step("")
+        return sorted(self._files)
+
+    def size(self, name: str) -> int:
+        """Length in bytes."""
+        self._begin("size", name)
+        self._step(name)
+        return len(self._file(name).content)
+
+    def read(self, name: str, offset: int, size: int) -> bytes:
+        """Up to `size` bytes from `offset`."""
+        self._begin("read", name, offset, size)
+        self._step(name)
+        return bytes(self._file(name).content[offset : offset + size])
+
+    # Writing into a file.
+
+    def write(self, name: str, offset: int, chunks: Sequence[bytes]) -> None:
+        """All chunks at `offset`; of a write that fails in part, or finds no room, the first bytes are there."""
+        data = b"".join(chunks)
+        self._begin("write", name, offset, len(data))
+        file = self._file(name)
+        if self._has_trouble and self._stops_here():
+            if self._stop_is_partial:
+                self._write(name, file, offset, data[: self.rng.randrange(len(data) + 1)])
+            raise self._stopped(name)
+        self._write(name, file, offset, data)
+        self._finish(name)
+
+    def sync(self, name: str) -> None:
+        """What was written to the file is durable."""
+        self._begin("sync", name)
+        self._sync_file(name, self._file(name))
+        self._finish(name)
+
+    def truncate(self, name: str, size: int) -> None:
+        """Cut the file, or fill it up with zeros; synced."""
+        self._begin("truncate", name, 0, size)
+        file = self._file(name)
+        self._step(name)
+        grown = size - len(file.content)
+        if grown > self._room_bytes():
+            raise os_error(errnos.ENOSPC, name)
+        self.used_bytes += grown
+        file.resize(size)
+        self._sync_file(name, file)
+        self._finish(name)
+
+    # As memory.
+
+    def map(self, name: str, size: int) -> SimWindow | None:
+        """A window on the file, if the folder has any (`has_windows`)."""
+        self._begin("map", name, 0, size)
+        file = self._file(name)
+        self._step(name)
+        return SimWindow(file, size) if self.has_windows else None
+
+    def prepare(self, name: str, window: Window, start: int, end: int) -> None:
+        """The file is so long from now on."""
+        if start > end:
+            raise os_error(errnos.EINVAL, name)
+        self._begin("prepare", name, start, end - start)
+        file = self._file(name)
+        self._step(name)
+        assert isinstance(window, SimWindow)
+        grown = min(end, window.size) - len(file.content)
+        if grown > self._room_bytes():
+            raise os_error(errnos.ENOSPC, name)
+        if grown > 0:
+            self.used_bytes += grown
+            file.resize(len(file.content) + grown)
+        self._finish(name)
+
+    def sync_window(self, name: str, window: Window, start: int, end: int) -> None:
+        """What was put there is durable."""
+        self._begin("sync", name, start, end - start)
+        self._sync_file(name, self._file(name), (start, end))
+        self._finish(name)
+
+    # Whole files.
+
+    def create(self, name: str, data: bytes) -> None:
+        """A new file."""
+        self._begin("create", name, 0, len(data))
+        self._put(name, data, is_new=True)
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Old content or new."""
+        self._begin("replace", name, 0, len(data))
+        self._put(name, data, is_new=False)
+
+    def allocate(self, name: str, size: int) -> None:
+        """A new file of zeros."""
+        self._begin("allocate", name, 0, size)
+        self._put(name, bytes(size), is_new=True)
+
+    def remove(self, name: str) -> None:
+        """No error if it is gone already."""
+        self._begin("remove", name)
+        self._step(name)
+        self._release(name)
+        self._lineage.append(dict(self._files))
+        self._sync_directory(name)
+
+    def rename(self, old: str, new: str) -> None:
+        """In one step."""
+        self._begin("rename", old)
+        file = self._file(old)
+        self._sync_file(old, file)
+        if old != new:
+            self._release(new)
+            self._files[new] = self._files.pop(old)
+            self._failed_syncs.pop(new, None)
+            self._lineage.append(dict(self._files))
+        self._sync_directory(old)
+
+    def link(self, name: str, directory: str) -> None:
+        """A hard link; it is in `linked` then."""
+        self._begin("link", name)
+        file = self._file(name)
+        names = self.linked.setdefault(directory, {})
+        if name in names:
+            raise os_error(errnos.EEXIST, name)
+        self._step(name)
+        names[name] = file
+        file.links += 1
+        self._finish(name)
+
+    def store(self, directory: str, name: str, data: bytes) -> None:
+        """A small file beside links; it is in `linked` then."""
+        self._begin("store", name, 0, len(data))
+        self._step(name)
+        if len(data) > self._room_bytes():
+            raise os_error(errnos.ENOSPC, name)
+        file = SimFile(data)
+        file.links = 1
+        self.used_bytes += len(data)
+        self.linked.setdefault(directory, {})[name] = file
+        self._finish(name)
+
+    def stored(self, directory: str) -> list[str]:
+        """The names that `link` and `store` made there."""
+        self._begin("stored", directory)
+        self._step(directory)
+        return sorted(self.linked.get(directory, ()))
+
+    def discard(self, directory: str) -> None:
+        """What `link` and `store` made there is gone."""
+        self._begin("discard", directory)
+        self._step(directory)
+        for file in self.linked.pop(directory, {}).values():
+            file.links -= 1
+            if not file.links:
+                self.used_bytes -= len(file.content)
+        self._finish(directory)
+
+    def close(self) -> None:
+        """The process lets go of the folder; the next one may use it. Nothing is synced by that."""
+        self._failed_syncs.clear()
+
+    # What happens to the files while no process has them.
+
+    def has(self, name: str) -> bool:
+        """Whether there is such a file."""
+        return name in self._files
+
+    def flip(self, name: str, bit: int) -> None:
+        """One bit of the file is another: it rots."""
+        file = self._files[name]
+        for content in (file.content, file.durable):
+            content[bit // 8] ^= 1 << bit % 8
+
+    def replace_all(self, files: dict[str, bytes]) -> None:
+        """These files are all that is there, safely on disk; what `link` made stays."""
+        self._files = {name: SimFile(content) for name, content in files.items()}
+        for file in self._files.values():
+            file.links = 1
+        self._lineage = [dict(self._files)]
+        self._count_bytes()
+
+    # Ends of a process.
+
+    def kill(self) -> None:
+        """The process has died; whatever it had written is there for the next one."""
+        self._failed_syncs.clear()
+        self._is_dead = False
+        self._stop_in = self._crash_in = -1
+        self._watch()
+
+    def cut_power(self, rng: Random | None = None) -> None:
+        """The machine has lost power. Faults stay: they are the disk's."""
+        rng = rng or self.rng
+        self._files = dict(rng.choice(self._lineage))
+        self._lineage = [dict(self._files)]
+        for file in self._all_files():
+            file.settle(rng)
+            file.content = bytearray(file.durable)
+            file.links = 0
+        for names in (self._files, *self.linked.values()):
+            for file in names.values():
+                file.links += 1
+        self._count_bytes()
+        self.kill()
+
+    def crash_in(self, steps: int) -> None:
+        """The process dies so many steps from now; an operation has one or two of them."""
+        self._crash_in = steps
+        self._watch()
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether a crash has happened that was asked for."""
+        return self._is_dead
+
+    def copy(self, rng: Random) -> SimFolder:
+        """This folder without its troubles: for a look at what a restart would find."""
+        copied = SimFolder(rng)
+        twins = {file: file.copy() for file in self._all_files()}
+        copied._lineage = [{name: twins[file] for name, file in names.items()} for names in self._lineage]
+        copied._files = dict(copied._lineage[-1])
+        for directory, names in self.linked.items():
+            copied.linked[directory] = {name: twins[file] for name, file in names.items()}
+        copied.used_bytes = self.used_bytes
+        return copied
+
+    # Troubles.
+
+    def fail(
+        self,
+        ops: str,
+        errno: int,
+        *,
+        nth: int = 1,
+        times: int = 1,
+        is_partial: bool = False,
+        when: Callable[[str], bool] | None = None,
+    ) -> None:
+        """Operations fail: the `nth` from now on, and as many after it that it happens `times` times (-1: always).
+
+        ops         their names, with spaces between; only those on a file that `when` agrees to are counted
+        is_partial  something is done all the same: the first bytes written, a name changed and not synced, or all
+        """
+        self._faults.append(Fault(ops.split(), errno, nth - 1, times, is_partial, when))
+        self._watch()
+
+    def vanish(self) -> None:
+        """The directory is gone: moved, unmounted."""
+        self._is_vanished = True
+        self._watch()
+
+    def appear(self, *, is_empty: bool = False) -> None:
+        """It is back, as it was, or as a new one."""
+        self._is_vanished = False
+        if is_empty:
+            self._files = {}
+            self._lineage = [{}]
+            self._count_bytes()
+        self._watch()
+
+    def heal(self) -> None:
+        """No operation fails any more."""
+        self._faults.clear()
+        self._watch()
+
+    def _watch(self) -> None:
+        self._has_trouble = self._is_dead or self._is_vanished or bool(self._faults) or self._crash_in >= 0
+
+    # Steps of an operation.
+
+    def _begin(self, op: str, name: str, offset: int = 0, size: int = 0) -> None:
+        if self.trace is not None:
+            self.trace.append((op, name, offset, size))
+        if not self._has_trouble:
+            return
+        self._stop_in = -1  # It may have been meant for an operation that has failed for another reason.
+        if self._is_dead:
+            raise CrashError
+        if self._is_vanished:
+            raise os_error(errnos.ENOENT, name)
+        for fault in self._faults:
+            if fault.strikes(op, name):
+                self._stop_in = self.rng.randrange(STEPS_MAX + 1) if fault.is_partial else 0
+                self._stop_errno = fault.errno
+                self._stop_is_partial = fault.is_partial
+                return
+
+    def _stops_here(self) -> bool:
+        """Whether it breaks off here; to be asked only while there is trouble."""
+        if self._crash_in >= 0:
+            self._crash_in -= 1
+            if self._crash_in < 0:
+                self._is_dead = True
+                self._stop_is_partial = True
+                return True
+        if self._stop_in < 0:
+            return False
+        self._stop_in -= 1
+        return self._stop_in < 0
+
+    def _stopped(self, name: str) -> BaseException:
+        """What is to be raised."""
+        return CrashError() if self._is_dead else os_error(self._stop_errno, name)
+
+    def _step(self, name: str) -> None:
+        """A place before which the operation may break off."""
+        if self._has_trouble and self._stops_here():
+            raise self._stopped(name)
+
+    def _finish(self, name: str) -> None:
+        """The operation has done everything; what was to go wrong does so now. A crash waits for the next one."""
+        if self._stop_in >= 0:
+            self._stop_in = -1
+            raise os_error(self._stop_errno, name)
+
+    # What operations are made of.
+
+    def _file(self, name: str) -> SimFile:
+        file = self._files.get(name)
+        if file is None:
+            raise os_error(errnos.ENOENT, name)
+        return file
+
+    def _write(self, name: str, file: SimFile, offset: int, data: bytes) -> None:
+        """As much of it as there is room for; ENOSPC when that is not all."""
+        if not data:
+            return
+        grown = offset + len(data) - len(file.content)
+        missing = max(0, grown - self._room_bytes())
+        data = data[: max(0, len(data) - missing)]
+        if data:
+            file.write(offset, data)
+            self.used_bytes += max(0, grown - missing)
+        if missing:
+            raise os_error(errnos.ENOSPC, name)
+
+    def _count_bytes(self) -> None:
+        self.used_bytes = sum(len(file.content) for file in self._all_files())
+
+    def _room_bytes(self) -> int:
+        return sys.maxsize if self.capacity_bytes is None else max(0, self.capacity_bytes - self.used_bytes)
+
+    def _sync_file(self, name: str, file: SimFile, part: tuple[int, int] | None = None) -> None:
+        failed = self._failed_syncs.get(name)
+        if failed is not None:
+            raise os_error(failed, name)
+        if self._has_trouble and self._stops_here():
+            if not self._is_dead:
+                file.settle(self.rng)
+                self._failed_syncs[name] = self._stop_errno
+            raise self._stopped(name)
+        if part is None:
+            file.sync()
+        else:
+            file.sync_part(*part)
+
+    def _put(self, name: str, data: bytes, *, is_new: bool) -> None:
+        """A whole file: until it has its name nobody can see it, nor would the next process."""
+        if is_new and name in self._files:
+            raise os_error(errnos.EEXIST, name)
+        self._step(name)
+        if len(data) > self._room_bytes():
+            raise os_error(errnos.ENOSPC, name)
+        self._release(name)
+        file = self._files[name] = SimFile(data)
+        file.links = 1
+        self.used_bytes += len(data)
+        self._lineage.append(dict(self._files))
+        try:
+            self._sync_directory(name)
+        except OSError:
+            if is_new:
+                self._release(name)
+                self._lineage.append(dict(self._files))
+            raise
+
+    def _release(self, name: str) -> None:
+        """The name leads nowhere; without another name the file's room is free."""
+        file = self._files.pop(name, None)
+        self._failed_syncs.pop(name, None)
+        if file is not None:
+            file.links -= 1
+            if not file.links:
+                self.used_bytes -= len(file.content)
+
+    def _sync_directory(self, name: str) -> None:
+        self._step(name)
+        self._lineage = [dict(self._files)]
+        self._finish(name)
+
+    def _all_files(self) -> list[SimFile]:
+        """Every file that has a name, or may have one after a power cut; in an order that depends on no address."""
+        directories = (*self._lineage, *self.linked.values())
+        return list(dict.fromkeys(file for names in directories for file in names.values()))

@@ -1,0 +1,331 @@
+"""Keeper: what a machine keeps on its disk, from one process to the next.
+
+The folder outlives the process; each run has a SimDisk and a Remembering of its own, which is the server's. A process
+that dies leaves what it had written, a power cut what was synced, perhaps with a torn tail (folder.py).
+
+To see that nothing is promised before its record, the keeper notes for every id where in the journal its base is; to
+see that a restart would find what memory knows, `replay` reads a copy of the folder.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from disque_py.core import journaling
+from disque_py.core.broker import Broker
+from disque_py.core.job import WAIT_REPL, Job
+from disque_py.core.restoring import Restoring
+from disque_py.core.spilled import Spilled
+from disque_py.simulator.checks.durability import DurabilityChecker
+from disque_py.simulator.faults.disks import Health
+from disque_py.simulator.oracle import RuleBrokenError
+from disque_py.simulator.world.disk import SimDisk
+from disque_py.simulator.world.folder import SimFolder
+from disque_py.storage.journal_service import JournalService
+from persistence.journal import ALWAYS, EVERYSEC, NO
+from persistence.records import JOB, STATE
+from persistence.recovery import DamagedJournalError, Recovery
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from disque_py.simulator.world.machine import Machine
+    from persistence.disk import Disk
+
+# Small, so that segments are closed, rewritten and dropped in a run of seconds.
+SEGMENT_BYTES: Final = 40_000
+# semantics.md, section 8, and a disk's and a turn's time besides.
+LOST_MS_MAX: Final = 2_300
+# A journal that failed tries again every second; what gathered meanwhile takes a moment.
+RECOVERED_MS: Final = 3_000
+RESERVE_BYTES: Final = 64 << 10
+# Room for a journal that grows until it is rewritten by itself (`auto-aof-rewrite-min-size`, 64 MiB), for the headers
+# of its many small files, each of which names those before it, and for the rewrite: only a fault makes this disk full.
+CAPACITY_BYTES: Final = 256 << 20
+# How a node begins to say that its disk, and not what is on it, kept it from starting (storage/loading.py).
+POLICIES: Final = (ALWAYS, EVERYSEC, NO)  # The strongest first.
+DISK_ERROR: Final = "Can't read the journal: [Errno"
+
+
+class JournalStorage:
+    """A machine's journal; see the module.
+
+    folder       what is on the disk
+    disk         the disk of this run
+    remembering  the server's journal of this run
+    recorded     id -> (position behind its base, when that was recorded); of an earlier run: (0, when it was read)
+    noted        ids of which this run has recorded anything
+    pledges      what it says, against what is recorded; None until its journal is read
+    is_loaded    this run has read its journal
+    health       how the disk has been
+    had_failure  it was full or failing: with everysec and no, acks were in memory only until it was written again
+    is_rotten    a bit of its journal is another: a process that begins may find damage
+    is_ill       its disk fails now: a process that begins may end with an error of the disk
+    had_policy   what else than its file's `appendfsync` this process was told by CONFIG SET
+    has_refused  this run's process ended so; whoever heals the disk starts another
+    """
+
+    def __init__(self, machine: Machine, rng: Random) -> None:
+        self.machine = machine
+        self.rng = rng
+        self.folder = SimFolder(rng, CAPACITY_BYTES)
+        # Some systems have files as memory, some have not; others than those of the log of events (event_log_storage.py).
+        self.folder.has_windows = ord(machine.name[0]) % 3 != 1
+        self.disk: SimDisk
+        self.journal_service: JournalService
+        self.recorded: dict[bytes, tuple[int, int]] = {}
+        self.noted: dict[bytes, None] = {}
+        self.is_loaded = False
+        self.durability: DurabilityChecker | None = None
+        self.health = Health()
+        self.had_failure = False
+        self.is_ill = False
+        self.is_rotten = False
+        self.has_refused = False
+        self.had_policy: dict[str, None] = {}
+
+    @property
+    def policy(self) -> str:
+        """`appendfsync`: the weakest that this process has had."""
+        had = [str(self.machine.settings["appendfsync"]), *self.had_policy]
+        return max(had, key=POLICIES.index)
+
+    def may_lose(self, *, power: bool) -> bool:
+        """Whether the end of this process may cost records that somebody relied on."""
+        if self.policy == ALWAYS:
+            return False
+        return power or (self.had_failure and self.is_excused())
+
+    def is_excused(self) -> bool:
+        """Whether the disk is in trouble, or was a moment ago: the journal may not be written again yet."""
+        return not self.health.is_well(self.machine.world.now_ms - RECOVERED_MS)
+
+    def lost_ms_max(self, at_ms: int) -> int:
+        """How old a record may be that a power cut costs at this moment (semantics.md, section 8)."""
+        is_judged = self.policy == EVERYSEC and self.health.is_well(at_ms - LOST_MS_MAX - RECOVERED_MS)
+        return LOST_MS_MAX if is_judged else 1 << 60
+
+    # -- life --------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """The process begins; `load` comes soon."""
+        self.recorded = {}
+        self.noted = {}
+        self.durability = None
+        self.is_loaded = False
+        self.has_refused = False
+        self.had_policy = {}
+
+    def load(self) -> None:
+        """It reads its journal before it serves anybody. Within a turn."""
+        machine = self.machine
+        self.journal_service = JournalService(
+            machine.driver,
+            self._open,
+            self._closed,
+            self._notice,
+            segment_bytes=SEGMENT_BYTES,
+            reserve_bytes=RESERVE_BYTES,
+        )
+        self.journal_service.start(self._ready, self._failed)
+
+    def _open(self) -> Disk:
+        run = self.machine.runs
+        self.disk = SimDisk(self.folder, lambda span_ms, call: self._later(span_ms, call, run), self.rng)
+        return self.disk
+
+    def _later(self, span_ms: int, call: Callable[[], None], run: int) -> None:
+        self.machine.world.later(span_ms, self.machine.aside, call, run)
+
+    def _closed(self) -> None:
+        """The journal is closed for good; nothing is locked here."""
+
+    def _ready(self) -> None:
+        self.is_loaded = True
+        self.read_back()
+        self.machine.loaded(has_journal=self.journal_service.last_load is not None)
+        self.machine.world.on_loaded(self.machine)
+
+    def reload(self, done: Callable[[OSError | None], None]) -> None:
+        """DEBUG LOADAOF: what memory has goes, and comes back from the journal; or stays, if that can't be read."""
+        machine = self.machine
+        machine.world.on_reload(machine)
+        self.is_loaded = False
+        run = machine.runs
+
+        def over(failure: OSError | None) -> None:
+            if machine.runs == run and machine.is_up:
+                self.is_loaded = True
+                if failure is None:
+                    self.noted = {}
+                    self.read_back()
+                machine.world.on_loaded(machine)
+            done(failure)
+
+        self.journal_service.reload(over)
+
+    def read_back(self) -> None:
+        """Memory has what the journal has."""
+        now_ms = self.machine.world.now_ms
+        self.recorded = {job_id: (0, now_ms) for shard in self.machine.broker.shards for job_id in shard}
+        self._watch()
+
+    def _failed(self, reason: str) -> None:
+        """It did not come up. Damage is excused where a bit rotted, an error of the disk while the disk has errors."""
+        is_excused = self.is_ill if reason.startswith(DISK_ERROR) else self.is_rotten
+        if not is_excused:
+            raise RuleBrokenError("a node can read its journal", f"{self.machine.name}: {reason}", self.machine.name)
+        self._notice(f"refuses to start: {reason}")
+        self.has_refused = True
+        # The turn it is in comes to its end first.
+        self.machine.world.later(0, self.machine.end_run, self.machine.runs, self._refused)
+
+    def _refused(self) -> None:
+        """The process is gone; if the disk is well again meanwhile, the next one begins."""
+        if not (self.is_ill or self.is_rotten):
+            self.machine.start()
+
+    def _notice(self, line: str) -> None:
+        self.machine.world.trace.write(self.machine.world.now_ms, f"{self.machine.name}  {line}")
+
+    def died(self, *, power: bool) -> None:
+        """The process is gone."""
+        disk = getattr(self, "disk", None)
+        if disk is not None:
+            disk.crash()
+        if power:
+            self.folder.cut_power()
+        else:
+            self.folder.kill()
+
+    # -- what must hold ----------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        """Note what the journal is told from now on."""
+        journal = self.journal_service.journal
+        if journal is None:
+            return
+        journal.watch = self._noted
+        self.durability = DurabilityChecker(self.machine, journal)
+
+    def _noted(self, runs: list[list[Any]], position: int) -> None:
+        """The journal was told this."""
+        recorded, noted, now_ms = self.recorded, self.noted, self.machine.world.now_ms
+        if self.durability is not None:
+            self.durability.note(runs, position)
+        for run in runs:
+            if run[0] == JOB:
+                for item in run[1:]:
+                    recorded.setdefault(item[0], (position, now_ms))
+                    noted[item[0]] = None
+            elif run[0] == STATE:
+                for item in run[1:]:
+                    noted[item[0]] = None
+
+    def is_off(self) -> bool:
+        """No journal is written."""
+        return self.journal_service.journal is None
+
+    def is_complete(self) -> bool:
+        """A journal is written, and has all jobs."""
+        return self.journal_service.journal is not None and not self.journal_service.refusal()
+
+    def is_quiet(self) -> bool:
+        """All that memory knows has been given to the disk, and nothing is under way."""
+        if not self.is_loaded:
+            return False  # It may have no journal yet: its log of events is opened first.
+        broker = self.machine.broker
+        journal = self.journal_service.journal
+        return (
+            journal is not None
+            and not journal.error
+            and journal.written == journal.position
+            and not (broker.dirty or broker.outbox.gone or broker.outbox.pauses or broker.outbox.is_void)
+            and self.journal_service._driver.compaction is not None
+            and not self.journal_service._driver.compaction.is_first
+        )
+
+    def check_replay(self) -> None:
+        """Memory is what a replay of the journal would make of it; RuleBrokenError."""
+        machine = self.machine
+        found, former = replay(self.folder, machine)
+        memory = {job.id: job for shard in machine.broker.shards for job in shard.values() if job.state != WAIT_REPL}
+        for job_id in memory.keys() - found.keys():
+            raise RuleBrokenError(
+                "memory equals a replay", f"{memory[job_id]!r} of {machine.name} is not in its journal", job_id
+            )
+        for job_id, (job, flags) in found.items():
+            known = memory.get(job_id)
+            if known is None:
+                raise RuleBrokenError(
+                    "memory equals a replay", f"{job!r} of {machine.name} is in its journal only", job_id
+                )
+            known_flags = journaling.flags_of(known)
+            if job_id not in self.noted:
+                # What was queued waits for its time after a restart, and another one would make the same of it.
+                flags &= ~journaling.IS_QUEUED
+                known_flags &= ~journaling.IS_QUEUED
+            if type(known.body) is not bytes:
+                job.body = known.body  # It is on disk, and only there.
+            said, kept = _state(machine, former, job, flags), _state(machine, former, known, known_flags)
+            if type(job.body) is Spilled and job.body.size == len(known.body):
+                said["body"] = kept["body"]  # It is on another disk; who gets the job compares it.
+            if said != kept:
+                told = ", ".join(
+                    f"{name} {kept[name]!r} and {said[name]!r}" for name in said if said[name] != kept[name]
+                )
+                raise RuleBrokenError(
+                    "memory equals a replay", f"{known!r} of {machine.name}: memory and journal have {told}", job_id
+                )
+
+
+def replay(folder: SimFolder, machine: Machine) -> tuple[dict[bytes, tuple[Job, int]], frozenset[bytes]]:
+    """What a copy of the folder says: jobs by id, with their recorded flags; and the ids that the node had before."""
+    chance = machine.world.stream("replay")
+    copied = folder.copy(chance)
+    broker = Broker(
+        machine.membership, machine.broker.outbox.messages, machine.broker.settings, chance, machine.broker.host
+    )
+    broker.now_ms, broker.wall_ms = machine.broker.now_ms, machine.broker.wall_ms
+    broker.sets = machine.broker.sets
+    try:
+        recovery = Recovery(copied)
+        nodes = dict.fromkeys(header.node for _, header, _ in recovery.files)
+        restoring = Restoring(broker, *nodes)
+        while not recovery.is_finished:
+            for number, block in recovery.step():
+                restoring.block(number, block.wall_ms, block.flags, block.runs)
+    except DamagedJournalError as damaged:
+        raise RuleBrokenError("a node can read its journal", f"{machine.name}: {damaged}", machine.name) from damaged
+    found = {
+        job.id: (job, journaling.flags_of(job) | (journaling.IS_QUEUED if job.was_announced else 0))
+        for shard in broker.shards
+        for job in shard.values()
+    }
+    return found, frozenset(nodes) - {broker.me.id}
+
+
+def _state(machine: Machine, former: frozenset[bytes], job: Job, flags: int) -> dict[str, Any]:
+    """What a restart has to know of a job; the moments of leases and retries are for the tests of restoring."""
+    if job.retry_ms:
+        flags &= ~journaling.IS_GIVEN
+    else:
+        flags &= ~journaling.IS_LEASED  # Says something else until a restart is over (restoring.py).
+        if flags & journaling.IS_GIVEN:
+            flags |= journaling.IS_DELIVERED
+    # Others still name us by the id we had before CLUSTER RESET HARD: who reads the journal takes that for us.
+    me = machine.broker.me.id
+    holders = {me if node.id in former else node.id for node in job.holders}
+    return {
+        "flags": flags & ~journaling.IS_GIVEN,
+        "queue": job.queue,
+        "body": job.body,
+        "retry": job.retry_ms,
+        # Who was forgotten counts as confirmed from then on (semantics.md, section 3): the journal does not name it,
+        # and memory knows it again when it comes back.
+        "holders": sorted(node_id for node_id in holders if node_id not in machine.forgot),
+        "attempt": job.attempt,
+        "nacks": job.nacks,
+        "deliveries": job.deliveries,
+    }

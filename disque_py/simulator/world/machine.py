@@ -1,0 +1,468 @@
+"""Machine: one node of a world, from outside: its process, its clocks, its files.
+
+Within runs what runs in a server: Driver, Membership, Broker. A machine is their Clock, Wire and Host (ports.py). It
+dies in three ways: killed (what it sent still arrives, other nodes see the connections end), cut off from power (nobody
+sees anything until it is back), and at a *fuse*: a given number of things it does to the outside later, so in the midst
+of a turn, with some messages and replies gone out and others not. Stopped (SIGSTOP), it keeps what comes for later.
+
+The nodes file is synced a moment after membership asks for it; a power cut may come before. What a kill must not undo
+is written at once (`write_nodes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from cluster_bus.node import Node
+from cluster_bus.nodes_file import parse, parse_notes
+from disque_py.config.settings import Settings
+from disque_py.core.broker import Broker
+from disque_py.core.events import ADDED, ADDED_ANYHOW, ADDED_INVISIBLE
+from disque_py.node import dispatch
+from disque_py.node.turn import Driver
+from disque_py.simulator.checks.durability import DurabilityChecker
+from disque_py.simulator.clients.connection import Connection
+from disque_py.simulator.world.codecs import OLD, VersionedMembership
+from disque_py.simulator.world.event_log_storage import EventLogStorage
+from disque_py.simulator.world.host import SimHost
+from disque_py.simulator.world.journal_storage import JournalStorage
+from disque_py.simulator.world.spill_storage import give_desk
+from disque_py.simulator.world.traffic import Pipe
+
+if TYPE_CHECKING:
+    from disque_py.simulator.world.world import World
+
+PORT: Final = 7711
+BUS_PORT: Final = 17711
+RUN_BYTES: Final = 8
+ID_BYTES: Final = 20
+PPM: Final = 1_000_000
+ADDED_CODES: Final = (ADDED, ADDED_ANYHOW, ADDED_INVISIBLE)
+SAVE_MS_MAX: Final = 6
+
+
+class DeathError(Exception):
+    """A process dies here and now; the world's loop lets it."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine.name)
+        self.machine = machine
+
+
+class Machine:
+    """One node; see the module.
+
+    name               one letter; also its host name
+    offset_ms          its monotonic clock against the world's, at the world's start
+    drift_ppm          how much faster it runs than the world's, millionths
+    wall_offset_ms     its wall clock against the others'; may jump at any time
+    version            the highest bus version it speaks
+    is_up, is_stopped, has_power
+    is_ending          it was told to end, and does what is left to do
+    is_deaf            it listens to no client yet: its log of events is being opened
+    runs               how often it was started
+    fuse               it dies after so many further things it does to the outside; 0: it does not
+    stopped_ms         when it was last stopped, or went on
+    held               what came while it was stopped, or deaf
+    nodes_file         what a start would read: never an older text than what was written before
+    forgot             ids it was ever told to forget, by FORGET or RESET
+    totals             counters of earlier runs, by name (see `harvest`)
+    ticks              timers that came
+    keeper             its journal; None: it has none
+    annals             its log of events; None: it has none
+    """
+
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        settings: dict[str, Any],
+        *,
+        offset_ms: int = 0,
+        drift_ppm: int = 0,
+        version: int = OLD,
+        node_id: bytes = b"",
+    ) -> None:
+        self.world = world
+        self.name = name
+        self.label = name.encode()
+        self.rng = world.stream(f"machine {name}")
+        self.node_id = node_id or name.encode() + self.rng.randbytes(ID_BYTES - 1)
+        self.settings = dict(settings)
+        self.offset_ms = offset_ms
+        self.drift_ppm = drift_ppm
+        self.wall_offset_ms = 0
+        self.version = version
+        self.is_up = False
+        self.is_stopped = False
+        self.is_ending = False
+        self.is_deaf = False
+        self.has_power = True
+        self.runs = 0
+        self.fuse = 0
+        self.stopped_ms = 0
+        self.held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self.nodes_file = ""
+        self._saves = self._saved_number = 0
+        self._latest = (0, "")
+        self.forgot: dict[bytes, None] = {}
+        self.totals: dict[str, int] = {}
+        self.journal_storage: JournalStorage | None = None
+        self.event_logs = EventLogStorage(self, world.stream(f"events {name}")) if settings.get("events") else None
+        self.ticks = 0
+        self.attempts: dict[Node, object] = {}
+        self.pipes: dict[Node, Pipe] = {}
+        self.incoming: dict[bytes, Pipe] = {}
+        self.clients: dict[Connection, None] = {}
+        self.driver: Driver
+        self.broker: Broker
+        self.membership: VersionedMembership
+        self._timer_ms = 0
+
+    def __repr__(self) -> str:
+        return f"<Machine {self.name}>"
+
+    def keep_journal(self, policy: str) -> None:
+        """From its next start on it has a journal with this appendfsync."""
+        self.settings |= {"appendonly": True, "appendfsync": policy}
+        self.journal_storage = JournalStorage(self, self.world.stream(f"disk {self.name}"))
+
+    # -- life --------------------------------------------------------------------------------------
+
+    def boot(self) -> None:
+        """Start a process: fresh memory, a new run, what its nodes file says."""
+        self.runs += 1
+        world = self.world
+        values = Settings()
+        for name, value in self.settings.items():
+            setattr(values, name, value)
+        rng = world.stream(f"machine {self.name} run {self.runs}")
+        outgoing = world.outgoing_of(self)
+        lines = parse(self.nodes_file) if self.nodes_file else []
+        if lines:
+            self.node_id = lines[0].id  # After CLUSTER RESET HARD it is another.
+        me = Node(self.node_id, "", PORT, BUS_PORT)
+        me.run = rng.randbytes(RUN_BYTES)
+        self.membership = VersionedMembership(self.version, me, outgoing, rng, values.cluster_node_timeout)
+        self.membership.now_ms, self.membership.wall_ms = self.now_ms(), self.wall_ms()
+        self.broker = Broker(self.membership, outgoing, values, rng, SimHost(self))
+        dispatch.install(self.broker)
+        self.attempts, self.pipes, self.incoming, self.held, self.clients = {}, {}, {}, [], {}
+        self.is_up, self.is_stopped, self.is_ending, self.fuse, self._timer_ms = True, False, False, 0, 0
+        self.driver = Driver(
+            self.broker, self.membership, outgoing, self, self, self._on_turn, self._save_nodes, self._notice
+        )
+        self.driver.write_nodes = self.write_nodes
+        self.open()
+        if lines:
+            self.membership.load(lines)
+            self.membership.resume(parse_notes(self.nodes_file, self.wall_ms()))
+        if values.maxmemory_spill:
+            give_desk(self)
+        if self.journal_storage is not None:
+            # As in node_lifecycle.py: a copy that is confirmed before the journal is open would be in no journal.
+            self.broker.is_loading = True
+            self.broker.loading_wait_until_ms = self.broker.now_ms + 1000 * values.loading_wait
+            self.journal_storage.begin()
+        self.is_deaf = True
+        if self.event_logs is not None:
+            self.event_logs.start()
+        else:
+            self.listen()
+        self.driver.tick()
+        self.close()
+
+    def listen(self) -> None:
+        """Clients may come, and the journal is read, if there is one. Within a turn."""
+        self.is_deaf = False
+        if self.journal_storage is not None:
+            self.journal_storage.load()
+        else:
+            self.loaded(has_journal=False)
+        if not self.is_stopped:
+            held, self.held = self.held, []
+            for call, args in held:
+                call(*args)
+
+    def loaded(self, *, has_journal: bool) -> None:
+        """It has the jobs of its journal, or knows that it has none."""
+        if self.event_logs is not None:
+            self.event_logs.started(has_journal=has_journal)
+
+    def start(self) -> None:
+        """A new process; the old one is dead."""
+        assert not self.is_up
+        self.has_power = True
+        self.world.network.power_is_back(self)
+        self.boot()
+
+    def die(self, *, power: bool = False) -> None:
+        """The process is gone, and with `power` the whole machine: nobody hears of it."""
+        self.world.on_death(self, power=power)
+        self.harvest()
+        number, text = self._latest
+        if not power and number > self._saved_number:
+            self._saved_number, self.nodes_file = number, text
+        if self.journal_storage is not None:
+            self.journal_storage.died(power=power)
+        if self.event_logs is not None:
+            self.event_logs.died(power=power)
+        self.is_up = self.is_stopped = False
+        self.fuse = 0
+        self.held = []
+        self.has_power = not power
+        self.world.network.died(self)
+        for connection in list(self.clients):
+            connection.lost()
+        self.clients = {}
+
+    def shut_down(self, then: Callable[[], None]) -> None:
+        """SIGTERM: clients are hung up and the journal is closed; `then` is called when the process is gone."""
+        run = self.runs
+        self.is_ending = True
+
+        def ended(_: OSError | None = None) -> None:
+            if self.is_up and self.runs == run and self.event_logs is not None:
+                self.event_logs.close(gone)
+            else:
+                gone()
+
+        def gone() -> None:
+            if self.is_up and self.runs == run:
+                self.world.later(0, self.end_run, run, then)
+
+        for connection in list(self.clients):
+            connection.hang_up_by_node()
+        self.open()
+        if self.journal_storage is not None and not self.is_deaf:
+            self.journal_storage.journal_service.close(ended)
+        else:
+            ended()
+        self.close()
+
+    def end_run(self, run: int, then: Callable[[], None]) -> None:
+        """The process of this run ends by itself, if it is there still; `then` is called."""
+        if self.is_up and self.runs == run:
+            self.save_at_end()
+            self.die()
+            then()
+
+    def aside(self, call: Callable[[], None], run: int) -> None:
+        """Something beside the loop is over: it is heard of now, or when the process goes on."""
+        if run != self.runs or not self.is_up:
+            return
+        if self.is_stopped:
+            self.held.append((self.aside, (call, run)))
+            return
+        call()
+        if self.driver.is_open:
+            self.close()
+
+    def stop(self) -> None:
+        """SIGSTOP."""
+        self.is_stopped = True
+        self.stopped_ms = self.world.now_ms
+
+    def go_on(self) -> None:
+        """SIGCONT: it reads what came meanwhile, then looks at its clock."""
+        self.is_stopped = False
+        self.stopped_ms = self.world.now_ms
+        self._timer_ms = 0
+        held, self.held = self.held, []
+        for call, args in held:
+            call(*args)
+        if not self.is_up:
+            return
+        self.world.network.read_landed(self)
+        self.open()
+        self.driver.tick()
+        self.close()
+
+    def harvest(self) -> None:
+        """Add the counters of this run to the totals: its memory is about to go."""
+        totals, stats = self.totals, self.broker.stats
+        for name in dir(stats):
+            value = getattr(stats, name)
+            if type(value) is int:
+                totals[name] = totals.get(name, 0) + value
+
+    def count(self, name: str) -> int:
+        """A counter of INFO, over all runs."""
+        now = getattr(self.broker.stats, name) if self.is_up else 0
+        return self.totals.get(name, 0) + int(now)
+
+    # -- what it says ------------------------------------------------------------------------------
+
+    def check_added(self, job_id: bytes, copies: int) -> None:
+        """A producer is told this id: that is recorded in journal and log of events; RuleBrokenError."""
+        durability = self._durability()
+        if durability is not None:
+            durability.check_added(job_id, copies)
+        if self.event_logs is not None:
+            self.event_logs.check_told(job_id, ADDED_CODES, "answer to ADDJOB")
+
+    def next_event(self) -> int:
+        """Number of the next event, if there is a log."""
+        return 0 if self.event_logs is None else self.event_logs.next_seq()
+
+    def check_delivered(self, entries: list[Any], since: int, attempts: list[int]) -> None:
+        """A consumer is given these, [queue, id, …] each: that is in journal and log of events; RuleBrokenError.
+
+        since      `next_event` when it asked
+        attempts   of the deliveries, if it was told them
+        """
+        durability = self._durability()
+        if durability is not None:
+            for entry in entries:
+                durability.check_delivered(entry[1])
+        if self.event_logs is not None:
+            for at, entry in enumerate(entries):
+                self.event_logs.check_delivered(entry[1], since, attempts[at] if attempts else 0)
+        self.world.on_delivered(self, entries)
+
+    def check_acked(self, job_ids: list[bytes]) -> None:
+        """A client is told that these are done: that is in the journal; RuleBrokenError."""
+        durability = self._durability()
+        if durability is not None:
+            for job_id in job_ids:
+                durability.check_acked(job_id)
+
+    def _durability(self) -> DurabilityChecker | None:
+        """What may be asked about what it says."""
+        return None if self.journal_storage is None else self.journal_storage.durability
+
+    # -- turns -------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Before an input."""
+        self.driver.begin()
+
+    def close(self) -> None:
+        """After it; in a prompt world that ends the turn."""
+        if self.world.is_prompt:
+            self._end_turn()
+
+    def _on_turn(self) -> None:
+        if not self.world.is_prompt:
+            self.world.later(0, self._finish, self.runs)
+
+    def _finish(self, run: int) -> None:
+        if run != self.runs or not self.is_up:
+            return
+        if self.is_stopped:
+            self.held.append((self._finish, (run,)))
+        else:
+            self._end_turn()
+
+    def _end_turn(self) -> None:
+        if self.event_logs is not None:
+            self.event_logs.look()
+        self.driver.finish()
+        self.world.on_turn(self)
+        world = self.world
+        since_ms = self.driver.next_ms() - self.offset_ms
+        if self.drift_ppm:
+            since_ms = -(-since_ms * PPM // (PPM + self.drift_ppm))
+        # What is overdue is done a millisecond later, as a loop would that has other things to do as well.
+        at_ms = max(since_ms, world.now_ms + 1)
+        if not self._timer_ms or at_ms < self._timer_ms:
+            self._timer_ms = at_ms
+            world.at(at_ms, self._on_timer, at_ms, self.runs)
+
+    def _on_timer(self, at_ms: int, run: int) -> None:
+        if at_ms != self._timer_ms or run != self.runs or not self.is_up or self.is_stopped:
+            return  # Another was set since; or the process is gone, or will look at its clock when it goes on.
+        if self.world.is_prompt and not self.world.is_first_timer():
+            self._timer_ms = at_ms + 1
+            self.world.later(1, self._on_timer, at_ms + 1, run)
+            return
+        self._timer_ms = 0
+        self.ticks += 1
+        self.driver.tick()
+        self.close()
+
+    def burn(self) -> None:
+        """It has done something to the outside: perhaps the last thing it did."""
+        self.fuse -= 1
+        if not self.fuse:
+            raise DeathError(self)
+
+    # -- Clock -------------------------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        """Its monotonic clock."""
+        now_ms = self.world.now_ms
+        return self.offset_ms + now_ms + now_ms * self.drift_ppm // PPM
+
+    def wall_ms(self) -> int:
+        """Its wall clock."""
+        return self.world.wall_ms + self.wall_offset_ms
+
+    def stopwatch_ns(self) -> int:
+        """Nothing takes any time here."""
+        return 0
+
+    # -- Wire --------------------------------------------------------------------------------------
+
+    def dial(self, node: Node) -> None:
+        """See ports.Wire."""
+        self.world.network.dial(self, node)
+
+    def hang_up(self, node: Node) -> None:
+        """See ports.Wire."""
+        self.world.network.hang_up(self, node)
+
+    def send(self, node: Node, frame: bytes) -> None:
+        """See ports.Wire."""
+        if self.fuse:
+            self.burn()
+        durability = self._durability()
+        if durability is not None:
+            durability.check_frame(node, frame)
+        self.world.network.send(self, node, frame)
+
+    def lose_incoming(self, node: Node) -> None:
+        """The link on which the node spoke to us is gone; within a turn."""
+        dispatch.incoming_lost(self.broker, node)
+
+    # -- files -------------------------------------------------------------------------------------
+
+    def write_nodes(self) -> None:
+        """What a kill must not undo, before others are told."""
+        if self.fuse:
+            self.burn()
+        self._saves += 1
+        self._latest = (self._saves, self.membership.dump())
+
+    def save_at_end(self) -> None:
+        """In an orderly way: the file is up to date."""
+        self._saves += 1
+        self._saved_number, self.nodes_file = self._saves, self.membership.dump()
+
+    def _save_nodes(self) -> None:
+        self.save_nodes(None)
+
+    def save_nodes(self, done: Callable[[OSError | None], None] | None) -> None:
+        """Write the nodes file as it is now; it is there a moment later."""
+        text = self.membership.dump()
+        span_ms = 0 if self.world.is_prompt else self.rng.randrange(SAVE_MS_MAX)
+        self._saves += 1
+        self.world.later(span_ms, self._saved, self.runs, self._saves, text, done)
+
+    def _saved(self, run: int, number: int, text: str, done: Callable[[OSError | None], None] | None) -> None:
+        if run != self.runs or not self.is_up:
+            return
+        if self.is_stopped:
+            self.held.append((self._saved, (run, number, text, done)))
+            return
+        if number > self._saved_number:
+            self._saved_number = number
+            self.nodes_file = text
+        if done is not None:
+            self.open()
+            done(None)
+            self.close()
+
+    def _notice(self, line: str) -> None:
+        self.world.trace.write(self.world.now_ms, f"{self.name}  {line}")

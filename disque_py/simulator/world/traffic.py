@@ -1,0 +1,303 @@
+"""What goes over the connections between the nodes of a world: frames on their way, read, and both ends of it.
+
+A connection leads one way: what a node says goes on the one it dialed. Frames arrive in order, each after a delay of
+its own. The model follows cluster_bus/bus.py: a stranger's job messages close its connection, and who reads has met, or
+forgotten, whoever dialed by the time it reads.
+
+How connections come about, and what weather does to them, is in network.py.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from mypy_extensions import mypyc_attr
+
+from cluster_bus.codec import Decoder
+from cluster_bus.handshake import Hello
+from cluster_bus.messages import FIRST_JOB_KIND
+from cluster_bus.node import FORGOTTEN, Node
+from disque_py.simulator.transcript import Ids, tell_frame
+from disque_py.simulator.world.codecs import NEW, common, decoder, renewed
+
+if TYPE_CHECKING:
+    from disque_py.simulator.world.machine import Machine
+    from disque_py.simulator.world.world import World
+
+REPEATED_MS_MAX: Final = 3_000
+# Longer than a frame takes on any link that no fault slows down (plan.py).
+LATE_MS: Final = 100
+
+IDS: Final = Ids()
+
+# Process and id of who dialed, process and id of whom, version of what they say.
+Ends = tuple[int, bytes, int, bytes, int]
+
+# Whether to lose one message: sender, receiver, kind, item.
+Filter = Callable[[str, str, int, Any], bool]
+
+
+class Pipe:
+    """A connection: who dialed it under which name, who reads it, what is on its way.
+
+    ends            which processes it leads from and to, under which ids, and the version they speak
+    node, sender    what the dialer calls the target, and the target the dialer (None: a stranger)
+    frames          sent and not read, oldest first, with the moment each was sent; `landed` of them are there
+    last_ms         when the last of them lands
+    is_open         it is read; else what is in it is lost
+    is_stuck        a silent cut holds up what lands
+    made_ms         when it came about
+    was_harmed      a frame on it was lost, stuck or very late
+    """
+
+    __slots__ = (
+        "decoder", "dialer", "ends", "frames", "hello", "is_open", "is_stuck", "landed", "last_ms", "made_ms", "node",
+        "sender", "target", "target_run", "version", "was_harmed",
+    )  # fmt: skip
+
+    def __init__(self, dialer: Machine, target: Machine, hello: Hello) -> None:
+        self.dialer = dialer
+        self.target = target
+        self.target_run = target.runs
+        self.hello = hello
+        # That of the process: a machine whose next process is another version still runs this one until it ends.
+        self.version = common(target.membership.version, hello.versions)
+        self.ends = (dialer.runs, hello.id, target.runs, target.membership.me.id, self.version)
+        self.decoder: Decoder = decoder(self.version)
+        self.node: Node | None = None
+        self.sender: Node | None = None
+        self.frames: deque[tuple[int, bytes]] = deque()
+        self.landed = 0
+        self.last_ms = 0
+        self.is_open = True
+        self.is_stuck = False
+        self.made_ms = dialer.world.now_ms
+        self.was_harmed = False
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)  # The benchmarks deliver by hand.
+class Traffic:
+    """All connections, and what is on its way; Network is made of it.
+
+    delay_ms       the shortest and the longest way of a frame
+    loss           share of the frames that vanish
+    is_rough       what is on its way may be lost or repeated when a connection ends
+    filter         loses single messages; what it takes is gone
+    tap            sees the job messages that are read, no stranger's: sender, receiver, runs
+    frames, bytes  sent so far
+    flying         frames on their way
+    """
+
+    def __init__(self, world: World, rng: Random, delay_ms: tuple[int, int]) -> None:
+        self.world = world
+        self.rng = rng
+        self.delay_ms = delay_ms
+        self.loss = 0.0
+        self.is_rough = False
+        self.filter: Filter | None = None
+        self.tap: Callable[[str, str, list[list[Any]]], None] | None = None
+        self.frames = 0
+        self.bytes = 0
+        self.flying = 0
+        self.pipes: dict[Pipe, None] = {}
+        # Directions that are cut -> how many faults do it.
+        self.cuts: dict[tuple[str, str], int] = {}
+        self.silent: dict[tuple[str, str], int] = {}
+        self._held: list[tuple[Callable[[Pipe], None], Pipe]] = []  # What ends of a silent connection would have seen.
+        self._unread: dict[Pipe, None] = {}  # Ended, and who reads them is stopped: what is in them is read later.
+        self._repeated: dict[tuple[str, str], tuple[Ends | None, list[tuple[int, bytes]]]] = {}
+
+    def _delay(self) -> int:
+        low_ms, high_ms = self.delay_ms
+        return low_ms if low_ms == high_ms else low_ms + int(self.rng.random() * (high_ms - low_ms + 1))
+
+    def _passes(self, cuts: dict[tuple[str, str], int], one: Machine, other: Machine) -> bool:
+        """A connection needs both directions."""
+        return not cuts or not ((one.name, other.name) in cuts or (other.name, one.name) in cuts)
+
+    # -- frames ------------------------------------------------------------------------------------
+
+    def send(self, dialer: Machine, node: Node, frame: bytes) -> None:
+        """A frame on the dialer's connection to this node; dropped without one."""
+        pipe = dialer.pipes.get(node)
+        if pipe is None:
+            return
+        if pipe.version == NEW:
+            frame = renewed(frame)
+        world = self.world
+        self.frames += 1
+        self.bytes += len(frame)
+        world.trace.add(world.now_ms, dialer.label + pipe.target.label, frame)
+        if world.trace.lines is not None:
+            told = "; ".join(tell_frame(IDS, frame, pipe.version))
+            world.trace.write(world.now_ms, f"{dialer.name} → {pipe.target.name}  {told}")
+        if self.loss and self.rng.random() < self.loss:
+            pipe.was_harmed = True
+            return
+        self._fly(pipe, frame)
+
+    def _fly(self, pipe: Pipe, frame: bytes) -> None:
+        world = self.world
+        at_ms = world.now_ms + self._delay()
+        if at_ms < pipe.last_ms:
+            at_ms = pipe.last_ms
+        if at_ms - world.now_ms > LATE_MS:
+            pipe.was_harmed = True
+        pipe.last_ms = at_ms
+        pipe.frames.append((world.now_ms, frame))
+        self.flying += 1
+        world.at(at_ms, self._land, pipe)
+
+    def _land(self, pipe: Pipe) -> None:
+        self.flying -= 1
+        target = pipe.target
+        if not pipe.is_open:
+            return
+        if pipe.target_run != target.runs or not target.is_up:
+            pipe.frames.clear()
+            return
+        pipe.landed += 1
+        if not pipe.is_stuck and not target.is_stopped:
+            self._read(pipe)
+
+    def _read(self, pipe: Pipe) -> None:
+        """What has landed."""
+        target = pipe.target
+        target.open()
+        while pipe.landed and pipe.is_open and pipe.frames:
+            pipe.landed -= 1
+            for runs in pipe.decoder.feed(pipe.frames.popleft()[1]):
+                self._deal(pipe, target, runs)
+            if pipe.landed and self.world.is_prompt:
+                target.close()
+                target.open()
+        target.close()
+
+    def _deal(self, pipe: Pipe, target: Machine, runs: list[list[Any]]) -> None:
+        """Bus.link_frame: the runs of a frame, in order."""
+        jobs = []
+        for run in runs:
+            if run[0] >= FIRST_JOB_KIND:
+                jobs.append(run)
+                continue
+            if jobs:
+                self._deal_jobs(pipe, target, jobs)
+                jobs = []
+            if pipe.is_open:
+                target.driver.broker.stats.messages_received += len(run) - 1
+                target.membership.receive(
+                    self._identify(pipe), pipe.hello, pipe.dialer.name, target.name, run[0], run[1:]
+                )
+        if jobs:
+            self._deal_jobs(pipe, target, jobs)
+
+    def _deal_jobs(self, pipe: Pipe, target: Machine, jobs: list[list[Any]]) -> None:
+        if self.filter is not None:
+            jobs = self._filtered(pipe, jobs)
+        if not pipe.is_open or not jobs:
+            return
+        sender = self._identify(pipe)
+        if sender is None:
+            self._drop(pipe)
+            if target.incoming.get(pipe.hello.id) is pipe:
+                del target.incoming[pipe.hello.id]
+        else:
+            if self.tap is not None:
+                self.tap(pipe.dialer.name, target.name, jobs)
+            target.driver.receive(sender, jobs)
+
+    def _identify(self, pipe: Pipe) -> Node | None:
+        """Who dialed this connection, now that it may have been met or forgotten."""
+        if pipe.sender is None or pipe.sender.flags & FORGOTTEN:
+            pipe.sender = pipe.target.membership.accept(pipe.hello, pipe.dialer.name, pipe.target.name)
+        return pipe.sender
+
+    def _filtered(self, pipe: Pipe, jobs: list[list[Any]]) -> list[list[Any]]:
+        kept = []
+        sender, receiver = pipe.dialer.name, pipe.target.name
+        assert self.filter is not None
+        for run in jobs:
+            lost = [item for item in run[1:] if self.filter(sender, receiver, run[0], item)]
+            for item in lost:
+                self.world.on_lost(sender, receiver, run[0], item)
+            if len(lost) < len(run) - 1:
+                kept.append([run[0], *(item for item in run[1:] if not any(item is other for other in lost))])
+        return kept
+
+    def read_landed(self, target: Machine) -> None:
+        """The machine goes on: it reads what came meanwhile."""
+        for pipe in list(self.pipes):
+            if pipe.target is target and pipe.landed and pipe.is_open and not pipe.is_stuck:
+                if pipe.target_run == target.runs:
+                    self._read(pipe)
+
+    def _repeat(self, pipe: Pipe) -> None:
+        """The last frames of the connection before this one come once more, if its ends were the same."""
+        ends, frames = self._repeated.pop((pipe.dialer.name, pipe.target.name), (None, []))
+        if ends == pipe.ends:
+            for sent_ms, frame in frames:
+                if self.world.now_ms - sent_ms < REPEATED_MS_MAX:
+                    self._fly(pipe, frame)
+
+    def oldest_ms(self) -> int:
+        """When the oldest frame was sent that is still on its way; now if there is none."""
+        unread = [pipe for pipe in self._unread if pipe.target.is_up and pipe.target_run == pipe.target.runs]
+        self._unread = dict.fromkeys(unread)
+        times = [pipe.frames[0][0] for pipe in (*self.pipes, *unread) if pipe.frames and pipe.is_open]
+        earliest_ms = self.world.now_ms - REPEATED_MS_MAX
+        times += [frames[0][0] for _, frames in self._repeated.values() if frames[-1][0] >= earliest_ms]
+        return min(times, default=self.world.now_ms)
+
+    # -- ends --------------------------------------------------------------------------------------
+
+    def _drop(self, pipe: Pipe) -> None:
+        """The reading end gives it up."""
+        pipe.is_open = False
+        pipe.frames.clear()
+        self._notice(pipe, self._lost)
+
+    def _notice(self, pipe: Pipe, call: Callable[[Pipe], None]) -> None:
+        """The far end finds out, after what was sent before; unless a silent cut swallows that, too."""
+        if not self._passes(self.silent, pipe.dialer, pipe.target):
+            self._held.append((call, pipe))
+        else:
+            self.world.at(max(self.world.now_ms + self._delay(), pipe.last_ms), call, pipe)
+
+    def _ended(self, pipe: Pipe) -> None:
+        """The reading end sees the end of it."""
+        target = pipe.target
+        self.pipes.pop(pipe, None)
+        self._unread.pop(pipe, None)
+        if not target.is_up or target.incoming.get(pipe.hello.id) is not pipe:
+            return
+        if target.is_stopped:
+            self._unread[pipe] = None
+            target.held.append((self._ended, (pipe,)))
+            return
+        if pipe.landed:
+            self._read(pipe)
+        pipe.is_open = False
+        if target.incoming.get(pipe.hello.id) is not pipe:
+            return
+        del target.incoming[pipe.hello.id]
+        if pipe.sender is not None:
+            target.open()
+            target.lose_incoming(pipe.sender)
+            target.close()
+
+    def _lost(self, pipe: Pipe) -> None:
+        """The dialing end sees that it is no more."""
+        dialer, node = pipe.dialer, pipe.node
+        self.pipes.pop(pipe, None)
+        if node is None or not dialer.is_up or dialer.pipes.get(node) is not pipe:
+            return
+        if dialer.is_stopped:
+            dialer.held.append((self._lost, (pipe,)))
+            return
+        del dialer.pipes[node]
+        dialer.open()
+        dialer.membership.link_down(node)
+        dialer.close()

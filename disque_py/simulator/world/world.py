@@ -1,0 +1,269 @@
+"""World: time, nodes and clients of one simulation.
+
+Events are tuples (moment, serial, call, arguments) in a heap; whatever happens is such a call. Time is the world's;
+what a node believes it to be is its machine's business (machine.py). The world itself has no opinion about what should
+happen: plans (plan.py) and stories (tests/scenarios) use the same one.
+
+A world may be *prompt*: then a turn of a node ends with the input that began it, and no two timers come at once, so
+that what happens can be told line by line. Else a turn ends when all that happens in the same millisecond has been
+taken in, as with a loop that finds several sockets ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from mypy_extensions import mypyc_attr
+
+from cluster_bus.outgoing import Outgoing, Run
+from disque_py.simulator.clients.connection import Connection
+from disque_py.simulator.trace import Trace
+from disque_py.simulator.world.codecs import OLD
+from disque_py.simulator.world.machine import DeathError, Machine
+from disque_py.simulator.world.network import Network
+
+if TYPE_CHECKING:
+    from disque_py.core.broker import Broker
+
+START_MS: Final = 1_000_000
+WALL_START_MS: Final = 1_700_000_000_000
+
+# So many events in one go, and somebody may look at all nodes.
+EVENTS_PER_LOOK: Final = 5_000
+
+Event = tuple[int, int, Callable[..., None], tuple[Any, ...]]
+
+
+class StuckError(Exception):
+    """What was waited for did not happen in time."""
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)  # Stories (tests/scenarios).
+class World:
+    """All nodes, the network between them, and time.
+
+    now_ms      the world's time
+    machines    nodes by name, in order of arrival; those that are down included
+    events      how many have happened, in steps of EVENTS_PER_LOOK
+    is_prompt   see the module
+    trace       what happened: a running hash, and text if somebody wants to read it
+    """
+
+    def __init__(
+        self,
+        names: str,
+        seed: int = 1,
+        *,
+        delay_ms: tuple[int, int] = (1, 1),
+        is_prompt: bool = True,
+        chance: Callable[[str], Random] = Random,
+        trace: Trace | None = None,
+        **settings: Any,
+    ) -> None:
+        self.seed = seed
+        self.now_ms = START_MS
+        self.events = 0
+        self.is_prompt = is_prompt
+        self.settings = settings
+        self.trace = trace if trace is not None else Trace()
+        self._chance = chance
+        self._heap: list[Event] = []
+        self._serial = 0
+        self._clients = 0
+        self._since_look = 0
+        self._timer_ms = 0
+        self.network = Network(self, self.stream("network"), delay_ms)
+        self.machines: dict[str, Machine] = {}
+        self.connections: dict[Connection, None] = {}
+        for name in names:
+            self.add(name)
+
+    def __getitem__(self, name: str) -> Broker:
+        return self.machines[name].broker
+
+    def stream(self, name: str) -> Random:
+        """A generator of its own for this purpose: what one draws does not change what another does."""
+        return self._chance(f"{self.seed} {name}")
+
+    @property
+    def elapsed_ms(self) -> int:
+        """Since the beginning."""
+        return self.now_ms - START_MS
+
+    @property
+    def wall_ms(self) -> int:
+        """The wall clock of a node that is never wrong."""
+        return WALL_START_MS + self.now_ms - START_MS
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def later(self, span_ms: int, call: Callable[..., None], *args: Any) -> None:
+        """Have something happen after `span_ms`."""
+        self._serial += 1
+        heappush(self._heap, (self.now_ms + span_ms, self._serial, call, args))
+
+    def at(self, at_ms: int, call: Callable[..., None], *args: Any) -> None:
+        """Have something happen at this moment."""
+        self._serial += 1
+        heappush(self._heap, (at_ms, self._serial, call, args))
+
+    def is_first_timer(self) -> bool:
+        """Whether no other timer came in this millisecond: in a prompt world they come one by one."""
+        if self._timer_ms == self.now_ms:
+            return False
+        self._timer_ms = self.now_ms
+        return True
+
+    def run(self, span_ms: int) -> None:
+        """Let time pass."""
+        self.run_to(self.now_ms + span_ms)
+
+    def run_to(self, end_ms: int) -> None:
+        """Let time pass until this moment, which included."""
+        heap = self._heap
+        count = self._since_look
+        while heap and heap[0][0] <= end_ms:
+            self.now_ms, _, call, args = heappop(heap)
+            count += 1
+            try:
+                call(*args)
+            except DeathError as crash:
+                crash.machine.die()
+            if count == EVENTS_PER_LOOK:
+                self.events += count
+                count = 0
+                self.on_look()
+        self._since_look = count
+        self.now_ms = end_ms
+
+    def until(self, condition: Callable[[], bool], within_ms: int = 10_000) -> None:
+        """Let time pass until the condition holds; StuckError if it doesn't in time."""
+        end_ms = self.now_ms + within_ms
+        while not condition():
+            if not self._heap or self._heap[0][0] > end_ms:
+                raise StuckError("it did not happen in time")
+            self.run_to(self._heap[0][0])
+
+    # -- nodes -------------------------------------------------------------------------------------
+
+    def add(
+        self,
+        name: str,
+        *,
+        offset_ms: int = 0,
+        drift_ppm: int = 0,
+        version: int = OLD,
+        journal: str = "",
+        node_id: bytes = b"",
+    ) -> Machine:
+        """A further node, which nobody knows yet; see Machine. `journal`: its appendfsync, "" for none."""
+        machine = self.machines[name] = Machine(
+            self, name, self.settings, offset_ms=offset_ms, drift_ppm=drift_ppm, version=version, node_id=node_id
+        )
+        if journal:
+            machine.keep_journal(journal)
+        machine.boot()
+        return machine
+
+    def running(self) -> list[Machine]:
+        """Nodes whose process lives, stopped ones included."""
+        return [machine for machine in self.machines.values() if machine.is_up]
+
+    def meet(self, one: str, other: str) -> None:
+        """CLUSTER MEET."""
+        machine = self.machines[one]
+        machine.open()
+        machine.membership.meet(other, 7711)
+        machine.close()
+
+    def join(self, within_ms: int = 10_000) -> None:
+        """Make all nodes meet, and wait until everybody has a link to everybody."""
+        first, *others = self.machines.values()
+        for machine in others:
+            self.meet(first.name, machine.name)
+        self.until(self.is_meshed, within_ms)
+
+    def is_meshed(self) -> bool:
+        """Everybody who is up has a link to everybody who is, and to nobody else."""
+        machines = self.running()
+        return all(
+            len(machine.membership.linked) == len(machines) - 1
+            and not machine.membership.newcomers
+            and not machine.broker.is_loading
+            for machine in machines
+        )
+
+    def crash(self, name: str) -> None:
+        """Kill -9: memory and connections are gone."""
+        self.machines[name].die()
+
+    def restart(self, name: str) -> None:
+        """A new process with the old id and nodes file."""
+        self.machines[name].start()
+
+    def pause(self, name: str) -> None:
+        """SIGSTOP."""
+        self.machines[name].stop()
+
+    def resume(self, name: str) -> None:
+        """SIGCONT."""
+        self.machines[name].go_on()
+
+    # -- links -------------------------------------------------------------------------------------
+
+    def cut(self, left: str, right: str, *, both: bool = True, silently: bool = False) -> None:
+        """No bytes from left to right any more (nor back). Links break on both ends, unless silently."""
+        for one, other in ((left, right), (right, left))[: 2 if both else 1]:
+            self.network.cut(one, other, silently=silently)
+
+    def heal(self) -> None:
+        """All links may be made again."""
+        self.network.heal()
+
+    # -- clients -----------------------------------------------------------------------------------
+
+    def connect(self, machine: Machine, connection: Connection) -> Connection:
+        """Open a client's connection to a node that is up."""
+        self._clients += 1
+        self.connections[connection] = None
+        connection.open(machine, self._clients)
+        return connection
+
+    # -- what a watcher may want to see (tests/scenarios) --------------------------------------------
+
+    def outgoing_of(self, machine: Machine) -> Outgoing:
+        """Where a node's messages are gathered."""
+        return Outgoing()
+
+    def on_runs(self, machine: Machine, runs: list[Run]) -> None:
+        """This turn's messages of a node are about to leave; only if `outgoing_of` says so."""
+
+    def on_turn(self, machine: Machine) -> None:
+        """A turn of this node is over."""
+
+    def on_look(self) -> None:
+        """EVENTS_PER_LOOK events have happened since the last look."""
+
+    def on_death(self, machine: Machine, *, power: bool) -> None:
+        """A process is about to lose its memory."""
+
+    def on_reload(self, machine: Machine) -> None:
+        """A process is about to forget all its jobs and to read them back (DEBUG LOADAOF)."""
+
+    def on_loaded(self, machine: Machine) -> None:
+        """A process has read its journal."""
+
+    def on_asked(self, machine: Machine, command: tuple[str | bytes | int, ...]) -> None:
+        """An operator's command is about to reach a node."""
+
+    def on_answered(self, machine: Machine, command: tuple[str | bytes | int, ...], reply: Any) -> None:
+        """An operator's command is answered."""
+
+    def on_delivered(self, machine: Machine, entries: list[Any]) -> None:
+        """A consumer got these from a node, [queue, id, …] each."""
+
+    def on_lost(self, sender: str, receiver: str, kind: int, item: Any) -> None:
+        """The network's filter took this message."""

@@ -1,0 +1,1 @@
+"""The services that connect a node to its files: journal, log of events, spilled bodies."""

@@ -1,0 +1,103 @@
+"""A fresh journal, written in one go: what an import makes.
+
+Blocks say that they were *not* written under `appendfsync always`, so a node that loads them takes nothing for
+certain: jobs wait for their retry, at-most-once jobs are not queued (semantics.md, section 5). Who knows that an
+at-most-once job was never delivered adds it last, as `is_certain`.
+
+Nothing of it counts before `finish` has returned; where it is written until then is the caller's business (install.py).
+"""
+
+# Stays Python: runs in programs only, not in a node.
+from __future__ import annotations
+
+from typing import Any
+
+from persistence.disk import Folder
+from persistence.items import Facts, base_item
+from persistence.journal import BLOCK_BYTES, SEGMENT_BYTES
+from persistence.records import IS_ALWAYS, JOB, PAUSE, Part, encode_block, encode_header, file_name
+from persistence.segment_writer import BATCH_BYTES_MAX
+
+
+class FreshJournal:
+    """Writes segments into an empty folder.
+
+    node      whose journal it is; a node with another id reads its own into the sets of holders when it loads this
+    wall_ms   what all its blocks say the time is
+    """
+
+    def __init__(self, folder: Folder, node: bytes, wall_ms: int, segment_bytes: int = SEGMENT_BYTES) -> None:
+        self.job_count = 0
+        self._folder = folder
+        self._node = node
+        self._wall_ms = wall_ms
+        self._segment_bytes = segment_bytes
+        self._files: list[Part] = []
+        self._name = ""
+        self._start = self._position = self._header_bytes = 0
+        self._items: list[Any] = [JOB]
+        self._items_bytes = 0
+        self._is_certain = False
+        self._chunks: list[bytes] = []
+        self._chunks_start = self._chunks_bytes = 0
+        self._append([])  # Nothing after an uncertain block is certain because of what stands before it.
+
+    def add(self, facts: Facts, *, is_certain: bool = False) -> None:
+        """A job; those that are certain after all others."""
+        if is_certain != self._is_certain:
+            assert is_certain, "an uncertain job after certain ones"
+            self._flush_items()
+            self._is_certain = True
+        self._items.append(base_item(facts, self._wall_ms))
+        self._items_bytes += len(facts.body) + len(facts.queue) + 200
+        self.job_count += 1
+        if self._items_bytes >= BLOCK_BYTES:
+            self._flush_items()
+
+    def pause(self, queue: bytes, flags: int, version_ms: int, version_node: bytes) -> None:
+        """How a queue is paused."""
+        self._append([[PAUSE, (queue, flags, version_ms, version_node)]])
+
+    def finish(self) -> None:
+        """All of it on disk; OSError."""
+        self._flush_items()
+        self._flush_chunks()
+        self._folder.sync(self._name)
+
+    def _flush_items(self) -> None:
+        if len(self._items) > 1:
+            self._append([self._items])
+            self._items = [JOB]
+            self._items_bytes = 0
+
+    def _append(self, runs: list[list[Any]]) -> None:
+        if not self._name or self._position - self._start >= self._segment_bytes:
+            self._next_file()
+        flags = IS_ALWAYS if self._is_certain else 0
+        data = encode_block(runs, self._position, self._start, self._wall_ms, flags)
+        self._chunks.append(data)
+        self._chunks_bytes += len(data)
+        self._position += len(data)
+        if self._chunks_bytes >= BATCH_BYTES_MAX:
+            self._flush_chunks()
+
+    def _flush_chunks(self) -> None:
+        if self._chunks:
+            offset = self._header_bytes + self._chunks_start - self._start
+            self._folder.write(self._name, offset, self._chunks)
+            self._chunks = []
+            self._chunks_start = self._position
+            self._chunks_bytes = 0
+
+    def _next_file(self) -> None:
+        number = len(self._files) + 1
+        if self._name:
+            self._flush_chunks()
+            self._folder.sync(self._name)
+            self._files.append(Part(number, 0, self._start, self._position))
+            number += 1
+        self._start = self._chunks_start = self._position
+        header = encode_header(number, 0, self._start, self._files, self._node, self._wall_ms)
+        self._name = file_name(number)
+        self._header_bytes = len(header)
+        self._folder.create(self._name, header)

@@ -1,0 +1,573 @@
+"""Writing: blocks become files on the disk, and what the disk could not do is done again.
+
+With `everysec` and `no`, writing is copying to a *window* on the file, of which the disk prepares more before it is
+needed (pages.py): nobody waits, and no thread is woken for each turn, which costs more than all the rest. Where
+nothing is ready, and with `always`, one lane writes, in order, as much at a time as has gathered. With `always` an
+fsync follows each time, and serves all that was written since the last one; with `everysec` it is done aside, once a
+second. A segment's file is synced before the next file is begun, so only the last one is ever in doubt.
+
+A sync has the pages it writes in its hands while it lasts, and the loop must not touch them. So it gets the pages
+before the one that is being written, up to the end of a block; or, when there is little to sync, all of it, and
+meanwhile the lane writes. There are never gaps: positions tell places.
+
+After an error nothing is believed: the file is closed at the last position that is known to be good, and what came
+after is written again, into a new file of the same segment; so it is after a failed fsync, for another one that
+succeeds proves nothing. When the disk is full there is the reserved file (reserved_segment.py), and what was written before is
+synced where it stands.
+
+Before a file is begun it is seen to that those before it are there: another volume may have been mounted meanwhile.
+What was in the missing ones is nowhere but in memory then (`is_incomplete`), and has to be recorded again.
+
+The end: everything is synced, and a mark is left that names where. What is recorded while the mark is being written
+takes it back first: it must never stand there for an end that is not the end.
+
+What may be believed and promised of all this says Journal, which this is the lower half of.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from persistence.closed_segments import Chain
+from persistence.disk import SYNCING, WRITING, Disk, Folder, Window
+from persistence.disk_errors import FULL_DISK
+from persistence.pages import PAGE_BYTES, READY_BYTES_MIN, Pages, map_pages, sync_pages
+from persistence.records import Part, encode_header, file_name
+from persistence.reserved_segment import RESERVE_NAME, Reserve
+from persistence.write_queue import Waiting, WriteQueue
+
+ALWAYS: Final = "always"
+NO: Final = "no"
+
+# Bytes given to the disk in one go; the rest gathers and goes with the next.
+BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
+CLEAN_NAME: Final = "clean"
+REMOVE_AGAIN_MS: Final = 10_000
+# A sync of so much may leave a page out: what is in that is hardly older than what comes after it.
+LEAVING_BYTES_MIN: Final = 64 * 1024
+NO_LIMIT: Final = 1 << 62
+
+
+class _File(NamedTuple):
+    """The file that is being written."""
+
+    number: int
+    part: int
+    start: int
+    header_bytes: int
+    end_max: int  # no block may end behind this; a file that is not the reserved one has no such limit
+    is_reserve: bool
+
+    @property
+    def name(self) -> str:
+        return file_name(self.number, self.part)
+
+
+class SegmentWriter:
+    """The files of one journal, and the disk's side of it; the fields are Journal's.
+
+    A method that is called by the disk, in the loop, ends with `_changed`.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        node: bytes,
+        policy: str,
+        on_change: Callable[[], None],
+        files: tuple[Part, ...],
+        reserve: Reserve,
+        segment_bytes: int,
+    ) -> None:
+        self.node = node
+        self.policy = policy
+        self.number = max((file.number for file in files), default=0) + 1
+        self.position = self.written = self.synced = max((file.end for file in files), default=0)
+        self.error = ""
+        self.bytes_written = 0
+        self.syncs = 0
+        self.now_ms = 0
+        self.wall_ms = 0
+        self.is_closed = False
+        self.is_incomplete = False
+        self._disk = disk
+        self._on_change = on_change
+        self._write_queue = WriteQueue()
+        self._chain = Chain(disk, self._on_removed, files)
+        self._reserve = reserve
+        self._segment_bytes = segment_bytes
+        self._segment_start = self.position
+        self._file: _File | None = None
+        self._pages: Pages | None = None
+        self._is_longer = False  # The file has zeros behind its blocks.
+        self._is_busy = False
+        self._is_writing = False  # The lane writes: nothing may be copied to the same place.
+        self._is_syncing = False
+        self._is_syncing_all = False  # … the page that would be written, too.
+        self._sync_started_ms = 0
+        self._is_failed = False
+        self._is_full = False
+        # While the disk is full: the position up to which there should be room, from the reserved file and what went.
+        self._room_end = 0
+        # Space is being won back: it is not for a reserved file before that is over.
+        self.is_making_room = False
+        self._failed_ms = 0
+        self._remove_again_ms = 0
+        # The segment that begins a new chain; 0: none does.
+        self._fresh_from = 0
+        # The policy that is in force once the journal shows it on disk up to there.
+        self._next_policy: tuple[str, int] | None = None
+        self._closing: Callable[[OSError | None], None] | None = None
+        self._leaves_mark = False
+        # Where the clean-shutdown mark says that the journal ends, while it is being written or taken back; else -1.
+        self._mark_at = -1
+        self._when_closed: list[tuple[int, Callable[[OSError | None], None]]] = []
+
+    def begin(self) -> None:
+        """Make the first file."""
+        self._pump()
+
+    def _changed(self) -> None:
+        """Something has come further, or is in trouble."""
+        self._on_change()
+
+    def _enqueue(self, data: bytes) -> int:
+        start = self.position
+        assert self.synced <= self.written <= start
+        assert self._segment_start <= start
+        self.position = end = start + len(data)
+        self._write_queue.add(Waiting(self.number, start, end, data), self.now_ms)
+        return end
+
+    def _next_segment(self) -> None:
+        self.number += 1
+        self._segment_start = self.position
+
+    def is_closed_up_to(self, number: int) -> bool:
+        """Whether this segment and those before it are closed, on disk."""
+        return self._file is not None and self._file.number > number
+
+    def end_waiting(self, error: OSError | None) -> None:
+        """Tell those who wait for segments to be closed: with an error all of them, else those whose segment is."""
+        waiting, self._when_closed = self._when_closed, []
+        for number, then in waiting:
+            if error is not None or self.is_closed_up_to(number):
+                then(error)
+            else:
+                self._when_closed.append((number, then))
+
+    @property
+    def _wants_reserve(self) -> bool:
+        return self._is_full and self._reserve.is_there and self._write_queue.queued_bytes < self._reserve.size
+
+    @property
+    def _wants_allocation(self) -> bool:
+        return (self._reserve.is_used or self._reserve.is_missing) and not self.is_making_room
+
+    # -- writing -----------------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        """Write what can be written at once, and give the disk the rest, if it has nothing to do."""
+        if self._is_failed or self.is_closed:
+            return
+        if self._write_queue.queue:
+            self._put()
+        if self._is_busy:
+            return
+        if self._is_syncing and (self.policy == ALWAYS or self._is_between_files() or self._closing is not None):
+            return  # Two fsyncs of one file at a time: an error would reach only one of them.
+        if self._write_queue.queue:
+            if self._is_between_files():
+                self._open()
+            elif self._file is not None:
+                self._make_room(self._file)
+        elif self._file is None:
+            self._open()
+        elif self._closing is not None:
+            self._finish(self._file)
+        elif self._pages is not None and not self._is_syncing_all and self._pages.is_short(self._at(self._file)):
+            self._prepare(self._file, self._pages, 0)
+
+    def _is_between_files(self) -> bool:
+        queue = self._write_queue.queue
+        return self._file is None or bool(queue and queue[0].number != self._file.number)
+
+    def _at(self, file: _File) -> int:
+        """Where in the file the next block goes."""
+        queue = self._write_queue.queue
+        return file.header_bytes + (queue[0].start if queue else self.position) - file.start
+
+    def _put(self) -> None:
+        """Write blocks here and now, as many as that can be done of without waiting."""
+        file, pages = self._file, self._pages
+        if file is None or pages is None or self._is_writing or self._is_syncing_all:
+            return
+        write_queue = self._write_queue
+        queue = write_queue.queue
+        while queue and queue[0].number == file.number:
+            start, end, data = queue[0][1:]
+            at = file.header_bytes + start - file.start
+            if not pages.has_room(at, len(data), self.now_ms):
+                return
+            pages.window.put(at, data)
+            write_queue.take(file.number, 1, file.end_max)
+            assert start == self.written
+            self.bytes_written += end - self.written
+            self.written = end
+            if self.policy == NO:
+                write_queue.forget_ages(end)  # The blocks stay until the segment is closed: its fsync may fail.
+        if self.error and not queue and not self._reserve.is_used:
+            self.error = ""
+
+    def _make_room(self, file: _File) -> None:
+        """What waits can't be put into the window now: have it prepared, or written by the lane."""
+        pages = self._pages
+        size = len(self._write_queue.queue[0].data)
+        if pages is None or self._is_syncing_all or self._at(file) + size > pages.window.size:
+            self._write(file)
+        else:
+            self._prepare(file, pages, size)
+
+    def _prepare(self, file: _File, pages: Pages, size: int) -> None:
+        """Have more of the window made ready, so much at least."""
+        start, end = pages.to_prepare(self._at(file), size, self.now_ms)
+        name = file.name
+        window = pages.window
+        began_ms = self.now_ms
+
+        def prepared(outcome: OSError | None) -> None:
+            self._is_busy = False
+            if self._file is not file:
+                return  # Given up meanwhile.
+            if isinstance(outcome, OSError):
+                self._pages = None  # If the disk has no room, writing will say so.
+            elif pages is self._pages:
+                pages.prepared(self._at(file), start, end, began_ms)
+            self._pump()
+            self._changed()
+
+        self._is_busy = True
+        self._disk.start(WRITING, lambda folder: folder.prepare(name, window, start, end), prepared)
+
+    def _write(self, file: _File) -> None:
+        start = self._write_queue.queue[0].start
+        offset = file.header_bytes + start - file.start
+        chunks = self._write_queue.take(file.number, BATCH_BYTES_MAX, file.end_max)
+        if not chunks:
+            self._fail(OSError(errno.ENOSPC, "No space left on device, nor in the reserved file"))
+            return
+        end = start + sum(map(len, chunks))
+        is_synced = self.policy == ALWAYS
+        name = file.name
+
+        def work(folder: Folder) -> None:
+            folder.write(name, offset, chunks)
+            if is_synced:
+                folder.sync(name)
+
+        self._is_busy = self._is_writing = True
+        self._disk.start(WRITING, work, lambda outcome: self._on_written(outcome, file, end, is_synced))
+
+    def _on_written(self, outcome: OSError | None, file: _File, end: int, is_synced: bool) -> None:
+        self._is_busy = self._is_writing = False
+        if self._file is not file:
+            return  # Given up meanwhile, since its fsync failed: these blocks are written again.
+        if isinstance(outcome, OSError):
+            if outcome.errno in FULL_DISK and self.written > self.synced and not self._is_syncing:
+                self._save_written(file, outcome)
+            else:
+                self._fail(outcome)
+            return
+        assert self.written < end <= self.position
+        self.bytes_written += end - self.written
+        self.written = end
+        if is_synced:
+            self.syncs += 1
+            self._safe(end)
+        elif self.policy == NO:
+            self._write_queue.forget_ages(end)  # The blocks stay until the segment is closed: its fsync may fail.
+        if self.error and not self._reserve.is_used and not self._write_queue.queue:
+            self.error = ""
+        self._pump()
+        self._changed()
+
+    def _save_written(self, file: _File, error: OSError) -> None:
+        """The disk is full, and nothing is wrong with what was written before: sync that, for it has room already.
+
+        It would have to be written a second time otherwise, beside the first. What lies behind it goes.
+        """
+        end = self.written
+        size = file.header_bytes + end - file.start
+        self._pages = None  # No page of it may be touched behind its new end.
+
+        def saved(outcome: OSError | None) -> None:
+            self._is_busy = self._is_writing = False
+            if self._file is not file:
+                return
+            if outcome is None:
+                self._safe(end)
+            self._fail(error)
+
+        self._is_busy = self._is_writing = True
+        self._disk.start(WRITING, lambda folder: folder.truncate(file.name, size), saved)
+
+    def _safe(self, end: int) -> None:
+        """All up to here is on disk."""
+        assert end <= self.written <= self.position
+        if end > self.synced:
+            self.synced = end
+        self._write_queue.safe(end)
+        if self._next_policy is not None and self.synced >= self._next_policy[1]:
+            self.policy = self._next_policy[0]
+            self._next_policy = None
+        self._chain.safe(self.synced)
+
+    def _sync_aside(self, *, may_leave: bool = False) -> None:
+        """The fsync of `everysec`: beside the writing, in a lane of its own.
+
+        may_leave  the page that is being written may wait for the next one
+        """
+        file = self._file
+        if self._is_syncing or file is None or (self._is_busy and self._is_between_files()):
+            return
+        name = file.name
+        pages = self._pages
+        self._is_syncing = True
+        self._sync_started_ms = self.now_ms
+        if pages is None:
+            end = self.written
+            self._disk.start(
+                SYNCING, lambda folder: folder.sync(name), lambda outcome: self._on_synced(outcome, file, end)
+            )
+            return
+        end = self._end_to_sync(file, may_leave=may_leave)
+        self._is_syncing_all = end == self.written
+        window = pages.window
+        origin = file.header_bytes - file.start
+        part = origin + max(self.synced, file.start), origin + end
+        again = pages.pass_by(origin + self.written)
+        began_ms = self.now_ms
+
+        def done(outcome: bool | OSError) -> None:
+            if pages is self._pages and not isinstance(outcome, OSError):
+                if outcome:
+                    pages.ready_ms = began_ms
+                else:
+                    self._pages = None
+            self._on_synced(outcome if isinstance(outcome, OSError) else None, file, end)
+
+        self._disk.start(SYNCING, lambda folder: sync_pages(folder, name, window, part, again), done)
+
+    def _end_to_sync(self, file: _File, *, may_leave: bool) -> int:
+        """All that is written, or all before the page where the next byte goes, up to the end of a block."""
+        written = self.written
+        if not may_leave or self._is_writing or written - max(self.synced, file.start) < LEAVING_BYTES_MIN:
+            return written
+        at = file.header_bytes + written - file.start
+        end = self._write_queue.end_before(written - at % PAGE_BYTES)
+        return end if end > self.synced else written
+
+    def _on_synced(self, outcome: OSError | None, file: _File, end: int) -> None:
+        self._is_syncing = self._is_syncing_all = False
+        if self._file is file:
+            if isinstance(outcome, OSError):
+                self._fail(outcome)
+            else:
+                self.syncs += 1
+                self._safe(end)
+        self._pump()
+        self._changed()
+
+    # -- files -------------------------------------------------------------------------------------
+
+    def _open(self, *, on_reserve: bool = False) -> None:
+        """Close the file and begin the next: of the next segment, or, after trouble, of the same one."""
+        queue = self._write_queue.queue
+        number = queue[0].number if queue else self.number
+        start = queue[0].start if queue else self.position
+        part = self._chain.next_part(number)
+        old = self._file
+        closed = Part(old.number, old.part, old.start, start) if old is not None else None
+        before: list[Part] = []
+        if not 0 < self._fresh_from <= number:
+            before = self._chain.files + ([closed] if closed is not None else [])
+        header = encode_header(number, part, start, before, self.node, self.wall_ms)
+        name = file_name(number, part)
+        end_max = start + self._reserve.size - len(header) if on_reserve else NO_LIMIT
+        file = _File(number, part, start, len(header), end_max, on_reserve)
+        going = self._chain.going
+        wanted = {file_name(each.number, each.part) for each in before if each.number not in going}
+        end_old = self._ending(old, start) if old is not None else None
+        # As much lies ready as of the file before.
+        ready = self._pages.wanted if self._pages is not None else READY_BYTES_MIN
+        # A window wants more room than it needs.
+        size = 0 if on_reserve or self._reserve.is_used or self.policy == ALWAYS else self._segment_bytes
+        self._pages = None
+        began_ms = self.now_ms
+
+        def work(folder: Folder) -> list[str] | Window | None:
+            if end_old is not None:
+                end_old(folder)
+            if lost := wanted.difference(folder.names()):
+                return sorted(lost)
+            if on_reserve:
+                folder.rename(RESERVE_NAME, name)
+                folder.write(name, 0, [header])
+                folder.sync(name)
+            else:
+                folder.create(name, header)
+            return map_pages(folder, name, size, ready) if size else None
+
+        def opened(outcome: list[str] | Window | OSError | None) -> None:
+            pages = None
+            if outcome is not None and not isinstance(outcome, OSError | list):
+                pages = Pages(outcome, file.header_bytes, min(ready, outcome.size), began_ms, ready)
+                outcome = None
+            self._on_opened(outcome, file, closed, named, pages)
+
+        self._is_busy = True
+        named = frozenset(each.number for each in before)
+        self._disk.start(WRITING, work, opened)
+
+    def _ending(self, file: _File, end: int) -> Callable[[Folder], None]:
+        """What puts all of the file on disk, and nothing behind its last block."""
+        name = file.name
+        size = file.header_bytes + end - file.start
+        if self._is_longer:
+            return lambda folder: folder.truncate(name, size)
+        return lambda folder: folder.sync(name)
+
+    def _on_opened(
+        self,
+        outcome: list[str] | OSError | None,
+        file: _File,
+        closed: Part | None,
+        named: frozenset[int],
+        pages: Pages | None,
+    ) -> None:
+        self._is_busy = False
+        if isinstance(outcome, OSError):
+            self._chain.took(file.number, file.part)
+            if file.is_reserve:
+                self._reserve.is_there = False
+            self._fail(outcome)
+            return
+        if outcome:
+            self.is_incomplete = True
+            self._chain.lose(outcome)
+            self._open(on_reserve=file.is_reserve)
+            self._changed()
+            return
+        if closed is not None:
+            self._chain.files.append(closed)
+            self._safe(closed.end)
+        self._file = file
+        self._pages = pages
+        self._is_longer = pages is not None or file.is_reserve
+        self._chain.named = named
+        self._chain.took(file.number, file.part)
+        if 0 < self._fresh_from <= file.number:
+            self._fresh_from = 0
+            self._chain.begin_anew()
+        if file.is_reserve:
+            self._reserve.took()
+            self._room_end = file.end_max
+        self._is_failed = False
+        if self._when_closed:
+            self.end_waiting(None)
+        if self.error and not self._write_queue.queue and not self._reserve.is_used:
+            self.error = ""
+        self._pump()
+        self._changed()
+
+    def _fail(self, error: OSError) -> None:
+        """Believe nothing of this file beyond what is known to be good, and write the rest again elsewhere."""
+        self.error = error.strerror or str(error)
+        self._is_failed = True
+        self._reserve.is_used = False
+        self._failed_ms = self.now_ms
+        floor = self.synced
+        file = self._file
+        if file is not None:
+            self._file = self._pages = None
+            if floor > file.start:
+                self._chain.files.append(Part(file.number, file.part, file.start, floor))
+        self._write_queue.give_back()
+        assert floor <= self.written
+        self.written = floor
+        self._mark_at = -1  # If it is there, it means a file that is not the last one any more when this goes on.
+        self.end_waiting(error)
+        self._is_full = error.errno in FULL_DISK
+        if self._wants_reserve and not self._is_busy:
+            self._open(on_reserve=True)
+        self._changed()
+        if self._closing is not None:
+            closing, self._closing = self._closing, None
+            closing(error)
+
+    def _on_reserved(self) -> None:
+        """There is a reserved file: kept in good times, and the proof that there is room again after bad ones."""
+        if self._reserve.is_used:
+            self._reserve.is_used = False
+            self._next_segment()
+            self.error = ""
+        self._changed()
+
+    def _on_removed(self, outcome: OSError | None, size: int) -> None:
+        if outcome is not None:
+            self._remove_again_ms = self.now_ms + REMOVE_AGAIN_MS
+        else:
+            self._room_end += size
+        self._changed()
+
+    # -- the end --------------------------------------------------------------------------------------
+
+    def _finish(self, file: _File) -> None:
+        leaves_mark = self._leaves_mark
+        end = self.position
+        mark = b"%d %d %d\n" % (file.number, file.part, end)
+        if leaves_mark:
+            self._mark_at = end
+        self._pages = None
+        end_file = self._ending(file, end)
+
+        def work(folder: Folder) -> None:
+            end_file(folder)
+            if leaves_mark:
+                folder.replace(CLEAN_NAME, mark)
+
+        def done(outcome: OSError | None) -> None:
+            self._is_busy = False
+            if isinstance(outcome, OSError):
+                self._fail(outcome)
+                return
+            self._safe(end)
+            if leaves_mark and end < self.position:
+                self._take_mark_back()
+                return
+            self._mark_at = -1
+            self.is_closed = True
+            self.end_waiting(OSError("the journal was closed meanwhile"))
+            closing, self._closing = self._closing, None
+            if closing is not None:
+                closing(None)
+
+        self._is_busy = True
+        self._disk.start(WRITING, work, done)
+
+    def _take_mark_back(self) -> None:
+        """Something was recorded while the mark was written: it goes before that does, and is written anew after it."""
+
+        def done(outcome: OSError | None) -> None:
+            self._is_busy = False
+            if isinstance(outcome, OSError):
+                self._fail(outcome)
+                return
+            self._mark_at = -1
+            self._pump()
+            self._changed()
+
+        self._is_busy = True
+        self._disk.start(WRITING, lambda folder: folder.remove(CLEAN_NAME), done)

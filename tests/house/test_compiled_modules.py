@@ -1,0 +1,46 @@
+"""setup.py compiles by a rule: all modules of certain folders, except those that say why they stay Python."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def build(root):
+    """setup.py as a module."""
+    spec = importlib.util.spec_from_file_location("setup_of_the_checkout", root / "setup.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_rule_finds_modules_in_every_folder(build, root):
+    """A folder without a compiled module, or one that is gone, is a mistake in the rule."""
+    found = build.modules()
+    for folder in build.FOLDERS:
+        assert (root / folder).is_dir()
+        assert any(name.startswith(f"{folder}/") for name in found)
+
+
+def test_every_pure_module_of_the_folders_is_compiled_or_says_why_not(build, modules):
+    """New folders inside these are looked into, too."""
+    compiled = set(build.modules())
+    inside = [m for m in modules if m.name.startswith(tuple(f"{folder}/" for folder in build.FOLDERS))]
+    left = [m.name for m in inside if m.name not in compiled and not m.name.endswith("__init__.py")]
+    assert [m.name for m in inside if m.name in left and not build.STAYS_PYTHON.search(m.text)] == []
+    assert "disque_py/core/acks.py" in compiled
+    assert "disque_py/simulator/world/machine.py" in compiled
+
+
+def test_no_module_outside_these_folders_claims_to_stay_python(build, modules):
+    """The mark would say nothing there."""
+    elsewhere = [m for m in modules if not m.name.startswith(tuple(f"{folder}/" for folder in build.FOLDERS))]
+    assert [m.name for m in elsewhere if build.STAYS_PYTHON.search(m.text)] == []
+
+
+def test_modules_that_know_the_outside_are_not_compiled(build, modules):
+    """What handles sockets, files and threads gains nothing."""
+    outside = {m.name for m in modules if not m.is_pure}
+    assert outside & set(build.modules()) == set()

@@ -1,0 +1,263 @@
+"""A broker to test with: real in every part; only the process around it does nothing but take notes.
+
+`make_broker` and `make_client` build, `ask` goes through the door that connections use, `pass_time` moves the clocks.
+Nothing is sent anywhere: what the broker wants done lies in `broker.outbox` and in `broker.cluster`'s tray.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import hiredis
+
+from cluster_bus.handshake import Hello
+from cluster_bus.membership import Membership
+from cluster_bus.node import Node
+from cluster_bus.nodes_file import NodeLine
+from cluster_bus.outgoing import Outgoing
+from disque_py.config.settings import Settings
+from disque_py.core.broker import Broker
+from disque_py.core.client import Client
+
+ME = bytes(range(20))
+NOW_MS = 1_000_000
+WALL_MS = 1_700_000_000_123
+
+# INFO persistence of a node without a journal.
+NO_JOURNAL = (
+    ("loading", 0),
+    ("aof_enabled", 0),
+    ("aof_state", "off"),
+    ("aof_rewrite_in_progress", 0),
+    ("aof_rewrite_scheduled", 0),
+    ("aof_last_rewrite_time_sec", -1),
+    ("aof_current_rewrite_time_sec", -1),
+    ("aof_last_bgrewrite_status", "ok"),
+    ("aof_last_write_status", "ok"),
+)
+
+
+class NotedHost:
+    """ports.Host of tests: `calls` are the deeds asked for, `failures` the errors they raise, by method name.
+
+    Files are written at once, or, with `is_slow`, when the test calls what lies in `writing`.
+    """
+
+    def __init__(self) -> None:
+        self.is_slow = False
+        self.writing: list[Callable[[], None]] = []
+        self.calls: list[tuple[Any, ...]] = []
+        self.failures: dict[str, Exception] = {}
+        self.refusal = ""
+        self.is_rewriting = False
+        self.fields = [
+            ("os", "Linux 6.1 x86_64"),
+            ("arch_bits", "64"),
+            ("multiplexing_api", "uvloop"),
+            ("gcc_version", "3.11.4"),
+            ("process_id", "4242"),
+            ("tcp_port", "7711"),
+            ("executable", "/usr/bin/disque-server"),
+            ("config_file", "/etc/disque.conf"),
+            ("mem_allocator", "pymalloc"),
+            ("bus_port", "17711"),
+        ]
+
+    def _note(self, method: str, *details: Any) -> None:
+        self.calls.append((method, *details))
+        if method in self.failures:
+            raise self.failures[method]
+
+    def rss_bytes(self) -> int:
+        return 8 << 20
+
+    def cpu_seconds(self) -> tuple[float, float, float, float]:
+        return 1.5, 2.25, 0.0, 0.0
+
+    def info_fields(self) -> list[tuple[str, str]]:
+        return self.fields
+
+    def links_rejected(self) -> dict[str, int]:
+        return {"wrong secret": 2}
+
+    def apply_setting(self, name: str) -> None:
+        self._note("apply_setting", name)
+
+    def has_config_file(self) -> bool:
+        return bool(dict(self.fields)["config_file"])
+
+    def rewrite_config(self, done: Callable[[OSError | None], None]) -> None:
+        self._write("rewrite_config", done)
+
+    def save_nodes(self, done: Callable[[OSError | None], None]) -> None:
+        self._write("save_nodes", done)
+
+    def _write(self, method: str, done: Callable[[OSError | None], None]) -> None:
+        def end() -> None:
+            try:
+                self._note(method)
+            except OSError as failure:
+                done(failure)
+            else:
+                done(None)
+
+        if self.is_slow:
+            self.writing.append(end)
+        else:
+            end()
+
+    def journal_fields(self) -> list[tuple[str, str | int]]:
+        return list(NO_JOURNAL)
+
+    def rewrite_journal(self) -> bool:
+        self._note("rewrite_journal")
+        return not self.is_rewriting
+
+    def backup_journal(self, name: str, done: Callable[[tuple[str, int, int] | OSError], None]) -> None:
+        try:
+            self._note("backup_journal", name)
+        except OSError as failure:
+            done(failure)
+        else:
+            done((f"/data/{name}", 2, 3000))
+
+    def reload_journal(self, done: Callable[[OSError | None], None]) -> None:
+        self._write("reload_journal", done)
+
+    def shutdown_refusal(self) -> str:
+        return self.refusal
+
+    def rewrite_for_shutdown(self, done: Callable[[OSError | None], None]) -> None:
+        self._write("rewrite_for_shutdown", done)
+
+    def shutdown(self) -> None:
+        self._note("shutdown")
+
+    def restart(self, delay_ms: int, *, graceful: bool) -> None:
+        self._note("restart", delay_ms, graceful)
+
+    def crash(self, how: str) -> None:
+        self._note("crash", how)
+
+    def sleep(self, seconds: float) -> None:
+        self._note("sleep", seconds)
+
+    def log(self, level: str, text: str) -> None:
+        self._note("log", level, text)
+
+
+class NotedPort:
+    """ports.ClientPort of tests: how often it was woken, how it was closed, what it says is buffered."""
+
+    def __init__(self) -> None:
+        self.wakes = 0
+        self.closed: list[bool] = []
+        self.input = 0
+        self.output = 0
+
+    def wake(self) -> None:
+        self.wakes += 1
+
+    def close(self, *, after_replies: bool) -> None:
+        self.closed.append(after_replies)
+
+    def input_bytes(self) -> int:
+        return self.input
+
+    def output_bytes(self) -> int:
+        return self.output
+
+
+def make_broker(*, seed: int = 1, node_id: bytes = ME, **settings: Any) -> Broker:
+    """A lone node with all commands in force; keyword arguments are attributes of Settings."""
+    from disque_py.node import dispatch
+
+    values = Settings()
+    for name, value in settings.items():
+        setattr(values, name, value)
+    outgoing = Outgoing()
+    me = Node(node_id, "127.0.0.1", 7711, 17711)
+    cluster = Membership(me, outgoing, Random(seed), node_timeout_ms=values.cluster_node_timeout)
+    broker = Broker(cluster, outgoing, values, Random(seed + 1), NotedHost())
+    broker.started_ms = broker.housekept_ms = NOW_MS
+    _set_clock(broker, NOW_MS, WALL_MS)
+    dispatch.install(broker, values.rename_command)
+    return broker
+
+
+def pass_time(broker: Broker, span_ms: int) -> None:
+    """Both clocks move on; nothing that became due is done."""
+    _set_clock(broker, broker.now_ms + span_ms, broker.wall_ms + span_ms)
+
+
+def _set_clock(broker: Broker, now_ms: int, wall_ms: int) -> None:
+    broker.now_ms = broker.cluster.now_ms = broker.timeouts.now_ms = now_ms
+    broker.wall_ms = broker.cluster.wall_ms = wall_ms
+    broker.schedule.begin(now_ms)
+
+
+def host_of(broker: Broker) -> NotedHost:
+    """What the broker asked of its process."""
+    assert isinstance(broker.host, NotedHost)
+    return broker.host
+
+
+def make_client(broker: Broker, addr: str = "127.0.0.1:50001") -> Client:
+    """A connected client, known to the broker."""
+    number = max(broker.clients, default=0) + 1
+    client = Client(number, NotedPort(), addr, broker.now_ms, fd=8 + number)
+    broker.clients[number] = client
+    return client
+
+
+def port_of(client: Client) -> NotedPort:
+    """What the broker asked of the client's connection."""
+    assert isinstance(client.port, NotedPort)
+    return client.port
+
+
+def add_node(broker: Broker, number: int = 2, *, is_linked: bool = True) -> Node:
+    """A further node of the cluster, 127.0.0.<number>:7711, whose id is that number twenty times."""
+    node_id = bytes([number]) * 20
+    cluster = broker.cluster
+    cluster.load([NodeLine(node_id, f"127.0.0.{number}", 7711, 17711, 0, 0, 0)])
+    node = cluster.intern(node_id)
+    if is_linked:
+        hello = Hello(node_id, bytes([number]) * 8, "", 7711, 17711, "0.1.0")
+        assert cluster.link_up(node, hello, node.host, "127.0.0.1") is node
+    return node
+
+
+def ask(broker: Broker, client: Client, *words: str | bytes | int) -> bytes:
+    """Execute one command as its connection would; the bytes of all replies that are ready, b"" for none."""
+    from disque_py.node import dispatch
+
+    argv = [word if isinstance(word, bytes) else str(word).encode() for word in words]
+    assert dispatch.execute(broker, client, [argv]) == 1
+    data = b"".join(client.out)
+    client.out.clear()
+    return data
+
+
+def error_of(broker: Broker, client: Client, *words: str | bytes | int) -> str:
+    """What a command is refused with."""
+    reply = ask(broker, client, *words)
+    assert reply.startswith(b"-"), reply
+    return reply[1:-2].decode()
+
+
+def ask_parsed(broker: Broker, client: Client, *words: str | bytes | int) -> Any:
+    """The same, with the one reply as Python values (errors as hiredis.ReplyError)."""
+    reader = hiredis.Reader()
+    reader.feed(ask(broker, client, *words))
+    reply = reader.gets()
+    assert reply is not False
+    assert reader.gets() is False
+    return reply
+
+
+def fields_of(text: bytes) -> dict[str, str]:
+    """`name:value` lines of INFO and CLUSTER INFO."""
+    return dict(line.split(":", 1) for line in text.decode().split("\r\n") if ":" in line)

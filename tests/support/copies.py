@@ -1,0 +1,128 @@
+"""Jobs that a test's broker holds, what its other nodes say to it, what it wants to say to them.
+
+`hold` puts a job there without any conversation, `say` is a message of another node, `sent` what lies in the outbox
+since the last look, `advance` lets time pass with everything that is due in it.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from random import Random
+from typing import Any
+
+from brokers import pass_time
+from cluster_bus.messages import FIRST_JOB_KIND
+from cluster_bus.node import Node
+from disque_py.core import lifecycle, timers
+from disque_py.core.broker import Broker
+from disque_py.core.ids import ttl_suffix
+from disque_py.core.job import Job
+from disque_py.core.job_snapshot import Snapshot, snapshot_of
+from disque_py.core.queue import Queue
+from disque_py.node import dispatch
+
+Sent = tuple[tuple[Node, ...], int, Any]
+
+
+def make_id(number: int = 1, *, retry_s: int = 30, ttl_s: int = 3600) -> bytes:
+    """The id of a job; equal for equal arguments."""
+    chars = b64encode(Random(number).randbytes(18))
+    return b"D-00010203-" + chars + ttl_suffix(ttl_s * 1000, retry_s > 0)
+
+
+def make_job(
+    broker: Broker,
+    *others: Node,
+    number: int = 1,
+    queue: bytes = b"q",
+    body: bytes = b"body",
+    retry_s: int = 30,
+    ttl_s: int = 3600,
+    delay_s: int = 0,
+    replicate: int = 0,
+    is_mine: bool = True,
+) -> Job:
+    """A job that no broker knows yet; its holders are the nodes given and, unless `is_mine` is False, this one."""
+    holders = broker.sets.of((broker.me, *others) if is_mine else others)
+    if holders == broker.sets.mine:
+        holders = broker.sets.mine
+    return Job(
+        make_id(number, retry_s=retry_s, ttl_s=ttl_s),
+        queue,
+        body,
+        broker.wall_ms * 1_000_000 + number,
+        broker.now_ms + ttl_s * 1000,
+        retry_s * 1000,
+        delay_s * 1000,
+        replicate or len(holders),
+        holders,
+    )
+
+
+def hold(broker: Broker, *others: Node, **fields: Any) -> Job:
+    """A job that this node holds, ACTIVE, with a timer if it is retried, as after a REPLJOB."""
+    job = make_job(broker, *others, **fields)
+    lifecycle.register(broker, job)
+    job.was_queued = True
+    if job.retry_ms:
+        job.requeue_at_ms = broker.now_ms + job.delay_ms + job.retry_ms
+    lifecycle.arm(broker, job)
+    return job
+
+
+def hold_queued(broker: Broker, *others: Node, **fields: Any) -> Job:
+    """A job in its queue here."""
+    job = hold(broker, *others, **fields)
+    lifecycle.enqueue(broker, job)
+    return job
+
+
+def deliver(broker: Broker, queue: bytes = b"q") -> Job:
+    """The oldest job of the queue goes to a consumer of this node."""
+    job = lifecycle.fetch(broker, broker.queues[queue])
+    assert job is not None
+    lifecycle.lease(broker, job)
+    return job
+
+
+def snapshot(broker: Broker, *holders: Node, **fields: Any) -> Snapshot:
+    """A job as another node would send it, held by these."""
+    return snapshot_of(broker, make_job(broker, *holders, is_mine=False, **fields))
+
+
+def pack(*nodes: Node) -> bytes:
+    """A set of nodes as it travels."""
+    return b"".join(sorted(node.id for node in nodes))
+
+
+def say(broker: Broker, sender: Node, kind: int, *items: Any) -> None:
+    """A run of messages comes in from a node."""
+    dispatch.receive(broker, sender, [[kind, *items]])
+
+
+def sent(broker: Broker) -> list[Sent]:
+    """(receivers, kind, item) for all that this node wants to say about jobs since the last call."""
+    runs = broker.outbox.messages.take()
+    return [(nodes, kind, item) for nodes, kind, items in runs if kind >= FIRST_JOB_KIND for item in items]
+
+
+def sent_of(broker: Broker, kind: int) -> list[tuple[tuple[Node, ...], Any]]:
+    """(receivers, item) for the messages of one kind; the others are dropped."""
+    return [(nodes, item) for nodes, each, item in sent(broker) if each == kind]
+
+
+def advance(broker: Broker, span_ms: int) -> None:
+    """Time passes, and what becomes due in it is done, each at its moment."""
+    end_ms = broker.now_ms + span_ms
+    while broker.now_ms < end_ms:
+        due_ms = max(broker.now_ms + 1, min(end_ms, timers.next_ms(broker)))
+        pass_time(broker, due_ms - broker.now_ms)
+        while dispatch.tick(broker):
+            pass
+        dispatch.settle(broker)
+
+
+def queue_of(broker: Broker, name: bytes = b"q") -> list[bytes]:
+    """Ids of the jobs that are ready, oldest first."""
+    queue: Queue | None = broker.queues.get(name)
+    return [job.id for job in queue.oldest()] if queue is not None else []

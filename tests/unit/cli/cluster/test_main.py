@@ -1,0 +1,230 @@
+"""cluster.py: the commands of disque-cluster, their tables and exit statuses."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+from click.testing import CliRunner
+
+from disque_py.cli.cluster import draining, local_nodes
+from disque_py.cli.cluster import main as cluster_main
+from disque_py.cli.cluster.local_nodes import LocalNode, load_nodes, save_nodes
+from disque_py.cli.cluster.main import main
+
+A, B = ("a" * 40, "b" * 40)
+
+
+@pytest.fixture(autouse=True)
+def _quick_and_away_from_home(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(draining, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(cluster_main, "JOIN_TIMEOUT_S", 0.3)
+
+
+@pytest.fixture
+def pair(scripted, bulk_reply):
+    """Two scripted nodes that know each other; `pair(flags_of_b, jobs_of_b)` sets how b is and what it has."""
+    nodes = (scripted({}), scripted({}))
+
+    def make(flags_of_b="noflags", jobs_of_b=(3, 0)):
+        left = list(jobs_of_b)
+        for me, other, node in ((A, B, nodes[0]), (B, A, nodes[1])):
+            mine, its = nodes if me == A else nodes[::-1]
+            flags = flags_of_b if other == B else "noflags"
+            table = (
+                f"{me} 127.0.0.1:{mine.port} myself 0 0 connected\n{other} 127.0.0.1:{its.port} {flags} 0 0 connected\n"
+            )
+            node.answers = {
+                "PING": b"+PONG\r\n",
+                "CLUSTER NODES": bulk_reply(table),
+                "CLUSTER INFO": bulk_reply("cluster_size:2\r\ncluster_leaving_blocked_by:nobody takes it\r\n"),
+                "CLUSTER LEAVING": b"+no\r\n",
+                "CLUSTER LEAVING YES": b"+OK\r\n",
+                "CLUSTER FORGET": b"+OK\r\n",
+                "CLUSTER MEET": b"+OK\r\n",
+                "INFO": bulk_reply("registered_jobs:3\r\nregistered_queues:2\r\nused_memory:2048\r\n"),
+                "INFO JOBS": lambda words: bulk_reply(
+                    f"registered_jobs:{left.pop(0) if len(left) > 1 else left[0]}\r\n"
+                ),
+                "HELLO": b"*4\r\n:1\r\n"
+                + bulk_reply(me)
+                + b"*4\r\n"
+                + b"".join(map(bulk_reply, (A, "", "1", "1")))
+                + b"*4\r\n"
+                + b"".join(map(bulk_reply, (B, "", "1", "10"))),
+                "SHUTDOWN": lambda words: None,
+            }
+        return nodes
+
+    return make
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def place(node):
+    return f"127.0.0.1:{node.port}"
+
+
+def test_status_is_a_line_per_node(pair):
+    a, b = pair()
+    result = run("status", place(a))
+    rows = [line.split() for line in result.output.splitlines()]
+    assert result.exit_code == 0
+    assert rows[0] == ["node", "address", "state", "jobs", "queues", "memory", "links", "priority"]
+    assert ["bbbbbbbb", place(b), "ok", "3", "2", "2.00K", "1/1", "10"] in rows
+
+
+def test_status_as_json_is_an_object_per_node(pair):
+    a, _ = pair()
+    rows = [json.loads(line) for line in run("status", "--json", place(a)).output.splitlines()]
+    assert {row["node"]: (row["state"], row["jobs"], row["links"]) for row in rows} == {
+        A: ("ok", 3, 1),
+        B: ("ok", 3, 1),
+    }
+
+
+def test_status_of_nobody_is_exit_status_1():
+    assert run("status", "127.0.0.1:1").exit_code == 1
+
+
+def test_a_cluster_that_was_never_started_is_told(tmp_path):
+    result = run("status", "--dir", tmp_path)
+    assert result.exit_code == 1
+    assert "No cluster was started in" in result.output
+
+
+def test_check_is_content_with_a_whole_cluster(pair):
+    a, _ = pair()
+    result = run("check", place(a))
+    assert (result.exit_code, result.output) == (0, "OK: 2 nodes, each linked to every other\n")
+
+
+def test_check_names_what_is_wrong(pair):
+    a, b = pair(flags_of_b="fail?")
+    result = run("check", place(a))
+    assert result.exit_code == 1
+    assert f"{place(a)} (aaaaaaaa) has {place(b)} (bbbbbbbb) as fail?" in result.output
+
+
+def test_create_joins_the_others_to_the_first(pair):
+    a, b = pair()
+    assert run("create", place(a), place(b)).exit_code == 0
+    assert [b"CLUSTER", b"MEET", b"127.0.0.1", str(b.port).encode()] in a.requests
+
+
+def test_add_node_asks_the_existing_one(pair):
+    a, b = pair()
+    assert run("add-node", place(b), place(a)).exit_code == 0
+    assert [b"CLUSTER", b"MEET", b"127.0.0.1", str(b.port).encode()] in a.requests
+
+
+def test_nodes_that_do_not_join_in_time_are_exit_status_1(pair):
+    a, b = pair(flags_of_b="handshake")
+    result = run("create", place(a), place(b))
+    assert result.exit_code == 1
+    assert "The cluster is not whole" in result.output
+
+
+@pytest.mark.parametrize("by_id", [False, True])
+def test_remove_node_drains_and_lets_the_others_forget(pair, by_id):
+    a, b = pair()
+    result = run("remove-node", B[:8], "--via", place(a)) if by_id else run("remove-node", place(b))
+    assert result.exit_code == 0, result.output
+    assert [b"CLUSTER", b"LEAVING", b"yes"] in b.requests
+    assert [b"CLUSTER", b"FORGET", B.encode()] in a.requests
+    assert "3 jobs left; blocked by: nobody takes it" in result.output
+    assert "its process still runs" in result.output
+
+
+def test_remove_node_may_stop_it_too(pair):
+    _, b = pair(jobs_of_b=(0,))
+    assert run("remove-node", place(b), "--shutdown").exit_code == 0
+    assert [b"SHUTDOWN"] in b.requests
+
+
+def test_a_node_that_is_not_empty_in_time_is_not_forgotten(pair):
+    a, b = pair(jobs_of_b=(3,))
+    result = run("remove-node", place(b), "--timeout", "0")
+    assert result.exit_code == 1
+    assert "3 jobs still on" in result.output
+    assert "blocked by: nobody takes it" in result.output
+    assert not any(request[1:2] == [b"FORGET"] for request in a.requests)
+
+
+def test_a_dead_node_is_forgotten_only_when_said_so(pair):
+    a, b = pair(flags_of_b="fail")
+    b.close()
+    assert "use --dead" in run("remove-node", place(b), "--via", place(a)).output
+    assert run("remove-node", place(b), "--via", place(a), "--dead").exit_code == 0
+    assert [b"CLUSTER", b"FORGET", B.encode()] in a.requests
+
+
+def test_a_living_node_is_not_taken_for_dead(pair):
+    a, b = pair()
+    assert run("remove-node", place(b), "--via", place(a), "--dead").exit_code == 1
+    assert not any(request[1:2] == [b"FORGET"] for request in a.requests)
+
+
+@pytest.mark.parametrize("name", ["cccccccc", "127.0.0.1:1"])
+def test_a_node_that_nobody_knows_is_told(pair, name):
+    a, _ = pair()
+    result = run("remove-node", name, "--via", place(a))
+    assert result.exit_code == 1
+
+
+def test_a_bad_address_is_bad_usage():
+    assert run("status", "a:b").exit_code == 2
+
+
+def test_a_node_that_does_not_start_is_told_with_its_words(tmp_path):
+    port = random.randrange(*local_nodes.FREE_PORTS)
+    result = run("start", "-n", 1, "--port", port, "--dir", tmp_path, "--", "--no-such-directive", "1")
+    assert result.exit_code == 1
+    assert f"The node on port {port} ended at once. It says:" in result.output
+    assert load_nodes(tmp_path) == []
+
+
+def test_a_directory_that_can_not_be_made_is_told(tmp_path):
+    (tmp_path / "file").touch()
+    result = run("start", "--dir", tmp_path / "file" / "x")
+    assert (result.exit_code, result.output.startswith("Error: ")) == (1, True)
+    result = run("start", "--dir", "/proc/x")
+    assert (result.exit_code, result.output) == (1, "Error: /proc/x: No such file or directory\n")
+
+
+def test_start_keeps_to_the_size_of_a_stopped_cluster(tmp_path):
+    save_nodes(tmp_path, [LocalNode(1, 2**22 + 1, "")])
+    result = run("start", "-n", 3, "--dir", tmp_path)
+    assert result.exit_code == 1
+    assert "holds a stopped cluster of 1 nodes" in result.output
+
+
+def test_stop_may_remove_everything_it_knows(tmp_path):
+    save_nodes(tmp_path, [LocalNode(1, 2**22 + 1, "")])
+    (tmp_path / "node-1").mkdir()
+    (tmp_path / "mine").touch()
+    result = run("stop", "--dir", tmp_path, "--remove")
+    assert (result.exit_code, result.output) == (0, "Stopped 0 of 1 nodes, the others were not running\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_password_goes_to_every_node(pair):
+    a, b = pair()
+    run("--password", "pw", "status", place(a))
+    assert a.requests[0] == b.requests[0] == [b"AUTH", b"pw"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_name_the_program(shell):
+    assert "_DISQUE_CLUSTER_COMPLETE" in run("completion", shell).output
+
+
+def test_help_shows_every_command():
+    assert all(
+        name in run("--help").output
+        for name in ("start", "stop", "status", "create", "add-node", "remove-node", "check")
+    )

@@ -1,0 +1,109 @@
+"""formats.py: the four ways to print a reply (disque/cli.md, section 1.3)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from disque_py.cli.shell.formats import CSV, FORMATTED, JSON, RAW, Style, as_csv, as_formatted, as_json, as_raw
+from disque_py.cli.shell.replies import ReplyParser
+
+
+def reply(data):
+    parser = ReplyParser()
+    parser.feed(data)
+    return parser.take()
+
+
+JOBS = reply(b"*2\r\n*3\r\n$1\r\nq\r\n$2\r\nD-\r\n$4\r\nbody\r\n*3\r\n$1\r\nq\r\n:5\r\n$-1\r\n")
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"+PONG\r\n", b"PONG\n"),
+        (b'$5\r\na"\n\x00\xc3\r\n', b'"a\\"\\n\\x00\\xc3"\n'),
+        (b":12\r\n", b"(integer) 12\n"),
+        (b"$-1\r\n", b"(nil)\n"),
+        (b"-ERR no\r\n", b"(error) ERR no\n"),
+        (b"*0\r\n", b"(empty list or set)\n"),
+        (b"*-1\r\n", b"(nil)\n"),
+        (b"%1\r\n$1\r\na\r\n:1\r\n", b'1# "a" => (integer) 1\n'),
+        (b"%0\r\n", b"(empty hash)\n"),
+        (b"#t\r\n", b"(true)\n"),
+        (b",1.5\r\n", b"(double) 1.5\n"),
+    ],
+)
+def test_formatted_is_for_people(data, text):
+    assert as_formatted(reply(data)) == text
+
+
+def test_nested_arrays_are_indented_under_their_index():
+    assert as_formatted(JOBS).decode() == (
+        '1) 1) "q"\n   2) "D-"\n   3) "body"\n2) 1) "q"\n   2) (integer) 5\n   3) (nil)\n'
+    )
+
+
+def test_numbers_are_aligned_to_the_right():
+    lines = as_formatted(reply(b"*10\r\n" + b":1\r\n" * 10)).splitlines()
+    assert lines[0] == b" 1) (integer) 1"
+    assert lines[9] == b"10) (integer) 1"
+
+
+def test_raw_is_the_values_flattened():
+    assert as_raw(JOBS, b"\n") == b"q\nD-\nbody\nq\n5\n"
+    assert as_raw(JOBS, b"|") == b"q|D-|body|q|5|"
+
+
+def test_raw_ends_with_one_line_end_and_errors_with_two():
+    style = Style(RAW)
+    assert style.render([b"QLEN"], reply(b":3\r\n")) == b"3\n"
+    assert style.render([b"GETJOB"], reply(b"*-1\r\n")) == b"\n"
+    assert style.render([b"QLEN"], reply(b"-ERR x\r\n")) == b"ERR x\n\n"
+
+
+def test_csv_quotes_strings_and_statuses():
+    assert as_csv(reply(b"*3\r\n+a\r\n:1\r\n$3\r\nx,y\r\n")) == b'"a",1,"x,y"'
+    assert as_csv(reply(b"-ERR no\r\n")) == b'ERROR,"ERR no"'
+    assert as_csv(reply(b"$-1\r\n")) == b"NIL\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "value"),
+    [
+        (b"%2\r\n$1\r\na\r\n:1\r\n$1\r\nb\r\n*1\r\n_\r\n", {"a": 1, "b": [None]}),
+        (b"-ERR no\r\n", {"error": "ERR no"}),
+        (b"$2\r\n\xff!\r\n", "\\xff!"),
+        (b"*2\r\n,inf\r\n,0.5\r\n", ["inf", 0.5]),
+        (b"#f\r\n", False),
+    ],
+)
+def test_json_is_one_value_on_one_line(data, value):
+    line = as_json(reply(data))
+    assert json.loads(line) == value
+    assert b"\n" not in line
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [b"info"],
+        [b"INFO", b"jobs"],
+        [b"cluster", b"nodes"],
+        [b"CLUSTER", b"INFO"],
+        [b"client", b"list"],
+        [b"latency", b"doctor"],
+    ],
+)
+def test_text_replies_are_raw_also_on_a_terminal(words):
+    for name in (FORMATTED, CSV):
+        assert Style(name).render(words, reply(b"$3\r\na\nb\r\n")) == b"a\nb\n"
+
+
+def test_json_stays_json_for_text_replies():
+    assert Style(JSON).render([b"INFO"], reply(b"$3\r\na\nb\r\n")) == b'"a\\nb"\n'
+
+
+def test_other_subcommands_are_formatted():
+    assert Style(FORMATTED).render([b"CLUSTER", b"MYID"], reply(b"$1\r\na\r\n")) == b'"a"\n'

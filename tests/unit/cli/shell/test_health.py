@@ -1,0 +1,43 @@
+"""health.py: fit for work, or a line of why not."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.cli.address import Address, Target
+from disque_py.cli.shell.health import UnhealthyError, check_health
+
+GOOD = {"PING": b"+PONG\r\n", "CLUSTER INFO": b"$16\r\ncluster_state:ok\r\n", "CLUSTER LEAVING": b"+no\r\n"}
+
+
+def health(node):
+    return check_health(Target(Address(port=node.port), connect_timeout_s=0.5))
+
+
+def test_a_node_that_answers_is_healthy(scripted):
+    assert health(scripted(GOOD)).endswith("is healthy")
+
+
+def test_a_leaving_node_is_healthy_and_said_to_leave(scripted):
+    assert health(scripted({**GOOD, "CLUSTER LEAVING": b"+yes\r\n"})).endswith("(and leaving its cluster)")
+
+
+@pytest.mark.parametrize(
+    ("answers", "reason"),
+    [
+        ({"PING": b"-LOADING Disque is loading\r\n"}, "LOADING"),
+        ({"PING": b"-MISCONF disk full\r\n"}, "MISCONF disk full"),
+        ({"PING": b"+hello\r\n"}, "PING is answered with 'hello'"),
+        ({"PING": lambda words: None}, "Server closed the connection"),
+        ({"PING": b""}, "timed out"),
+        ({"CLUSTER INFO": b"$18\r\ncluster_state:fail\r\n"}, "cluster_state is fail"),
+    ],
+)
+def test_everything_else_is_unhealthy_with_its_reason(scripted, answers, reason):
+    with pytest.raises(UnhealthyError, match=reason):
+        health(scripted({**GOOD, **answers}))
+
+
+def test_nobody_there_is_unhealthy():
+    with pytest.raises(UnhealthyError, match="Connection refused"):
+        check_health(Target(Address(port=1)))

@@ -1,0 +1,88 @@
+"""options.py: what a command line asks for, and which ones make no sense."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.cli.address import Address, Tls
+from disque_py.cli.shell.formats import CSV, FORMATTED, JSON, RAW
+from disque_py.cli.shell.options import UsageError, parse_options
+
+
+def test_without_options_it_is_the_default_port_here():
+    target = parse_options([], {}).target()
+    assert target.address == Address("127.0.0.1", 7711)
+    assert (target.protocol, target.password, target.tls) == (2, "", None)
+
+
+def test_options_end_at_the_first_other_word():
+    options = parse_options(["-p", "7712", "ADDJOB", "-h", "--raw"], {})
+    assert options.port == 7712
+    assert options.words == ["ADDJOB", "-h", "--raw"]
+
+
+def test_the_password_may_come_from_the_environment_and_an_option_wins():
+    assert parse_options([], {"DISQUECLI_AUTH": "env"}).target().password == "env"
+    assert parse_options(["-a", "arg"], {"DISQUECLI_AUTH": "env"}).target().password == "arg"
+
+
+@pytest.mark.parametrize(
+    ("option", "name"), [("--raw", RAW), ("--no-raw", FORMATTED), ("--csv", CSV), ("--json", JSON)]
+)
+def test_the_format_is_chosen(option, name):
+    assert parse_options([option, "PING"], {}).format is name
+
+
+def test_json_wishes_for_resp3_and_minus_2_forbids_it():
+    wish = parse_options(["--json"], {}).target()
+    assert (wish.protocol, wish.protocol_is_wish) == (3, True)
+    assert parse_options(["--json", "-2"], {}).target().protocol == 2
+    assert not parse_options(["-3"], {}).target().protocol_is_wish
+
+
+def test_a_url_says_where_and_who_and_the_options_who_else():
+    target = parse_options(["-u", "disques://ann:pw@node:9", "--cacert", "ca.pem"], {}).target()
+    assert (target.address, target.user, target.password) == (Address("node", 9), "ann", "pw")
+    assert target.tls == Tls(ca_file="ca.pem")
+
+
+def test_repetition_and_pause():
+    options = parse_options(["-r", "-1", "-i", "0.5", "PING"], {})
+    assert (options.repeat, options.interval_s) == (-1, 0.5)
+
+
+@pytest.mark.parametrize("mode", ["latency", "latency-history", "stat", "bigqueues", "scan", "pipe", "health", "help"])
+def test_modes(mode):
+    assert parse_options([f"--{mode}"], {}).mode == mode
+
+
+def test_intrinsic_latency_takes_seconds():
+    options = parse_options(["--intrinsic-latency", "2"], {})
+    assert (options.mode, options.intrinsic_s) == ("intrinsic-latency", 2.0)
+
+
+def test_h_as_last_word_is_help():
+    assert parse_options(["-h"], {}).mode == "help"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--eval"], "Unrecognized option or bad number of args for: '--eval'"),
+        (["-p"], "Unrecognized option or bad number of args for: '-p'"),
+        (["-p", "x"], "-p: 'x' is no port"),
+        (["-i", "-1"], "-i: '-1' is no number of seconds"),
+        (["-r", "many"], "-r: 'many' is no whole number"),
+        (["-x"], "-x and -X need a command"),
+        (["-x", "-X", "t", "PING", "t"], "-x and -X both want standard input"),
+        (["-X", "tag", "PING"], "-X: no argument is 'tag'"),
+        (["--stat", "PING"], "--stat takes no command, but got 'PING'"),
+        (["--tls", "--key", "k.pem"], "--key needs --cert"),
+        (["--cacert", "ca.pem"], "--cacert needs --tls"),
+        (["-u", "disque://localhost", "--insecure"], "--insecure needs --tls"),
+    ],
+)
+def test_nonsense_is_refused_with_its_reason(arguments, text):
+    with pytest.raises(UsageError) as caught:
+        parse_options(arguments, {})
+    assert str(caught.value) == text

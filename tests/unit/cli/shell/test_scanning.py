@@ -1,0 +1,58 @@
+"""scanning.py: the queues of a node, once each."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from disque_py.cli.address import Address, Target
+from disque_py.cli.connection import Connection
+from disque_py.cli.shell.scanning import RefusedError, big_queues, scan
+
+FIRST = b"*2\r\n$1\r\n5\r\n*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\na\r\n"
+LAST = b"*2\r\n$1\r\n0\r\n*2\r\n$1\r\nb\r\n$2\r\nc\n\r\n"
+STATS = {b"a": 3, b"b": 0}
+
+
+def qscan(words):
+    return FIRST if words[1] == b"0" else LAST
+
+
+def qstat(words):
+    if words[1] not in STATS:
+        return b"*-1\r\n"
+    return b"*4\r\n$3\r\nlen\r\n:%d\r\n$7\r\njobs-in\r\n:9\r\n" % STATS[words[1]]
+
+
+@pytest.fixture
+def connection(scripted):
+    node = scripted({"QSCAN": qscan, "QSTAT": qstat})
+    with contextlib.closing(Connection.open(Target(Address(port=node.port)))) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_formatted", "text"),
+    [("*", False, b"a\nb\nc\n\n"), ("*", True, b'"a"\n"b"\n"c\\n"\n'), ("[ab]", False, b"a\nb\n"), ("x*", False, b"")],
+)
+def test_each_matching_name_is_written_once(connection, pattern, is_formatted, text):
+    written = []
+    scan(connection, pattern, 0.0, is_formatted=is_formatted, write=written.append)
+    assert b"".join(written) == text
+
+
+def test_big_queues_are_listed_longest_first_with_totals(connection):
+    lines = big_queues(connection, "*", 0.0)
+    assert lines[1].split() == ["3", "9", "-", "-", '"a"', "#" * 30]
+    assert lines[2].split()[:5] == ["0", "9", "-", "-", '"b"']
+    assert lines[-2:] == ["2 queues, 1 of them empty", "3 jobs queued on this node, 1.50 per queue"]
+
+
+def test_a_refusal_is_told(scripted):
+    node = scripted({"QSCAN": b"-NOAUTH Authentication required.\r\n"})
+    with (
+        contextlib.closing(Connection.open(Target(Address(port=node.port)))) as connection,
+        pytest.raises(RefusedError, match="NOAUTH"),
+    ):
+        big_queues(connection, "*", 0.0)

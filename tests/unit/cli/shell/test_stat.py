@@ -1,0 +1,55 @@
+"""stat.py: INFO as one line."""
+
+from __future__ import annotations
+
+from disque_py.cli.address import Address, Target
+from disque_py.cli.shell.stat import HEADER, human_bytes, info_fields, stat_line, watch
+
+INFO = (
+    b"# Clients\r\nconnected_clients:2\r\nblocked_clients:1\r\n\r\n# Memory\r\nused_memory:2097152\r\n"
+    b"# Jobs\r\nregistered_jobs:7\r\n# Queues\r\nregistered_queues:3\r\n"
+    b"# Stats\r\ntotal_connections_received:9\r\ntotal_commands_processed:100\r\n"
+)
+
+
+def test_info_is_read_as_names_and_values():
+    assert info_fields(b"# Title\r\na:1\r\nb:x:y\r\n\r\n") == {"a": "1", "b": "x:y"}
+
+
+def test_a_line_shows_what_the_header_names():
+    line, requests = stat_line(info_fields(INFO), 90)
+    assert line.split() == ["7", "3", "2.00M", "2", "1", "100", "(+10)", "9"]
+    assert requests == 100
+    assert HEADER.split() == ["jobs", "queues", "mem", "clients", "blocked", "requests", "connections"]
+
+
+def test_columns_stand_below_their_titles():
+    line, _ = stat_line(info_fields(INFO), 90)
+    for title, cell in (("queues", "3"), ("mem", "2.00M"), ("requests", "100 (+10)"), ("connections", "9")):
+        assert line[HEADER.index(title) :].startswith(cell)
+
+
+def test_after_a_restart_the_increment_is_no_negative_number():
+    assert "(+0)" in stat_line({"total_commands_processed": "5"}, 100)[0]
+
+
+def test_bytes_are_written_as_info_does():
+    assert [human_bytes(count) for count in (0, 1023, 1024, 891034)] == ["0B", "1023B", "1.00K", "870.15K"]
+
+
+def test_as_many_lines_are_printed_as_asked_for(scripted, capsys):
+    node = scripted({"INFO": b"$%d\r\n%b\r\n" % (len(INFO), INFO)})
+    assert watch(Target(Address(port=node.port)), 0.01, 3)
+    assert len(capsys.readouterr().out.splitlines()) == 4
+
+
+def test_a_node_that_goes_away_is_waited_for(scripted, capsys):
+    answers = iter([b"$%d\r\n%b\r\n" % (len(INFO), INFO), None, b"$%d\r\n%b\r\n" % (len(INFO), INFO)])
+    node = scripted({"INFO": lambda words: next(answers)})
+    assert watch(Target(Address(port=node.port)), 0.01, 3)
+    assert capsys.readouterr().out.splitlines()[2] == "Server closed the connection"
+
+
+def test_a_refusal_ends_it(scripted):
+    node = scripted({"INFO": b"-NOAUTH Authentication required.\r\n"})
+    assert not watch(Target(Address(port=node.port)), 0.01, 3)

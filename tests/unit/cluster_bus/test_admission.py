@@ -1,0 +1,224 @@
+"""cluster_bus/admission.py: who comes in, and how many strangers may."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+from bus_exchange import Exchange, is_whole, seen_by
+from cluster_bus.admission import HANDSHAKES_MAX, MEMBERS_MAX, NEWCOMERS_BURST, NEWCOMERS_MAX, NEWCOMERS_PER_S
+from cluster_bus.handshake import Hello
+from cluster_bus.membership import TICK_MS, Membership
+from cluster_bus.messages import FAIL_NODE, MEET
+from cluster_bus.node import FAIL, FORGOTTEN, UNKNOWN, Node
+from cluster_bus.outgoing import Outgoing
+
+STRANGER = Hello(b"s" * 20, b"run-one-", "", 7999, 17999)
+
+
+def lone() -> Membership:
+    membership = Membership(Node(b"a" * 20, port=7001, bus_port=17001), Outgoing(), Random(1), node_timeout_ms=2000)
+    membership.now_ms = 1_000_000
+    return membership
+
+
+def strangers(count: int, first: int = 1) -> list[Hello]:
+    return [STRANGER._replace(id=number.to_bytes(20, "big"), port=number) for number in range(first, first + count)]
+
+
+def meet_from(node: Membership, hello: Hello, host: str = "10.0.0.9", entries: list[object] | None = None) -> None:
+    item = [{"host": "", "port": hello.port, "bus_port": hello.port, "flags": 0}, entries or []]
+    node.receive(None, hello, host, "10.0.0.1", MEET, [item])
+
+
+def give_up(node: Membership) -> None:
+    """The node's patience with newcomers is over."""
+    node.now_ms += node.node_timeout_ms + 1
+    node.tick()
+
+
+def test_a_newcomer_does_not_count_until_it_was_reached():
+    """Anybody can say MEET; the quorum and the copies of jobs must not wait for who does not exist."""
+    node = lone()
+    meet_from(node, STRANGER)
+    newcomer = node.nodes[STRANGER.id]
+    assert (node.size, node.usable, list(node.newcomers)) == (1, (), [newcomer])
+    node.link_up(newcomer, STRANGER)
+    assert (node.size, node.usable, list(node.newcomers)) == (2, (newcomer,), [])
+
+
+def test_a_newcomer_that_can_not_be_reached_is_given_up_and_leaves_no_trace():
+    node = lone()
+    meet_from(node, STRANGER)
+    newcomer = node.nodes[STRANGER.id]
+    give_up(node)
+    assert list(node.nodes.values()) == [node.me]
+    assert newcomer.flags == FORGOTTEN
+    assert node.intern(STRANGER.id) is not newcomer
+    assert node.forgotten == []
+
+
+def test_the_core_hears_of_the_end_of_a_newcomer_only_if_it_knows_it():
+    """What it does then is a walk over all acknowledged jobs, which strangers shall not be able to start."""
+    node = lone()
+    meet_from(node, STRANGER)
+    newcomer = node.nodes[STRANGER.id]
+    newcomer.core = "interest and hand-overs"
+    give_up(node)
+    assert node.forgotten == [newcomer]
+
+
+def test_who_claims_the_id_of_a_holder_changes_nothing_about_the_holder():
+    """Jobs name it and wait for its confirmation; a liar who can't be reached must not end the wait."""
+    node = lone()
+    holder = node.intern(STRANGER.id)
+    meet_from(node, STRANGER)
+    give_up(node)
+    assert holder.flags == UNKNOWN
+    assert node.intern(STRANGER.id) is holder
+
+
+def test_a_newcomer_that_jobs_name_meanwhile_is_still_their_holder_when_it_is_given_up():
+    """Others reached it and gave it copies. Taken for forgotten it would count as one that knows of every ack."""
+    node = lone()
+    meet_from(node, STRANGER)
+    holder = node.intern(STRANGER.id)
+    give_up(node)
+    assert list(node.nodes.values()) == [node.me]
+    assert holder.flags == UNKNOWN
+    assert node.intern(STRANGER.id) is holder
+
+
+def test_a_newcomer_that_jobs_name_can_be_forgotten():
+    node = lone()
+    meet_from(node, STRANGER)
+    holder = node.intern(STRANGER.id)
+    node.forget(holder)
+    assert holder.flags == FORGOTTEN
+    assert node.forgotten == [holder]
+
+
+def test_who_comes_back_as_another_process_after_it_was_forgotten_is_reported():
+    """The core numbers hand-overs per process. It would answer the new one's with what it had answered the old one."""
+    node = lone()
+    meet_from(node, STRANGER)
+    known = node.nodes[STRANGER.id]
+    node.link_up(known, STRANGER)
+    node.forget(known)
+    meet_from(node, STRANGER)
+    assert node.nodes[STRANGER.id] is known
+    assert node.new_runs == []
+    node.forget(known)
+    meet_from(node, STRANGER._replace(run=b"run-two-"))
+    assert node.new_runs == [known]
+    assert known.run == b"run-two-"
+
+
+def test_a_newcomer_has_no_word_about_failures():
+    exchange = Exchange()
+    first, second = exchange.start_joined(2)
+    other = seen_by(first, second)
+    meet_from(first, STRANGER, entries=[[other.id, "10.0.0.1", 7002, 17002, FAIL, -1, -1]])
+    first.receive(first.nodes[STRANGER.id], STRANGER, "10.0.0.9", "", FAIL_NODE, [[other.id]])
+    assert not other.flags
+    assert not other.reports
+
+
+def test_one_host_brings_so_many_newcomers_at_once_and_then_some_a_second():
+    node = lone()
+    for hello in strangers(1000):
+        meet_from(node, hello)
+    assert len(node.newcomers) == NEWCOMERS_BURST
+    assert node.ignored["too many newcomers from one host"] == 1000 - NEWCOMERS_BURST
+    node.now_ms += 1000
+    for hello in strangers(1000, 2001):
+        meet_from(node, hello)
+    assert len(node.newcomers) == NEWCOMERS_BURST + NEWCOMERS_PER_S
+
+
+def test_all_hosts_together_bring_no_more_newcomers_than_there_may_be():
+    node = lone()
+    for number, hello in enumerate(strangers(1000)):
+        meet_from(node, hello, f"10.0.{number % 250}.1")
+    assert len(node.newcomers) == len(node.nodes) - 1 == NEWCOMERS_MAX
+    assert node.ignored["too many newcomers"] == 1000 - NEWCOMERS_MAX
+
+
+def test_gossip_starts_only_so_many_handshakes():
+    node = lone()
+    entries = [[number.to_bytes(20, "big"), "10.9.9.9", number, number, 0, -1, -1] for number in range(1, 4000)]
+    meet_from(node, STRANGER, entries=entries)
+    assert node.handshake_count == NEWCOMERS_BURST
+    for number in range(250):
+        meet_from(node, STRANGER, f"10.0.{number}.1", entries)
+    assert node.handshake_count == HANDSHAKES_MAX
+    assert node.ignored["too many handshakes"] > 0
+
+
+def test_a_node_that_takes_the_id_of_a_placeholder_is_a_stranger():
+    """CLUSTER NODES shows placeholders; whoever reads it must not be able to stop us with it."""
+    node = lone()
+    node.meet("10.0.0.8", 7999)
+    placeholder = next(iter(node.dials))
+    meet_from(node, STRANGER._replace(id=placeholder.id))
+    assert node.link_up(placeholder, STRANGER._replace(id=placeholder.id)) is not None
+    node.meet("10.0.0.7", 7999)
+    node.meet("10.0.0.6", 7999)
+    seventh, sixth = list(node.dials)[-2:]
+    assert node.link_up(seventh, STRANGER._replace(id=sixth.id)) is None
+
+
+def test_a_crowd_of_newcomers_costs_no_save():
+    """Each costs two syncs of the disk, and a newcomer says MEET again until it was reached."""
+    node = lone()
+    node.announced_host = "10.0.0.1"
+    for hello in strangers(100):
+        meet_from(node, hello)
+    assert len(node.newcomers) == 100
+    assert (node.must_write, node.must_save) == (False, False)
+    node.now_ms += TICK_MS
+    node.tick()
+    assert not node.must_save
+
+
+def test_a_member_is_written_before_it_is_told_of_anything():
+    node = lone()
+    (hello,) = strangers(1)
+    meet_from(node, hello)
+    (newcomer,) = node.newcomers
+    assert not node.must_write
+    node.link_up(newcomer, hello, "10.0.0.9", "10.0.0.1")
+    assert node.must_write
+    assert hello.id.hex() in node.dump()
+
+
+def test_fifty_nodes_on_one_machine_that_meet_one_of_them_are_whole_in_two_seconds():
+    """What keeps liars out must not keep a large cluster from forming."""
+    exchange = Exchange()
+    nodes = exchange.start_joined(50)
+    exchange.run(1000)
+    assert is_whole(nodes)
+    assert not sum((node.ignored for node in nodes), Counter())
+
+
+def test_a_crowd_larger_than_a_hosts_budget_comes_in_all_the_same():
+    """Who was refused says MEET again."""
+    exchange = Exchange()
+    first, *others = [exchange.start(7001 + at) for at in range(6)]
+    first._newcomer_limiter.burst = first._gossip_limiter.burst = 2
+    first._newcomer_limiter.rate = first._gossip_limiter.rate = 1
+    for node in others:
+        node.meet("10.0.0.1", 7001)
+    exchange.run(5000)
+    assert first.ignored["too many newcomers from one host"] > 0
+    exchange.run(5000)
+    assert is_whole([first, *others])
+
+
+def test_a_table_larger_than_any_cluster_grows_no_more_by_itself():
+    node = lone()
+    node.size = MEMBERS_MAX
+    meet_from(node, STRANGER, entries=[[b"b" * 20, "10.9.9.9", 1, 1, 0, -1, -1]])
+    assert len(node.nodes) == 1
+    node.meet("10.0.0.9", 7999)
+    assert len(node.nodes) == 2

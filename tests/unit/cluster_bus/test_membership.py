@@ -1,0 +1,677 @@
+"""cluster_bus/membership.py: whole clusters in memory, on a virtual clock."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from bus_exchange import Exchange, is_whole, seen_by
+from cluster_bus.admission import BLACKLIST_MS
+from cluster_bus.codec import FrameError
+from cluster_bus.handshake import Hello
+from cluster_bus.membership import HEARTBEATS_MAX, LONE_TICK_MS, TICK_MS, Membership
+from cluster_bus.messages import FAIL_NODE, MEET, PING, PONG
+from cluster_bus.node import FAIL, FORGOTTEN, HANDSHAKE, LEAVING, NOADDR, PFAIL, UNKNOWN, Node
+from cluster_bus.nodes_file import NodeLine, dump, parse, parse_notes
+from cluster_bus.outgoing import Outgoing
+
+STRANGER = Hello(b"s" * 20, b"run-one-", "", 7999, 17999)
+
+
+def lone() -> Membership:
+    membership = Membership(Node(b"a" * 20, port=7001, bus_port=17001), Outgoing(), Random(1), node_timeout_ms=2000)
+    membership.now_ms = 1_000_000
+    return membership
+
+
+def dialed(node: Membership) -> list[Node]:
+    return list(node.dials)
+
+
+def heartbeat_item(**fields: object) -> list[object]:
+    return [{"host": "", "port": 7999, "bus_port": 17999, "flags": 0, "memory": 0, "version": ""} | fields, []]
+
+
+# -- joining -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [2, 3, 7])
+def test_nodes_that_meet_one_of_them_are_a_whole_cluster_within_a_second(count: int):
+    assert is_whole(Exchange().start_joined(count))
+
+
+def test_a_chain_of_meetings_becomes_a_mesh():
+    exchange = Exchange()
+    nodes = [exchange.start(7001 + at) for at in range(7)]
+    for at in range(6):
+        nodes[at].meet("10.0.0.1", 7002 + at)
+    exchange.run(3000)
+    assert is_whole(nodes)
+
+
+def test_two_clusters_become_one_by_a_single_meeting():
+    exchange = Exchange()
+    one, other = exchange.start_joined(3), exchange.start_joined(4, 7101)
+    one[2].meet("10.0.0.1", 7103)
+    exchange.run(2000)
+    assert is_whole(one + other)
+
+
+def test_all_meeting_all_at_once_leaves_one_entry_each():
+    exchange = Exchange()
+    nodes = [exchange.start(7001 + at) for at in range(4)]
+    for node in nodes:
+        for port in range(7001, 7005):
+            node.meet("10.0.0.1", port)
+    exchange.run(1000)
+    assert is_whole(nodes)
+
+
+def test_meeting_oneself_vanishes():
+    exchange = Exchange()
+    node = exchange.start(7001)
+    node.meet("10.0.0.1", 7001)
+    assert len(node.nodes) == 2
+    exchange.run(500)
+    assert list(node.nodes.values()) == [node.me]
+
+
+def test_a_second_meeting_with_the_same_address_is_one_handshake():
+    node = lone()
+    node.meet("10.0.0.9", 7009)
+    node.meet("10.0.0.9", 7009)
+    assert [each.flags for each in node.nodes.values() if each is not node.me] == [HANDSHAKE]
+    assert [(each.host, each.port, each.bus_port) for each in dialed(node)] == [("10.0.0.9", 7009, 17009)]
+
+
+def test_a_bus_port_may_be_given():
+    node = lone()
+    node.meet("10.0.0.9", 7009, 5000)
+    assert dialed(node)[0].bus_port == 5000
+
+
+def test_a_handshake_nobody_answers_ends_after_the_node_time_out():
+    exchange = Exchange()
+    node = exchange.start(7001)
+    node.meet("10.0.0.9", 7009)
+    exchange.run(1900)
+    assert len(node.nodes) == 2
+    exchange.run(300)
+    assert len(node.nodes) == 1
+    assert any(name == "handshake-failed" for name, _ in exchange.peer(node).notices)
+
+
+def test_a_handshake_does_not_count_for_size_and_groups():
+    node = lone()
+    node.meet("10.0.0.9", 7009)
+    assert (node.size, node.usable, node.linked) == (1, (), ())
+
+
+def test_a_name_is_replaced_by_the_address_it_led_to():
+    node = lone()
+    node.meet("seed.example.org", 7999)
+    found = node.link_up(dialed(node)[0], STRANGER, "10.0.0.9", "10.0.0.1")
+    assert found is node.intern(STRANGER.id)
+    assert (found.host, found.port, found.bus_port) == ("10.0.0.9", 7999, 17999)
+    assert node.me.host == "10.0.0.1"
+
+
+def test_an_announced_host_wins_over_the_address_of_the_socket():
+    node = lone()
+    node.meet("10.0.0.9", 7999)
+    found = node.link_up(dialed(node)[0], STRANGER._replace(host="b.example.org"), "10.0.0.9", "10.0.0.1")
+    assert found is not None
+    assert found.host == "b.example.org"
+
+
+def test_the_words_to_a_node_just_met_are_meet_until_it_answers_then_ping():
+    """The MEET may be lost with a link, or refused in a crowd: without another we would stay a stranger."""
+    node = lone()
+    node.meet("10.0.0.9", 7999)
+    found = node.link_up(dialed(node)[0], STRANGER)
+    assert found is not None
+    node.link_down(found)
+    node.link_up(found, STRANGER)
+    node.receive(found, STRANGER, "10.0.0.9", "", PONG, [heartbeat_item()])
+    node.link_down(found)
+    node.link_up(found, STRANGER)
+    assert [kind for _, kind, _ in node.outgoing.take()] == [MEET, MEET, PING]
+
+
+def test_the_same_node_under_a_second_address_is_met_there_and_the_link_is_closed():
+    node = lone()
+    node.meet("10.0.0.9", 7999)
+    found = node.link_up(dialed(node)[0], STRANGER)
+    node.outgoing.take()
+    node.meet("192.168.0.9", 7999)
+    assert node.link_up(dialed(node)[1], STRANGER) is None
+    assert [(nodes, kind) for nodes, kind, _ in node.outgoing.take()] == [((found,), MEET)]
+    assert node.size == len(node.nodes) == 2
+
+
+def test_a_known_node_without_link_takes_over_the_link_of_a_handshake():
+    node = lone()
+    node.receive(None, STRANGER, "10.0.0.9", "", MEET, [heartbeat_item()])
+    known = node.nodes[STRANGER.id]
+    node.meet("192.168.0.9", 7999)
+    assert node.link_up(dialed(node)[1], STRANGER, "192.168.0.9") is known
+    assert known.is_linked
+    assert known.host == "192.168.0.9"
+    assert len(node.dials) == 1  # the handshake's; the other attempt was taken back
+
+
+def test_a_link_for_a_node_forgotten_meanwhile_is_closed():
+    node = lone()
+    node.meet("10.0.0.9", 7999)
+    handshake = dialed(node)[0]
+    node.forget(handshake)
+    assert node.link_up(handshake, STRANGER) is None
+    node.link_down(handshake)
+    assert len(node.nodes) == 1
+
+
+def test_a_placeholder_of_a_job_becomes_the_node_when_it_is_met():
+    exchange = Exchange()
+    first, second = exchange.start(7001), exchange.start(7002)
+    named = first.intern(second.me.id)
+    assert named.flags == UNKNOWN
+    second.meet("10.0.0.1", 7001)
+    exchange.run(500)
+    assert seen_by(first, second) is named
+    assert not named.flags
+
+
+# -- strangers -----------------------------------------------------------------------------------------------
+
+
+def test_of_a_stranger_only_meet_counts():
+    """And it is told once what helps. (This node was reset; else it would come back: see below.)"""
+    node = lone()
+    node.reset(hard=False)
+    assert node.accept(STRANGER, "10.0.0.9", "10.0.0.1") is None
+    for kind in (PING, PONG):
+        node.receive(None, STRANGER, "10.0.0.9", "10.0.0.1", kind, [heartbeat_item()])
+    node.receive(None, STRANGER, "10.0.0.9", "10.0.0.1", FAIL_NODE, [[b"x" * 20]])
+    assert node.ignored["stranger"] == 3
+    assert [name for name, _ in node.notices].count("unknown-member") == 1
+    assert node.size == 1
+    node.receive(None, STRANGER, "10.0.0.9", "10.0.0.1", MEET, [heartbeat_item()])
+    newcomer = node.nodes[STRANGER.id]
+    assert newcomer.host == "10.0.0.9"
+    assert node.me.host == "10.0.0.1"
+    assert node.accept(STRANGER, "10.0.0.9", "10.0.0.1") is newcomer
+
+
+def test_a_ping_from_a_stranger_brings_a_node_back_that_lost_its_table():
+    """The stranger dialed it by its id, so they have been members of one cluster."""
+    node = lone()
+    node.receive(None, STRANGER, "10.0.0.9", "10.0.0.1", PING, [heartbeat_item()])
+    assert node.nodes[STRANGER.id].is_newcomer
+    assert list(node.dials) == [node.nodes[STRANGER.id]]
+    assert "coming-back" in [name for name, _ in node.notices]
+
+
+def test_a_node_that_knows_others_believes_no_ping_of_a_stranger():
+    node = lone()
+    node.load([NodeLine(b"o" * 20, "10.0.0.5", 7001, 17001, 0, 0, 0)])
+    node.receive(None, STRANGER, "10.0.0.9", "10.0.0.1", PING, [heartbeat_item()])
+    assert STRANGER.id not in node.nodes
+
+
+def test_a_meeting_goes_on_after_a_kill():
+    node = lone()
+    node.meet("10.0.0.9", 7999)
+    again = lone()
+    again.load(parse(node.dump()))
+    again.resume(parse_notes(node.dump(), 0))
+    assert again.find_handshake("10.0.0.9", 7999) is not None
+
+
+def test_a_meeting_that_was_given_up_is_not_begun_again():
+    node = lone()
+    node.meet("10.0.0.9", 7999)
+    node.must_save = False
+    node.now_ms += 2_001
+    node.tick()
+    assert node.must_save
+    assert "10.0.0.9" not in node.dump()
+
+
+def test_who_has_not_answered_is_met_again_by_the_next_process():
+    node = lone()
+    node.meet("10.0.0.9", 7999)
+    (placeholder,) = node.dials
+    found = node.link_up(placeholder, STRANGER, "10.0.0.9", "10.0.0.1")
+    again = lone()
+    again.load(parse(node.dump()))
+    assert again.nodes[STRANGER.id].must_meet
+    node.receive(found, STRANGER, "10.0.0.9", "10.0.0.1", PONG, [heartbeat_item()])
+    assert node.must_write
+    again = lone()
+    again.load(parse(node.dump()))
+    assert not again.nodes[STRANGER.id].must_meet
+
+
+def test_a_meet_from_ourselves_is_ignored():
+    node = lone()
+    node.receive(None, node.hello(), "10.0.0.1", "10.0.0.1", MEET, [heartbeat_item()])
+    assert node.size == 1
+
+
+def test_a_kind_of_a_newer_version_is_ignored_and_counted():
+    node = lone()
+    node.receive(None, STRANGER, "", "", 31, [["?"]])
+    assert node.ignored["unknown kind"] == 1
+
+
+@pytest.mark.parametrize(("kind", "item"), [(MEET, ["?"]), (FAIL_NODE, []), (FAIL_NODE, [1]), (FAIL_NODE, 1)])
+def test_a_malformed_message_is_a_frame_error(kind: int, item: object):
+    with pytest.raises(FrameError):
+        lone().receive(None, STRANGER, "", "", kind, [item])
+
+
+# -- heartbeats ----------------------------------------------------------------------------------------------
+
+
+def test_an_idle_cluster_sends_few_heartbeats_and_all_stay_heard_of():
+    exchange = Exchange()
+    nodes = exchange.start_joined(3)
+    before = [len(exchange.peer(node).notices) for node in nodes]
+    exchange.run(20_000)
+    assert is_whole(nodes)
+    assert [len(exchange.peer(node).notices) for node in nodes] == before
+    assert all(exchange.now_ms - other.pong_received_ms <= 2500 for node in nodes for other in node.linked)
+
+
+def test_memory_levels_reach_everybody_with_the_next_tick():
+    exchange = Exchange()
+    first, second, third = exchange.start_joined(3)
+    first.memory_level = 2
+    exchange.run(2 * TICK_MS)
+    assert seen_by(second, first).memory_level == seen_by(third, first).memory_level == 2
+
+
+def test_an_answer_lost_with_a_link_is_asked_for_again():
+    """The PING arrived, its PONG did not: without asking again a healthy node would be suspected."""
+    exchange = Exchange()
+    first, second = exchange.start_joined(2)
+    exchange.peer(second).links.clear()  # what it says now is lost, and it does not know yet
+    first._ping(seen_by(first, second))
+    exchange.run(TICK_MS)
+    assert seen_by(first, second).ping_sent_ms
+    second.link_down(seen_by(second, first))
+    exchange.run(1500)
+    assert not seen_by(first, second).ping_sent_ms
+    assert not seen_by(first, second).flags
+
+
+def test_a_lone_node_wakes_once_a_second_others_ten_times():
+    node = lone()
+    node.tick()
+    assert node.next_tick_ms() == node.now_ms + LONE_TICK_MS
+    node.meet("10.0.0.9", 7009)
+    assert node.next_tick_ms() == node.now_ms + TICK_MS
+
+
+def test_a_node_that_asks_many_times_in_a_moment_is_answered_once():
+    exchange = Exchange()
+    first, second = exchange.start_joined(2)
+    first.now_ms += 1
+    items = [heartbeat_item(port=7002, bus_port=17002)] * 200
+    first.receive(seen_by(first, second), second.hello(), "10.0.0.1", "", PING, items)
+    assert sum(len(sent) for _, kind, sent in first.outgoing.take() if kind == PONG) == 1
+
+
+def test_more_heartbeats_in_a_run_than_any_node_has_to_say_are_a_frame_error():
+    with pytest.raises(FrameError):
+        lone().receive(None, STRANGER, "", "", PING, [heartbeat_item()] * (HEARTBEATS_MAX + 1))
+
+
+# -- failures ------------------------------------------------------------------------------------------------
+
+
+def test_a_majority_agrees_on_a_failure_right_after_the_time_out():
+    exchange = Exchange()
+    first, second, third = exchange.start_joined(3)
+    exchange.stop(third)
+    exchange.run(1900)
+    assert len(first.usable) == 2
+    exchange.run(1300)
+    assert seen_by(first, third).flags == seen_by(second, third).flags == FAIL
+    assert first.usable == (seen_by(first, second),)
+    assert first.size == 3
+
+
+def test_a_frozen_process_is_suspected_and_its_link_tried_anew():
+    exchange = Exchange()
+    first, second, third = exchange.start_joined(3)
+    exchange.peer(third).is_frozen = True
+    exchange.run(4000)
+    assert seen_by(first, third).flags & FAIL
+    assert not seen_by(first, third).is_linked
+    assert is_whole([first, second]) is False
+    exchange.peer(third).is_frozen = False
+    exchange.run(3000)
+    assert is_whole([first, second, third])
+
+
+def test_a_node_without_a_link_counts_no_longer_for_copies_after_a_second():
+    exchange = Exchange()
+    first, second, third = exchange.start_joined(3)
+    exchange.stop(third)
+    exchange.run(800)
+    assert first.counted == 2
+    exchange.run(200)
+    assert (first.counted, second.counted) == (1, 1)
+    exchange.start(third.me.port, node_id=third.me.id).load(parse(dump(third.nodes.values())))
+    exchange.run(2_000)
+    assert (first.counted, second.counted) == (2, 2)
+
+
+def test_a_node_that_has_just_started_counts_those_it_has_not_reached():
+    """Its file names them: alone it is a minority."""
+    exchange = Exchange()
+    first, *_ = exchange.start_joined(3)
+    again = Exchange().start(7001, node_id=first.me.id)
+    again.load(parse(dump(first.nodes.values())))
+    assert again.counted == 2
+    again.now_ms += 5_000
+    again.tick()
+    assert again.counted == 2
+
+
+def test_two_nodes_alone_never_get_past_suspicion():
+    exchange = Exchange()
+    first, second = exchange.start_joined(2)
+    exchange.stop(second)
+    exchange.run(20_000)
+    assert seen_by(first, second).flags == PFAIL
+
+
+def test_the_smaller_side_of_a_partition_only_suspects():
+    exchange = Exchange()
+    nodes = exchange.start_joined(5)
+    exchange.partition(nodes[:2], nodes[2:])
+    exchange.run(6000)
+    assert {seen_by(nodes[0], other).flags for other in nodes[2:]} == {PFAIL}
+    assert {seen_by(nodes[4], other).flags for other in nodes[:2]} == {FAIL}
+
+
+def test_when_a_partition_heals_so_do_its_suspicions():
+    exchange = Exchange()
+    nodes = exchange.start_joined(5)
+    exchange.partition(nodes[:2], nodes[2:])
+    exchange.run(6000)
+    exchange.cut.clear()
+    exchange.run(3000)
+    assert is_whole(nodes)
+    assert any(name == "node-recovered" for name, _ in exchange.peer(nodes[0]).notices)
+
+
+def test_a_node_that_can_be_heard_but_not_reached_is_suspected():
+    exchange = Exchange()
+    first, second = exchange.start_joined(2)
+    exchange.cut.add((exchange.peer(first), exchange.peer(second)))
+    exchange.run(5000)
+    assert seen_by(first, second).flags == PFAIL
+
+
+def test_a_failure_we_hear_of_wrongly_is_healed_by_the_next_answer():
+    exchange = Exchange()
+    first, second, third = exchange.start_joined(3)
+    hello = second.hello()
+    first.receive(seen_by(first, second), hello, "10.0.0.1", "10.0.0.1", FAIL_NODE, [[third.me.id], [first.me.id]])
+    assert seen_by(first, third).flags == FAIL
+    exchange.run(200)
+    assert is_whole([first, second, third])
+
+
+def test_after_a_pause_of_our_own_nobody_is_suspected():
+    """A suspended machine has a screen full of unanswered pings; the silence was its own."""
+    exchange = Exchange()
+    nodes = exchange.start_joined(3)
+    exchange.run(1000)
+    nodes[0]._ping(seen_by(nodes[0], nodes[1]))
+    exchange.now_ms += 100_000
+    exchange.run(1000)
+    assert is_whole(nodes)
+
+
+def test_everything_heals_when_failed_nodes_come_back():
+    exchange = Exchange()
+    first, second, third = exchange.start_joined(3)
+    exchange.stop(third)
+    exchange.run(5000)
+    back = exchange.start(7003, node_id=third.me.id)
+    back.load(parse(dump(third.nodes.values())))
+    exchange.run(1500)
+    assert is_whole([first, second, back])
+    assert [node.id for node in exchange.peer(first).new_runs] == [back.me.id]
+
+
+# -- addresses -----------------------------------------------------------------------------------------------
+
+
+def test_a_node_restarted_on_another_port_is_found_within_a_second():
+    exchange = Exchange()
+    first, second, third = exchange.start_joined(3)
+    exchange.stop(third)
+    moved = exchange.start(7500, node_id=third.me.id)
+    moved.load(parse(dump(third.nodes.values())))
+    exchange.run(1000)
+    assert is_whole([first, second, moved])
+    assert seen_by(first, moved).port == 7500
+    assert seen_by(first, moved) in first.address_changed
+
+
+def test_another_node_at_its_address_makes_a_node_addressless():
+    exchange = Exchange()
+    first, second = exchange.start_joined(2)
+    exchange.stop(second)
+    exchange.start(7002)
+    exchange.run(1000)
+    lost = seen_by(first, second)
+    assert lost.flags & NOADDR
+    assert (lost.host, lost.port) == ("", 0)
+    exchange.run(3000)
+    assert lost.flags & PFAIL
+
+
+def test_a_failing_node_is_found_where_others_say_it_is():
+    exchange = Exchange()
+    first, second, third = exchange.start_joined(3)
+    seen_by(first, third).flags |= PFAIL
+    entry = [third.me.id, "10.9.9.9", 7003, 17003, 0, -1, -1]
+    item = [heartbeat_item(port=7002, bus_port=17002)[0], [entry]]
+    first.receive(seen_by(first, second), second.hello(), "10.0.0.1", "10.0.0.1", PING, [item])
+    assert first.find_handshake("10.9.9.9", 7003) is not None
+
+
+# -- forgetting ----------------------------------------------------------------------------------------------
+
+
+def test_a_forgotten_node_is_out_of_everything_and_gossip_does_not_bring_it_back():
+    exchange = Exchange()
+    first, second, third = exchange.start_joined(3)
+    gone = seen_by(first, third)
+    first.forget(gone)
+    exchange.run(5000)
+    assert first.forgotten == [gone]
+    assert gone.flags == FORGOTTEN
+    assert first.usable == (seen_by(first, second),)
+    assert first.intern(third.me.id) is gone
+
+
+def test_gossip_brings_it_back_after_a_minute():
+    exchange = Exchange()
+    first, _, third = exchange.start_joined(3)
+    gone = seen_by(first, third)
+    first.forget(gone)
+    exchange.run(BLACKLIST_MS - 5000)
+    assert gone.flags == FORGOTTEN
+    exchange.run(10_000)
+    assert seen_by(first, third) is gone
+
+
+def test_meet_brings_it_back_at_once():
+    exchange = Exchange()
+    first, second, third = exchange.start_joined(3)
+    first.forget(seen_by(first, third))
+    exchange.run(500)
+    first.meet("10.0.0.1", 7003)
+    exchange.run(1000)
+    assert is_whole([first, second, third])
+
+
+def test_heartbeats_of_a_forgotten_node_are_ignored_its_reports_void():
+    exchange = Exchange()
+    first, second, third = exchange.start_joined(3)
+    seen_by(first, second).reports[seen_by(first, third)] = first.now_ms
+    first.forget(seen_by(first, third))
+    assert seen_by(first, second).reports == {}
+    exchange.run(3000)
+    assert first.ignored["stranger"] > 0
+
+
+def test_a_soft_reset_forgets_everybody_and_keeps_the_id():
+    exchange = Exchange()
+    first, *_ = exchange.start_joined(3)
+    old_id = first.me.id
+    first.reset(hard=False)
+    assert (first.size, first.linked, len(first.forgotten)) == (1, (), 2)
+    assert first.must_save
+    assert first.me.id == old_id
+
+
+def test_a_hard_reset_takes_another_id_and_others_notice_at_their_next_link():
+    exchange = Exchange()
+    first, second, third = exchange.start_joined(3)
+    old_id = first.me.id
+    first.set_leaving(True)
+    first.reset(hard=True)
+    assert first.me.id != old_id
+    assert first.me.flags & LEAVING
+    for node in (second, third):  # the reset closed what they had dialed
+        exchange.peer(node).links.pop(node.nodes[old_id])
+        node.link_down(node.nodes[old_id])
+    exchange.run(1000)
+    assert second.nodes[old_id].flags & NOADDR
+    first.set_leaving(False)
+    first.meet("10.0.0.1", 7002)
+    exchange.run(1000)
+    assert first.me.id in second.nodes
+    assert first.me.id in third.nodes
+
+
+# -- leaving, saving -------------------------------------------------------------------------------------------
+
+
+def test_leaving_is_known_everywhere_in_a_moment_and_taken_back_likewise():
+    exchange = Exchange()
+    first, second, third = exchange.start_joined(3)
+    first.set_leaving(True)
+    exchange.run(100)
+    assert seen_by(second, first).flags == seen_by(third, first).flags == LEAVING
+    assert second.usable == (seen_by(second, third),)
+    assert second.size == 3
+    first.set_leaving(False)
+    exchange.run(100)
+    assert is_whole([first, second, third])
+
+
+def test_a_restart_finds_the_cluster_from_the_file_alone():
+    exchange = Exchange()
+    first, second = exchange.start_joined(2)
+    second.set_leaving(True)
+    text = dump(second.nodes.values())
+    exchange.stop(second)
+    back = exchange.start(7002, node_id=second.me.id)
+    back.load(parse(text))
+    assert back.me.flags & LEAVING
+    assert back.me.host == "10.0.0.1"
+    exchange.run(500)
+    assert back.linked[0].id == first.me.id
+
+
+def test_what_was_under_way_before_a_restart_begins_now():
+    node = lone()
+    text = f"{'62' * 20} h:1 fail 5 7 connected\n{node.me.name.decode()} :7001 myself 0 0 connected\n"
+    node.load(parse(text))
+    other = node.nodes[b"b" * 20]
+    assert (other.ping_sent_ms, other.pong_received_ms, other.fail_at_ms) == (1_000_000, 1_000_000, 1_000_000)
+    assert other.flags == FAIL
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_the_chance_a_cluster_becomes_whole_and_the_epoch_tells(seed: int):
+    exchange = Exchange(seed)
+    nodes = exchange.start_joined(5)
+    epoch = nodes[0].epoch
+    assert is_whole(nodes)
+    exchange.stop(nodes[4])
+    exchange.run(200)
+    assert nodes[0].epoch > epoch
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_whatever_happens_the_cluster_is_whole_again_after_healing(seed: int):
+    """Kills, restarts elsewhere, freezes, partitions and meetings in any order, then quiet."""
+    exchange = Exchange(seed)
+    rng, nodes = exchange.rng, exchange.start_joined(5)
+    for step in range(30):
+        at = rng.randrange(5)
+        what = rng.choice(["move", "freeze", "thaw", "cut", "heal", "meet", "leave"])
+        if what == "move":
+            old = nodes[at]
+            exchange.stop(old)
+            exchange.run(rng.choice([0, 500, 4000]))
+            nodes[at] = exchange.start(7100 + step, node_id=old.me.id)
+            nodes[at].load(parse(dump(old.nodes.values())))
+        elif what in ("freeze", "thaw"):
+            exchange.peer(nodes[at]).is_frozen = what == "freeze"
+        elif what == "cut":
+            exchange.partition(nodes[:at], nodes[at:])
+        elif what == "heal":
+            exchange.cut.clear()
+        elif what == "meet":
+            nodes[at].meet("10.0.0.1", rng.choice(nodes).me.port)
+        else:
+            nodes[at].set_leaving(rng.random() < 0.5)
+        exchange.run(rng.choice([0, 100, 1000, 5000]))
+    exchange.cut.clear()
+    for node in nodes:
+        exchange.peer(node).is_frozen = False
+        node.set_leaving(False)
+        node.meet("10.0.0.1", nodes[0].me.port)  # Who moved while all others did, too, can't find them.
+    exchange.run(15_000)
+    assert is_whole(nodes)
+
+
+def notes(exchange, node):
+    """What the log of a node heard."""
+    return dict(exchange.peer(node).notices)
+
+
+def test_the_log_hears_of_a_failure_with_its_address_and_of_the_state_of_the_cluster():
+    exchange = Exchange()
+    nodes = exchange.start_joined(5)
+    exchange.partition(nodes[:2], nodes[2:])
+    exchange.run(6000)
+    few, many = notes(exchange, nodes[0]), notes(exchange, nodes[4])
+    assert many["node-failed"]["address"] in {f"{node.me.host}:{node.me.port}" for node in nodes[:2]}
+    assert many["node-failed"]["reason"]
+    assert few["cluster-fail"] == {"lost": 3, "size": 5}
+    assert "cluster-fail" not in many
+    exchange.cut.clear()
+    exchange.run(3000)
+    assert "cluster-ok" in notes(exchange, nodes[0])
+
+
+def test_the_log_hears_of_leaving_once():
+    exchange = Exchange()
+    node = exchange.start(7001)
+    node.set_leaving(True)
+    node.set_leaving(True)
+    node.set_leaving(False)
+    assert [name for name, _ in node.notices] == ["leaving-began", "leaving-ended"]

@@ -1,0 +1,36 @@
+"""cluster_bus/rate_limiter.py: how often a source may do something."""
+
+from __future__ import annotations
+
+from cluster_bus.rate_limiter import SOURCES_MAX, RateLimiter
+
+
+def test_so_many_at_once_then_so_many_a_second():
+    limiter = RateLimiter(3, 2)
+    assert [limiter.spend("a", 0) for _ in range(5)] == [True, True, True, False, False]
+    assert [limiter.spend("a", 1000) for _ in range(3)] == [True, True, False]
+
+
+def test_sources_have_budgets_of_their_own():
+    limiter = RateLimiter(1, 1)
+    assert limiter.spend("a", 0)
+    assert limiter.spend("b", 0)
+    assert not limiter.spend("a", 0)
+
+
+def test_what_is_refused_costs_nothing():
+    limiter = RateLimiter(1, 1)
+    assert limiter.spend("a", 0)
+    assert not any(limiter.spend("a", ms) for ms in range(1, 1000))
+    assert limiter.spend("a", 1000)
+
+
+def test_only_so_many_sources_are_remembered_those_with_a_full_budget_first_forgotten():
+    limiter = RateLimiter(2, 1)
+    for number in range(SOURCES_MAX):
+        limiter.spend(str(number), 0)
+    limiter.spend("new", 1_000_000)
+    assert len(limiter._spent) == 1
+    for number in range(2 * SOURCES_MAX):
+        limiter.spend(str(number), 1_000_000)
+    assert len(limiter._spent) == SOURCES_MAX

@@ -1,0 +1,117 @@
+"""CONFIG."""
+
+from __future__ import annotations
+
+import pytest
+
+from brokers import ask, ask_parsed, host_of, make_broker, make_client
+from disque_py.config.settings import FIXED, DirectiveError
+
+
+def test_get_lists_names_and_values_that_fit_the_pattern():
+    broker = make_broker()
+    client = make_client(broker)
+    assert ask_parsed(broker, client, "CONFIG", "GET", "MAXMEM*y") == [
+        b"maxmemory", b"1073741824", b"maxmemory-policy", b"acks",
+    ]  # fmt: skip
+    assert ask_parsed(broker, client, "CONFIG", "GET", "nothing") == []
+
+
+def test_get_is_a_map_after_hello_3():
+    broker = make_broker()
+    client = make_client(broker)
+    client.protocol = 3
+    assert ask_parsed(broker, client, "CONFIG", "GET", "port") == {b"port": b"7711"}
+
+
+def test_passwords_are_not_shown():
+    broker = make_broker(requirepass="pw")
+    client = make_client(broker)
+    ask(broker, client, "AUTH", "pw")
+    assert ask_parsed(broker, client, "CONFIG", "GET", "requirepass") == [b"requirepass", b"(hidden)"]
+
+
+def test_set_changes_the_value_and_tells_the_process():
+    broker = make_broker()
+    assert ask(broker, make_client(broker), "CONFIG", "SET", "Timeout", 5) == b"+OK\r\n"
+    assert broker.settings.timeout == 5
+    assert host_of(broker).calls == [("apply_setting", "timeout")]
+
+
+def test_what_the_process_refuses_is_put_back():
+    broker = make_broker()
+    text = "ERR Changing directory: No such file or directory"
+    host_of(broker).failures["apply_setting"] = DirectiveError(text)
+    old = broker.settings.dir
+    assert ask(broker, make_client(broker), "CONFIG", "SET", "dir", "/none") == b"-%b\r\n" % text.encode()
+    assert broker.settings.dir == old
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("port", "1", b"-ERR Unsupported CONFIG parameter: port. %b" % FIXED.encode()),
+        ("nonsense", "1", b"-ERR Unsupported CONFIG parameter: nonsense"),
+        ("timeout", "-1", b"-ERR Invalid argument '-1' for CONFIG SET 'timeout'"),
+        ("maxmemory", "10zb", b"-ERR Invalid argument '10zb' for CONFIG SET 'maxmemory'"),
+    ],
+)
+def test_set_refusals(name, value, text):
+    broker = make_broker()
+    assert ask(broker, make_client(broker), "CONFIG", "SET", name, value) == text + b"\r\n"
+    assert host_of(broker).calls == []
+
+
+def test_maxmemory_is_in_force_at_once():
+    broker = make_broker()
+    client = make_client(broker)
+    ask(broker, client, "ADDJOB", "q", "x" * 2000, 0)
+    assert ask(broker, client, "CONFIG", "SET", "maxmemory", "1kb") == b"+OK\r\n"
+    assert broker.memory_level == 3
+    assert host_of(broker).calls[-1][:2] == ("log", "warning")
+    assert ask(broker, client, "ADDJOB", "q", "y", 0).startswith(b"-OOM ")
+    assert ask(broker, client, "CONFIG", "SET", "maxmemory", "0") == b"+OK\r\n"
+    assert ask(broker, client, "ADDJOB", "q", "y", 0).startswith(b"+D-")
+
+
+def test_other_values_the_broker_keeps_copies_of():
+    broker = make_broker()
+    client = make_client(broker)
+    for _ in range(3):
+        broker.stats.log_slow([b"x"], 1, 1, 128)
+    ask(broker, client, "CONFIG", "SET", "cluster-node-timeout", 2000)
+    ask(broker, client, "CONFIG", "SET", "slowlog-max-len", 1)
+    assert (broker.cluster.node_timeout_ms, broker.tombstones.keep_ms, len(broker.stats.slowlog)) == (2000, 4000, 1)
+
+
+def test_resetstat_resets_the_counters_of_info_but_not_those_of_the_bus():
+    broker = make_broker()
+    client = make_client(broker)
+    ask(broker, client, "PING")
+    broker.stats.messages_received = 7
+    assert ask(broker, client, "CONFIG", "RESETSTAT") == b"+OK\r\n"
+    assert (broker.stats.messages_received, broker.commands[b"ping"].calls) == (7, 0)
+
+
+def test_rewrite():
+    broker = make_broker()
+    client = make_client(broker)
+    assert ask(broker, client, "CONFIG", "REWRITE") == b"+OK\r\n"
+    host_of(broker).failures["rewrite_config"] = OSError(13, "Permission denied")
+    assert ask(broker, client, "CONFIG", "REWRITE") == b"-ERR Rewriting config file: Permission denied\r\n"
+    host_of(broker).fields = [("config_file", "")]
+    assert ask(broker, client, "CONFIG", "REWRITE") == b"-ERR The server is running without a config file\r\n"
+
+
+def test_other_forms_are_refused():
+    broker = make_broker()
+    client = make_client(broker)
+    assert ask(broker, client, "CONFIG", "HELP") == (
+        b"-ERR CONFIG subcommand must be one of GET, SET, RESETSTAT, REWRITE\r\n"
+    )
+    assert ask(broker, client, "CONFIG", "Get") == b"-ERR Wrong number of arguments for CONFIG Get\r\n"
+
+
+def test_a_pattern_longer_than_any_name_fits_nothing():
+    broker = make_broker()
+    assert ask_parsed(broker, make_client(broker), "CONFIG", "GET", "*" * 2_000) == []

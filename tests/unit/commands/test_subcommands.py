@@ -1,0 +1,28 @@
+"""How commands with subcommands find what is asked for."""
+
+from __future__ import annotations
+
+from disque_py.commands.subcommands import ANY, Form, form_of, text_of
+from disque_py.resp.replies import error
+
+
+def nothing(broker, client, argv):
+    return None
+
+
+FORMS = {b"get": Form(nothing, 3, 4), b"reset": Form(nothing, 2, ANY)}
+
+
+def test_a_form_needs_its_name_in_any_case_and_its_number_of_words():
+    assert form_of(FORMS, [b"X", b"GeT", b"a"]) is FORMS[b"get"]
+    assert form_of(FORMS, [b"X", b"get"]) is None
+    assert form_of(FORMS, [b"X", b"get", b"a", b"b", b"c"]) is None
+    assert form_of(FORMS, [b"X", b"reset", *[b"a"] * 50]) is FORMS[b"reset"]
+
+
+def test_without_a_word_there_is_no_form():
+    assert form_of(FORMS, [b"X"]) is None
+
+
+def test_any_bytes_survive_an_error_text():
+    assert error("ERR " + text_of(b"\xff\xc3\xa9")) == b"-ERR \xff\xc3\xa9\r\n"

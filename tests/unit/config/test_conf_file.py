@@ -1,0 +1,243 @@
+"""Reading config files and the command line."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from disque_py.config.conf_file import ConfigError, ConfigReader
+from disque_py.config.directives import DIRECTIVES, NEVER
+from disque_py.config.settings import Settings
+from disque_py.resp.words import quote_text
+
+FILES = {
+    "/etc/shared.conf": "maxclients 5\n",
+    "/data/local.conf": "timeout 7\n",
+    "/etc/loop.conf": "include loop.conf\n",
+}
+
+
+def reader():
+    return ConfigReader(Settings(), "/etc", read_stored, lambda path: path in ("/etc", "/data", "/data/sub"))
+
+
+def read_stored(path):
+    if path not in FILES:
+        raise FileNotFoundError(2, "No such file or directory", path)
+    return FILES[path]
+
+
+def read(text, *options):
+    it = reader()
+    it.read_text(text, "a.conf")
+    it.read_options(options)
+    it.finish()
+    return it
+
+
+def problems(text, *options):
+    with pytest.raises(ConfigError) as caught:
+        read(text, *options)
+    return [(problem.line_number, problem.line, problem.reason) for problem in caught.value.problems]
+
+
+def test_comments_blank_lines_case_and_quotes():
+    settings = read('# a comment\r\n\n  PORT 7799 \r\nlogfile "a b.log"\n').settings
+    assert (settings.port, settings.logfile) == (7799, "a b.log")
+
+
+def test_later_lines_win_and_the_command_line_comes_last():
+    settings = read("port 1\nport 2\ntimeout 3", "--port", "4", "--bind", "::1", "127.0.0.1").settings
+    assert (settings.port, settings.timeout, settings.bind) == (4, 3, ("::1", "127.0.0.1"))
+
+
+def test_blanks_and_quotes_inside_one_argument_are_kept():
+    assert read("", "--requirepass", 'a "b').settings.requirepass == 'a "b'
+
+
+def test_negative_values_do_not_begin_a_new_directive():
+    assert read("", "--slowlog-log-slower-than", "-1").settings.slowlog_log_slower_than == -1
+
+
+def test_included_files_are_read_where_they_are_named():
+    it = read("maxclients 4\ninclude shared.conf\nport 1")
+    assert (it.settings.maxclients, it.included) == (5, {"maxclients"})
+
+
+def test_dir_changes_what_later_paths_refer_to():
+    it = read("dir /data\ninclude local.conf\ndir sub")
+    assert (it.settings.timeout, it.settings.dir) == (7, "/data/sub")
+
+
+def test_a_missing_directory_is_an_error_and_without_dir_it_is_the_current_one():
+    assert problems("dir /nowhere") == [(1, "dir /nowhere", "Can't chdir to '/nowhere': no such directory")]
+    assert read("").settings.dir == "/etc"
+
+
+def test_everything_wrong_is_reported_at_once_with_its_line():
+    found = problems('foo 1\nport 2\nbind\nlogfile "x\nsave 900 1', "stray", "--port", "x y")
+    assert [line_number for line_number, _, _ in found] == [1, 3, 4, 5, 1, 1]
+    assert found[0] == (1, "foo 1", "Bad directive or wrong number of arguments")
+    assert found[2] == (4, 'logfile "x', "unbalanced quotes")
+    assert "belongs to Redis" in found[3][2]
+    assert found[5] == (1, '--port "x y"', "argument must be an integer")
+
+
+def test_the_report_names_file_line_and_reason():
+    with pytest.raises(ConfigError) as caught:
+        read("\nport abc")
+    assert caught.value.report() == (
+        "*** FATAL CONFIG FILE ERROR ***\nReading a.conf, at line 2\n>>> 'port abc'\nargument must be an integer\n"
+    )
+
+
+@pytest.mark.parametrize("line", ["requirepass two words", 'cluster-secret "two words', "TLS-Key-File-Pass two words"])
+def test_a_report_shows_no_secrets(line):
+    """It is for whoever starts the node, and for the logs of the system."""
+    assert problems(line)[0][1] == f"{line.split()[0]} (hidden)"
+
+
+def test_secrets_of_the_command_line_are_not_shown_either():
+    assert problems("", "--requirepass", "two", "words")[0][1] == "--requirepass (hidden)"
+    assert problems("", "--requirepass")[0][1] == "--requirepass"
+
+
+def test_values_that_do_not_fit_together_are_reported_without_a_line():
+    with pytest.raises(ConfigError) as caught:
+        read("port 60000")
+    assert "Reading the configuration\nthe bus port would be 70000" in caught.value.report()
+
+
+def test_a_missing_include_and_one_of_itself():
+    assert problems("include nix") == [(1, "include nix", "can't read '/etc/nix': No such file or directory")]
+    assert problems("include") == [(1, "include", "Bad directive or wrong number of arguments")]
+    assert "include each other" in problems("include loop.conf")[0][2]
+
+
+def test_a_file_of_the_original_is_accepted():
+    text = """
+        daemonize no
+        port 7711
+        tcp-backlog 511
+        timeout 0
+        tcp-keepalive 0
+        loglevel notice
+        databases 16
+        maxmemory-samples 5
+        appendonly no
+        appendfilename "disque.aof"
+        appendfsync everysec
+        no-appendfsync-on-rewrite no
+        auto-aof-rewrite-percentage 100
+        auto-aof-rewrite-min-size 64mb
+        aof-load-truncated yes
+        slowlog-log-slower-than 10000
+        latency-monitor-threshold 0
+        client-output-buffer-limit normal 0 0 0
+        hz 10
+        aof-rewrite-incremental-fsync yes
+        activerehashing yes
+        rename-command DEBUG ""
+    """
+    assert read(text).settings.rename_command == (("debug", ""),)
+
+
+# -- the environment ----------------------------------------------------------------------------------------
+
+
+def environment(text="", *options, **variables):
+    it = reader()
+    it.read_text(text, "a.conf")
+    it.read_environment(variables)
+    it.read_options(options)
+    it.finish()
+    return it
+
+
+def variable_problems(**variables):
+    with pytest.raises(ConfigError) as caught:
+        environment(**variables)
+    return [(problem.source, problem.reason) for problem in caught.value.problems]
+
+
+def test_the_environment_wins_over_the_file_and_the_command_line_over_both():
+    settings = environment("port 1\ntimeout 1\nhz 1", "--port", "3", DISQUE_PORT="2", DISQUE_TIMEOUT="2").settings
+    assert (settings.port, settings.timeout, settings.hz) == (3, 2, 1)
+
+
+def test_every_directive_has_a_variable():
+    """Its own text is a value of each."""
+    for directive in DIRECTIVES:
+        lines = [" ".join(map(quote_text, words)) for words in directive.kind.lines(directive.default)]
+        value = "\n".join(lines) if directive.kind.takes_many_words else directive.kind.text(directive.default)
+        if not value or directive.rewriting == NEVER or directive.name == "dir":
+            continue
+        it = environment(**{f"DISQUE_{directive.attribute.upper()}": value})
+        assert it.settings.value(directive.name) == directive.default
+        assert it.ignored == []
+
+
+def test_words_and_lines_of_a_variable_are_those_of_a_file():
+    many = {"DISQUE_BIND": "10.0.0.1 ::1", "DISQUE_RENAME_COMMAND": 'debug ""\nconfig secret'}
+    settings = environment(DISQUE_REQUIREPASS='two words "', **many).settings
+    assert settings.bind == ("10.0.0.1", "::1")
+    assert settings.rename_command == (("debug", ""), ("config", "secret"))
+    assert settings.requirepass == 'two words "'
+
+
+def test_an_empty_variable_is_not_set():
+    assert environment("requirepass x", DISQUE_REQUIREPASS="", DISQUE_PORT="", DISQUE_X="").settings.requirepass == "x"
+
+
+def test_directory_and_include_come_before_what_they_concern():
+    it = environment(DISQUE_INCLUDE="shared.conf", DISQUE_DIR="/data", DISQUE_MAXCLIENTS="6")
+    assert (it.settings.maxclients, it.settings.dir, it.included) == (6, "/data", {"maxclients"})
+
+
+def test_a_wrong_value_names_its_variable_and_shows_no_secret():
+    assert variable_problems(DISQUE_PORT="x") == [
+        ("the environment variable DISQUE_PORT", "argument must be an integer")
+    ]
+    assert "xxx" not in str(variable_problems(DISQUE_REQUIREPASS="x" * 600))
+    assert "Bad directive" in variable_problems(DISQUE_WATCHDOG_PERIOD="1")[0][1]
+
+
+def test_a_slip_is_an_error_and_says_what_was_meant():
+    reason = "there is no such directive. Did you mean DISQUE_MAXMEMORY?"
+    assert variable_problems(DISQUE_MAXMEMRY="1gb") == [("the environment variable DISQUE_MAXMEMRY", reason)]
+
+
+def test_variables_of_others_are_ignored_and_named():
+    others = {"DISQUE_URL": "x", "DISQUE_NODES": "x", "DISQUE_PASSWORD": "x", "DISQUE_HOST": "x", "DISQUE_TIMEOUT": "4"}
+    it = environment(DISQUECLI_AUTH="x", OTHER="x", **others)
+    assert it.ignored == ["DISQUE_HOST", "DISQUE_NODES", "DISQUE_PASSWORD", "DISQUE_URL"]
+    assert it.settings.timeout == 4
+
+
+def test_our_own_variables_are_no_directives():
+    """Those that the sources name, and those of completions."""
+    root = Path(__file__).resolve().parents[3]
+    files = [*root.glob("bin/*"), root / "setup.py", *root.glob("disque_py/**/*.py")]
+    named = {name for file in files for name in re.findall(r"\bDISQUE_[A-Z_]+[A-Z]\b", file.read_text("utf-8"))}
+    named -= {"DISQUE_TCP_BACKLOG", "DISQUE_PORT"}  # Examples of directives.
+    assert {"DISQUE_VENV", "DISQUE_PY_COMPILE", "DISQUE_RESTARTED"} <= named
+    assert environment(**dict.fromkeys(named, "x"), _DISQUE_CLI_COMPLETE="x").ignored == []
+
+
+def test_a_service_of_kubernetes_that_is_called_disque_is_no_configuration():
+    """It sets DISQUE_PORT to the address of the service in each container beside it."""
+    service = {
+        "DISQUE_SERVICE_HOST": "10.0.0.7",
+        "DISQUE_SERVICE_PORT": "7711",
+        "DISQUE_SERVICE_PORT_CLIENTS": "7711",
+        "DISQUE_PORT": "tcp://10.0.0.7:7711",
+        "DISQUE_TLS_PORT": "tcp://10.0.0.7:7712",
+        "DISQUE_NODES_PORT": "tcp://10.0.0.7:7711",
+        "DISQUE_PORT_7711_TCP": "tcp://10.0.0.7:7711",
+        "DISQUE_PORT_7711_TCP_ADDR": "10.0.0.7",
+        "DISQUE_NODES_PORT_7711_TCP_PROTO": "tcp",
+    }
+    it = environment(**service)
+    assert (it.settings.port, it.settings.tls_port, it.ignored) == (7711, 0, [])

@@ -1,0 +1,558 @@
+"""core/acks.py: a done job is forgotten only when every node that may hold it knows."""
+
+from __future__ import annotations
+
+import pytest
+
+from brokers import add_node, ask, ask_parsed, make_broker, make_client
+from cluster_bus.messages import DELJOB, GOTACK, GOTJOB, REPLJOB, SETACK
+from copies import advance, deliver, hold, hold_queued, make_id, pack, say, sent, sent_of, snapshot
+from disque_py.core import acks
+from disque_py.core.job import ACKED, JOB_BYTES
+from world import World
+
+
+def make_cluster(count=2):
+    """A broker, and its other nodes."""
+    broker = make_broker()
+    return broker, *[add_node(broker, number) for number in range(2, 2 + count)]
+
+
+def ack(broker, job):
+    count = acks.ack_here(broker, job.id)
+    return count, sent(broker)
+
+
+# -- ACKJOB -------------------------------------------------------------------------------------------
+
+
+def test_a_job_that_nobody_else_has_is_gone_at_once():
+    broker, *_ = make_cluster()
+    job = hold(broker)
+    assert ack(broker, job) == (1, [])
+    assert (broker.job_count, broker.stats.jobs_acked) == (0, 1)
+
+
+def test_the_holders_are_told_with_their_set():
+    broker, b, c = make_cluster()
+    job = hold_queued(broker, b, c)
+    assert ack(broker, job) == (1, [((b, c), SETACK, (job.id, pack(broker.me, b, c), 2))])
+    assert (job.state, broker.queues[b"q"].length) == (ACKED, 0)
+
+
+def test_a_second_ack_counts_nothing_but_asks_again():
+    broker, b, _ = make_cluster()
+    job = hold(broker, b)
+    ack(broker, job)
+    assert ack(broker, job) == (0, [((b,), SETACK, (job.id, pack(broker.me, b), 2))])
+
+
+def test_when_all_have_confirmed_it_is_over_everywhere():
+    broker, b, c = make_cluster()
+    job = hold(broker, b, c)
+    ack(broker, job)
+    everybody = pack(broker.me, b, c)
+    say(broker, b, GOTACK, (job.id, everybody, 1))
+    assert sent(broker) == []
+    assert broker.find(job.id) is job
+    say(broker, c, GOTACK, (job.id, everybody, 1))
+    assert sent(broker) == [((b, c), DELJOB, (job.id, everybody))]
+    assert broker.find(job.id) is None
+    assert job.id in broker.tombstones
+
+
+def test_equal_sizes_prove_nothing():
+    """The original compared sizes, so an ack could stay local and the job came back (quirks Q1)."""
+    broker, b, c = make_cluster()
+    job = hold(broker, b)
+    ack(broker, job)
+    say(broker, b, GOTACK, (job.id, pack(b, c), 1))
+    assert job.holders == {broker.me, b, c}
+    assert sent_of(broker, SETACK) == [((c,), (job.id, pack(broker.me, b, c), 2))]
+    assert broker.find(job.id) is job
+    say(broker, c, GOTACK, (job.id, pack(broker.me, b, c), 1))
+    assert broker.find(job.id) is None
+
+
+def test_a_confirmation_counts_only_if_the_question_named_the_answering_node():
+    """`Not a holder` may stop being true: a copy may be on its way (semantics.md, section 3)."""
+    broker, b, _ = make_cluster()
+    job = hold(broker, b)
+    ack(broker, job)
+    say(broker, b, GOTACK, (job.id, pack(broker.me, b), 0))
+    assert acks.confirmed_by(job) == frozenset()
+    assert broker.find(job.id) is job
+
+
+def test_who_does_not_answer_is_asked_again_with_growing_gaps():
+    broker, b, _ = make_cluster()
+    job = hold(broker, b, ttl_s=864_000)
+    acks.ack_here(broker, job.id)
+    gaps, last_ms = [], broker.now_ms
+    sent(broker)
+    while len(gaps) < 11:
+        advance(broker, 50)
+        if sent_of(broker, SETACK):
+            gaps.append((broker.now_ms - last_ms) / 1000)
+            last_ms = broker.now_ms
+        elif gaps and len(gaps) > 8:
+            advance(broker, 1000)
+    expected = [1, 2, 4, 8, 16, 32, 64, 128, 180, 180, 180]
+    assert all(abs(gap - wanted) < 2 for gap, wanted in zip(gaps, expected, strict=True)), gaps
+
+
+def test_who_has_no_link_is_not_asked_but_waited_for():
+    broker, b, c = make_cluster()
+    c.is_linked = False
+    job = hold(broker, b, c)
+    assert ack(broker, job)[1] == [((b,), SETACK, (job.id, pack(broker.me, b, c), 2))]
+    say(broker, b, GOTACK, (job.id, pack(broker.me, b, c), 1))
+    assert broker.find(job.id) is job
+
+
+def test_a_forgotten_member_counts_as_confirmed():
+    broker, b, c = make_cluster()
+    job = hold(broker, b, c)
+    acks.ack_here(broker, job.id)
+    say(broker, b, GOTACK, (job.id, pack(broker.me, b, c), 1))
+    broker.cluster.forget(c)
+    advance(broker, 2000)
+    assert broker.find(job.id) is None
+
+
+def test_an_acknowledged_record_ends_with_its_ttl():
+    broker, b, _ = make_cluster()
+    job = hold(broker, b, ttl_s=100)
+    acks.ack_here(broker, job.id)
+    advance(broker, 100_050)
+    assert broker.find(job.id) is None
+    assert broker.stats.jobs_expired == 0
+
+
+# -- SETACK -------------------------------------------------------------------------------------------
+
+
+def test_an_ack_from_elsewhere_takes_the_job_out_of_the_queue():
+    broker, b, _ = make_cluster()
+    job = hold_queued(broker, b)
+    say(broker, b, SETACK, (job.id, pack(broker.me, b)))
+    assert (job.state, broker.queues[b"q"].length) == (ACKED, 0)
+    assert sent(broker) == [((b,), GOTACK, (job.id, pack(broker.me, b), 1))]
+
+
+def test_an_ack_whose_ttl_ends_within_a_second_has_a_timer_of_its_own():
+    """A place in the line would come too late for it."""
+    broker, b, _ = make_cluster()
+    job = hold(broker, b, ttl_s=1, retry_s=0)
+    advance(broker, 500)
+    acks.ack_here(broker, job.id)
+    assert (job.awake_at_ms, bool(broker.asked)) == (job.expire_at_ms, False)
+    advance(broker, 540)
+    assert broker.find(job.id) is None
+
+
+def test_the_collector_asks_again_before_those_who_were_told():
+    """Else a lost answer would cost questions of everybody to everybody."""
+    broker, b, _ = make_cluster()
+    mine, theirs = hold(broker, b, number=1), hold(broker, b, number=2)
+    acks.ack_here(broker, mine.id)
+    say(broker, b, SETACK, (theirs.id, pack(broker.me, b)))
+    sent(broker)
+    advance(broker, 1_200)
+    assert [item[0] for _, item in sent_of(broker, SETACK)] == [mine.id]
+    advance(broker, 300)
+    assert [item[0] for _, item in sent_of(broker, SETACK)] == [theirs.id]
+
+
+def test_the_receiver_looks_after_the_ack_if_the_collector_does_not_end_it():
+    broker, b, _ = make_cluster()
+    job = hold(broker, b)
+    say(broker, b, SETACK, (job.id, pack(broker.me, b)))
+    sent(broker)
+    advance(broker, 700)
+    assert sent(broker) == []
+    advance(broker, 600)
+    assert sent_of(broker, SETACK) == [((b,), (job.id, pack(broker.me, b), 1))]
+
+
+def test_setack_lacking_a_holder_we_know_makes_us_collect_too():
+    """
+    The sender knows itself and us; we know a third node. The sets are merged, and nobody
+    may delete the job before the third has confirmed: it would queue it again.
+    """
+    broker, b, c = make_cluster()
+    job = hold(broker, b, c)
+    say(broker, b, SETACK, (job.id, pack(broker.me, b)))
+    everybody = pack(broker.me, b, c)
+    assert sent(broker) == [((b,), GOTACK, (job.id, everybody, 1)), ((b, c), SETACK, (job.id, everybody, 1))]
+
+
+def test_setack_with_a_holder_we_did_not_know_is_merged():
+    broker, b, c = make_cluster()
+    job = hold(broker, b)
+    say(broker, b, SETACK, (job.id, pack(broker.me, b, c)))
+    assert job.holders == {broker.me, b, c}
+    assert sent(broker) == [((b,), GOTACK, (job.id, pack(broker.me, b, c), 1))]
+
+
+def test_a_named_member_without_the_job_confirms_and_keeps_the_ack():
+    """Its copy may still be on its way, and must find it."""
+    broker, b, _ = make_cluster()
+    job_id = make_id()
+    say(broker, b, SETACK, (job_id, pack(broker.me, b)))
+    assert sent(broker) == [((b,), GOTACK, (job_id, pack(broker.me, b), 1))]
+    assert broker.find(job_id).state == ACKED
+    say(broker, b, REPLJOB, (snapshot(broker, broker.me, b), 0))
+    assert sent(broker) == [((b,), SETACK, (job_id, pack(broker.me, b)))]
+    assert broker.find(job_id).state == ACKED
+
+
+@pytest.mark.parametrize("reason", ["memory", "count", "holders"])
+@pytest.mark.plain
+def test_without_room_an_ack_of_an_unknown_job_is_confirmed_and_known_as_done(reason, monkeypatch):
+    """Somebody who invents ids must not fill our memory; a late copy of a real one is not taken all the same."""
+    broker, b, _ = make_cluster()
+    if reason == "memory":
+        broker.memory_limits = (-1, -1, 1 << 40)
+    elif reason == "count":
+        monkeypatch.setattr(acks, "ACKED_COUNT_MAX", 0)
+    else:
+        monkeypatch.setattr(acks, "UNKNOWN_HOLDERS_MAX", 1)
+    job_id = make_id(1)
+    say(broker, b, SETACK, (job_id, pack(broker.me, b)))
+    assert sent(broker) == [((b,), GOTACK, (job_id, pack(broker.me, b), 1))]
+    assert (broker.job_count, broker.used_memory) == (0, 0)
+    assert job_id in broker.tombstones
+    assert sum(broker.stats.reject_reasons.values()) == 1
+
+
+def test_a_record_of_an_unknown_job_counts_as_memory():
+    broker, b, _ = make_cluster()
+    say(broker, b, SETACK, (make_id(1), pack(broker.me, b)))
+    assert broker.used_memory == JOB_BYTES
+
+
+def test_without_room_a_job_we_hold_keeps_its_ack(monkeypatch):
+    """Its record is what keeps it from being delivered again."""
+    monkeypatch.setattr(acks, "ACKED_COUNT_MAX", 0)
+    broker, b, c = make_cluster()
+    job = hold_queued(broker, b, c)
+    broker.memory_limits = (-1, -1, 1 << 40)
+    say(broker, b, SETACK, (job.id, pack(broker.me, b, c)))
+    assert broker.find(job.id).state == ACKED
+
+
+@pytest.mark.plain
+def test_without_room_an_ack_of_an_unknown_job_is_passed_on_and_not_kept(monkeypatch):
+    monkeypatch.setattr(acks, "ACKED_COUNT_MAX", 0)
+    broker, *_ = make_cluster()
+    job_id = make_id(1)
+    assert acks.ack_here(broker, job_id) == 0
+    assert sent(broker) == [(broker.cluster.linked, SETACK, (job_id, b"", 0))]
+    assert broker.job_count == 0
+
+
+def test_who_is_not_named_and_has_nothing_says_so():
+    broker, b, c = make_cluster()
+    say(broker, b, SETACK, (make_id(), pack(b, c)))
+    assert sent(broker) == [((b,), GOTACK, (make_id(), b"", 0))]
+    assert broker.job_count == 0
+
+
+def test_who_knows_the_job_as_done_ends_the_question():
+    broker, b, _ = make_cluster()
+    broker.tombstones.add(make_id(), broker.now_ms)
+    say(broker, b, SETACK, (make_id(), b""))
+    assert sent(broker) == [((b,), DELJOB, (make_id(), b""))]
+
+
+def test_two_that_collect_do_not_ask_each_other_for_ever():
+    """Each answers the other's question; neither asks anew because of it."""
+    broker, b, c = make_cluster()
+    job = hold(broker, b, c)
+    acks.ack_here(broker, job.id)
+    sent(broker)
+    say(broker, b, SETACK, (job.id, pack(broker.me, b)))
+    assert sent_of(broker, SETACK) == []
+
+
+def test_an_ack_ends_a_lease():
+    broker, b, _ = make_cluster()
+    hold_queued(broker, b)
+    job = deliver(broker)
+    say(broker, b, SETACK, (job.id, pack(broker.me, b)))
+    assert (job.state, job.is_leased_here) == (ACKED, False)
+
+
+# -- dummy acks ---------------------------------------------------------------------------------------
+
+
+def test_an_ack_of_an_unknown_job_is_passed_to_everybody_with_the_empty_set():
+    broker, b, c = make_cluster()
+    assert acks.ack_here(broker, make_id()) == 0
+    assert sent(broker) == [((b, c), SETACK, (make_id(), b"", 0))]
+    assert broker.find(make_id()).is_dummy
+
+
+@pytest.mark.parametrize("reason", ["even id", "alone", "leaving", "known as done"])
+def test_no_dummy_ack_is_kept_where_it_can_help_nobody(reason):
+    broker = make_broker()
+    job_id = make_id(retry_s=0 if reason == "even id" else 30)
+    if reason != "alone":
+        add_node(broker)
+    if reason == "leaving":
+        broker.cluster.set_leaving(True)
+    if reason == "known as done":
+        broker.tombstones.add(job_id, broker.now_ms)
+    assert acks.ack_here(broker, job_id) == 0
+    assert broker.job_count == 0
+
+
+def test_a_leaving_node_passes_an_ack_of_an_unknown_job_on_and_keeps_nothing():
+    broker, b, c = make_cluster()
+    broker.cluster.set_leaving(True)
+    assert acks.ack_here(broker, make_id()) == 0
+    assert sent(broker) == [((b, c), SETACK, (make_id(), b"", 0))]
+    assert broker.job_count == 0
+
+
+def test_a_dummy_ack_learns_the_holders_and_collects_then():
+    """The first answer counts for nobody: the question had named no one."""
+    broker, b, c = make_cluster()
+    acks.ack_here(broker, make_id())
+    sent(broker)
+    say(broker, b, GOTACK, (make_id(), b"", 0))
+    say(broker, c, GOTACK, (make_id(), pack(b, c), 0))
+    job = broker.find(make_id())
+    assert job.holders == {b, c}
+    assert sent(broker) == [((b, c), SETACK, (make_id(), pack(b, c), 1))]
+    for node in (b, c):
+        say(broker, node, GOTACK, (make_id(), pack(b, c), 1))
+    assert sent(broker) == [((b, c), DELJOB, (make_id(), pack(b, c)))]
+
+
+def test_a_dummy_ack_is_dropped_when_everybody_says_that_it_has_nothing():
+    broker, b, c = make_cluster()
+    acks.ack_here(broker, make_id())
+    say(broker, b, GOTACK, (make_id(), b"", 0))
+    assert broker.job_count == 1
+    say(broker, c, GOTACK, (make_id(), b"", 0))
+    assert broker.job_count == 0
+
+
+def test_what_a_dropped_dummy_ack_was_for_is_known_as_done():
+    """Whoever deletes an acked record remembers the id: the copy may come now (semantics.md, section 3)."""
+    broker, b, c = make_cluster()
+    acks.ack_here(broker, make_id())
+    for node in (b, c):
+        say(broker, node, GOTACK, (make_id(), b"", 0))
+    sent(broker)
+    assert make_id() in broker.tombstones
+    say(broker, b, REPLJOB, (snapshot(broker, b, broker.me), 0))
+    assert sent_of(broker, GOTJOB) == []
+
+
+def test_two_dummy_acks_tell_each_other_nothing():
+    """Each took the other for an owner and the ack was lost (quirks Q10)."""
+    broker, b, _ = make_cluster()
+    acks.ack_here(broker, make_id())
+    sent(broker)
+    say(broker, b, SETACK, (make_id(), b""))
+    assert sent(broker) == [((b,), GOTACK, (make_id(), b"", 0))]
+    assert broker.find(make_id()).is_dummy
+
+
+def test_a_dummy_ack_lives_as_long_as_the_id_says():
+    broker, *_ = make_cluster()
+    acks.ack_here(broker, make_id(ttl_s=600))
+    assert broker.find(make_id(ttl_s=600)).expire_at_ms == broker.now_ms + 11 * 60_000
+    acks.ack_here(broker, make_id(2, ttl_s=1))
+    assert broker.find(make_id(2, ttl_s=1)).expire_at_ms == broker.now_ms + 60_000
+
+
+def test_a_dummy_ack_asks_nodes_that_come_later():
+    broker, *_ = make_cluster()
+    acks.ack_here(broker, make_id())
+    late = add_node(broker, 7)
+    sent(broker)
+    advance(broker, 1300)
+    assert [nodes for nodes, _ in sent_of(broker, SETACK)] == [tuple(broker.members())]
+    assert late in broker.members()
+
+
+# -- DELJOB -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_queued", [True, False])
+def test_the_end_of_a_collection_ends_ours(is_queued):
+    broker, b, _ = make_cluster()
+    job = hold_queued(broker, b) if is_queued else hold(broker, b)
+    say(broker, b, DELJOB, (job.id, pack(broker.me, b)))
+    assert broker.find(job.id) is None
+    assert job.id in broker.tombstones
+
+
+def test_who_knows_more_members_collects_on_instead_of_deleting():
+    broker, b, c = make_cluster()
+    job = hold(broker, b, c)
+    say(broker, b, DELJOB, (job.id, pack(broker.me, b)))
+    assert job.state == ACKED
+    assert acks.confirmed_by(job) == {b}
+    assert sent(broker) == [((c,), SETACK, (job.id, pack(broker.me, b, c), 1))]
+
+
+def test_a_late_copy_of_a_finished_job_is_answered_with_the_ack():
+    broker, b, _ = make_cluster()
+    job = hold(broker, b)
+    say(broker, b, DELJOB, (job.id, pack(broker.me, b)))
+    sent(broker)
+    say(broker, b, REPLJOB, (snapshot(broker, broker.me, b), 0))
+    assert sent(broker) == [((b,), SETACK, (job.id, pack(broker.me, b)))]
+    assert broker.find(job.id).state == ACKED
+
+
+def test_the_end_of_a_job_nobody_knows_is_ignored():
+    broker, b, _ = make_cluster()
+    say(broker, b, DELJOB, (make_id(), pack(b)), (make_id(2), None))
+    assert (sent(broker), broker.job_count) == ([], 0)
+
+
+# -- FASTACK ------------------------------------------------------------------------------------------
+
+
+def test_a_fast_ack_tells_the_holders_and_forgets():
+    broker, b, c = make_cluster()
+    job = hold_queued(broker, b)
+    assert acks.fast_ack(broker, job.id) == 1
+    assert sent(broker) == [((b,), DELJOB, (job.id, None))]
+    assert (broker.job_count, broker.queues[b"q"].length) == (0, 0)
+    assert acks.fast_ack(broker, job.id) == 0
+    assert sent(broker) == [((b, c), DELJOB, (job.id, None, 1))]
+
+
+def test_a_fast_ack_from_elsewhere_deletes_whatever_the_state():
+    broker, b, _ = make_cluster()
+    for job in (hold(broker, b, number=1), hold_queued(broker, b, number=2)):
+        say(broker, b, DELJOB, (job.id, None))
+        assert broker.find(job.id) is None
+
+
+def test_an_acknowledged_job_that_is_deleted_from_elsewhere_is_known_as_done():
+    """Its creator gave it up, not knowing of the ack; a copy still on its way must not live here (seed 1323)."""
+    broker, b, _ = make_cluster()
+    job = hold(broker, b)
+    acks.ack_here(broker, job.id)
+    say(broker, b, DELJOB, (job.id, None))
+    assert job.id in broker.tombstones
+    say(broker, b, REPLJOB, (snapshot(broker, broker.me, b), 0))
+    assert broker.find(job.id).state == ACKED
+
+
+def test_a_fast_ack_of_an_acknowledged_job_ends_its_collection():
+    broker, b, _ = make_cluster()
+    job = hold(broker, b)
+    acks.ack_here(broker, job.id)
+    assert acks.fast_ack(broker, job.id) == 1
+    assert (broker.job_count, broker.acked_count, broker.stats.jobs_acked) == (0, 0, 1)
+
+
+# -- jobs whose producer still waits --------------------------------------------------------------------
+
+
+def start_replicated(*, leaving=False, retry_s=30):
+    """A producer that waits for a copy on the one other node; the job, known through JSCAN."""
+    broker = make_broker()
+    node = add_node(broker)
+    if leaving:
+        broker.cluster.set_leaving(True)
+    producer = make_client(broker)
+    assert ask(broker, producer, "ADDJOB", "q", "body", 0, "RETRY", retry_s, "REPLICATE", 1 if leaving else 2) == b""
+    (job,) = [job for shard in broker.shards for job in shard.values()]
+    sent(broker)
+    return broker, node, producer, job
+
+
+def test_an_ack_of_a_job_that_misses_copies_answers_its_producer():
+    """Somebody consumed a copy: the job exists and was processed (quirks Q11)."""
+    broker, _, producer, job = start_replicated()
+    assert acks.ack_here(broker, job.id) == 1
+    assert producer.out == [b"+%b\r\n" % job.id]
+    assert broker.blocked_count == 0
+
+
+def test_an_ack_from_elsewhere_answers_the_producer_too():
+    broker, node, producer, job = start_replicated()
+    say(broker, node, SETACK, (job.id, pack(broker.me, node)))
+    assert producer.out == [b"+%b\r\n" % job.id]
+    assert job.state == ACKED
+
+
+@pytest.mark.parametrize("how", ["DELJOB", "FASTACK", "message"])
+def test_a_job_deleted_while_it_misses_copies_answers_its_producer(how):
+    broker, node, producer, job = start_replicated()
+    if how == "message":
+        say(broker, node, DELJOB, (job.id, None))
+    else:
+        assert ask_parsed(broker, make_client(broker), how, job.id) == 1
+    assert producer.out == [b"-NOREPL job removed (expired?) before the requested replication level was achieved\r\n"]
+    assert (broker.job_count, broker.blocked_count) == (0, 0)
+
+
+@pytest.mark.parametrize("how", ["ACKJOB", "FASTACK", "SETACK", "DELJOB message"])
+def test_an_at_most_once_job_on_its_way_answers_its_producer_when_it_is_done(how):
+    """
+    We leave, so the job goes to another node before the producer is answered. The answer to
+    the hand-over is lost, the consumer acknowledges here: the producer must not wait for ever.
+    """
+    broker, node, producer, job = start_replicated(leaving=True, retry_s=0)
+    assert broker.blocked_count == 1
+    if how == "SETACK":
+        say(broker, node, SETACK, (job.id, pack(node)))
+    elif how == "DELJOB message":
+        say(broker, node, DELJOB, (job.id, None))
+    else:
+        assert ask_parsed(broker, make_client(broker), how, job.id) == 1
+    assert producer.out
+    assert broker.blocked_count == 0
+
+
+# -- stories ------------------------------------------------------------------------------------------
+
+
+def jobs_left(world):
+    return sum(world[name].job_count for name in world.members)
+
+
+def test_an_acknowledged_job_vanishes_everywhere():
+    world = World("abc")
+    world.join()
+    job_id = world.ask("a", "ADDJOB", "q", "body", 1000, "REPLICATE", 3)
+    world.run(10)
+    assert jobs_left(world) == 3
+    assert world.ask("c", "ACKJOB", job_id) == 1
+    world.run(20)
+    assert jobs_left(world) == 0
+
+
+def test_an_ack_that_no_holder_took_finds_them():
+    """REPLICATE 1 on a, acknowledged on c, which never saw it."""
+    world = World("abc")
+    world.join()
+    job_id = world.ask("a", "ADDJOB", "q", "body", 0, "REPLICATE", 1)
+    assert world.ask("c", "ACKJOB", job_id) == 0
+    world.run(50)
+    assert jobs_left(world) == 0
+
+
+def test_a_lost_end_costs_one_more_question_and_no_delivery():
+    world = World("abc")
+    world.join()
+    job_id = world.ask("a", "ADDJOB", "q", "body", 1000, "REPLICATE", 3, "RETRY", 5)
+    world.run(10)
+    world.drop = lambda sender, receiver, kind, item: kind == DELJOB and receiver == "b"
+    world.ask("a", "ACKJOB", job_id)
+    world.run(20)
+    assert world["b"].find(job_id).state == ACKED
+    world.drop = None
+    world.run(3_000)
+    assert jobs_left(world) == 0

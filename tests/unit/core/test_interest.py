@@ -1,0 +1,428 @@
+"""core/interest.py: who waits where, and a hint when there is something for them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from brokers import add_node, ask, make_broker, make_client
+from cluster_bus.messages import HINT, INTEREST, NEEDJOBS
+from copies import advance, hold_queued, say, sent, sent_of
+from disque_py.core import interest, reset
+from disque_py.core.handover import exchange
+from disque_py.core.interest import DECREASE_MS, GONE, HINT_MS, LINGER_MS
+from disque_py.core.pulls import ANSWERS_HINT
+from disque_py.node import dispatch
+from world import World
+
+
+def make_cluster(count=1):
+    broker = make_broker()
+    return broker, *[add_node(broker, number) for number in range(2, 2 + count)]
+
+
+def wait(broker, queue="q", **fields):
+    client = make_client(broker)
+    words = ("TIMEOUT", fields["timeout_ms"]) if fields else ()
+    assert ask(broker, client, "GETJOB", *words, "FROM", queue) == b""
+    dispatch.settle(broker)
+    return client
+
+
+def told(broker):
+    """(queue, value) of every INTEREST since the last look."""
+    return [item for _, item in sent_of(broker, INTEREST)]
+
+
+# -- telling ------------------------------------------------------------------------------------------------
+
+
+def test_a_waiting_client_is_told_to_all_in_the_same_turn():
+    broker, b, c = make_cluster(2)
+    wait(broker)
+    assert sent_of(broker, INTEREST) == [((b, c), (b"q", 1))]
+    wait(broker)
+    assert told(broker) == [(b"q", 2)]
+
+
+def test_many_changes_of_one_turn_are_one_message():
+    broker, *_ = make_cluster()
+    for _ in range(10):
+        ask(broker, make_client(broker), "GETJOB", "FROM", "q")
+    dispatch.settle(broker)
+    assert told(broker) == [(b"q", 10)]
+
+
+def test_a_consumer_that_comes_back_at_once_costs_no_message():
+    broker, *_ = make_cluster()
+    client = wait(broker)
+    told(broker)
+    for number in range(20):
+        hold_queued(broker, number=number)
+        advance(broker, 5)
+        assert client.out.pop()
+        ask(broker, client, "GETJOB", "FROM", "q")
+        advance(broker, 5)
+    assert told(broker) == []
+
+
+def test_who_stops_waiting_is_interested_for_another_second():
+    broker, *_ = make_cluster()
+    client = wait(broker)
+    told(broker)
+    dispatch.disconnect(broker, client)
+    dispatch.settle(broker)
+    advance(broker, DECREASE_MS - 1)
+    assert told(broker) == []
+    advance(broker, 20)
+    assert told(broker) == [(b"q", 0)]
+    advance(broker, LINGER_MS + 100)
+    assert told(broker) == [(b"q", GONE)]
+    assert broker.told_interest == {}
+
+
+def test_a_poll_with_nohang_counts_as_having_waited():
+    broker, *_ = make_cluster()
+    ask(broker, make_client(broker), "GETJOB", "NOHANG", "FROM", "q")
+    dispatch.settle(broker)
+    assert told(broker) == [(b"q", 0)]
+    advance(broker, 2200)
+    assert told(broker) == [(b"q", GONE)]
+
+
+@pytest.mark.parametrize("direction", ["in", "out", "all"])
+def test_a_paused_queue_wants_nothing_and_says_so_at_once(direction):
+    broker, *_ = make_cluster()
+    wait(broker)
+    told(broker)
+    client = make_client(broker)
+    ask(broker, client, "PAUSE", "q", direction)
+    dispatch.settle(broker)
+    assert told(broker) == [(b"q", GONE)]
+    ask(broker, client, "PAUSE", "q", "none")
+    dispatch.settle(broker)
+    assert told(broker) == [(b"q", 1)]
+
+
+def test_a_leaving_node_wants_nothing():
+    broker, *_ = make_cluster()
+    wait(broker)
+    told(broker)
+    ask(broker, make_client(broker), "CLUSTER", "LEAVING", "yes")
+    dispatch.settle(broker)
+    advance(broker, 100)
+    assert told(broker) == [(b"q", GONE)]
+
+
+def test_a_new_link_is_told_all_of_it_and_what_was_told_before_is_void():
+    broker, b, _ = make_cluster(2)
+    wait(broker, "q")
+    wait(broker, "r")
+    told(broker)
+    dispatch.link_up(broker, b)
+    assert sent_of(broker, INTEREST) == [((b,), (b"", interest.RESET)), ((b,), (b"q", 1)), ((b,), (b"r", 1))]
+
+
+def test_a_timer_of_a_flushed_queue_does_not_speak_for_the_new_one():
+    """A consumer was here a moment ago, everything is flushed, and it waits again."""
+    broker, *_ = make_cluster()
+    client = wait(broker, timeout_ms=10)
+    advance(broker, 100)
+    assert client.out.pop() == b"*-1\r\n"
+    reset.flush(broker)
+    sent(broker)
+    ask(broker, client, "GETJOB", "FROM", "q")
+    advance(broker, 3000)
+    assert told(broker) == [(b"q", 1)]
+
+
+def test_a_queue_others_know_we_wait_for_is_not_dropped():
+    broker, *_ = make_cluster()
+    wait(broker)
+    advance(broker, 400_000)
+    assert b"q" in broker.queues
+
+
+# -- being told -----------------------------------------------------------------------------------------------
+
+
+def test_interest_is_remembered_per_node_and_queue():
+    broker, b, c = make_cluster(2)
+    queue = broker.queue(b"q")
+    say(broker, b, INTEREST, (b"q", 2), (b"r", 1))
+    say(broker, c, INTEREST, (b"q", 0))
+    assert queue.interested == {b: 2, c: 0}
+    assert broker.queue(b"r").interested == {b: 1}
+    say(broker, b, INTEREST, (b"q", GONE), (b"never", GONE))
+    assert queue.interested == {c: 0}
+
+
+@pytest.mark.parametrize("how", ["reset", "link lost", "new run", "forgotten"])
+def test_what_a_node_told_is_gone_with_its_link(how):
+    broker, b, c = make_cluster(2)
+    queue = broker.queue(b"q")
+    for node in (b, c):
+        say(broker, node, INTEREST, (b"q", 1), (b"r", 1))
+    if how == "reset":
+        say(broker, b, INTEREST, (b"", interest.RESET), (b"s", 1))
+    else:
+        {"link lost": dispatch.incoming_lost, "new run": dispatch.new_run, "forgotten": dispatch.forgotten}[how](
+            broker, b
+        )
+    assert queue.interested == {c: 1}
+    assert broker.interest[b"r"] == {c: 1}
+    assert exchange(b).interest == ({b"s": 1} if how == "reset" else {})
+
+
+def test_nothing_is_left_of_interest_that_is_over():
+    broker, b = make_cluster()
+    say(broker, b, INTEREST, (b"q", 1))
+    say(broker, b, INTEREST, (b"q", GONE))
+    assert broker.interest == {}
+
+
+def test_nothing_is_left_when_the_queue_goes_later():
+    """A name per reply, as in remote calls: each would stay for ever."""
+    broker, b = make_cluster()
+    say(broker, b, INTEREST, (b"reply-1", 1))
+    queue = broker.queue(b"reply-1")
+    say(broker, b, INTEREST, (b"reply-1", GONE))
+    broker.drop_queue(queue)
+    assert broker.interest == {}
+
+
+@pytest.mark.plain
+def test_a_node_can_make_us_remember_only_so_much(monkeypatch):
+    monkeypatch.setattr(interest, "ENTRIES_PER_LINK_MAX", 10)
+    broker, b = make_cluster()
+    say(broker, b, INTEREST, *[(b"%d" % number, 1) for number in range(20)], (b"3", 7))
+    assert len(exchange(b).interest) == 10
+    assert broker.interest[b"3"] == {b: 7}
+    assert broker.stats.reject_reasons == {"interest in too many queues": 10}
+
+
+# -- hints ------------------------------------------------------------------------------------------------
+
+
+def hints(broker):
+    """(receiver, item) of every HINT since the last look."""
+    dispatch.settle(broker)
+    return [(nodes[0], item) for nodes, item in sent_of(broker, HINT)]
+
+
+def test_a_job_that_comes_is_hinted_at_in_the_same_turn():
+    broker, b = make_cluster()
+    say(broker, b, INTEREST, (b"q", 1))
+    hold_queued(broker)
+    assert hints(broker) == [(b, (b"q", 1))]
+
+
+def test_interest_that_comes_is_answered_with_a_hint():
+    broker, b = make_cluster()
+    hold_queued(broker)
+    assert hints(broker) == []
+    say(broker, b, INTEREST, (b"q", 1))
+    assert hints(broker) == [(b, (b"q", 1))]
+
+
+@pytest.mark.parametrize("reason", ["clients here", "paused", "no link"])
+def test_no_hint_is_owed(reason):
+    broker, b = make_cluster()
+    say(broker, b, INTEREST, (b"q", 1))
+    client = make_client(broker)
+    if reason == "clients here":
+        ask(broker, client, "GETJOB", "FROM", "q")
+    elif reason == "paused":
+        ask(broker, client, "PAUSE", "q", "out")
+    elif reason == "no link":
+        b.is_linked = False
+    hold_queued(broker)
+    assert hints(broker) == []
+
+
+def test_who_waited_a_moment_ago_is_hinted_at_only_if_nobody_waits_now():
+    """Its clients poll, or are busy with a job."""
+    broker, b, c = make_cluster(2)
+    say(broker, b, INTEREST, (b"q", 0))
+    say(broker, c, INTEREST, (b"q", 1))
+    for number in range(6):
+        hold_queued(broker, number=number)
+        assert [node for node, _ in hints(broker)] == [c]
+        say(broker, c, NEEDJOBS, (b"q", 1, ANSWERS_HINT))
+
+
+def test_a_node_whose_clients_poll_is_hinted_at_ten_times_a_second_at_most():
+    broker, b = make_cluster()
+    say(broker, b, INTEREST, (b"q", 0))
+    for number in range(100):
+        hold_queued(broker, number=number)
+    moments = []
+    for _ in range(1000):
+        if hints(broker):
+            moments.append(broker.now_ms)
+            say(broker, b, NEEDJOBS, (b"q", 1, ANSWERS_HINT))
+        advance(broker, 1)
+        moments += [broker.now_ms for _ in sent_of(broker, HINT)]
+    assert 8 <= len(moments) <= 11
+
+
+def test_the_only_node_is_hinted_at_more_slowly_when_it_does_not_answer():
+    """Its link may just be a long one."""
+    broker, b = make_cluster()
+    say(broker, b, INTEREST, (b"q", 1))
+    hold_queued(broker)
+    hints(broker)
+    moments = [broker.now_ms]
+    for _ in range(700):
+        advance(broker, 1)
+        moments += [broker.now_ms for _ in sent_of(broker, HINT)]
+    gaps = [after - before for before, after in pairwise(moments)]
+    assert HINT_MS <= gaps[0] < gaps[-1] <= 400
+    assert gaps == sorted(gaps)
+
+
+def test_unpausing_owes_a_hint():
+    broker, b = make_cluster()
+    client = make_client(broker)
+    ask(broker, client, "PAUSE", "q", "out")
+    say(broker, b, INTEREST, (b"q", 1))
+    hold_queued(broker)
+    assert hints(broker) == []
+    ask(broker, client, "PAUSE", "q", "none")
+    assert len(hints(broker)) == 1
+
+
+def test_when_the_last_local_client_goes_a_hint_is_owed():
+    broker, b = make_cluster()
+    queue = broker.queue(b"q")
+    client = wait(broker)
+    say(broker, b, INTEREST, (b"q", 1))
+    hold_queued(broker)
+    queue.paused = 0
+    dispatch.disconnect(broker, client)
+    assert [node for node, _ in hints(broker)] == [b]
+
+
+def test_one_hint_at_a_time_and_the_next_node_after_ten_milliseconds():
+    broker, b, c = make_cluster(2)
+    for node in (b, c):
+        say(broker, node, INTEREST, (b"q", 1))
+    hold_queued(broker)
+    ((first, _),) = hints(broker)
+    assert hints(broker) == []
+    advance(broker, HINT_MS - 1)
+    assert hints(broker) == []
+    advance(broker, 2)
+    ((second, _),) = hints(broker)
+    assert {first, second} == {b, c}
+
+
+def test_an_unanswered_hint_stays_owed_in_turn():
+    broker, b, c = make_cluster(2)
+    for node in (b, c):
+        say(broker, node, INTEREST, (b"q", 1))
+    hold_queued(broker)
+    asked = []
+    for _ in range(120):
+        advance(broker, 1)
+        asked += [node for node, _ in hints(broker)]
+    assert 10 <= len(asked) <= 13
+    assert all(one is not other for one, other in pairwise(asked))
+
+
+def test_a_hint_stays_owed_when_another_queue_is_hinted_at_meanwhile():
+    broker, b, c = make_cluster(2)
+    for node in (b, c):
+        say(broker, node, INTEREST, (b"q", 1))
+    say(broker, c, INTEREST, (b"other", 1))
+    hold_queued(broker, number=1)
+    hints(broker)
+    advance(broker, 3)
+    hold_queued(broker, number=2, queue=b"other")
+    assert [item[0] for _, item in hints(broker)] == [b"other"]
+    advance(broker, 9)
+    assert [item[0] for _, item in hints(broker)] == [b"q"]
+
+
+def test_the_node_with_the_fewest_hints_per_waiting_client_is_next():
+    """Many fast clients on one node must not starve those of another."""
+    broker, b, c = make_cluster(2)
+    say(broker, b, INTEREST, (b"q", 30))
+    say(broker, c, INTEREST, (b"q", 10))
+    counts = {b: 0, c: 0}
+    for number in range(400):
+        hold_queued(broker, number=number)
+        ((node, _),) = hints(broker)
+        counts[node] += 1
+        say(broker, node, NEEDJOBS, (b"q", 1, ANSWERS_HINT))
+    assert abs(counts[b] - 300) <= 5
+
+
+def test_after_an_answered_pull_the_next_hint_is_sent():
+    broker, b = make_cluster()
+    say(broker, b, INTEREST, (b"q", 5))
+    for number in range(10):
+        hold_queued(broker, number=number)
+    hints(broker)
+    say(broker, b, NEEDJOBS, (b"q", 1, ANSWERS_HINT))
+    assert hints(broker) == [(b, (b"q", 9))]
+
+
+def test_a_hint_is_answered_with_a_pull_where_clients_wait():
+    broker, b = make_cluster()
+    wait(broker)
+    sent(broker)
+    say(broker, b, HINT, (b"q", 3))
+    ((receivers, (name, count, flags)),) = sent_of(broker, NEEDJOBS)
+    assert (receivers, name, flags) == ((b,), b"q", ANSWERS_HINT)
+    assert 1 <= count <= 5
+
+
+@pytest.mark.parametrize("reason", ["nobody waited lately", "unknown", "paused", "leaving"])
+def test_a_hint_is_not_answered(reason):
+    broker, b = make_cluster()
+    if reason != "unknown":
+        client = wait(broker)
+        if reason == "nobody waited lately":
+            dispatch.disconnect(broker, client)
+            advance(broker, LINGER_MS)
+        elif reason == "paused":
+            broker.queues[b"q"].paused = 1
+        else:
+            broker.cluster.set_leaving(True)
+    sent(broker)
+    say(broker, b, HINT, (b"q", 3))
+    assert sent_of(broker, NEEDJOBS) == []
+
+
+# -- stories ------------------------------------------------------------------------------------------------
+
+
+def test_a_silent_cluster_says_nothing():
+    """But heartbeats: an idle cluster with waiting clients has nothing to talk about but the fallback."""
+    world = World("abc")
+    world.join()
+    for name in "abc":
+        world.client(name).say("GETJOB", "FROM", f"queue of {name}")
+    world.run(2_000)
+    heard = []
+    world.network.tap = lambda sender, receiver, runs: heard.append((sender, receiver, runs))
+    world.run(25_000)
+    assert heard == []
+
+
+def test_interest_survives_a_broken_link():
+    world = World("ab")
+    world.join()
+    consumer = world.client("b")
+    consumer.say("GETJOB", "FROM", "q")
+    world.run(100)
+    world.cut("a", "b")
+    world.run(500)
+    world.heal()
+    world.until(world.is_meshed)
+    world.run(100)
+    world.ask("a", "ADDJOB", "q", "body", 0, "REPLICATE", 1)
+    world.run(50)
+    assert len(consumer.replies) == 1

@@ -1,0 +1,52 @@
+"""core/job_attributes.py: what only some jobs have, and how it travels."""
+
+from __future__ import annotations
+
+import msgpack
+import pytest
+
+from disque_py.core.job_attributes import META_BYTES_MAX, JobAttributes, unpack
+
+
+@pytest.mark.parametrize(
+    "attributes", [JobAttributes(None, ()), JobAttributes(-5, (b"a", b"1")), JobAttributes(1 << 62, (), is_keyed=True)]
+)
+def test_traits_come_out_as_they_went_in(attributes):
+    copy = unpack(msgpack.unpackb(msgpack.packb(attributes.pack())))
+    assert (copy.priority, copy.meta, copy.is_keyed, copy.size) == (
+        attributes.priority,
+        attributes.meta,
+        attributes.is_keyed,
+        attributes.size,
+    )
+
+
+def test_no_traits_are_none():
+    assert unpack(None) is None
+
+
+def test_more_than_we_know_is_ignored():
+    assert unpack((1, (), 0, "news")).priority == 1
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        7, (), (1, ()), ("1", (), 0), (1 << 63, (), 0), (None, (b"odd",), 0), (None, ("a", "b"), 0),
+        (None, (b"a", b"x" * META_BYTES_MAX), 0), (None, (b"a", b"b") * 1001, 0), (None, {}, 0),
+    ],
+)  # fmt: skip
+def test_what_no_node_can_have_sent_is_refused(field):
+    with pytest.raises((ValueError, TypeError)):
+        unpack(field)
+
+
+def test_pairs_are_accounted_for_by_their_length():
+    assert JobAttributes(None, (b"a", b"x" * 1000)).size - JobAttributes(None, (b"a", b"")).size == 1000
+    assert JobAttributes(None, (b"a", b"x" * 1000)).packed_bytes > 1000
+
+
+def test_the_same_again_uses_its_key():
+    attributes = JobAttributes(3, (b"a", b"b"), is_keyed=True)
+    attributes.is_keyed = False
+    assert attributes.again().pack() == (3, (b"a", b"b"), 1)

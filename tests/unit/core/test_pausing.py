@@ -1,0 +1,276 @@
+"""core/pausing.py: a queue's input and output, stopped here or everywhere."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from brokers import add_node, ask, make_broker, make_client
+from cluster_bus.messages import PAUSE, QUEUED, YOURJOBS
+from cluster_bus.node import LEAVING
+from copies import advance, deliver, hold, hold_queued, queue_of, say, sent, sent_of, snapshot
+from disque_py.core import acks, journaling, pausing
+from disque_py.core.handover import exchange
+from disque_py.core.job import ACKED, ACTIVE
+from disque_py.core.pausing import VERSION_MS_MAX
+from disque_py.core.queue import PAUSED_IN, PAUSED_OUT
+from disque_py.node import dispatch
+from persistence.records import PAUSE as PAUSE_RECORD
+from world import World
+
+BOTH = PAUSED_IN | PAUSED_OUT
+
+
+def make_pair():
+    broker = make_broker()
+    return broker, add_node(broker), make_client(broker)
+
+
+def pause(broker, client, *words):
+    return ask(broker, client, "PAUSE", "q", *words)
+
+
+def test_paused_input_refuses_jobs_and_changes_nothing():
+    broker, _, client = make_pair()
+    pause(broker, client, "in")
+    assert ask(broker, client, "ADDJOB", "q", "body", 0) == b"-PAUSED Queue paused in input, try later\r\n"
+    assert broker.job_count == 0
+
+
+@pytest.mark.parametrize("how", ["out", "all"])
+def test_paused_output_looks_empty(how):
+    """Also for a queue whose input is paused, too."""
+    broker, _, client = make_pair()
+    hold_queued(broker)
+    pause(broker, client, how)
+    assert ask(broker, client, "GETJOB", "NOHANG", "FROM", "q") == b"*-1\r\n"
+    assert ask(broker, client, "GETJOB", "FROM", "q") == b""
+    assert ask(broker, make_client(broker), "QPEEK", "q", 1) != b"*0\r\n"
+
+
+@pytest.mark.parametrize("how", ["out", "all"])
+def test_a_job_that_comes_during_a_pause_is_not_given_to_a_consumer_that_waits(how):
+    broker, _, client = make_pair()
+    consumer = make_client(broker)
+    ask(broker, consumer, "GETJOB", "FROM", "q")
+    pause(broker, client, how)
+    hold_queued(broker)
+    dispatch.settle(broker)
+    assert (consumer.out, broker.queues[b"q"].length) == ([], 1)
+
+
+def test_resumed_output_serves_who_waits():
+    broker, _, client = make_pair()
+    job = hold_queued(broker)
+    pause(broker, client, "out")
+    consumer = make_client(broker)
+    ask(broker, consumer, "GETJOB", "FROM", "q")
+    pause(broker, client, "none")
+    dispatch.settle(broker)
+    assert job.id in consumer.out[0]
+
+
+def test_a_nack_succeeds_and_the_job_is_due_when_the_pause_ends():
+    broker, b, client = make_pair()
+    hold_queued(broker, b, retry_s=300)
+    job = deliver(broker)
+    pause(broker, client, "in")
+    assert ask(broker, client, "NACK", job.id) == b":1\r\n"
+    assert (job.state, job.nacks, job.is_leased_here) == (ACTIVE, 1, False)
+    sent(broker)
+    pause(broker, client, "none")
+    assert queue_of(broker) == [job.id]
+    assert len(sent_of(broker, QUEUED)) == 1
+
+
+def test_a_given_back_job_is_not_lost_with_a_pause_that_lasts():
+    """Due when the pause ends (semantics.md, section 11), also if that is after its retry."""
+    broker, _, client = make_pair()
+    hold_queued(broker, retry_s=2)
+    job = deliver(broker)
+    pause(broker, client, "in")
+    ask(broker, client, "NACK", job.id)
+    advance(broker, 10_000)
+    assert job.state == ACTIVE
+    pause(broker, client, "none")
+    assert queue_of(broker) == [job.id]
+
+
+def test_what_was_given_back_and_is_done_meanwhile_is_not_queued():
+    broker, b, client = make_pair()
+    hold_queued(broker, b)
+    job = deliver(broker)
+    pause(broker, client, "in")
+    ask(broker, client, "NACK", job.id)
+    acks.acknowledge(broker, job)
+    pause(broker, client, "none")
+    assert (job.state, queue_of(broker)) == (ACKED, [])
+
+
+def test_enqueue_is_refused_as_a_whole_if_one_queue_is_paused():
+    broker, _, client = make_pair()
+    paused, free = hold(broker, number=1), hold(broker, number=2, queue=b"r")
+    pause(broker, client, "in")
+    assert ask(broker, client, "ENQUEUE", free.id, paused.id).startswith(b"-PAUSED")
+    assert (free.state, paused.state) == (ACTIVE, ACTIVE)
+
+
+def test_a_hand_over_into_a_paused_queue_is_refused():
+    broker, b, client = make_pair()
+    pause(broker, client, "in")
+    say(broker, b, YOURJOBS, (1, 0, [snapshot(broker, b)]))
+    assert exchange(b).answers == {1: b"\x01"}
+    assert broker.job_count == 0
+
+
+@pytest.mark.parametrize(("flags", "count"), [(0, 0), (PAUSED_IN, 1), (BOTH, 1)])
+def test_paused_queues_are_counted(flags, count):
+    broker, _, _ = make_pair()
+    for each in (PAUSED_OUT, flags, flags):
+        pausing.set_pause(broker, b"q", each)
+    assert broker.paused_count == count
+
+
+def test_no_queue_is_made_to_remember_nothing():
+    broker, _, client = make_pair()
+    assert pause(broker, client, "none") == pause(broker, client, "state") == b"+none\r\n"
+    assert broker.queues == {}
+
+
+# -- BCAST ----------------------------------------------------------------------------------------------
+
+
+def test_a_broadcast_pause_is_told_with_a_version():
+    broker, b, client = make_pair()
+    assert pause(broker, client, "in", "bcast") == b"+in\r\n"
+    assert sent_of(broker, PAUSE) == [((b,), (b"q", PAUSED_IN, broker.wall_ms, broker.me.id))]
+
+
+def test_broadcast_without_a_state_tells_the_current_one():
+    broker, _, client = make_pair()
+    pause(broker, client, "all")
+    sent(broker)
+    assert pause(broker, client, "bcast") == b"+all\r\n"
+    assert [item[1] for _, item in sent_of(broker, PAUSE)] == [BOTH]
+
+
+def test_a_version_is_later_than_any_known_whatever_the_clock_does():
+    broker, b, client = make_pair()
+    say(broker, b, PAUSE, (b"q", PAUSED_IN, broker.wall_ms + 5000, b.id))
+    pause(broker, client, "none", "bcast")
+    ((_, (_, flags, version_ms, _)),) = sent_of(broker, PAUSE)
+    assert (flags, version_ms) == (0, broker.wall_ms + 5001)
+
+
+@pytest.mark.parametrize(
+    ("version_ms", "node_id", "is_later"),
+    [(99, b"\xff" * 20, False), (100, b"\x01" * 20, False), (100, b"\x02" * 20, False), (100, b"\x03" * 20, True),
+     (101, b"\x00" * 20, True)],
+)  # fmt: skip
+def test_the_later_version_wins_and_the_node_decides_between_equals(version_ms, node_id, is_later):
+    broker, b, _ = make_pair()
+    say(broker, b, PAUSE, (b"q", PAUSED_IN, 100, b"\x02" * 20))
+    say(broker, b, PAUSE, (b"q", PAUSED_OUT, version_ms, node_id))
+    assert broker.queues[b"q"].paused == (PAUSED_OUT if is_later else PAUSED_IN)
+
+
+def test_bits_nobody_knows_pause_nothing():
+    broker, b, _ = make_pair()
+    say(broker, b, PAUSE, (b"q", 4 | PAUSED_OUT, 100, b.id))
+    assert broker.queues[b"q"].paused == PAUSED_OUT
+
+
+def test_a_node_that_joins_learns_what_was_set_with_bcast_ended_pauses_included():
+    broker, b, client = make_pair()
+    for name, state in (("one", "in"), ("two", "out")):
+        ask(broker, client, "PAUSE", name, state, "BCAST")
+    ask(broker, client, "PAUSE", "two", "none", "BCAST")
+    ask(broker, client, "PAUSE", "mine", "in")
+    sent(broker)
+    dispatch.link_up(broker, b)
+    assert [item[:2] for _, item in sent_of(broker, PAUSE)] == [(b"one", PAUSED_IN), (b"two", 0)]
+
+
+@pytest.mark.plain
+def test_versions_of_ended_pauses_are_bounded_and_running_ones_are_kept(monkeypatch):
+    monkeypatch.setattr(pausing, "ENDED_MAX", 20)
+    broker, b, _ = make_pair()
+    say(broker, b, PAUSE, (b"kept", PAUSED_IN, 1, b.id))
+    for number in range(100):
+        say(broker, b, PAUSE, (b"%d" % number, 0, 1, b.id))
+    assert len(broker.pause_versions) == 21
+    assert broker.pause_versions[b"kept"][0] == PAUSED_IN
+    assert b"99" in broker.pause_versions
+
+
+@pytest.mark.plain
+def test_a_node_can_pause_only_so_many_queues_here(monkeypatch):
+    """Each is a queue in memory; whoever may say PAUSE may say it with any name."""
+    monkeypatch.setattr(pausing, "VERSIONED_MAX", 10)
+    broker, b, _ = make_pair()
+    for number in range(100):
+        say(broker, b, PAUSE, (b"%d" % number, PAUSED_IN, 1, b.id))
+    say(broker, b, PAUSE, (b"5", 0, 2, b.id))
+    assert len(broker.pause_versions) == 10
+    assert broker.paused_count == 9
+    assert broker.stats.reject_reasons == {"pause of too many queues": 90}
+
+
+def test_many_running_pauses_are_not_looked_through_for_each_new_one():
+    """150,000 of them from one node stopped another for three seconds."""
+    broker, b, _ = make_pair()
+    begun = time.process_time()
+    for number in range(0, 30_000, 500):
+        say(broker, b, PAUSE, *((b"%d" % name, PAUSED_IN, 1, b.id) for name in range(number, number + 500)))
+    assert time.process_time() - begun < 2
+
+
+def test_a_broadcast_pause_is_journaled():
+    broker, _, client = make_pair()
+    broker.is_journaling = True
+    pause(broker, client, "out", "bcast")
+    assert journaling.collect(broker) == [[PAUSE_RECORD, (b"q", PAUSED_OUT, broker.wall_ms, broker.me.id)]]
+
+
+def test_a_pause_reaches_everybody_and_latecomers():
+    world = World("abc")
+    world.join()
+    world.cut("a", "c")
+    world.run(10)
+    world.ask("a", "PAUSE", "q", "in", "BCAST")
+    world.run(10)
+    assert [world[name].queues.get(b"q") is not None for name in "abc"] == [True, True, False]
+    world.heal()
+    world.run(5_000)
+    assert world["c"].queues[b"q"].paused == PAUSED_IN
+
+
+def test_leaving_does_not_change_a_pause():
+    broker, _, client = make_pair()
+    pause(broker, client, "in")
+    broker.me.flags |= LEAVING
+    assert pause(broker, client, "state") == b"+in\r\n"
+
+
+def test_a_pause_is_set_on_top_of_the_latest_version_there_can_be():
+    """A version beyond it would be refused by all others, and the link with it, again and again."""
+    broker, node, client = make_pair()
+    say(broker, node, PAUSE, (b"q", PAUSED_IN, VERSION_MS_MAX, b""))
+    pause(broker, client, "none", "bcast")
+    ((_, item),) = sent_of(broker, PAUSE)
+    other, sender, _ = make_pair()
+    say(other, sender, PAUSE, (b"q", PAUSED_IN, VERSION_MS_MAX, b""), item)
+    assert other.queues[b"q"].paused == 0
+
+
+def test_a_node_that_says_an_earlier_version_is_told_the_later_one():
+    """It was flushed, or its wall clock is behind: else it would go on without the pause that all others know."""
+    broker, b, client = make_pair()
+    pause(broker, client, "out", "bcast")
+    version = broker.pause_versions[b"q"]
+    sent(broker)
+    say(broker, b, PAUSE, [b"q", 0, version[1] - 1, b.id])
+    assert sent_of(broker, PAUSE) == [((b,), (b"q", *version))]
+    say(broker, b, PAUSE, [b"q", *version])
+    assert sent_of(broker, PAUSE) == []

@@ -1,0 +1,239 @@
+"""node/output_commit.py: replies and messages that wait for their records, and those that need none."""
+
+from __future__ import annotations
+
+import errno
+
+import hiredis
+import pytest
+
+from brokers import add_node
+from cluster_bus.codec import Decoder
+from cluster_bus.handshake import Hello
+from cluster_bus.messages import FIRST_JOB_KIND, GOTJOB, PING, REPLJOB, SETACK, YOURJOBS
+from copies import snapshot
+from disque_py.core import handover, lifecycle
+from journaled import JournaledNode
+
+
+def start(policy="always", *, has_windows=True, **settings):
+    node = JournaledNode(appendfsync=policy, **settings)
+    node.folder.has_windows = has_windows
+    node.settle()
+    return node
+
+
+def sent(node):
+    """(kind, items) of all job messages since the last look."""
+    frames, node.frames = node.frames, []
+    return [
+        (kind, items)
+        for _, data in frames
+        for runs in Decoder().feed(data)
+        for kind, *items in runs
+        if kind >= FIRST_JOB_KIND
+    ]
+
+
+def test_a_reply_waits_for_its_record_and_nothing_else_does():
+    node = start()
+    assert node.ask("ADDJOB", "q", "x", 0) == []
+    assert node.ask("PING", client=1) == [b"PONG"]
+    node.settle()
+    assert len(node.taken()) == 1
+
+
+def test_later_replies_on_the_same_connection_wait_behind_it():
+    node = start()
+    node.ask("ADDJOB", "q", "x", 0)
+    assert node.ask("PING") == []
+    node.settle()
+    assert node.taken()[1] == b"PONG"
+
+
+def test_a_command_that_changed_nothing_does_not_wait():
+    node = start()
+    assert node.ask("QLEN", "q") == [0]
+    assert node.ask("GETJOB", "NOHANG", "FROM", "q") == [None]
+
+
+def test_replies_of_several_turns_come_in_order_each_with_its_record():
+    node = start()
+    node.ask("ADDJOB", "q", "x", 0)
+    node.ask("ADDJOB", "q", "y", 0)
+    node.work()
+    assert len(node.taken()) == 1
+    node.settle()
+    assert len(node.taken()) == 1
+
+
+def test_a_client_that_waited_for_a_job_gets_it_with_its_record():
+    node = start()
+    node.ask("GETJOB", "FROM", "q", client=1)
+    node.ask("ADDJOB", "q", "x", 0, "RETRY", 0)
+    assert node.taken(1) == []
+    node.settle()
+    assert len(node.taken(1)) == 1
+
+
+def test_a_copy_is_confirmed_when_it_is_recorded():
+    node = start()
+    other = node.other()
+    node.frames.clear()
+    node.say(other, REPLJOB, (snapshot(node.broker, other, node.broker.me), 0))
+    assert sent(node) == []
+    node.settle()
+    assert [kind for kind, _ in sent(node)] == [GOTJOB]
+
+
+def test_a_copy_is_asked_for_while_our_own_record_is_written():
+    """A question promises nothing."""
+    node = start()
+    node.other()
+    node.frames.clear()
+    node.ask("ADDJOB", "q", "x", 0, "REPLICATE", 2, "RETRY", 5, "ASYNC")
+    assert REPLJOB in [kind for kind, _ in sent(node)]
+
+
+def test_messages_that_wait_keep_their_order():
+    node = start()
+    other = node.other()
+    for number in (1, 2):
+        node.say(other, REPLJOB, (snapshot(node.broker, other, node.broker.me, number=number), 0))
+    node.frames.clear()
+    node.settle()
+    assert [len(items) for kind, items in sent(node) if kind == GOTJOB] == [1, 1]
+
+
+def test_who_asked_before_the_disk_failed_hears_when_it_is_recorded():
+    """Also with everysec: an error must not answer for the disk."""
+    for policy in ("always", "everysec", "no"):
+        node = start(policy, has_windows=False)
+        node.folder.fail("write", errno.EIO)
+        node.ask("ADDJOB", "q", "x", 0)
+        node.settle(100)
+        assert (node.taken(), node.broker.disk_level > 0) == ([], True)
+        node.settle(3_000)
+        assert len(node.taken()) == 1
+
+
+def test_in_the_turn_in_which_the_disk_fails_replies_wait_too():
+    """The command came before the news, within one turn."""
+    node = start()
+    node.ask("ADDJOB", "q", "x", 0, client=1)
+    node.folder.fail("write", errno.EIO)
+    node.driver.begin()
+    node.put("ADDJOB", "q", "y", 0)
+    node.disk.run_one()
+    node.end_turn()
+    assert (node.taken(), node.broker.disk_level > 0) == ([], True)
+    node.settle(3_000)
+    assert len(node.taken()) == 1
+
+
+def test_a_producer_whose_copies_are_confirmed_while_the_disk_fails_hears_when_it_is_recorded():
+    node = start()
+    other = node.other()
+    node.ask("ADDJOB", "q", "x", 0, "REPLICATE", 2, "RETRY", 5)
+    (job,) = node.broker.waiting_repl
+    node.folder.fail("write create", errno.EIO, times=2)
+    node.ask("ADDJOB", "q", "y", 0, "REPLICATE", 1, client=1)
+    node.settle(10)
+    assert node.broker.disk_level > 0
+    node.say(other, GOTJOB, job.id)
+    assert node.taken() == []
+    node.settle(5_000)
+    assert node.taken() == [job.id]
+
+
+def test_what_needs_no_disk_is_answered_at_once_in_trouble():
+    node = start("everysec", has_windows=False)
+    node.ask("ADDJOB", "q", "x", 0, "RETRY", 5)
+    node.settle()
+    (job_id,) = node.taken()
+    node.folder.fail("write create", errno.EIO, times=-1)
+    node.ask("ADDJOB", "q", "y", 0, client=1)
+    node.settle(10)
+    (((_, got, _),),) = node.ask("GETJOB", "FROM", "q")
+    assert got == job_id
+    assert node.ask("ACKJOB", job_id) == [1]
+    assert isinstance(node.ask("ADDJOB", "q", "z", 0)[0], hiredis.ReplyError)
+
+
+def test_a_copy_that_is_on_no_disk_is_not_confirmed():
+    """With everysec other messages go on in trouble; nobody may count on such a copy."""
+    node = start("everysec", has_windows=False)
+    other = node.other()
+    node.folder.fail("write create", errno.EIO, times=-1)
+    copy = snapshot(node.broker, other, node.broker.me)
+    node.say(other, REPLJOB, (copy, 0))
+    node.settle(10)
+    node.say(other, REPLJOB, (copy, 0))
+    node.ask("ACKJOB", copy[0])
+    kinds = [kind for kind, _ in sent(node)]
+    assert GOTJOB not in kinds
+    assert SETACK in kinds
+
+
+def test_heartbeats_do_not_wait():
+    """Or a disk that stands still would make the others take the node for dead."""
+    node = start()
+    node.other()
+    node.ask("ADDJOB", "q", "x", 0, "REPLICATE", 1)
+    node.frames.clear()
+    node.pass_ms(10_000)
+    node.tick()
+    assert PING in [kind for _, data in node.frames for runs in Decoder().feed(data) for kind, *_ in runs]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_what_was_meant_for_a_process_is_not_said_to_the_next_one(waits):
+    """Numbers of hand-overs hold for one process: the next would take a job that was perhaps delivered before."""
+    node = start()
+    other = node.other()
+    node.answer("ADDJOB", "q", "x", 0, "RETRY", 0)
+    cluster, broker = node.broker.cluster, node.broker
+    next_one = Hello(other.id, b"another.", "", 7711, 17711, "0.1.0")
+    node.driver.begin()
+    job = lifecycle.fetch(broker, broker.queue(b"q"))
+    handover.hand_over(broker, other, [job])
+    if waits:
+        node.end_turn()
+        node.driver.begin()
+    cluster.link_down(other)
+    cluster.link_up(other, next_one, other.host, "127.0.0.1")
+    node.end_turn()
+    node.settle()
+    assert YOURJOBS not in [kind for kind, _ in sent(node)]
+    assert broker.stats.once_lost_in_handover == 1
+
+
+def test_messages_of_several_turns_are_not_said_to_the_next_process_and_reach_the_others():
+    """All of them wait for the disk when the process that they were meant for is replaced."""
+    node = start()
+    other, third = node.other(), add_node(node.broker, 3)
+    node.answer("ADDJOB", "q", "x", 0, "RETRY", 0)
+    node.answer("ADDJOB", "q", "y", 0, "RETRY", 0)
+    cluster, broker = node.broker.cluster, node.broker
+    for _ in range(2):
+        node.driver.begin()
+        handover.hand_over(broker, other, [lifecycle.fetch(broker, broker.queue(b"q"))])
+        broker.send(broker.sets.of((other, third)), SETACK, (b"some id", b"", 0))
+        node.end_turn()
+    node.frames.clear()
+    node.driver.begin()
+    cluster.link_down(other)
+    cluster.link_up(other, Hello(other.id, b"another.", "", 7711, 17711, "0.1.0"), other.host, "127.0.0.1")
+    node.end_turn()
+    node.settle()
+    runs = [(to, run) for to, data in node.frames for runs in Decoder().feed(data) for run in runs]
+    assert [run for to, run in runs if run[0] in (YOURJOBS, SETACK) and to is other] == []
+    assert sum(len(run) - 1 for to, run in runs if run[0] == SETACK and to is third) == 2
+
+
+def test_when_the_journal_goes_nobody_waits_any_more():
+    node = start()
+    node.ask("ADDJOB", "q", "x", 0)
+    node.ask("CONFIG", "SET", "appendonly", "no", client=1)
+    node.settle()
+    assert (len(node.taken()), node.journal_service.journal) == (1, None)

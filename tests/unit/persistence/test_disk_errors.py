@@ -1,0 +1,11 @@
+"""persistence/disk_errors.py: how much is refused while the disk is in trouble."""
+
+from __future__ import annotations
+
+from persistence.disk_errors import FINE, NO_ACKS, NO_ADDS, NO_WRITES
+
+
+def test_each_level_includes_those_before():
+    """Comparisons rely on the order."""
+    assert FINE < NO_ADDS < NO_ACKS < NO_WRITES
+    assert not FINE

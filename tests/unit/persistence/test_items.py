@@ -1,0 +1,68 @@
+"""persistence/items.py: the same bytes as the broker's, as plain values."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster_bus import node
+from disque_py.core import ids, job, job_snapshot, journaling, lifecycle
+from made_journals import DAY_MS, ME, OTHER, WALL_MS, facts
+from persistence import check, items
+from persistence.records import FormatError
+
+
+def test_the_layouts_are_the_brokers():
+    """Who has no broker reads what a broker wrote; both say it, so both are compared."""
+    assert items.HEADER.format == job_snapshot.HEADER.format
+    assert items.VERSION.format == job_snapshot.VERSION.format
+    for name in ("BASE_STATE", "STATE_FIELDS", "STATE_FIELDS_V1", "STATE_FIELDS_V2"):
+        ours = name.replace("STATE_FIELDS", "STATE")
+        assert getattr(items, ours).format == getattr(journaling, name).format
+    for flag in ("IS_QUEUED", "IS_DELIVERED", "IS_ACKED", "IS_LEASED", "WAS_QUEUED", "IS_GIVEN"):
+        assert getattr(items, flag) == getattr(journaling, flag)
+    assert (items.ID_BYTES, items.NODE_BYTES) == (ids.ID_BYTES, node.ID_BYTES)
+    assert check.BASE_BYTES == lifecycle.BASE_BYTES
+    assert job.ACKED
+
+
+def test_facts_come_back_from_a_base():
+    """Written now, read an hour later: moments stay, spans are counted from the block's clock."""
+    said = facts(holders=(ME, OTHER), nacks=2, deliveries=3, attempt=4, flags=items.IS_DELIVERED, due_at_ms=WALL_MS + 5)
+    assert items.facts_of(items.base_item(said, WALL_MS), WALL_MS) == said
+
+
+def test_fields_of_a_later_version_are_carried_on():
+    said = facts(version=2, more=(b"x", [1], None))
+    assert items.facts_of(items.base_item(said, WALL_MS), WALL_MS) == said
+
+
+def test_a_later_state_wins():
+    base = items.base_item(facts(), WALL_MS)
+    state = items.STATE.pack(items.IS_LEASED | items.IS_DELIVERED, 700, 2, 1, 9, 5)
+    found = items.facts_of(base, WALL_MS, state, WALL_MS + 1000)
+    assert (found.attempt, found.nacks, found.deliveries, found.version) == (2, 1, 9, 5)
+    assert (found.state, found.due_at_ms, found.expire_at_ms) == ("active", WALL_MS + 1700, WALL_MS + DAY_MS)
+
+
+def test_a_state_of_version_1_leaves_the_counters_alone():
+    base = items.base_item(facts(nacks=7, version=3), WALL_MS)
+    found = items.facts_of(base, WALL_MS, items.STATE_V1.pack(items.IS_ACKED, -1, 3), WALL_MS)
+    assert (found.attempt, found.nacks, found.state, found.body) == (3, 7, "acked", b"")
+    found = items.facts_of(base, WALL_MS, items.STATE_V2.pack(0, -1, 3, 4, 5), WALL_MS)
+    assert (found.nacks, found.deliveries, found.version) == (4, 5, 3)
+
+
+@pytest.mark.parametrize("item", [None, (), (b"x",) * 6, [b"D" * 40, b"", b"", b"", b"", b""], 7])
+def test_what_is_no_base_is_refused(item):
+    with pytest.raises(FormatError):
+        items.check_base(item)
+
+
+@pytest.mark.parametrize("item", [None, (b"id", b"short", None), (b"id", b"x" * 20, b"odd"), (b"id", "text", None)])
+def test_what_is_no_state_is_refused(item):
+    with pytest.raises(FormatError):
+        items.check_state(item)
+
+
+def test_flags_have_names():
+    assert items.flag_words(items.IS_QUEUED | items.IS_GIVEN) == ["queued", "given"]

@@ -1,0 +1,212 @@
+"""persistence/journal.py: what is written when, what may be believed to be on disk, and what a bad disk costs."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from journal_writer import RECORD, make, read, wait
+from persistence.disk import SYNCING, WRITING
+from persistence.disk_errors import FINE, NO_ADDS
+from persistence.journal import LATE_MS, REFUSE_MS, RETRY_MS, SYNC_EVERY_MS
+from persistence.records import IS_ALWAYS
+
+
+def test_always_is_ready_when_it_is_on_disk_and_not_when_it_is_written():
+    journal, disk = make()
+    position = journal.append(RECORD)
+    assert journal.ready_position() == 0
+    disk.run()
+    assert journal.ready_position() == journal.synced == position
+
+
+def test_everysec_is_ready_when_it_is_written_and_on_disk_within_a_second():
+    journal, disk = make("everysec")
+    position = journal.append(RECORD)
+    disk.run(WRITING)
+    assert (journal.ready_position(), journal.synced) == (position, 0)
+    wait(journal, disk, SYNC_EVERY_MS + 10)
+    assert journal.synced == position
+
+
+def test_no_leaves_it_to_the_system():
+    journal, disk = make("no")
+    position = journal.append(RECORD)
+    wait(journal, disk, 5_000)
+    assert (journal.ready_position(), journal.synced, journal.next_ms()) == (position, 0, None)
+
+
+@pytest.mark.parametrize("policy", ["always", "everysec", "no"])
+def test_nothing_goes_ahead_of_what_is_not_even_written(policy):
+    """A process that is killed takes it along; on a busy machine the thread that writes may wait for long."""
+    journal, disk = make(policy, has_windows=False)
+    position = journal.append(RECORD)
+    for _ in range(LATE_MS // 100):
+        journal.now_ms += 100
+        journal.tick()
+        assert journal.ready_position() < position
+    disk.run()
+    assert journal.ready_position() == position
+
+
+def test_under_no_a_disk_that_hangs_is_trouble_after_a_while():
+    journal, disk = make("no", has_windows=False)
+    journal.append(RECORD)
+    end_ms = journal.now_ms + REFUSE_MS
+    while journal.now_ms <= end_ms:
+        journal.now_ms = journal.next_ms()
+        journal.tick()
+    assert journal.level == NO_ADDS
+    assert journal.trouble.startswith("the disk is too slow, nothing was written for ")
+    disk.run()
+    journal.tick()
+    assert (journal.level, journal.trouble) == (FINE, "")
+
+
+def test_under_everysec_nothing_goes_ahead_of_a_disk_that_is_two_seconds_late():
+    """A power cut loses no more (semantics.md, section 8); after five seconds nothing new is promised."""
+    journal, disk = make("everysec")
+    journal.append(RECORD)
+    disk.run(WRITING)
+    journal.now_ms += LATE_MS + 1
+    journal.tick()
+    assert (journal.ready_position(), journal.level, journal.delayed_syncs) == (0, FINE, 1)
+    journal.now_ms += REFUSE_MS - LATE_MS
+    journal.tick()
+    assert (journal.level, journal.trouble) == (NO_ADDS, "the disk is too slow, nothing was synced for 5 seconds")
+    disk.run()
+    journal.tick()
+    assert (journal.level, journal.trouble) == (FINE, "")
+
+
+def test_a_closed_segment_can_be_dropped_once_the_record_of_that_is_on_disk():
+    journal, disk = make(segment_bytes=100)
+    for _ in range(3):
+        journal.append(RECORD)
+        disk.run()
+    assert journal.closed_segments() == [1]
+    journal.drop(1)
+    assert (journal.closed_segments(), journal.has_segment(1)) == ([], True)
+    disk.run()
+    assert (journal.has_segment(1), "0000000001.seg" in disk.folder.names()) == (False, False)
+    assert read(disk)[1].missing == {1}
+
+
+def test_a_dropped_segment_stays_until_the_record_of_that_is_synced():
+    """After a power cut the journal would name a file that is gone, and no record would say why."""
+    journal, disk = make("everysec", segment_bytes=100)
+    for _ in range(3):
+        journal.append(RECORD)
+        disk.run()
+    journal.drop(1)
+    disk.run()
+    assert journal.written == journal.position > journal.synced
+    assert "0000000001.seg" in disk.folder.names()
+    journal.hurry()
+    disk.run()
+    assert "0000000001.seg" not in disk.folder.names()
+
+
+def test_what_was_dropped_is_said_again_while_the_newest_header_names_it():
+    """The record that said it first may be in a segment that is dropped itself."""
+    journal, disk = make(segment_bytes=100)
+    while journal.number < 4:
+        journal.append(RECORD)
+        disk.run()
+    journal.rotate()
+    disk.run()
+    for number in (1, 2):
+        journal.drop(number)
+        disk.run()
+    said = [run[1:] for _, block in read(disk)[0] for run in block.runs if run[0] == 5]
+    assert said == [[1], [2, 1]]
+
+
+def test_what_was_promised_before_a_failure_waits_for_the_recovery():
+    """Whoever asks while the disk is in trouble need not: `must_wait` says so."""
+    journal, disk = make("everysec", has_windows=False)
+    disk.folder.fail("write", errno.EIO)
+    position = journal.append(RECORD)
+    disk.run()
+    assert (journal.must_wait(), journal.ready_position()) == (False, 0)
+    wait(journal, disk, RETRY_MS + 20)
+    assert (journal.must_wait(), journal.ready_position()) == (True, position)
+
+
+def test_acks_of_a_full_disk_go_to_the_reserved_file():
+    journal, disk = make(reserve_bytes=4096)
+    wait(journal, disk, RETRY_MS + 20)
+    assert "reserve" in disk.folder.names()
+    disk.folder.fail("write create allocate", errno.ENOSPC, nth=1, times=1)
+    disk.folder.fail("create allocate", errno.ENOSPC, times=-1)
+    position = journal.append(RECORD)
+    disk.run()
+    assert (journal.level, journal.is_on_reserve, journal.synced) == (NO_ADDS, True, position)
+    disk.folder.heal()
+    wait(journal, disk, RETRY_MS + 20)
+    assert (journal.level, journal.is_on_reserve, "reserve" in disk.folder.names()) == (FINE, False, True)
+
+
+def test_a_disk_that_hangs_makes_nobody_busy():
+    journal, disk = make("everysec")
+    journal.append(RECORD)
+    disk.run(WRITING)
+    journal.now_ms += SYNC_EVERY_MS
+    journal.tick()
+    journal.append(RECORD)
+    disk.folder.fail("sync", errno.EIO)
+    disk.run(SYNCING)
+    journal.now_ms += 10 * RETRY_MS
+    journal.tick()
+    assert journal.next_ms() > journal.now_ms
+
+
+def test_blocks_say_whether_always_was_in_force():
+    """Leaving `always` takes effect when the journal shows it on disk (semantics.md, section 5)."""
+    journal, disk = make()
+    journal.append(RECORD)
+    journal.set_policy("everysec")
+    assert journal.policy == "always"
+    disk.run()
+    assert journal.policy == "everysec"
+    journal.append(RECORD)
+    journal.set_policy("always")
+    journal.append(RECORD)
+    disk.run()
+    assert [block.flags for _, block in read(disk)[0]] == [IS_ALWAYS, 0, 0, IS_ALWAYS]
+
+
+def test_an_end_without_a_mark_says_that_nothing_is_known_of_what_follows():
+    journal, disk = make()
+    journal.append(RECORD)
+    ends = []
+    journal.close(ends.append, leave_mark=False)
+    journal.append(RECORD)
+    disk.run()
+    blocks, recovery = read(disk)
+    assert (ends, recovery.is_clean) == ([None], False)
+    assert [block.flags for _, block in blocks[:2]] == [IS_ALWAYS, 0]
+    assert all(block.flags == 0 for _, block in blocks[1:])
+
+
+def test_removing_that_fails_leaves_the_file_in_the_chain():
+    """What is gone there must stay known as gone."""
+    journal, disk = make(segment_bytes=100)
+    for _ in range(3):
+        journal.append(RECORD)
+        disk.run()
+    disk.folder.fail("remove", errno.EIO)
+    journal.drop(1)
+    disk.run()
+    assert (journal.has_segment(1), journal.closed_segments()) == (True, [1])
+
+
+def test_a_segment_whose_blocks_have_no_file_yet_is_there():
+    """A slow disk: the journal is in the third segment before the first is written (simulator, seed 34)."""
+    journal, disk = make(segment_bytes=100)
+    while journal.number < 4:
+        journal.append(RECORD)
+    assert [journal.has_segment(number) for number in range(1, 6)] == [True] * 4 + [False]
+    disk.run()
+    assert all(journal.has_segment(number) for number in range(1, journal.number + 1))

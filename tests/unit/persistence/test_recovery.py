@@ -1,0 +1,312 @@
+"""persistence/recovery.py: records in order up to a torn tail; anything else that is wrong is named and refused."""
+
+from __future__ import annotations
+
+import errno
+from random import Random
+
+import pytest
+
+import journal_files
+from disque_py.simulator.world.disk import InlineDisk
+from disque_py.simulator.world.folder import SimFolder
+from persistence.journal import Journal
+from persistence.records import GONE, HEAD_BYTES, HEADER_ALIGN, NewerFormatError, encode_header
+from persistence.recovery import RESTORED_NAME, DamagedJournalError, Recovery
+from persistence.segment_writer import CLEAN_NAME
+
+NODE = bytes(20)
+
+
+def written(count=6, *, segment_bytes=200, policy="always", bytes_each=40):
+    """A folder with a journal of so many blocks."""
+    disk = InlineDisk(SimFolder(Random(1)))
+    journal = Journal(disk, NODE, policy, lambda: None, segment_bytes=segment_bytes, reserve_bytes=0)
+    journal.begin()
+    disk.run()
+    for number in range(count):
+        journal.append([[GONE, (b"%d" % number * bytes_each, 1)]])
+        disk.run()
+    return disk.folder, journal
+
+
+def read(folder):
+    recovery = Recovery(folder)
+    blocks = []
+    while not recovery.is_finished:
+        blocks += [block for _, block in recovery.step()]
+    return blocks, recovery
+
+
+def rewrite_file(folder, name, data):
+    """The file has this content from now on."""
+    folder.replace(name, data)
+
+
+def content(folder, name):
+    return folder.read(name, 0, folder.size(name))
+
+
+def segments(folder):
+    return [name for name in folder.names() if name.endswith(".seg")]
+
+
+def test_an_empty_folder_is_no_journal():
+    blocks, recovery = read(SimFolder(Random(1)))
+    assert (blocks, recovery.newest, recovery.is_clean, recovery.chain()) == ([], None, False, ())
+
+
+def test_blocks_come_back_in_order_over_all_files():
+    folder, journal = written()
+    blocks, recovery = read(folder)
+    assert [block.runs[0][1][0][:1] for block in blocks] == [b"%d" % number for number in range(6)]
+    assert (recovery.position, recovery.torn) == (journal.position, None)
+    assert [part[:3] for part in recovery.chain()] == [part[:3] for part in [*journal.files, journal._file]]
+
+
+def test_a_block_of_several_pieces_is_put_together():
+    folder, _ = written(3, segment_bytes=1 << 30, bytes_each=3_000_000)
+    blocks, recovery = read(folder)
+    assert [len(block.runs[0][1][0]) for block in blocks] == [3_000_000] * 3
+    assert recovery.done_bytes <= recovery.total_bytes + HEADER_ALIGN
+
+
+def test_the_last_file_may_end_anywhere():
+    """Cut at any byte: whole blocks are read, the rest is a torn tail, and repaired it reads the same."""
+    folder, _ = written(4, segment_bytes=1 << 30)
+    (name,) = segments(folder)
+    data = content(folder, name)
+    ends = [HEADER_ALIGN]
+    for block in read(folder)[0]:
+        ends.append(ends[-1] + block.size)
+    for cut in range(HEADER_ALIGN, len(data)):
+        rewrite_file(folder, name, data[:cut])
+        blocks, recovery = read(folder)
+        assert len(blocks) == sum(end <= cut for end in ends[1:])
+        assert (recovery.torn is None) == (cut in ends)
+        recovery.repair()
+        again, repaired = read(folder)
+        assert [block.runs for block in again if block.runs] == [block.runs for block in blocks]
+        assert repaired.torn is None
+
+
+def test_a_torn_journal_does_not_look_whole_once_it_is_cut():
+    """The next reader must be as careful with its at-most-once jobs."""
+    folder, _ = written(2, segment_bytes=1 << 30)
+    (name,) = segments(folder)
+    rewrite_file(folder, name, content(folder, name)[:-1])
+    _, recovery = read(folder)
+    recovery.repair()
+    assert [block.flags for block in read(folder)[0]] == [1, 0]
+
+
+def test_zeros_behind_the_last_block_are_a_reserved_file():
+    folder, _ = written(2)
+    name = segments(folder)[-1]
+    rewrite_file(folder, name, content(folder, name) + bytes(5_000))
+    blocks, recovery = read(folder)
+    assert (len(blocks), recovery.torn) == (2, None)
+
+
+def test_a_file_that_was_being_made_is_left_over():
+    """Its header is synced before the first block is written; what it would have held is nowhere."""
+    folder, _ = written(2)
+    for data in (b"", b"DISQ", encode_header(9, 0, 0, [], NODE, 17)[:40], bytes(HEADER_ALIGN)):
+        folder.create("0000000009.seg", data)
+        blocks, recovery = read(folder)
+        assert (len(blocks), recovery.leftovers) == (2, ["0000000009.seg"])
+        recovery.repair()
+        assert "0000000009.seg" not in folder.names()
+
+
+def test_no_flipped_bit_in_a_closed_file_goes_unnoticed():
+    folder, _ = written()
+    name = segments(folder)[0]
+    data = content(folder, name)
+    end = len(data)
+    for at in (0, 9, 25, *range(HEADER_ALIGN, end, 3)):
+        wrong = bytearray(data)
+        wrong[at] ^= 16
+        rewrite_file(folder, name, bytes(wrong))
+        with pytest.raises((DamagedJournalError, NewerFormatError), match=name):
+            read(folder)
+    rewrite_file(folder, name, data)
+    assert len(read(folder)[0]) == 6
+
+
+def test_a_closed_file_that_lacks_its_end_is_damage():
+    folder, _ = written()
+    name = segments(folder)[0]
+    data = content(folder, name)
+    for cut in range(0, len(data), 7):
+        rewrite_file(folder, name, data[:cut])
+        with pytest.raises(DamagedJournalError, match="disque-check-journal verify"):
+            read(folder)
+
+
+def test_a_broken_place_that_a_later_block_knows_as_synced_is_damage_and_named():
+    """Behind it are blocks that say so: no torn tail, whatever file it is in."""
+    folder, _ = written(4, segment_bytes=1 << 30)
+    (name,) = segments(folder)
+    data = bytearray(content(folder, name))
+    data[HEADER_ALIGN + 3 * HEAD_BYTES] ^= 1
+    rewrite_file(folder, name, bytes(data))
+    with pytest.raises(DamagedJournalError, match=rf"{name}: damaged at byte \d+, and a later block"):
+        read(folder)
+
+
+def test_blocks_behind_a_broken_place_that_nobody_knew_as_synced_are_a_torn_tail():
+    """Sectors reach a disk in any order: without an fsync a later one may be there alone."""
+    folder, _ = written(4, segment_bytes=1 << 30, policy="no")
+    (name,) = segments(folder)
+    data = bytearray(content(folder, name))
+    data[HEADER_ALIGN + HEAD_BYTES + 5] ^= 1
+    rewrite_file(folder, name, bytes(data))
+    blocks, recovery = read(folder)
+    assert (len(blocks), recovery.torn) == (0, (name, HEADER_ALIGN, len(data) - HEADER_ALIGN))
+
+
+def test_a_missing_segment_is_told_apart_from_one_that_never_was():
+    folder, _ = written()
+    folder.remove(segments(folder)[0])
+    assert read(folder)[1].missing == {1}
+
+
+def test_a_newer_format_is_refused_wherever_it_stands():
+    folder, _ = written()
+    name = segments(folder)[0]
+    data = bytearray(content(folder, name))
+    data[8] = 99
+    rewrite_file(folder, name, bytes(data))
+    with pytest.raises(NewerFormatError, match="start the newer version again"):
+        Recovery(folder)
+
+
+def test_another_journals_file_is_refused():
+    folder, _ = written()
+    rewrite_file(folder, "0000000001.seg", journal_files.header(2, [1, 0, 77, [], NODE, 17]))
+    with pytest.raises(DamagedJournalError, match="not the file that the journal means"):
+        Recovery(folder)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_journals_of_all_versions_are_read(version):
+    folder = SimFolder(Random(1))
+    folder.create("0000000001.seg", (journal_files.JOURNALS / f"v{version}.seg").read_bytes())
+    blocks, recovery = read(folder)
+    assert (len(blocks), recovery.torn) == (2, None)
+    assert recovery.newest is not None
+    assert (recovery.newest.version, recovery.newest.node) == (version, journal_files.NODE)
+
+
+def test_the_mark_counts_only_where_the_journal_ends():
+    folder, journal = written(2, segment_bytes=1 << 30)
+    folder.create(CLEAN_NAME, b"1 0 %d\n" % journal.position)
+    assert read(folder)[1].is_clean
+    folder.replace(CLEAN_NAME, b"1 0 %d\n" % (journal.position - 1))
+    assert not read(folder)[1].is_clean
+    folder.replace(CLEAN_NAME, b"")
+    assert not read(folder)[1].is_clean
+
+
+def test_repair_takes_the_mark_away_first():
+    folder, journal = written(2, segment_bytes=1 << 30)
+    folder.create(CLEAN_NAME, b"1 0 %d\n" % journal.position)
+    _, recovery = read(folder)
+    folder.trace = []
+    recovery.repair()
+    assert folder.trace[0][:2] == ("remove", CLEAN_NAME)
+    assert not read(folder)[1].is_clean
+
+
+def test_repair_syncs_the_last_file():
+    """The next header will say that it is whole; but who wrote it may have been killed before its fsync."""
+    folder, _ = written(3, segment_bytes=1 << 30, policy="no")
+    _, recovery = read(folder)
+    recovery.repair()
+    for seed in range(5):
+        copy = folder.copy(Random(seed))
+        copy.cut_power()
+        assert len(read(copy)[0]) == 3
+
+
+def test_a_backup_is_known_by_its_mark():
+    """Empty it means any journal; with a number those that end before that segment does."""
+    folder, _ = written(2, segment_bytes=1 << 30)
+    folder.create(RESTORED_NAME, b"")
+    assert read(folder)[1].is_restored
+    for number, expected in ((1, True), (0, False), (7, True)):
+        folder.replace(RESTORED_NAME, b"%d\n" % number)
+        assert read(folder)[1].is_restored is expected
+
+
+def test_what_the_system_only_believes_to_have_written_is_written_again():
+    """
+    The last process heard that an fsync failed, and died. Its block is read from the system's memory, and another
+    fsync of it succeeds without writing anything; a header that claims it then would be a lie (simulator, seed 88).
+    """
+    folder, _ = written(2, segment_bytes=1 << 30, policy="no")
+    name = read(folder)[1].files[-1][0]
+    folder.fail("sync", errno.EIO)
+    with pytest.raises(OSError, match="Input/output"):
+        folder.sync(name)
+    folder.heal()
+    folder.kill()
+    read(folder)[1].repair()
+    for seed in range(8):
+        copy = folder.copy(Random(seed))
+        copy.cut_power()
+        assert len(read(copy)[0]) == 2
+
+
+def closed(count=6):
+    """A journal of several segments that was closed."""
+    folder, journal = written(count)
+    disk = journal._disk
+    journal.close(lambda _: None, leave_mark=True)
+    disk.run()
+    assert read(folder)[1].is_clean
+    return folder, journal
+
+
+def test_a_last_file_that_went_after_a_clean_stop_is_missing():
+    """Nothing else names the newest file; what was in it was acknowledged."""
+    folder, _ = closed()
+    name = [name for name in folder.names() if name.endswith(".seg")][-1]
+    folder.remove(name)
+    with pytest.raises(DamagedJournalError, match=f"{name} is missing: the journal was closed there"):
+        read(folder)
+
+
+def test_all_files_gone_after_a_clean_stop_is_no_new_journal():
+    folder, _ = closed()
+    for name in folder.names():
+        if name.endswith(".seg"):
+            folder.remove(name)
+    with pytest.raises(DamagedJournalError, match="is missing"):
+        read(folder)
+
+
+def test_an_end_that_was_cut_between_two_blocks_after_a_clean_stop_is_torn():
+    folder, journal = written(2, segment_bytes=10_000)
+    end = folder.size("0000000001.seg")
+    journal.append([[GONE, (b"x" * 40, 1)]])
+    journal.close(lambda _: None, leave_mark=True)
+    journal._disk.run()
+    cut = folder.size("0000000001.seg") - end
+    folder.truncate("0000000001.seg", end)
+    assert read(folder)[1].torn == ("0000000001.seg", end, cut)
+
+
+def test_a_mark_for_an_earlier_file_means_nothing():
+    folder, _ = closed()
+    folder.replace(CLEAN_NAME, b"1 0 999999\n")
+    recovery = read(folder)[1]
+    assert (recovery.is_clean, recovery.torn) == (False, None)
+
+
+def test_a_mark_that_can_not_be_read_is_none():
+    folder, _ = closed()
+    for text in (b"", b"1 0", b"x y z"):
+        folder.replace(CLEAN_NAME, text)
+        assert not read(folder)[1].is_clean

@@ -1,0 +1,53 @@
+"""persistence/reserved_segment.py: a file whose blocks were allocated in good times."""
+
+from __future__ import annotations
+
+import errno
+from random import Random
+
+from disque_py.simulator.world.disk import InlineDisk
+from disque_py.simulator.world.folder import SimFolder
+from persistence.reserved_segment import RESERVE_NAME, Reserve
+
+
+def make(**more) -> tuple[Reserve, InlineDisk, list[str]]:
+    disk = InlineDisk(SimFolder(Random(1)))
+    return Reserve(disk, 4096, is_there=False, **more), disk, []
+
+
+def test_it_is_there_when_its_blocks_are():
+    reserve, disk, heard = make()
+    reserve.allocate(lambda: heard.append("there"))
+    assert reserve.is_missing
+    disk.run()
+    assert (reserve.is_there, reserve.is_missing, heard) == (True, False, ["there"])
+    assert disk.folder.size(RESERVE_NAME) == 4096
+
+
+def test_one_that_is_there_already_will_do():
+    reserve, disk, heard = make()
+    disk.folder.create(RESERVE_NAME, b"0" * 4096)
+    reserve.allocate(lambda: heard.append("there"))
+    disk.run()
+    assert (reserve.is_there, heard) == (True, ["there"])
+
+
+def test_without_room_there_is_none_and_it_can_be_tried_again():
+    reserve, disk, heard = make()
+    disk.folder.fail("allocate", errno.ENOSPC)
+    reserve.allocate(lambda: heard.append("there"))
+    reserve.allocate(lambda: heard.append("twice"))
+    assert len(disk.waiting) == 1
+    disk.run()
+    assert (reserve.is_missing, heard) == (True, [])
+    reserve.allocate(lambda: heard.append("there"))
+    disk.run()
+    assert heard == ["there"]
+
+
+def test_what_the_journal_has_taken_is_not_there():
+    reserve, disk, _ = make()
+    reserve.allocate(lambda: None)
+    disk.run()
+    reserve.took()
+    assert (reserve.is_used, reserve.is_there, reserve.is_missing) == (True, False, True)

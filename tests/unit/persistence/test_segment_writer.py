@@ -1,0 +1,149 @@
+"""persistence/segment_writer.py: blocks become files on the disk, and what the disk could not do is done again."""
+
+from __future__ import annotations
+
+import errno
+
+from journal_writer import RECORD, make, read, wait
+from persistence.disk import READING, WRITING
+from persistence.disk_errors import FINE, NO_ACKS, NO_ADDS
+from persistence.journal import RETRY_MS
+from persistence.records import Part
+from persistence.segment_writer import CLEAN_NAME
+
+
+def test_one_fsync_serves_all_that_gathered_meanwhile():
+    journal, disk = make()
+    journal.append(RECORD)
+    for _ in range(9):
+        journal.append(RECORD)
+    disk.folder.trace = []
+    disk.run()
+    assert [op for op, *_ in disk.folder.trace] == ["write", "sync", "write", "sync"]
+    assert journal.synced == journal.position
+
+
+def test_a_full_segment_is_synced_before_the_next_begins():
+    journal, disk = make("no", segment_bytes=100)
+    first = journal.append(RECORD) and journal.append(RECORD)
+    disk.run()
+    journal.append(RECORD)
+    disk.run()
+    assert (journal.number, journal.files) == (2, [Part(1, 0, 0, first)])
+    assert journal.synced == first
+    assert [number for number, _ in read(disk)[0]] == [1, 1, 2]
+
+
+def test_a_failed_write_is_written_again_into_another_file():
+    journal, disk = make("everysec", has_windows=False)
+    disk.folder.fail("write", errno.EIO)
+    position = journal.append(RECORD)
+    disk.run()
+    assert (journal.level, journal.error, journal.written) == (NO_ADDS, "Input/output error", 0)
+    wait(journal, disk, RETRY_MS + 20)
+    assert (journal.level, journal.error, journal.written) == (FINE, "", position)
+    assert [block.position for _, block in read(disk)[0]] == [0]
+
+
+def test_after_a_failed_fsync_nothing_of_it_is_believed():
+    """A second fsync that succeeds proves nothing: all that was not known to be on disk is written anew."""
+    for policy in ("always", "everysec"):
+        journal, disk = make(policy)
+        good = journal.append(RECORD)
+        wait(journal, disk, 1_100)
+        disk.folder.fail("sync", errno.EIO)
+        journal.append(RECORD)
+        for _ in range(110):
+            if not journal.level:
+                wait(journal, disk, 10)
+        assert journal.level == (NO_ACKS if policy == "always" else NO_ADDS)
+        wait(journal, disk, RETRY_MS + 1_100)
+        assert journal.files == [Part(1, 0, 0, good)]
+        disk.folder.cut_power()
+        assert len(read(disk)[0]) == 2
+
+
+def test_with_no_a_failed_fsync_at_the_end_of_a_segment_loses_nothing_either():
+    journal, disk = make("no", segment_bytes=100)
+    journal.append(RECORD)
+    journal.append(RECORD)
+    disk.run()
+    disk.folder.fail("sync", errno.EIO)
+    journal.append(RECORD)
+    disk.run()
+    wait(journal, disk, RETRY_MS + 20)
+    journal.rotate()
+    disk.run()
+    disk.folder.cut_power()
+    assert [number for number, _ in read(disk)[0]][:3] == [1, 1, 2]
+
+
+def test_a_reserved_file_that_could_not_be_taken_is_in_nobodys_way():
+    """It has its new name already, and the header can't be written: the next file needs another one."""
+    journal, disk = make(reserve_bytes=4096)
+    wait(journal, disk, RETRY_MS + 20)
+    disk.folder.fail("write", errno.ENOSPC, times=2)
+    position = journal.append(RECORD)
+    disk.run()
+    assert journal.level == NO_ACKS
+    wait(journal, disk, RETRY_MS + 20)
+    assert (journal.level, journal.synced) == (FINE, position)
+
+
+def test_restart_begins_a_new_chain_and_the_old_files_go():
+    journal, disk = make()
+    journal.append(RECORD)
+    disk.run()
+    journal.restart()
+    disk.run()
+    assert [name for name in disk.folder.names() if name.endswith("seg")] == ["0000000002.seg"]
+    assert [block.runs for _, block in read(disk)[0]] == [[]]
+
+
+def test_the_end_leaves_a_mark_that_names_it():
+    journal, disk = make()
+    journal.append(RECORD)
+    ends = []
+    journal.close(ends.append, leave_mark=True)
+    disk.run()
+    assert (ends, journal.is_closed, read(disk)[1].is_clean) == ([None], True, True)
+
+
+def test_what_comes_while_the_mark_is_written_is_behind_it_and_moves_it():
+    journal, disk = make()
+    ends = []
+    journal.close(ends.append, leave_mark=True)
+    position = journal.append(RECORD)
+    disk.run_one()
+    assert (ends, journal.ready_position(), CLEAN_NAME in disk.folder.names()) == ([], 0, True)
+    disk.run()
+    assert (ends, journal.synced, read(disk)[1].is_clean) == ([None], position, True)
+
+
+def test_a_journal_that_can_not_be_closed_says_why_and_goes_on():
+    for operation, has_windows in (("sync", False), ("truncate", True), ("replace", True)):
+        journal, disk = make("everysec", has_windows=has_windows)
+        disk.folder.fail(operation, errno.EIO, is_partial=operation == "replace")
+        ends = []
+        journal.append(RECORD)
+        journal.close(ends.append, leave_mark=True)
+        disk.run()
+        assert [type(end) for end in ends] == [OSError]
+        wait(journal, disk, RETRY_MS + 20)
+        journal.append(RECORD)
+        disk.run()
+        assert (journal.level, read(disk)[1].is_clean, len(read(disk)[0])) == (FINE, False, 2)
+
+
+def test_lanes_never_wait_for_each_other():
+    """Nothing that reads or removes holds up a write."""
+    journal, disk = make(segment_bytes=100)
+    for _ in range(3):
+        journal.append(RECORD)
+        disk.run()
+    journal.drop(1)
+    disk.run(WRITING)
+    position = journal.append(RECORD)
+    disk.run(WRITING)
+    assert journal.synced == position
+    assert [lane for lane, _, _ in disk.waiting] == [READING]

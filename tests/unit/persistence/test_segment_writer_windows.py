@@ -1,0 +1,227 @@
+"""persistence/segment_writer.py with windows: what is copied to a file's memory, and the syncs beside it."""
+
+from __future__ import annotations
+
+import errno
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from journal_writer import RECORD, make, read, wait
+from persistence.disk import SYNCING, WRITING
+from persistence.disk_errors import FINE, NO_ADDS
+from persistence.journal import LATE_MS, RETRY_MS, SYNC_EVERY_MS
+from persistence.pages import FRESH_MS, PAGE_BYTES, READY_BYTES_MIN
+from persistence.records import GONE, file_name
+from persistence.segment_writer import LEAVING_BYTES_MIN
+
+SEGMENT_BYTES = 1 << 20
+LARGE = [[GONE, *((b"x" * 40, number) for number in range(40))]]
+FIRST = file_name(1, 0)
+
+
+def windowed(policy="everysec", *, segment_bytes=SEGMENT_BYTES, **more):
+    return make(policy, segment_bytes=segment_bytes, **more)
+
+
+def pass_ms(journal, span_ms):
+    """Time passes, and the disk does nothing."""
+    journal.now_ms += span_ms
+    journal.tick()
+
+
+def fill(journal, disk, size):
+    """Append at least so many bytes; the disk makes ready what is needed."""
+    end = journal.position + size
+    while journal.position < end:
+        journal.append(LARGE)
+        disk.run(WRITING)
+
+
+def test_what_is_ready_is_written_at_once_and_a_kill_takes_nothing():
+    for policy in ("everysec", "no"):
+        journal, disk = windowed(policy)
+        position = journal.append(RECORD)
+        assert (journal.written, journal.ready_position(), disk.waiting) == (position, position, [])
+        disk.folder.kill()
+        blocks, recovery = read(disk)
+        assert (len(blocks), recovery.torn) == (1, None)
+
+
+def test_always_waits_for_the_disk():
+    journal, disk = windowed("always")
+    position = journal.append(RECORD)
+    assert journal.ready_position() < position
+    disk.run()
+    assert journal.synced == position
+
+
+def test_what_is_not_ready_is_made_so_first():
+    journal, disk = windowed()
+    while not disk.waiting:
+        position = journal.append(LARGE)
+    disk.folder.trace = []
+    while journal.written == position:
+        position = journal.append(LARGE)
+    assert journal.ready_position() < position
+    disk.run()
+    assert journal.ready_position() == position
+    assert "write" not in [op for op, *_ in disk.folder.trace]
+
+
+def test_what_was_ready_long_ago_is_made_so_again():
+    """The system may have it on its way to the disk by now."""
+    journal, disk = windowed("no")
+    pass_ms(journal, FRESH_MS)
+    position = journal.append(RECORD)
+    assert journal.ready_position() < position
+    disk.run()
+    assert journal.ready_position() == position
+
+
+def test_a_sync_leaves_the_page_alone_that_is_being_written():
+    journal, disk = windowed()
+    fill(journal, disk, LEAVING_BYTES_MIN)
+    disk.folder.trace = []
+    pass_ms(journal, SYNC_EVERY_MS)
+    position = journal.append(RECORD)
+    assert (journal.ready_position(), [lane for lane, *_ in disk.waiting]) == (position, [SYNCING])
+    disk.run()
+    ((start, size),) = [(start, size) for op, _, start, size in disk.folder.trace if op == "sync"]
+    assert (start + size) // PAGE_BYTES < (journal._file.header_bytes + position) // PAGE_BYTES
+    assert 0 < journal.position - journal.synced < PAGE_BYTES + len(LARGE[0]) * 60
+    blocks, _ = read(disk)
+    assert journal.synced in {block.position for _, block in blocks}, "the end of a block"
+
+
+def test_with_little_to_sync_all_goes_and_the_lane_writes_meanwhile():
+    journal, disk = windowed()
+    first = journal.append(RECORD)
+    pass_ms(journal, SYNC_EVERY_MS)
+    second = journal.append(RECORD)
+    assert (journal.ready_position(), sorted(lane for lane, *_ in disk.waiting)) == (first, [WRITING, SYNCING])
+    disk.run(WRITING)
+    assert journal.ready_position() == second
+    disk.run(SYNCING)
+    assert journal.synced == first
+    third = journal.append(RECORD)
+    assert journal.ready_position() == third
+    assert len(read(disk)[0]) == 3
+
+
+def test_a_sync_of_what_the_lane_wrote_behind_all_that_is_ready_costs_no_window():
+    journal, disk = windowed()
+    journal.append(RECORD)
+    pass_ms(journal, SYNC_EVERY_MS)
+    journal.append([[GONE, *((b"x" * 40, number) for number in range(4_000))]])
+    disk.run(WRITING)
+    disk.run_one(SYNCING)
+    assert journal.written > journal._pages.limit
+    pass_ms(journal, SYNC_EVERY_MS)
+    disk.run_one(SYNCING)
+    assert journal._pages is not None
+    disk.run()
+    position = journal.append(RECORD)
+    assert (journal.ready_position(), disk.waiting) == (position, [])
+
+
+def test_what_is_left_out_of_a_sync_is_in_time_for_the_next():
+    journal, disk = windowed()
+    for _ in range(40):
+        fill(journal, disk, LEAVING_BYTES_MIN // 4)
+        wait(journal, disk, 100)
+        assert journal.unsynced_ms() < LATE_MS
+    wait(journal, disk, 2 * SYNC_EVERY_MS)
+    assert journal.synced == journal.position
+
+
+def test_whoever_waits_for_the_disk_gets_all_of_it():
+    journal, disk = windowed()
+    fill(journal, disk, LEAVING_BYTES_MIN)
+    journal.hurry()
+    disk.run()
+    assert journal.synced == journal.position
+
+
+def test_a_closed_segment_has_nothing_behind_its_blocks():
+    journal, disk = windowed(segment_bytes=20_000)
+    file = journal._file
+    while journal.number == 1:
+        assert disk.folder.size(FIRST) > file.header_bytes + journal.position
+        journal.append(RECORD)
+    journal.append(RECORD)
+    disk.run()
+    (closed,) = journal.files
+    assert disk.folder.size(FIRST) == file.header_bytes + closed.end
+
+
+def test_a_clean_stop_leaves_nothing_behind_the_last_block():
+    journal, disk = windowed()
+    journal.append(RECORD)
+    file = journal._file
+    journal.close(lambda error: None, leave_mark=True)
+    disk.run()
+    assert disk.folder.size(FIRST) == file.header_bytes + journal.position
+    assert read(disk)[1].is_clean
+
+
+def test_without_room_to_make_ready_there_are_still_writes():
+    journal, disk = windowed()
+    disk.folder.fail("prepare", errno.ENOSPC, times=-1)
+    fill(journal, disk, 2 * READY_BYTES_MIN)
+    disk.run()
+    assert (journal.level, journal.written) == (FINE, journal.position)
+    assert sum(block.size for _, block in read(disk)[0]) == journal.position
+
+
+def test_what_was_copied_and_never_synced_is_written_again_after_a_failure():
+    journal, disk = windowed()
+    disk.folder.fail("sync", errno.EIO, times=1)
+    position = journal.append(RECORD)
+    pass_ms(journal, SYNC_EVERY_MS)
+    disk.run()
+    assert (journal.level, journal.ready_position()) == (NO_ADDS, 0)
+    wait(journal, disk, RETRY_MS + SYNC_EVERY_MS + 20)
+    assert (journal.level, journal.error, journal.synced) == (FINE, "", position)
+    disk.folder.cut_power()
+    assert [block.position for _, block in read(disk)[0]] == [0]
+
+
+def test_a_policy_that_changes_finds_all_in_its_place():
+    journal, disk = windowed()
+    for policy in ("always", "everysec", "no", "always", "no"):
+        journal.append(LARGE)
+        journal.set_policy(policy)
+        journal.append(RECORD)
+        wait(journal, disk, 1_100)
+    assert journal.written == journal.position
+    assert sum(block.size for _, block in read(disk)[0]) == journal.position
+
+
+@given(
+    turns=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 5)), max_size=40),
+    seed=st.integers(0, 1_000),
+    power=st.booleans(),
+)
+def test_whatever_the_disk_does_and_however_it_ends_there_is_a_whole_beginning(turns, seed, power):
+    """Turns append little or much, the disk works in any steps and fails now and then, the process dies."""
+    rng = Random(seed)
+    journal, disk = windowed(rng.choice(("everysec", "no")), segment_bytes=rng.choice((3_000, 200_000)))
+    for kind, steps, pause in turns:
+        if kind:
+            journal.append(RECORD if kind == 1 else LARGE * rng.choice((1, 20)))
+        if rng.random() < 0.05:
+            disk.folder.fail(rng.choice(("prepare", "sync", "write", "create")), errno.EIO, times=1)
+        for _ in range(steps):
+            disk.run_one()
+        pass_ms(journal, (0, 10, 90, 600, 1_100, FRESH_MS)[pause])
+    promised = journal.synced if power or journal._is_failed else max(journal.written, journal.synced)
+    disk.folder.heal()
+    disk.folder.cut_power() if power else disk.folder.kill()
+    blocks, recovery = read(disk)
+    assert recovery.position >= promised
+    at = 0
+    for _, block in blocks:
+        assert block.position == at
+        at += block.size

@@ -1,0 +1,135 @@
+"""What the bus reports, brought to the driver."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from brokers import add_node
+from cluster_bus import messages
+from cluster_bus.codec import FrameError
+from cluster_bus.handshake import Hello
+from cluster_bus.node import HANDSHAKE
+from disque_py.config.kinds import Seed
+from disque_py.server import bus_adapter
+from disque_py.server.bus_adapter import BusAdapter
+from disque_py.server.start_error import StartError
+from shells import make_shell, wire_of
+
+OTHER = Hello(b"o" * 20, b"o" * 8, "", 7711, 17711, "0.1.0")
+
+
+def in_loop(test, *seeds, **settings):
+    """Run `await test(side, shell)` on a loop."""
+
+    async def main():
+        turns = make_shell(**settings)
+        await test(BusAdapter(turns, turns.driver.membership, seeds), turns)
+        turns.stop()
+
+    asyncio.run(main())
+
+
+async def turn_over():
+    """Let the turn end."""
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
+def test_each_report_is_a_turn():
+    async def test(side, turns):
+        node = add_node(turns.driver.broker, 2)
+        for report in (
+            lambda: side.on_link_down(node),
+            lambda: side.on_accept(OTHER, "127.0.0.1", "127.0.0.1"),
+            lambda: side.on_incoming_lost(node),
+            lambda: side.on_runs(node, []),
+        ):
+            report()
+            assert turns.driver.is_open
+            await turn_over()
+            assert not turns.driver.is_open
+        assert turns.driver.turns == 4
+
+    in_loop(test)
+
+
+def test_job_messages_reach_the_broker():
+    async def test(side, turns):
+        broker = turns.driver.broker
+        node = add_node(broker, 2)
+        side.on_runs(node, [[messages.INTEREST, [b"q", 3]]])
+        assert broker.interest[b"q"] == {node: 3}
+
+    in_loop(test)
+
+
+def test_what_no_node_would_say_closes_the_link_and_is_counted_by_the_bus():
+    async def test(side, turns):
+        node = add_node(turns.driver.broker, 2)
+        with pytest.raises(FrameError) as caught:
+            side.on_runs(node, [[messages.GOTJOB, 17]])
+        assert caught.value.reason == "malformed message"
+
+    in_loop(test)
+
+
+def test_the_interest_of_a_node_is_gone_with_the_link_it_told_it_on():
+    async def test(side, turns):
+        broker = turns.driver.broker
+        node = add_node(broker, 2)
+        side.on_runs(node, [[messages.INTEREST, [b"q", 3]]])
+        side.on_incoming_lost(node)
+        assert not broker.interest.get(b"q")
+
+    in_loop(test)
+
+
+def test_seeds_are_met_again_until_each_was_reached_once(monkeypatch):
+    monkeypatch.setattr(bus_adapter, "SEED_SECONDS", 0.01)
+
+    async def test(side, turns):
+        side.meet_seeds()
+        await turn_over()
+        first, second = wire_of(turns).dialed
+        assert [(node.host, node.port, node.bus_port) for node in (first, second)] == [
+            ("10.0.0.1", 7711, 17711),
+            ("10.0.0.2", 7712, 5),
+        ]
+        assert side.on_link_up(first, OTHER, "10.0.0.1", "10.0.0.9") is not None
+        assert list(side.seeds) == [("10.0.0.2", 7712)]
+        turns.driver.membership._expel(second)  # As when the handshake took too long.
+        await asyncio.sleep(0.05)
+        assert len(wire_of(turns).dialed) == 3
+
+    in_loop(test, Seed("10.0.0.1", 7711, 0), Seed("10.0.0.2", 7712, 5))
+
+
+def test_a_seed_that_is_this_node_itself_counts_as_reached():
+    async def test(side, turns):
+        side.meet_seeds()
+        await turn_over()
+        (found,) = wire_of(turns).dialed
+        assert found.flags & HANDSHAKE
+        assert side.on_link_up(found, side.hello(), "127.0.0.1", "127.0.0.1") is None
+        assert not side.seeds
+
+    in_loop(test, Seed("127.0.0.1", 7711, 0))
+
+
+def test_seeds_are_left_alone_at_the_end():
+    async def test(side, turns):
+        turns.stop()
+        side.meet_seeds()
+        assert turns.driver.turns == 0
+
+    in_loop(test, Seed("10.0.0.1", 7711, 0))
+
+
+def test_a_seed_without_a_possible_bus_port_is_refused():
+    async def test(side, turns):
+        with pytest.raises(StartError, match=r"10\.0\.0\.1:60000 needs a bus port"):
+            BusAdapter(turns, turns.driver.membership, [Seed("10.0.0.1", 60000, 0)])
+
+    in_loop(test)

@@ -1,0 +1,574 @@
+"""server/connection.py: bytes of a client in, replies out, and nobody's pipeline or laziness at others' expense."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+import uvloop
+
+from cluster_bus.messages import GOTJOB
+from disque_py.core.client import WAITS_FOR_COPIES
+from disque_py.server import connection as connection_module
+from loopback import encode, fill, serve, until
+
+FACTORIES = (asyncio.new_event_loop, uvloop.new_event_loop)
+LOOPS = pytest.mark.parametrize("loop_factory", FACTORIES, ids=["asyncio", "uvloop"])
+
+
+# -- requests and replies ---------------------------------------------------------------------------------
+
+
+@LOOPS
+def test_a_command_is_answered(loop_factory):
+    async def story(server):
+        talk = await server.connect()
+        talk.send("PING hello")
+        assert await talk.reply() == b"hello"
+
+    serve(story, loop_factory=loop_factory)
+
+
+@LOOPS
+def test_a_pipeline_is_answered_in_order(loop_factory):
+    async def story(server):
+        talk = await server.connect()
+        talk.send(*[f"PING {number}" for number in range(5000)])
+        assert await talk.replies(5000) == [b"%d" % number for number in range(5000)]
+
+    serve(story, loop_factory=loop_factory)
+
+
+def test_a_long_pipeline_of_every_size_comes_through_whole():
+    """It is parsed in pieces, which end anywhere."""
+
+    async def story(server):
+        talk = await server.connect()
+        sizes = [(number * 37) % 900 for number in range(1500)]
+        talk.write(b"".join(encode("PING", b"x" * size) for size in sizes))
+        assert [len(reply) for reply in await talk.replies(1500)] == sizes
+
+    serve(story)
+
+
+def test_a_request_may_come_byte_by_byte():
+    async def story(server):
+        talk = await server.connect()
+        data = encode("PING", "a") + b"PING b\r\n" + encode("PING", "c")
+        for at in range(len(data)):
+            talk.write(data[at : at + 1])
+            await asyncio.sleep(0.0002)
+        assert await talk.replies(3) == [b"a", b"b", b"c"]
+
+    serve(story)
+
+
+def test_a_large_job_comes_through():
+    async def story(server):
+        talk = await server.connect()
+        body = bytes(range(256)) * 20_000
+        talk.write(encode("ADDJOB", "q", body, "0") + encode("GETJOB", "FROM", "q"))
+        job_id, found = await talk.replies(2)
+        assert found == [[b"q", job_id, body]]
+
+    serve(story)
+
+
+def test_bytes_are_counted_both_ways():
+    async def story(server):
+        talk = await server.connect()
+        talk.send("PING hello")
+        await talk.reply()
+        stats = server.broker.stats
+        assert stats.net_input_bytes == len(encode("PING", "hello"))
+        assert stats.net_output_bytes == len(b"$5\r\nhello\r\n")
+
+    serve(story)
+
+
+def test_the_address_is_what_client_list_shows():
+    async def story(server):
+        talk = await server.connect()
+        talk.send("CLIENT LIST")
+        host, port = talk.writer.get_extra_info("sockname")[:2]
+        assert f"addr={host}:{port} ".encode() in await talk.reply()
+
+    serve(story)
+
+
+def test_a_client_of_the_unix_socket(tmp_path):
+    path = str(tmp_path / "disque.sock")
+
+    async def story(server):
+        await server.open_unix(path)
+        talk = await server.connect(path)
+        talk.send("CLIENT LIST")
+        line = (await talk.reply()).decode()
+        assert f"addr={path}:0 " in line
+        assert "flags=U " in line
+
+    serve(story, unixsocket=path)
+
+
+# -- the end ------------------------------------------------------------------------------------------------
+
+
+@LOOPS
+def test_a_protocol_error_is_said_after_all_replies_before_it_and_ends_the_connection(loop_factory):
+    async def story(server):
+        talk = await server.connect()
+        talk.write(encode("PING", "a") + encode("PING", "b") + b"*1\r\n:1\r\n" + encode("ADDJOB", "q", "body", "0"))
+        assert await talk.rest() == b"$1\r\na\r\n$1\r\nb\r\n-ERR Protocol error: expected '$', got ':'\r\n"
+        assert server.broker.job_count == 0
+        assert server.broker.clients == {}
+
+    serve(story, loop_factory=loop_factory)
+
+
+def test_a_protocol_error_behind_an_addjob_that_waits_is_said_after_its_reply():
+    async def story(server):
+        node = server.link()
+        talk = await server.connect()
+        talk.write(encode("ADDJOB", "q", "body", "0") + b"*x\r\n")
+        await until(lambda: server.broker.waiting_repl)
+        (job,) = server.broker.waiting_repl
+        server.hear(node, GOTJOB, job.id)
+        assert await talk.rest() == b"+%b\r\n-ERR Protocol error: invalid multibulk length\r\n" % job.id
+
+    serve(story)
+
+
+def test_a_protocol_error_is_said_also_when_the_slice_ended_before_it(monkeypatch):
+    """Nothing else would come by to say it."""
+    monkeypatch.setattr("disque_py.server.connection.SLICE_NS", -1)
+
+    async def story(server):
+        talk = await server.connect()
+        talk.write(encode("ECHO", "hello") + b"*x\r\n")
+        assert await talk.rest() == b"$5\r\nhello\r\n-ERR Protocol error: invalid multibulk length\r\n"
+
+    serve(story)
+
+
+@LOOPS
+def test_quit_comes_after_what_was_asked_before_and_nothing_after(loop_factory):
+    async def story(server):
+        talk = await server.connect()
+        talk.send("PING a", "QUIT", "ADDJOB q body 0")
+        assert await talk.rest() == b"$1\r\na\r\n+OK\r\n"
+        assert (server.broker.job_count, server.broker.clients, server.turns.connections) == (0, {}, {})
+
+    serve(story, loop_factory=loop_factory)
+
+
+def test_quit_waits_for_the_copies_of_jobs_before_it():
+    async def story(server):
+        node = server.link()
+        talk, client = await server.connect_known()
+        talk.send("ADDJOB q body 0", "ADDJOB q body 0", "QUIT", "PING")
+        await until(lambda: len(server.broker.waiting_repl) == 2)
+        await asyncio.sleep(0.01)
+        assert client.waiting == WAITS_FOR_COPIES
+        jobs = list(server.broker.waiting_repl)
+        for job in reversed(jobs):
+            server.hear(node, GOTJOB, job.id)
+        assert await talk.rest() == b"".join(b"+%b\r\n" % job.id for job in jobs) + b"+OK\r\n"
+
+    serve(story)
+
+
+def test_a_slice_that_ends_between_two_jobs_does_not_make_the_second_wait_for_the_copies_of_the_first(monkeypatch):
+    monkeypatch.setattr(connection_module, "SLICE_NS", 0)
+
+    async def story(server):
+        server.link()
+        talk, client = await server.connect_known()
+        talk.send("ADDJOB q body 0", "ADDJOB q body 0", "PING")
+        talk.send(*["ADDJOB q body 0"] * 3)
+        await until(lambda: len(server.broker.waiting_repl) == 2)
+        await asyncio.sleep(0.01)
+        assert client.waiting == WAITS_FOR_COPIES  # PING is behind them, and waits.
+        assert len(server.broker.waiting_repl) == 2
+
+    serve(story)
+
+
+def test_a_large_reply_is_written_whole_before_quit_closes():
+    async def story(server):
+        await fill(server, 3_000_000)
+        talk = await server.connect()
+        talk.send("QPEEK big 1", "QUIT")
+        data = await talk.rest()
+        assert len(data) > 3_000_000
+        assert data.endswith(b"+OK\r\n")
+
+    serve(story)
+
+
+@LOOPS
+def test_what_a_half_closed_client_asked_is_answered(loop_factory):
+    """printf 'PING\\r\\n' | nc …"""
+
+    async def story(server):
+        talk = await server.connect()
+        talk.write(b"PING\r\nPING hello\r\n")
+        talk.writer.write_eof()
+        assert await talk.rest() == b"+PONG\r\n$5\r\nhello\r\n"
+
+    serve(story, loop_factory=loop_factory)
+
+
+@LOOPS
+def test_all_of_a_long_pipeline_is_run_although_its_client_is_half_closed(loop_factory):
+    """cat jobs | nc -N …: it takes more than one slice, and the end of the connection is read meanwhile."""
+
+    async def story(server):
+        talk = await server.connect()
+        talk.write(b"ADDJOB q body 0\r\n" * 2_000 + b"PING\r\n" * 20_000)
+        talk.writer.write_eof()
+        data = await talk.rest()
+        assert (data.count(b"+D-"), data.count(b"+PONG"), server.broker.queues[b"q"].length) == (2_000, 20_000, 2_000)
+        assert not server.broker.clients
+
+    serve(story, loop_factory=loop_factory)
+
+
+def test_a_half_closed_client_that_comes_to_wait_for_jobs_gets_what_was_before():
+    async def story(server):
+        talk = await server.connect()
+        talk.write(b"PING\r\n" * 20_000 + b"GETJOB FROM q\r\nPING\r\n")
+        talk.writer.write_eof()
+        assert await talk.rest() == b"+PONG\r\n" * 20_000
+        await until(lambda: not server.broker.clients)
+        assert server.broker.blocked_count == 0
+
+    serve(story)
+
+
+def test_one_client_too_many_is_told_so_and_closed():
+    async def story(server):
+        first, second = await server.connect(), await server.connect()
+        for talk in (first, second):
+            talk.send("PING")
+            await talk.reply()
+        third = await server.connect()
+        assert await third.rest() == b"-ERR max number of clients reached\r\n"
+        stats = server.broker.stats
+        assert (stats.connections_received, stats.connections_rejected, len(server.broker.clients)) == (2, 1, 2)
+        second.hang_up()
+        await until(lambda: len(server.turns.connections) == 1)
+        fourth = await server.connect()
+        fourth.send("PING")
+        assert await fourth.reply() == b"PONG"
+
+    serve(story, maxclients=2)
+
+
+def test_a_consumer_that_hung_up_waits_no_more():
+    async def story(server):
+        talk = await server.connect()
+        talk.send("GETJOB FROM q")
+        await until(lambda: server.broker.blocked_count)
+        talk.hang_up()
+        await until(lambda: not server.broker.clients)
+        assert (server.broker.blocked_count, server.broker.queues[b"q"].waiting) == (0, {})
+
+    serve(story)
+
+
+def test_a_consumer_that_hung_up_is_given_nothing_while_the_loop_closes():
+    """A job that came in this very pass would be leased to nobody; what it had asked for behind is not asked."""
+
+    async def story(server):
+        talk, other = await server.connect(), await server.connect()
+        talk.send("GETJOB FROM q", "GETJOB FROM q")
+        await until(lambda: server.broker.blocked_count)
+        connection = next(one for one in server.turns.connections.values() if one.client.waiting)
+        assert connection.eof_received()
+        other.send("ADDJOB q body 0", "QLEN q")
+        assert len(await other.reply()) == 40
+        assert await other.reply() == 1
+        assert await talk.rest() == b""
+        await until(lambda: len(server.broker.clients) == 1)
+
+    serve(story)
+
+
+def test_what_was_done_in_the_pass_in_which_a_client_hung_up_is_answered():
+    """It puts back the jobs that it does not want any more, if it hears of them."""
+
+    async def story(server):
+        talk, other = await server.connect(), await server.connect()
+        other.send("ADDJOB q body 0", "PING")
+        await other.reply()
+        talk.send("PING")
+        await talk.reply()
+        connection = next(iter(server.turns.connections.values()))
+        connection.data_received(b"GETJOB FROM q\r\n")
+        assert connection.eof_received()
+        assert b"body" in await talk.rest()
+
+    serve(story)
+
+
+def test_the_job_of_a_producer_that_hung_up_goes():
+    async def story(server):
+        server.link()
+        talk = await server.connect()
+        talk.send("ADDJOB q body 0")
+        await until(lambda: server.broker.waiting_repl)
+        talk.hang_up()
+        await until(lambda: not server.broker.clients)
+        assert (server.broker.job_count, server.broker.blocked_count) == (0, 0)
+
+    serve(story)
+
+
+def test_a_killed_client_is_closed_and_one_that_kills_itself_is_answered_first():
+    async def story(server):
+        victim, client = await server.connect_known()
+        killer = await server.connect()
+        killer.send(f"CLIENT KILL ID {client.id}")
+        assert await killer.reply() == 1
+        assert await victim.rest() == b""
+        host, port = killer.writer.get_extra_info("sockname")[:2]
+        killer.send(f"CLIENT KILL {host}:{port}", "PING")
+        assert await killer.rest() == b"+OK\r\n"
+
+    serve(story)
+
+
+# -- waiting ------------------------------------------------------------------------------------------------
+
+
+def test_a_job_wakes_who_waits_for_it_and_its_pipeline_goes_on():
+    async def story(server):
+        consumer, producer = await server.connect(), await server.connect()
+        consumer.send("GETJOB FROM q", "PING after")
+        await until(lambda: server.broker.blocked_count)
+        producer.send("ADDJOB q body 0")
+        job_id = await producer.reply()
+        assert await consumer.replies(2) == [[[b"q", job_id, b"body"]], b"after"]
+
+    serve(story)
+
+
+def test_a_time_out_is_answered_in_time():
+    async def story(server):
+        talk = await server.connect()
+        before_s = asyncio.get_running_loop().time()
+        talk.send("GETJOB TIMEOUT 50 FROM q", "PING")
+        assert await talk.replies(2) == [None, b"PONG"]
+        assert 0.045 <= asyncio.get_running_loop().time() - before_s < 2
+
+    serve(story)
+
+
+@pytest.mark.plain
+def test_many_addjobs_of_one_client_go_on_as_their_copies_come(monkeypatch):
+    monkeypatch.setattr("disque_py.node.dispatch.OVERLAP_MAX", 10)
+
+    async def story(server):
+        node = server.link()
+        talk = await server.connect()
+        talk.send(*["ADDJOB q body 0"] * 100)
+        answered = 0
+        while answered < 100:
+            await until(lambda: server.broker.waiting_repl)
+            assert len(server.broker.waiting_repl) <= 10
+            job = next(iter(server.broker.waiting_repl))
+            server.hear(node, GOTJOB, job.id)
+            assert await talk.reply() == job.id
+            answered += 1
+
+    serve(story)
+
+
+def test_a_long_command_lets_others_in_between_and_its_pipeline_goes_on():
+    async def story(server):
+        talk, other = await server.connect(), await server.connect()
+        for queue in ("a", "b"):
+            talk.write(encode("ADDJOB", queue, "body", "0") * 2000)
+        ids = await talk.replies(4000)
+        talk.write(encode("DEQUEUE", *ids) + encode("PING", "after"))
+        other.send("PING")
+        assert await other.reply() == b"PONG"
+        assert await talk.replies(2) == [4000, b"after"]
+
+    serve(story)
+
+
+def test_client_pause_holds_everybodys_commands_until_it_is_over():
+    async def story(server):
+        one, other = await server.connect(), await server.connect()
+        one.send("CLIENT PAUSE 120", "PING one")
+        assert await one.reply() == b"OK"
+        loop = asyncio.get_running_loop()
+        before_s = loop.time()
+        other.send("PING other")
+        assert await one.reply() == b"one"
+        assert await other.reply() == b"other"
+        assert 0.09 <= loop.time() - before_s < 2
+
+    serve(story)
+
+
+def test_a_pause_that_was_made_longer_is_kept_to_its_new_end():
+    async def story(server):
+        one = await server.connect()
+        one.send("CLIENT PAUSE 30")
+        await one.reply()
+        paused_until_ms = server.broker.clients_paused_until_ms = server.broker.now_ms + 150
+        one.send("PING")
+        await one.reply()
+        assert server.driver.clock.now_ms() >= paused_until_ms
+
+    serve(story)
+
+
+def test_whatever_the_pause_it_can_be_ended():
+    """Also by who connects while it lasts, and has to log in; what was held back runs at once."""
+
+    async def story(server):
+        one, other = await server.connect(), await server.connect()
+        one.send("CLIENT PAUSE 9000000000000000000")
+        assert await one.reply() == b"OK"
+        one.send("PING one")
+        admin = await server.connect()
+        admin.send("HELLO 2", "CLIENT UNPAUSE", "PING admin")
+        assert (await admin.reply())[0] == b"server"
+        assert await admin.reply() == b"OK"
+        assert await admin.reply() == b"admin"
+        assert await one.reply() == b"one"
+        one.send("CLIENT PAUSE 60")
+        await one.reply()
+        other.send("PING other")
+        assert await other.reply() == b"other"
+
+    serve(story)
+
+
+def test_behind_another_command_nothing_is_let_through():
+    async def story(server):
+        one, other = await server.connect(), await server.connect()
+        one.send("CLIENT PAUSE 100000")
+        await one.reply()
+        other.send("PING", "CLIENT UNPAUSE")
+        await asyncio.sleep(0.05)
+        assert server.broker.clients_paused_until_ms
+        one.send("CLIENT UNPAUSE")
+        assert [await one.reply(), await other.reply(), await other.reply()] == [b"OK", b"PONG", b"OK"]
+
+    serve(story)
+
+
+def test_a_client_that_hangs_up_during_a_pause_is_gone():
+    """The original kept a dangling entry (quirks Q33)."""
+
+    async def story(server):
+        one, other = await server.connect(), await server.connect()
+        one.send("CLIENT PAUSE 60")
+        await one.reply()
+        other.send("ADDJOB q body 0")
+        await until(lambda: len(server.broker.clients) == 2)
+        await asyncio.sleep(0.01)
+        other.hang_up()
+        await until(lambda: len(server.broker.clients) == 1)
+        await asyncio.sleep(0.1)
+        one.send("PING")
+        assert await one.reply() == b"PONG"
+
+    serve(story)
+
+
+def test_a_client_that_waits_for_the_loading_may_close_its_end_and_is_answered():
+    async def story(server):
+        server.broker.is_loading = True
+        server.broker.loading_wait_until_ms = server.broker.now_ms + 60_000
+        talk = await server.connect()
+        talk.send("ADDJOB q body 0", "QLEN q")
+        talk.writer.write_eof()
+        await until(lambda: server.broker.early)
+        server.driver.begin()
+        server.broker.is_loading = False
+        assert (await talk.rest()).endswith(b"\r\n:1\r\n")
+
+    serve(story)
+
+
+def test_a_client_that_waits_for_the_loading_may_hang_up():
+    """Whether it only closed its own end can't be seen, so it is let go when the wait is over."""
+
+    async def story(server):
+        server.broker.is_loading = True
+        server.broker.loading_wait_until_ms = server.broker.now_ms + 200
+        talk = await server.connect()
+        talk.send("QLEN q")
+        await until(lambda: server.broker.early)
+        talk.hang_up()
+        await until(lambda: not server.broker.early and not server.turns.connections)
+
+    serve(story)
+
+
+# -- protected mode -------------------------------------------------------------------------------------------
+
+
+class ForeignTransport(asyncio.Transport):
+    """A connection from another machine; `sent` is what it was told."""
+
+    def __init__(self, host, family=socket.AF_INET):
+        super().__init__({"peername": (host, 40_000), "socket": socket.socket(family)})
+        self.sent = b""
+        self.is_closed = False
+
+    def write(self, data):
+        self.sent += data
+
+    def close(self):
+        self.is_closed = True
+        self.get_extra_info("socket").close()
+
+    abort = close
+
+    def is_closing(self):
+        return self.is_closed
+
+    def get_write_buffer_size(self):
+        return 0
+
+    def set_write_buffer_limits(self, high=None, low=None):
+        pass
+
+
+def greeted(host, **settings):
+    """The connection of a client from there, and what the node counts."""
+
+    async def story(server):
+        transport = ForeignTransport(host)
+        connection_module.ClientConnection(server.turns).connection_made(transport)
+        seen.append((transport.sent, transport.is_closed, server.broker.stats.connections_rejected))
+        transport.close()
+
+    seen = []
+    serve(story, **settings)
+    return seen[0]
+
+
+@pytest.mark.parametrize("host", ["10.0.0.9", "fd00::9", "fe80::1%eth0"])
+def test_a_node_that_nobody_has_opened_refuses_other_machines(host):
+    sent, is_closed, rejected = greeted(host)
+    assert sent.startswith(b"-DENIED ")
+    assert (is_closed, rejected) == (True, 1)
+    assert all(word in sent for word in (b"requirepass", b"bind", b"protected-mode no"))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "::1"])
+def test_this_machine_is_always_let_in(host):
+    assert greeted(host) == (b"", False, 0)
+
+
+@pytest.mark.parametrize("opened", [{"requirepass": "x"}, {"bind": ("0.0.0.0",)}, {"protected_mode": False}])
+def test_each_of_three_things_opens_a_node(opened):
+    assert greeted("10.0.0.9", **opened) == (b"", False, 0)

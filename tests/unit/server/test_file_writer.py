@@ -1,0 +1,86 @@
+"""server/file_writer.py: files are written by a thread, in order, and who asked hears of it on the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from disque_py.server.file_writer import FileWriter
+
+
+@pytest.fixture
+def file_writer():
+    file_writer = FileWriter()
+    yield file_writer
+    file_writer.close()
+
+
+def test_deeds_are_done_by_a_thread_in_order_and_their_ends_told_on_the_loop(file_writer):
+    notes = []
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        end = loop.create_future()
+        for number in range(3):
+            file_writer.write(
+                lambda number=number: notes.append((number, threading.current_thread() is threading.main_thread())),
+                lambda failure: notes.append((failure, threading.current_thread() is threading.main_thread())),
+            )
+        file_writer.write(lambda: None, end.set_result)
+        await end
+
+    asyncio.run(main())
+    assert [note for note in notes if note[0] is not None] == [(number, False) for number in range(3)]
+    assert notes.count((None, True)) == 3
+
+
+def test_the_loop_goes_on_while_the_disk_is_slow(file_writer):
+    gate = threading.Event()
+
+    async def main():
+        end = asyncio.get_running_loop().create_future()
+        file_writer.write(lambda: gate.wait(5) and None, end.set_result)
+        await asyncio.sleep(0.02)
+        assert not end.done()
+        gate.set()
+        return await end
+
+    assert asyncio.run(main()) is None
+
+
+def test_an_error_of_the_system_is_told(file_writer):
+    def fail():
+        raise OSError(28, "No space left on device")
+
+    async def main():
+        end = asyncio.get_running_loop().create_future()
+        file_writer.write(fail, end.set_result)
+        return await end
+
+    assert asyncio.run(main()).errno == 28
+
+
+def test_a_mistake_of_ours_goes_to_the_loops_handler(file_writer):
+    async def main():
+        loop = asyncio.get_running_loop()
+        caught = loop.create_future()
+        loop.set_exception_handler(lambda _, context: caught.set_result(context["exception"]))
+        file_writer.write(lambda: 1 // 0, lambda failure: pytest.fail("not for the client"))
+        return await caught
+
+    assert isinstance(asyncio.run(main()), ZeroDivisionError)
+
+
+def test_closing_waits_for_what_was_handed_in_and_takes_no_more(file_writer):
+    notes = []
+
+    async def main():
+        file_writer.write(lambda: notes.append("written"), lambda failure: None)
+        file_writer.close()
+        assert notes == ["written"]
+        file_writer.write(lambda: notes.append("too late"), lambda failure: None)
+
+    asyncio.run(main())
+    assert notes == ["written"]

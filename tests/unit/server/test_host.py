@@ -1,0 +1,190 @@
+"""The process as administrative commands see it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+
+import pytest
+
+from disque_py.config.settings import DirectiveError, Settings
+from disque_py.server.file_writer import FileWriter
+from disque_py.server.host import Ending, ProcessHost
+from disque_py.server.nodes_file_saver import NodesFileSaver
+from disque_py.server.settings_file import Configuration
+
+
+class Noted:
+    """Stands for the parts that the server puts in: the bus, the listeners, the watchdog."""
+
+    port = 17711
+
+    def __init__(self):
+        self.rejected = Counter({"wrong secret": 2})
+        self.calls = []
+
+    def set_keepalive(self, seconds):
+        self.calls.append(("keepalive", seconds))
+
+    def watch(self, period_ms):
+        self.calls.append(("watch", period_ms))
+
+
+@pytest.fixture
+def configuration(tmp_path):
+    configuration = Configuration(Settings(), str(tmp_path / "disque.conf"))
+    (tmp_path / "disque.conf").write_text("timeout 5\n")
+    return configuration
+
+
+@pytest.fixture
+def endings():
+    """What the host asked the server for."""
+    return []
+
+
+@pytest.fixture
+def host(configuration, endings, tmp_path):
+    file_writer = FileWriter()
+    saver = NodesFileSaver(str(tmp_path / "nodes.conf"), file_writer, print)
+    host = ProcessHost(configuration, file_writer, saver, endings.append, may_restart=True)
+    host.bus = host.listeners = host.watchdog = Noted()
+    host.begin_turn = lambda: host.watchdog.calls.append("turn")
+    yield host
+    file_writer.close()
+
+
+def write(host, *deeds):
+    """Have the host do them, one behind the other; how each ended."""
+
+    async def main():
+        ends = []
+        for deed in deeds:
+            deed(lambda failure: ends.append(failure))
+        while len(ends) < len(deeds):
+            await asyncio.sleep(0.005)
+        return ends
+
+    return asyncio.run(main())
+
+
+def test_the_process_has_memory_and_uses_time(host):
+    assert host.rss_bytes() > 1 << 20
+    assert len(host.cpu_seconds()) == 4
+
+
+def test_info_has_the_fields_of_the_original(host, configuration):
+    fields = dict(host.info_fields())
+    assert list(fields)[:10] == [
+        *("disque_build_id", "os", "arch_bits", "multiplexing_api", "gcc_version", "process_id", "tcp_port"),
+        *("executable", "config_file", "mem_allocator"),
+    ]
+    assert fields["process_id"] == str(os.getpid())
+    assert fields["tcp_port"] == "7711"
+    assert fields["config_file"] == configuration.path
+    assert fields["bus_port"] == "17711"
+    assert os.path.isabs(fields["executable"])
+    assert len(fields["disque_build_id"]) == 16
+    assert all(value == value.strip() for value in fields.values())
+
+
+def test_links_closed_for_cause_are_the_buss_count(host):
+    assert host.links_rejected() == {"wrong secret": 2}
+
+
+def test_a_setting_that_concerns_a_part_is_brought_to_it(host, configuration):
+    configuration.settings.tcp_keepalive = 30
+    host.apply_setting("tcp-keepalive")
+    configuration.settings.watchdog_period = 50
+    host.apply_setting("watchdog-period")
+    host.apply_setting("timeout")
+    assert host.watchdog.calls == [("keepalive", 30), ("watch", 200)]
+
+
+def test_a_setting_that_can_not_be_put_into_effect_is_refused(host, configuration):
+    configuration.settings.dir = "/no/such/directory"
+    with pytest.raises(DirectiveError, match="ERR Changing directory: No such file or directory"):
+        host.apply_setting("dir")
+
+
+def test_the_config_file_is_rewritten(host, configuration):
+    configuration.settings.timeout = 6
+    assert write(host, host.rewrite_config) == [None]
+    with open(configuration.path) as file:
+        assert file.read().startswith("timeout 6\n")
+    assert host.watchdog.calls == ["turn"]
+
+
+def test_of_several_rewrites_the_last_one_wins(host, configuration):
+    def with_timeout(seconds):
+        def deed(done):
+            configuration.settings.timeout = seconds
+            host.rewrite_config(done)
+
+        return deed
+
+    assert write(host, *map(with_timeout, range(6, 15))) == [None] * 9
+    with open(configuration.path) as file:
+        assert file.read().startswith("timeout 14\n")
+
+
+def test_without_a_config_file_there_is_nothing_to_rewrite(host, configuration):
+    assert host.has_config_file()
+    configuration.path = ""
+    assert not host.has_config_file()
+
+
+def test_the_nodes_file_is_saved_or_the_reason_told(host, tmp_path):
+    assert write(host, host.save_nodes) == [None]
+    assert (tmp_path / "nodes.conf").read_text().startswith("version 1\n")
+    (tmp_path / "nodes.conf").unlink()
+    (tmp_path / "nodes.conf").mkdir()
+    assert [failure.strerror for failure in write(host, host.save_nodes)] == ["Is a directory"]
+
+
+def test_shutdown_is_an_orderly_end(host, endings):
+    host.shutdown()
+    assert endings == [Ending(0, -1, True)]
+
+
+def test_a_graceful_restart_is_an_orderly_end(host, endings):
+    host.restart(10, graceful=True)
+    assert endings == [Ending(0, 10, True)]
+
+
+def test_a_restart_like_a_crash_saves_nothing(host, endings, configuration):
+    configuration.settings.timeout = 7
+    host.restart(0, graceful=False)
+    assert endings == [Ending(0, 0, False)]
+    with open(configuration.path) as file:
+        assert file.read() == "timeout 5\n"
+
+
+def test_a_restart_is_not_possible_when_the_configuration_can_not_be_read_again(configuration, endings, tmp_path):
+    saver = NodesFileSaver(str(tmp_path / "nodes.conf"), FileWriter(), print)
+    host = ProcessHost(configuration, FileWriter(), saver, endings.append, may_restart=False)
+    with pytest.raises(LookupError, match="standard input"):
+        host.restart(0, graceful=False)
+    assert endings == []
+
+
+def test_sleep_stands_still(host):
+    begun = time.monotonic()
+    host.sleep(0.02)
+    assert time.monotonic() - begun >= 0.02
+
+
+def test_lines_go_into_the_log(host, caplog):
+    with caplog.at_level(logging.WARNING):
+        host.log("warning", "100% of it")
+    assert "100% of it" in caplog.text
+
+
+def test_a_crash_is_one():
+    code = "from disque_py.server.host import ProcessHost; ProcessHost.crash(None, 'assert')"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == -6

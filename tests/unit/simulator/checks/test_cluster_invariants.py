@@ -1,0 +1,220 @@
+"""Checkers: what is found out by looking at all nodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.core import lifecycle
+from disque_py.core.job import QUEUED
+from disque_py.simulator.checks.cluster_invariants import Asleep, Losses, check_books, jobs_of, look, tell
+from disque_py.simulator.oracle import Oracle, RuleBrokenError
+from simulated import asker, joined, words
+
+HOUR_MS = 3_600_000
+
+
+class Scene:
+    """Two nodes, a ledger, and what was lost."""
+
+    def __init__(self, names: str = "ab") -> None:
+        self.world = joined(names)
+        self.oracle = Oracle()
+        self.losses = Losses(self.oracle)
+
+    def add(self, *, retry_s: int = 60, copies: int = 1):
+        promise = self.oracle.add(b"q", 20, retry_s * 1000, HOUR_MS, copies if retry_s else 0, self.world.now_ms)
+        connection = asker(self.world, "a")
+        options = ["RETRY", retry_s, "TTL", 3600] + (["REPLICATE", copies] if retry_s else [])
+        connection.send([words("ADDJOB", "q", promise.body(), 0, *options)])
+        self.world.run(20)
+        self.oracle.answered(promise, connection.replies[0], self.world.now_ms)
+        return promise
+
+    def forget(self, promise, names: str) -> None:
+        for name in names:
+            job = self.world[name].find(promise.id)
+            if job is not None:
+                lifecycle.forget(self.world[name], job)
+
+    def look(self) -> None:
+        look(self.world, self.oracle, self.losses)
+
+
+def test_a_job_that_is_nowhere_is_lost():
+    """Though nobody died."""
+    scene = Scene()
+    promise = scene.add(copies=2)
+    scene.look()
+    scene.forget(promise, "a")
+    scene.look()
+    scene.forget(promise, "b")
+    with pytest.raises(RuleBrokenError, match="no job is lost"):
+        scene.look()
+
+
+def test_as_many_losses_as_copies_excuse_it():
+    """The promise was so many copies, not more."""
+    scene = Scene()
+    promise = scene.add(copies=1)
+    scene.losses.flushing(scene.world.machines["a"])
+    scene.forget(promise, "a")
+    scene.look()
+    assert promise not in scene.oracle.open
+
+
+def test_an_at_most_once_job_that_vanishes_must_be_counted_or_explained():
+    """INFO counts what a broken hand-over costs; a crash without a journal needs no counting."""
+    scene = Scene()
+    for is_explained, is_counted in ((True, False), (False, True), (False, False)):
+        promise = scene.add(retry_s=0)
+        if is_explained:
+            scene.losses.flushing(scene.world.machines["a"])
+        scene.forget(promise, "a")
+        scene.world["a"].stats.once_lost_in_handover += is_counted
+        if is_explained or is_counted:
+            scene.look()
+        else:
+            with pytest.raises(RuleBrokenError, match="losses are counted"):
+                scene.look()
+
+
+def test_an_ack_that_all_have_heard_of_is_over_for_good():
+    """From the second look on, when nothing is on its way that was sent before the first."""
+    scene = Scene()
+    promise = scene.add()
+    scene.oracle.acknowledging(promise, scene.world.now_ms)
+    scene.forget(promise, "a")
+    scene.oracle.acknowledged(promise, scene.world.now_ms)
+    scene.look()
+    assert not promise.is_over
+    scene.world.run(50)
+    scene.look()
+    assert promise.is_over
+
+
+@pytest.mark.parametrize(
+    "what",
+    ["used_memory", "job_count", "acked_count", "once_delivered_count", "blocked_count", "paused_count"],
+)
+def test_counters_are_recounted(what):
+    """Each of them, on each look."""
+    scene = Scene("a")
+    scene.add()
+    check_books(scene.world.machines["a"])
+    setattr(scene.world["a"], what, getattr(scene.world["a"], what) + 1)
+    with pytest.raises(RuleBrokenError, match=what):
+        check_books(scene.world.machines["a"])
+
+
+def test_a_queue_that_lost_an_entry_is_found():
+    """Its length says more than what lies in it."""
+    scene = Scene("a")
+    scene.add()
+    scene.world["a"].queues[b"q"].length += 1
+    with pytest.raises(RuleBrokenError, match="length"):
+        check_books(scene.world.machines["a"])
+
+
+def test_a_job_that_nobody_will_look_at_again_is_found():
+    """Active, with a retry, and in no schedule."""
+    scene = Scene("a")
+    promise = scene.add(retry_s=5)
+    broker = scene.world["a"]
+    job = broker.find(promise.id)
+    assert job.state == QUEUED
+    lifecycle.dequeue(broker, job)
+    broker.schedule.cancel(job)
+    with pytest.raises(RuleBrokenError, match=r"without a timer|not scheduled"):
+        check_books(scene.world.machines["a"])
+
+
+def test_a_job_can_be_told():
+    """For people."""
+    scene = Scene()
+    promise = scene.add(copies=2)
+    [job] = jobs_of(scene.world["b"])
+    assert promise.id[11:19].decode() in tell(scene.world["b"], job)
+    assert "holders a b" in tell(scene.world["b"], job)
+
+
+def test_a_life_that_a_wall_clock_ended_is_no_loss():
+    """A node that was down takes the time from its wall clock, which was set ahead meanwhile."""
+    scene = Scene()
+    promise = scene.add()
+    machine = scene.world.machines["a"]
+    scene.losses.jumped(machine, HOUR_MS)
+    asleep = scene.losses.asleep[machine] = Asleep(scene.world.now_ms, may_lose=False)
+    asleep.ids = {promise.id: scene.world.now_ms}
+    scene.forget(promise, "a")
+    scene.losses.loaded(machine)
+    assert promise.early_ms == HOUR_MS
+    scene.look()
+    assert not scene.oracle.delays_ms
+
+
+def test_a_wall_clock_may_free_the_key_of_a_job_that_is_over():
+    """The node that remembered it was down when the clock was set ahead."""
+    scene = Scene()
+    machine = scene.world.machines["a"]
+    done, over = scene.add(), scene.add()
+    scene.losses.jumped(machine, HOUR_MS)
+    asleep = scene.losses.asleep[machine] = Asleep(scene.world.now_ms, may_lose=False)
+    asleep.acked, asleep.named = [done.id], [over.id]
+    scene.losses.loaded(machine)
+    assert done.early_ms == over.early_ms == HOUR_MS
+
+
+def test_a_clock_that_was_set_back_makes_lives_longer():
+    """No time passes while the node is down."""
+    scene = Scene()
+    machine = scene.world.machines["a"]
+    scene.losses.jumped(machine, -HOUR_MS)
+    scene.losses.asleep[machine] = Asleep(scene.world.now_ms, may_lose=False)
+    scene.losses.loaded(machine)
+    assert scene.oracle.delays_ms > HOUR_MS
+
+
+def test_an_ack_on_a_node_that_sleeps_may_have_to_be_heard_again():
+    """It may not have got to the disk before the node died: nothing is over until it is up."""
+    scene = Scene()
+    promise = scene.add()
+    machine = scene.world.machines["a"]
+    scene.oracle.acknowledging(promise, scene.world.now_ms)
+    scene.oracle.acknowledged(promise, scene.world.now_ms)
+    scene.forget(promise, "a")
+    asleep = scene.losses.asleep[machine] = Asleep(scene.world.now_ms, may_lose=False)
+    for is_over in (False, True):
+        asleep.acked = [] if is_over else [promise.id]
+        for _ in range(2):
+            scene.look()
+            scene.world.run(10)
+        assert promise.is_over == is_over
+
+
+def test_that_a_job_was_gone_may_not_have_got_to_the_disk():
+    """On a full disk there is no record of it, and a new process has the job (seed 22163 of disks+kills+leaving)."""
+    scene = Scene()
+    promise = scene.add()
+    machine = scene.world.machines["a"]
+    scene.oracle.acknowledging(promise, scene.world.now_ms)
+    scene.oracle.acknowledged(promise, scene.world.now_ms)
+    scene.forget(promise, "a")
+    scene.look()
+    asleep = scene.losses.asleep[machine] = Asleep(scene.world.now_ms + 10, may_lose=False)
+    asleep.safe_ms = scene.world.now_ms
+    for is_over in (False, True):
+        scene.world.run(10)
+        scene.look()
+        assert promise.is_over == is_over
+        scene.losses.asleep.pop(machine, None)
+
+
+def test_a_job_that_a_journal_brought_back_is_not_over_before_it_is_gone_again():
+    """Nobody may have looked while it was alive."""
+    scene = Scene()
+    promise = scene.add()
+    promise.clean_ms = scene.world.now_ms
+    machine = scene.world.machines["a"]
+    scene.losses.asleep[machine] = Asleep(scene.world.now_ms, may_lose=False)
+    scene.losses.loaded(machine)
+    assert not promise.clean_ms

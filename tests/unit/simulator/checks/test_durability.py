@@ -1,0 +1,197 @@
+"""Pledges: what is said, against what is recorded."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from cluster_bus.codec import encode_run, frame
+from cluster_bus.messages import DELJOB, GOTACK, GOTJOB, YOURJOBS
+from disque_py.core import handover
+from disque_py.simulator.checks.durability import NOWHERE, DurabilityChecker
+from disque_py.simulator.oracle import RuleBrokenError
+from disque_py.simulator.world.disk import DELAYS_MS
+from disque_py.simulator.world.world import World
+from simulated import ask, asker, words
+
+
+@pytest.fixture
+def world():
+    world = World("")
+    for name in "ab":
+        world.add(name, journal="always")
+    world.join()
+    world.run(200)
+    return world
+
+
+def durability(world: World, name: str = "a") -> DurabilityChecker:
+    found = world.machines[name].journal_storage.durability
+    assert found is not None
+    return found
+
+
+def stuck(world: World, name: str = "a") -> None:
+    """Nothing gets to this disk any more."""
+    world.machines[name].journal_storage.disk.is_stuck = True
+
+
+def free(world: World, name: str = "a") -> None:
+    world.machines[name].journal_storage.disk.is_stuck = False
+    world.machines[name].journal_storage.disk.delays_ms = list(DELAYS_MS)
+    world.machines[name].journal_storage.disk.free()
+
+
+def test_an_answer_that_does_not_wait_for_its_record_is_found(world):
+    """Once the record is safe the answer may go."""
+    connection = asker(world, "a")
+    connection.send([words("ADDJOB", "q", "x", 0, "REPLICATE", 1)])
+    [job_id] = connection.unseen()
+    with pytest.raises(RuleBrokenError, match=r"the answer to an ADDJOB .* recorded up to"):
+        durability(world).check_added(job_id, 1)
+    world.run(100)
+    durability(world).check_added(job_id, 1)
+
+
+def test_a_copy_that_was_not_counted_need_not_be_safe(world):
+    """A node that replicated elsewhere may get the job back before it has answered."""
+    stuck(world)
+    connection = asker(world, "a")
+    connection.send([words("ADDJOB", "q", "x", 0, "REPLICATE", 2)])
+    world.run(100)
+    [job_id] = connection.unseen()
+    durability(world).check_added(job_id, 1)
+    with pytest.raises(RuleBrokenError):
+        durability(world).check_added(job_id, 2)
+    free(world)
+
+
+@pytest.mark.parametrize(("kind", "item"), [(GOTJOB, []), (GOTACK, [b"some", 1]), (DELJOB, [b"some"])])
+def test_messages_wait_for_their_records(world, kind, item):
+    """GOTJOB for the job, GOTACK for the ack, DELJOB until it is gone."""
+    job_id = ask(world, "a", "ADDJOB", "q", "x", 0, "REPLICATE", 1)
+    stuck(world)
+    connection = asker(world, "a")
+    connection.send([words("ADDJOB", "q", "y", 0, "REPLICATE", 1)])
+    later_id = connection.unseen()[0]
+    connection.send([words("ACKJOB", job_id), words("ACKJOB", later_id)])
+    told = later_id if kind == GOTJOB else job_id
+    world.run(20)
+    if kind == GOTJOB:
+        durability(world)._check_said(world["b"].me, kind, [job_id])
+    with pytest.raises(RuleBrokenError, match="before its record"):
+        durability(world)._check_said(world["b"].me, kind, [told, *item])
+    free(world)
+
+
+def test_an_answered_ack_is_recorded(world):
+    """Whether the record of the job is gone with it or not."""
+    job_id = ask(world, "a", "ADDJOB", "q", "x", 0, "REPLICATE", 1)
+    stuck(world)
+    asker(world, "a").send([words("ACKJOB", job_id)])
+    with pytest.raises(RuleBrokenError, match="ACKJOB"):
+        durability(world).check_acked(job_id)
+    free(world)
+    world.run(100)
+    durability(world).check_acked(job_id)
+
+
+def test_a_delivery_is_recorded(world):
+    """Before the consumer has the job."""
+    job_id = ask(world, "a", "ADDJOB", "q", "x", 0, "RETRY", 0)
+    stuck(world)
+    asker(world, "a").send([words("GETJOB", "FROM", "q")])
+    with pytest.raises(RuleBrokenError, match="a delivery"):
+        durability(world).check_delivered(job_id)
+    free(world)
+    world.run(100)
+    durability(world).check_delivered(job_id)
+
+
+def test_what_is_given_away_is_recorded_first(world):
+    """YOURJOBS names jobs that the journal knows as being given away."""
+    job_id = ask(world, "a", "ADDJOB", "q", "x", 0, "RETRY", 0)
+    ask(world, "a", "DEQUEUE", job_id)
+    stuck(world)
+    broker = world["a"]
+    job = broker.find(job_id)
+    taker = next(node for node in broker.cluster.linked if node.host == "b")
+    world.machines["a"].open()
+    handover.hand_over(broker, taker, [job])
+    world.machines["a"].close()
+    with pytest.raises(RuleBrokenError, match="YOURJOBS"):
+        durability(world)._check_said(taker, YOURJOBS, [job.work.number, 0, [(job_id,)]])
+    free(world)
+
+
+def test_a_job_that_is_done_and_whose_ack_came_again_was_here(world):
+    """Its producer, or who asked for the copy, may be answered late: what was recorded then is what counts."""
+    job_id = ask(world, "a", "ADDJOB", "q", "x", 0, "REPLICATE", 1)
+    ask(world, "a", "ACKJOB", job_id)
+    world.run(100)
+    assert world["a"].find(job_id) is None
+    stuck(world)
+    journal = durability(world)._journal
+    noted = durability(world)._noted[job_id]
+    noted.come_again(journal.position + 1)
+    durability(world).check_added(job_id, 1)
+    durability(world)._check_said(world["b"].me, GOTJOB, job_id)
+    free(world)
+
+
+def test_a_disk_that_fails_by_itself_is_called_that():
+    """With everysec acks go on in memory then, which breaks no promise; but who failed the disk would have said so."""
+    world = World("")
+    world.add("a", journal="everysec")
+    world.run(200)
+    job_id = ask(world, "a", "ADDJOB", "q", "x", 0)
+    journal_storage = world.machines["a"].journal_storage
+    journal_storage.folder.fail("sync write create", errno.EIO, times=1_000)
+    world.run(3_000)
+    assert not journal_storage.journal_service.journal.must_wait()
+    assert ask(world, "a", "ACKJOB", job_id) == 1
+    with pytest.raises(RuleBrokenError, match=r"a disk that nobody harmed is well.*a: .*error"):
+        durability(world).check_acked(job_id)
+
+
+def test_an_ack_that_came_and_went_within_a_turn_needs_no_record(world):
+    """GOTACK was said of it; when it comes again there is a record, of which nothing was said yet."""
+    stuck(world)
+    connection = asker(world, "a")
+    connection.send([words("ADDJOB", "q", "x", 0, "REPLICATE", 1)])
+    [job_id] = connection.unseen()
+    connection.send([words("ACKJOB", job_id)])
+    world.run(20)
+    with pytest.raises(RuleBrokenError, match="GOTACK"):
+        durability(world)._check_said(world["b"].me, GOTACK, [job_id, b"some", 1])
+    world["a"].tombstones.add(job_id, world["a"].now_ms)
+    durability(world)._check_said(world["b"].me, GOTACK, [job_id, b"some", 1])
+    free(world)
+
+
+def test_frames_are_opened_while_something_is_not_safe(world):
+    """What a node says that has nothing to hide needs no look."""
+    stuck(world)
+    connection = asker(world, "a")
+    connection.send([words("ADDJOB", "q", "x", 0, "REPLICATE", 1)])
+    [job_id] = connection.unseen()
+    data = frame(1, [encode_run(GOTJOB, [job_id])])
+    with pytest.raises(RuleBrokenError, match="GOTJOB"):
+        durability(world).check_frame(world["b"].me, data)
+    free(world)
+    world.run(100)
+    durability(world).check_frame(world["b"].me, data)
+
+
+def test_what_was_decided_in_trouble_is_excused_and_what_comes_later_is_not(world):
+    """The record of an ack that needed no disk may be written later than its answer leaves."""
+    machine = world.machines["a"]
+    journal = machine.journal_storage.journal_service.journal
+    held = durability(world)
+    machine.journal_storage.had_failure = True
+    held._unwaited = (journal.position + 1, journal.position + 10)
+    held._check(b"some", journal.position + 5, "an ack")
+    for position in (journal.position + 11, NOWHERE):
+        with pytest.raises(RuleBrokenError, match="no promise before its record"):
+            held._check(b"some", position, "an ack")

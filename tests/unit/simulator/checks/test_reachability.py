@@ -1,0 +1,41 @@
+"""Journeys: jobs come to who waits for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster_bus.messages import HINT
+from disque_py.simulator.checks.reachability import CLIENTS, travel
+from disque_py.simulator.oracle import RuleBrokenError
+from disque_py.simulator.simulation import Simulation
+from simulated import small_plan
+
+
+@pytest.fixture
+def simulation():
+    simulation = Simulation(small_plan(4, weather="fair", duration_ms=1, clients=()))
+    simulation.world.join(30_000)
+    return simulation
+
+
+def test_jobs_come_to_the_node_that_can_take_them(simulation):
+    """All of them, though another node was offered some and could not answer."""
+    travel(simulation)
+    assert [promise.delivered for promise in simulation.oracle.promises] == [1] * CLIENTS
+    assert not any(machine.is_stopped for machine in simulation.world.running())
+    assert all(promise.acked_ms for promise in simulation.oracle.promises)
+
+
+def test_jobs_that_nobody_is_told_of_are_found(simulation):
+    """The broadcast every 30 seconds would come too late."""
+    simulation.world.network.filter = lambda sender, receiver, kind, item: kind == HINT
+    with pytest.raises(RuleBrokenError, match="jobs come to who waits"):
+        travel(simulation)
+
+
+def test_two_nodes_are_too_few(simulation):
+    """Nothing is played."""
+    for machine in list(simulation.world.running())[2:]:
+        machine.die()
+    travel(simulation)
+    assert not simulation.oracle.promises

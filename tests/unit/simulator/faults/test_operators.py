@@ -1,0 +1,64 @@
+"""What operators do."""
+
+from __future__ import annotations
+
+from simulated import ask, strike, weathered
+
+
+def test_a_leaver_that_is_empty_is_gone_and_forgotten():
+    """Its name stays out of every table, also of nodes that come back."""
+    weather = weathered()
+    world = weather.world
+    strike(weather, "leave", span_ms=1_000, picks=(0, 1, 0, 0))
+    world.run(1_500)
+    assert list(weather.gone) == ["a"]
+    world.crash("b")
+    weather._rise(world.machines["b"])
+    world.until(world.is_meshed, 10_000)
+    world.run(1_000)
+    assert all(len(world[name].cluster.nodes) == 3 for name in "bcd")
+
+
+def test_a_node_that_was_reset_hard_is_somebody_else():
+    """The others are told to forget who it was."""
+    weather = weathered("ab")
+    world = weather.world
+    before = world.machines["a"].node_id
+    strike(weather, "reset", picks=(0, 0, 0, 0))
+    world.run(300)
+    world.until(world.is_meshed, 10_000)
+    assert world.machines["a"].node_id != before
+    assert world["b"].cluster.find(before) is None
+
+
+def test_a_flush_is_a_loss_of_everything_there():
+    """Reported before it happens."""
+    weather = weathered("a")
+    job_id = ask(weather.world, "a", "ADDJOB", "q0", "x", 0, "RETRY", 0)
+    strike(weather, "flush", picks=(0, 0, 0, 0))
+    assert job_id in weather.oracle.explained
+    assert weather.world["a"].job_count == 0
+
+
+def test_a_pause_ends():
+    """Here or everywhere."""
+    weather = weathered("ab")
+    strike(weather, "pause", picks=(0, 0, 2, 1))
+    weather.world.run(50)
+    assert [weather.world[name].queues[b"q0"].paused for name in "ab"] == [3, 3]
+    weather.world.run(300)
+    assert not any(weather.world[name].paused_count for name in "ab")
+
+
+def test_who_was_reset_twice_in_a_row_is_forgotten_under_every_name():
+    """Also under the one that no fault's end came to see."""
+    weather = weathered("abc")
+    for _ in range(2):
+        strike(weather, "reset", picks=(0, 0, 0, 0))
+        between = weather.world.machines["a"].membership.me.id
+    weather.world.run(300)
+    weather.world.until(weather.world.is_meshed, 10_000)
+    weather.find_gone()
+    assert set(weather.called) <= set(weather.gone.values())
+    assert between not in weather.gone.values()
+    assert len(weather.called) == 2

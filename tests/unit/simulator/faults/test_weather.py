@@ -1,0 +1,115 @@
+"""Faults: what each kind does, and that it ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.simulator.clients.connection import words
+from disque_py.simulator.faults.weather import Weather
+from disque_py.simulator.plan import WEATHER, Fault
+from simulated import ask, asker, small_plan, strike, weathered
+
+KINDS = sorted({fault for faults in WEATHER.values() for fault in faults})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fault_strikes_and_is_over(kind):
+    """And the cluster is whole again afterwards, with all nodes but those that left for good."""
+    weather = weathered()
+    world = weather.world
+    ask(world, "a", "ADDJOB", "q0", "x", 0, "REPLICATE", 2)
+    asker(world, "b")
+    strike(weather, kind)
+    assert len(weather.struck) == 1
+    world.run(300)
+    weather.end()
+    world.until(world.is_meshed, 30_000)
+    assert not world.network.cuts
+    assert not world.network.silent
+    assert len(world.running()) >= 3
+
+
+def test_what_can_not_be_done_is_left_out():
+    """Nobody leaves a cluster of one."""
+    weather = weathered("a")
+    for kind in ("leave", "reset", "forget", "halves", "one-way", "ring"):
+        strike(weather, kind)
+    assert weather.struck == []
+
+
+def test_faults_happen_at_their_moments_and_end_after_their_spans():
+    """The list of the plan, on the calendar."""
+    weather = weathered("ab")
+    weather.plan = small_plan(1, weather="kills", duration_ms=10)
+    object.__setattr__(weather.plan, "faults", (Fault(0, 100, "kill", 200, (0, 0, 0, 0)),))
+    weather.begin()
+    weather.world.run(90)
+    assert len(weather.up()) == 2
+    weather.world.run(20)
+    assert len(weather.up()) == 1
+    weather.world.run(200)
+    assert len(weather.up()) == 2
+
+
+def test_when_all_is_over_nothing_strikes_any_more():
+    """The calm has begun."""
+    weather = weathered("ab")
+    weather.end()
+    strike(weather, "kill")
+    assert weather.struck == []
+    assert isinstance(weather, Weather)
+
+
+def test_nodes_that_were_told_to_forget_each_other_are_torn_until_the_mesh_is_whole():
+    """Two nodes may miss a link only for a reason that a fault has given, and only until that is mended."""
+    weather = weathered("abc")
+    world = weather.world
+    assert weather.is_whole()
+    strike(weather, "forget", span_ms=100_000, picks=(0, 0, 0, 0))
+    world.run(100)
+    assert list(weather.torn) == [("b", "a"), ("c", "a")]
+    assert weather.is_whole()
+    weather.torn.clear()
+    assert not weather.is_whole()
+    weather.tear(world.machines["b"], "a", "")
+    weather.tear(world.machines["c"], "a", "")
+    weather.meet_torn()
+    world.until(world.is_meshed, 5_000)
+    weather.note_whole()
+    assert weather.torn == {}
+
+
+def test_what_tore_a_node_apart_that_is_down_is_remembered():
+    """The others are whole without it."""
+    weather = weathered("abc")
+    weather.tear(weather.world.machines["b"], "", "was reset")
+    weather.world.crash("b")
+    weather.world.run(3_000)
+    weather.note_whole()
+    assert list(weather.torn) == [("b", "")]
+
+
+def test_a_node_whose_file_was_behind_when_it_died_may_know_nobody():
+    """Its file has all that it knew, or the difference is an excuse."""
+    weather = weathered("ab")
+    machine = weather.world.machines["a"]
+    weather.world.run(100)
+    weather.check_file(machine)
+    assert weather.torn == {}
+    machine.nodes_file = ""
+    weather.check_file(machine)
+    assert list(weather.torn) == [("a", "")]
+
+
+def test_a_node_is_reset_when_it_is_in_the_middle_of_something():
+    """Here: while a client waits at it; and met again when the fault is over."""
+    weather = weathered("abc")
+    world = weather.world
+    strike(weather, "reset-amid", span_ms=1_000, picks=(0, 1, 3, 0))
+    world.run(100)
+    assert len(world["b"].cluster.nodes) == 3
+    asker(world, "b").send([words("GETJOB", "FROM", "q0")])
+    world.run(100)
+    assert len(world["b"].cluster.nodes) == 1
+    world.run(1_000)
+    world.until(world.is_meshed, 10_000)

@@ -1,0 +1,113 @@
+"""Calm: what must become true when the weather has cleared, and that its absence is found."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster_bus.messages import GOTJOB, INTEREST, PAUSE
+from disque_py.core import acks, requeue, timers
+from disque_py.node import dispatch
+from disque_py.simulator.oracle import RuleBrokenError
+from disque_py.simulator.simulation import IDS, Simulation
+from disque_py.simulator.trace import Trace
+from simulated import ask, small_plan
+
+
+def played(trace: Trace | None = None, **options) -> Simulation:
+    """A simulation up to the calm."""
+    simulation = Simulation(small_plan(4, duration_ms=800, **options), trace)
+    simulation.world.join(30_000)
+    simulation.world.run(800)
+    return simulation
+
+
+def test_calm_drains_everything():
+    """No job is left on any node, and it is known how long it took."""
+    simulation = played()
+    simulation.calm.play()
+    assert simulation.calm._left() == []
+    assert simulation.calm.drain_ms > 0
+
+
+def test_nodes_that_are_down_come_up():
+    """Stopped ones go on, killed ones start."""
+    simulation = played()
+    first, second, *_ = simulation.world.machines.values()
+    first.die(power=True)
+    second.stop()
+    simulation.calm.play()
+    assert len(simulation.world.running()) == len(simulation.world.machines)
+
+
+def test_a_pause_of_all_nodes_is_lifted_for_all_who_hear_of_it_late():
+    """They would learn it with the next link (seed 30101)."""
+    simulation = played()
+    world = simulation.world
+    world.network.filter = lambda sender, receiver, kind, item: kind == PAUSE
+    ask(world, "a", "PAUSE", "q0", "all", "bcast")
+    world.network.filter = None
+    simulation.calm._lift_limits()
+    world.run(100)
+    world.network.hiccup("a", "b")
+    world.run(1_000)
+    assert [machine.broker.paused_count for machine in world.running()] == [0] * len(world.machines)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "rule"),
+    [
+        (acks, "on_gotack", "what is done vanishes"),
+        (requeue, "on_timer", "books are right"),
+        (requeue, "on_willqueue", "what waits is not queued again"),
+    ],
+)
+@pytest.mark.plain
+def test_what_does_not_come_to_an_end_is_found(monkeypatch, module, name, rule):
+    """Acks that nobody answers, jobs that nobody queues again, questions about jobs that wait elsewhere."""
+    for table in (module, timers, dispatch):
+        if hasattr(table, name):
+            monkeypatch.setattr(table, name, lambda *_: None)
+    for kind, handler in list(dispatch.MESSAGES.items()):
+        if handler.__name__ == name:
+            monkeypatch.setitem(dispatch.MESSAGES, kind, lambda *_: None)
+    with pytest.raises(RuleBrokenError, match=rule):
+        played().calm.play()
+
+
+def test_a_cluster_that_talks_without_need_is_found():
+    """Interest told again and again, though nobody waits."""
+    simulation = played()
+    world = simulation.world
+    machine = world.machines["a"]
+
+    def talk():
+        machine.open()
+        machine.broker.send(machine.membership.linked, INTEREST, (b"q0", -1))
+        machine.close()
+        world.later(500, talk)
+
+    talk()
+    with pytest.raises(RuleBrokenError, match="silence"):
+        simulation.calm.play()
+
+
+def test_broken_silence_is_reported_with_the_beginning_of_it():
+    """Of messages that go on and on the first ends the transcript, which tells of the job that they name."""
+    simulation = played(Trace(is_read=True))
+    world = simulation.world
+    job = next(promise.id for promise in simulation.oracle.promises if promise.id)
+
+    def talk():
+        machine = world.machines["a"]
+        machine.open()
+        machine.broker.send(machine.membership.linked, GOTJOB, job)
+        machine.close()
+        world.later(300, talk)
+
+    talk()
+    with pytest.raises(RuleBrokenError, match="silence") as broken:
+        simulation.calm.play()
+    lines = simulation.trace.around([IDS.of(word) for word in broken.value.words], 60)
+    assert "GOTJOB" in lines[-1]
+    assert any("ACKJOB" in line for line in lines)
+    assert "after all jobs were gone" in broken.value.detail

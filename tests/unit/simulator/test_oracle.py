@@ -1,0 +1,111 @@
+"""Ledger: what can be judged from replies alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.core.ids import IdSource
+from disque_py.simulator.oracle import HEARD_MS, TTL_SLACK_MS, Oracle, RuleBrokenError
+from disque_py.simulator.world.world import World
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def oracle():
+    return Oracle()
+
+
+@pytest.fixture
+def ids():
+    return IdSource(b"a" * 40, World("").stream("ids"))
+
+
+def added(oracle, ids, *, retry_ms=1_000, ttl_ms=HOUR_MS, now_ms=1):
+    """A job that was answered."""
+    promise = oracle.add(b"q", 20, retry_ms, ttl_ms, 1, now_ms)
+    oracle.answered(promise, ids.next(ttl_ms, retry_ms > 0), now_ms)
+    return promise
+
+
+def deliver(oracle, promise, now_ms=2):
+    oracle.deliver(b"q", promise.id, promise.body(), now_ms)
+
+
+def test_a_job_with_retry_may_come_twice_and_is_counted(oracle, ids):
+    """At least once."""
+    promise = added(oracle, ids)
+    deliver(oracle, promise)
+    deliver(oracle, promise)
+    assert (oracle.delivered, oracle.duplicates, promise.delivered) == (2, 1, 2)
+
+
+def test_a_job_without_retry_may_not(oracle, ids):
+    """At most once."""
+    promise = added(oracle, ids, retry_ms=0)
+    deliver(oracle, promise)
+    with pytest.raises(RuleBrokenError, match="at most once"):
+        deliver(oracle, promise)
+
+
+def test_nothing_comes_from_nowhere(oracle, ids):
+    """A body that nobody added."""
+    with pytest.raises(RuleBrokenError, match="nowhere"):
+        oracle.deliver(b"q", ids.next(HOUR_MS, True), b"17 or so", 1)
+
+
+@pytest.mark.parametrize(("queue", "change"), [(b"r", b""), (b"q", b"!")])
+def test_a_job_arrives_as_it_was_added(oracle, ids, queue, change):
+    """In its queue, with its body."""
+    promise = added(oracle, ids)
+    with pytest.raises(RuleBrokenError, match="as they were added"):
+        oracle.deliver(queue, promise.id, promise.body() + change, 1)
+
+
+def test_an_id_belongs_to_one_job_and_a_job_has_one_id(oracle, ids):
+    """Whether it is told by an answer or by a delivery."""
+    one = added(oracle, ids)
+    other = oracle.add(b"q", 20, 1_000, HOUR_MS, 1, 1)
+    with pytest.raises(RuleBrokenError, match="unique"):
+        oracle.answered(other, one.id, 1)
+    with pytest.raises(RuleBrokenError, match="unique"):
+        oracle.deliver(b"q", ids.next(HOUR_MS, True), one.body(), 1)
+
+
+def test_an_id_says_whether_the_job_is_retried(oracle, ids):
+    """Its last digit is odd if so."""
+    promise = oracle.add(b"q", 20, 0, HOUR_MS, 0, 1)
+    with pytest.raises(RuleBrokenError, match="truth"):
+        oracle.answered(promise, ids.next(HOUR_MS, True), 1)
+
+
+def test_what_all_know_as_done_does_not_come_again(oracle, ids):
+    """A delivery after an answered ACKJOB is counted; one after everybody had learnt of it is a failure."""
+    promise = added(oracle, ids)
+    oracle.acknowledging(promise, 2)
+    oracle.acknowledged(promise, 3)
+    deliver(oracle, promise)
+    assert oracle.after_ack == 1
+    promise.is_over = True
+    with pytest.raises(RuleBrokenError, match="done is done"):
+        deliver(oracle, promise)
+
+
+def test_a_ttl_is_kept_but_for_what_a_network_may_hold_up(oracle, ids):
+    """Every node counts it from receipt."""
+    promise = added(oracle, ids, ttl_ms=5_000, now_ms=1_000)
+    deliver(oracle, promise, 6_000 + TTL_SLACK_MS)
+    with pytest.raises(RuleBrokenError, match="TTL"):
+        deliver(oracle, promise, 6_100 + TTL_SLACK_MS)
+    oracle.delays_ms = 500
+    deliver(oracle, promise, 6_100 + TTL_SLACK_MS)
+
+
+def test_in_good_weather_an_ack_is_heard_by_all_at_once(oracle, ids):
+    """A job that comes long after its ACKJOB was answered had a copy that nobody told."""
+    promise = added(oracle, ids)
+    oracle.is_settled = True
+    oracle.acknowledged(promise, 2_000)
+    oracle.deliver(b"q", promise.id, promise.body(), 2_000 + HEARD_MS)
+    with pytest.raises(RuleBrokenError, match="acks are heard"):
+        oracle.deliver(b"q", promise.id, promise.body(), 2_001 + HEARD_MS)

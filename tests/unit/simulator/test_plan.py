@@ -1,0 +1,81 @@
+"""Plan: all that a seed decides beforehand, and what may be left out of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.simulator.faults.weather import Weather
+from disque_py.simulator.plan import EVENT_FAULTS, JOURNAL_FAULTS, NAMES, NODES_MAX, WEATHER, Keep, draw
+
+
+def test_a_seed_draws_the_same_plan_always():
+    """It is data, so it can be compared."""
+    assert draw(7, 10_000) == draw(7, 10_000)
+    assert draw(7, 10_000) != draw(8, 10_000)
+
+
+def test_plans_cover_what_there_is():
+    """One to nine nodes, every kind of weather alone, journals of every policy, both bus versions."""
+    plans = [draw(seed, 2_000) for seed in range(400)]
+    assert {plan.nodes for plan in plans} == {1, 2, 3, 4, 5, 6, 7, NODES_MAX}
+    assert {plan.weather[0] for plan in plans if len(plan.weather) == 1} == set(WEATHER) - {"fair"}
+    assert {policy for plan in plans for policy in plan.journals} == {"", "always", "everysec", "no"}
+    assert {version for plan in plans for version in plan.versions} == {1, 2}
+
+
+def test_every_fault_of_the_weather_can_be_done():
+    """A method for each kind."""
+    kinds = {*(fault for faults in WEATHER.values() for fault in faults), *EVENT_FAULTS, *JOURNAL_FAULTS, "reset-amid"}
+    assert [kind for kind in kinds if not hasattr(Weather, "do_" + kind.replace("-", "_"))] == []
+
+
+def test_weather_may_be_asked_for():
+    """Then it is that alone, on at least three nodes."""
+    plan = draw(3, 20_000, weather="halves")
+    assert plan.weather == ("halves",)
+    assert plan.nodes >= 3
+    assert {fault.kind for fault in plan.faults} - {*EVENT_FAULTS, *JOURNAL_FAULTS, "reset-amid"} == {"halves"}
+
+
+def test_what_is_kept_keeps_its_numbers():
+    """Clients and faults that are left are those of the whole plan."""
+    plan = draw(12, 20_000, weather="kills")
+    keep = Keep(nodes=2, clients=(1,), faults=(0, 2), until_ms=19_000)
+    kept = plan.kept(keep)
+    assert (kept.nodes, kept.duration_ms, kept.keep) == (2, 19_000, keep)
+    assert [client.number for client in kept.clients] == [1]
+    assert kept.faults == (plan.faults[0], plan.faults[2])
+    assert plan.kept(Keep()) == plan
+
+
+@pytest.mark.parametrize("text", ["", "nodes=3", "clients=0,4 faults=2,5 until=4210", "clients=none faults=none"])
+def test_what_to_keep_can_be_written_and_read(text):
+    """It stands in the command that plays a failure again."""
+    assert str(Keep.read(text)) == text
+
+
+def test_nonsense_to_keep_is_refused():
+    """With the word that is wrong."""
+    with pytest.raises(ValueError, match="'node=3'"):
+        Keep.read("node=3")
+
+
+def test_there_are_names_for_all_who_may_join():
+    """A letter each."""
+    assert len(NAMES) == 26
+
+
+def test_several_kinds_of_weather_may_be_asked_for():
+    """With a + between them."""
+    assert draw(3, 20_000, weather="disks+power").weather == ("disks", "power")
+
+
+def test_some_plans_have_what_takes_minutes_or_comes_in_bursts():
+    """Long RETRYs, clients that wait for ever, bursts of acks, segments rewritten early, and what operators do."""
+    plans = [draw(seed, 10_000) for seed in range(200)]
+    clients = {client.kind for plan in plans for client in plan.clients}
+    faults = {fault.kind for plan in plans for fault in plan.faults}
+    assert {"patient consumer", "hoarder"} <= clients
+    assert {*JOURNAL_FAULTS, "reset-amid"} <= faults
+    assert {plan.is_long for plan in plans} == {True, False}
+    assert len({plan.rewrite_bytes for plan in plans}) > 1

@@ -1,0 +1,43 @@
+"""Messages, replies and ids as transcripts show them."""
+
+from __future__ import annotations
+
+from cluster_bus import messages
+from cluster_bus.codec import encode_run, frame
+from disque_py.simulator.transcript import Ids, Names, letter, nodes, tell_bytes, tell_frame, tell_message, tell_reply
+
+JOB = b"D-61000000-0000000000000000000000AB-05a1"
+SET = b"a" * 20 + b"b" + b"x" * 19
+
+
+def test_ids_have_short_names():
+    """In worlds what differs, in stories j1, j2 …"""
+    names = Names()
+    assert Ids().of(JOB) == "00000000"
+    assert (names.of(JOB), names.id_of("j1")) == ("j1", JOB)
+    assert names.in_text(f"job {JOB.decode()}") == "job j1"
+
+
+def test_nodes_are_letters():
+    """Those with an id of another origin are known by its start."""
+    assert nodes(SET) == "{a b}"
+    assert letter(b"\x01\x02" + b"x" * 18) == "0102"
+
+
+def test_a_frame_is_told_message_by_message():
+    """Heartbeats by their name alone."""
+    data = frame(1, [encode_run(messages.PING, [[{}, []]]), encode_run(messages.SETACK, [(JOB, SET)])])
+    assert tell_frame(Ids(), data, 1) == ["PING", "SETACK 00000000 {a b}"]
+
+
+def test_refusals_are_told_by_their_reason():
+    """Whatever reasons there are."""
+    assert tell_message(Ids(), messages.REFUSED, (JOB, messages.REFUSED_PAUSED)) == "00000000 paused"
+    assert tell_message(Ids(), messages.TOOK, (3, bytes([0, messages.REFUSED_BUSY]))) == "#3 taken busy"
+
+
+def test_replies_are_told_like_a_client_would_see_them():
+    """Numbers, nil, errors, lists; long and odd bytes by their beginning."""
+    assert tell_reply(Ids(), [1, None, JOB, b"x", ValueError("ERR no")]) == "[:1, nil, 00000000, x, -ERR no]"
+    assert tell_bytes(Ids(), b"") == '""'
+    assert tell_bytes(Ids(), b"1 \x00\xff" + b"y" * 500) == "1 .\\xffyyyyyyyyyyyyy… 504 bytes"

@@ -1,0 +1,35 @@
+"""Two versions of the bus protocol in one cluster."""
+
+from __future__ import annotations
+
+from cluster_bus.codec import Decoder, encode_run, frame
+from cluster_bus.messages import GOTJOB, LEASED, PING
+from disque_py.simulator.world.codecs import NEW, NEW_FIELD, OLD, renewed
+from disque_py.simulator.world.world import World
+from simulated import ask
+
+
+def test_the_new_version_says_one_thing_more_of_each_job():
+    """Items that have positions get another; heartbeats and bare ids stay as they are."""
+    data = frame(NEW, [encode_run(LEASED, [(b"id", 1, 2)]), encode_run(GOTJOB, [b"id"]), encode_run(PING, [[{}, []]])])
+    [runs] = Decoder(versions=(NEW, NEW)).feed(renewed(data))
+    assert runs == [[LEASED, [b"id", 1, 2, NEW_FIELD]], [GOTJOB, b"id"], [PING, [{}, []]]]
+
+
+def test_nodes_of_both_versions_work_together():
+    """Two that know the new version speak it, all others the old one; jobs travel and are collected."""
+    world = World("")
+    for name, version in (("a", OLD), ("b", NEW), ("c", NEW)):
+        world.add(name, version=version)
+    world.join()
+    spoken = {
+        (machine.name, node.host): node.protocol
+        for machine in world.machines.values()
+        for node in machine.membership.linked
+    }
+    assert {pair for pair, version in spoken.items() if version == NEW} == {("b", "c"), ("c", "b")}
+    job_id = ask(world, "b", "ADDJOB", "q", "x", 0, "REPLICATE", 3, "RETRY", 1)
+    assert ask(world, "a", "GETJOB", "TIMEOUT", 500, "FROM", "q") == [[b"q", job_id, b"x"]]
+    assert ask(world, "c", "ACKJOB", job_id) == 1
+    world.run(3_000)
+    assert [machine.broker.job_count for machine in world.running()] == [0, 0, 0]

@@ -1,0 +1,249 @@
+"""storage/journal_service.py: a node's journal from start to end, as directives and commands ask for it."""
+
+from __future__ import annotations
+
+import errno
+
+import hiredis
+import pytest
+
+from cluster_bus.codec import Decoder
+from cluster_bus.messages import NEEDJOBS, YOURJOBS
+from disque_py.core.job import ACTIVE, QUEUED
+from journaled import JournaledNode
+
+
+def start(**settings):
+    node = JournaledNode(**settings)
+    node.settle()
+    return node
+
+
+def add(node, count=1, *, retry=5):
+    ids = []
+    for _ in range(count):
+        ids += node.ask("ADDJOB", "q", "x", 0, "RETRY", retry)
+        node.settle()
+        ids += node.taken()
+    return ids
+
+
+def test_without_a_journal_a_node_is_ready_at_once():
+    node = start(appendonly=False)
+    assert (node.is_ready, node.folder.names(), node.journal_service.journal) == (True, [], None)
+    assert dict(node.journal_service.fields())["aof_enabled"] == 0
+
+
+def test_a_node_that_was_stopped_has_its_queues_again():
+    node = start(appendfsync="everysec")
+    ids = add(node, 2) + add(node, retry=0)
+    assert node.stop() is None
+    again = node.restart()
+    assert [again.broker.find(job_id).state for job_id in ids] == [QUEUED] * 3
+    assert "clean" not in again.folder.names()
+
+
+def test_a_node_that_was_killed_does_not_queue_at_most_once_jobs_again():
+    node = start(appendfsync="everysec")
+    (job_id,) = add(node, retry=0)
+    node.folder.kill()
+    again = node.restart()
+    assert (again.broker.find(job_id).state, again.journal_service.last_load.lost) == (ACTIVE, 1)
+    assert again.stop() is None
+    assert again.restart().broker.find(job_id).state == ACTIVE  # A clean stop later does not revive it.
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+def test_with_the_mark_on_disk_no_job_is_given_away_any_more(is_before):
+    """
+    The mark says that nothing came after it, so an at-most-once job that is handed over then would be in its queue
+    again after the restart: delivered there, and here. The other node may ask in the turn in which the node hears of
+    the mark, or later.
+    """
+    node = start(appendfsync="no")
+    other = node.other()
+    node.settle()
+    (job_id,) = add(node, retry=0)
+    asked = [NEEDJOBS, [b"q", 1, 0]]
+    outcome = []
+    node._turn(lambda: node.journal_service.close(outcome.append))
+    assert len(node.disk.waiting) == 1
+    if is_before:
+        node.driver.begin()
+        node.driver.receive(other, [asked])
+    node.work()
+    assert outcome == [None]
+    node.say(other, *asked)
+    frames = [runs for _, frame in node.frames for runs in Decoder(versions=(1, 1)).feed(frame)]
+    assert YOURJOBS not in [run[0] for runs in frames for run in runs]
+    assert node.restart().broker.find(job_id).state == QUEUED
+
+
+def test_switched_on_it_knows_all_jobs_that_are_there():
+    node = start(appendonly=False)
+    ids = add(node, 3)
+    node.ask("CONFIG", "SET", "appendonly", "yes")
+    node.settle(500)
+    assert node.journal_service.refusal() == ""
+    again = node.restart(appendonly=True)
+    assert sorted(again.memory()) == sorted(ids)
+
+
+def test_switched_off_and_on_again_it_knows_them_too():
+    """Jobs name segments of the journal before, which mean nothing any more."""
+    node = start()
+    ids = add(node, 3)
+    node.ask("CONFIG", "SET", "appendonly", "no")
+    node.settle()
+    node.taken()
+    node.ask("ACKJOB", ids[0])
+    ids += add(node)
+    node.ask("CONFIG", "SET", "appendonly", "yes")
+    node.settle(500)
+    node.recount()
+    node.check_folder()
+    assert sorted(node.restart(appendonly=True).memory()) == sorted(ids[1:])
+
+
+def test_switched_off_while_it_is_being_switched_on_it_is_off():
+    node = start(appendonly=False)
+    node.ask("CONFIG", "SET", "appendonly", "yes")
+    node.ask("CONFIG", "SET", "appendonly", "no")
+    node.settle(500)
+    assert node.journal_service.journal is None
+
+
+def test_a_directory_that_can_not_be_read_is_tried_again():
+    node = start(appendonly=False)
+    node.folder.fail("names", errno.EIO)
+    node.ask("CONFIG", "SET", "appendonly", "yes")
+    node.settle(100)
+    assert (node.journal_service.journal, node.log[-1]) == (None, "The journal can't be made: Input/output error")
+    node.settle(2_000)
+    assert node.journal_service.journal is not None
+
+
+def test_switched_off_nothing_of_it_is_certain_any_more():
+    """What was queued then may have been delivered since."""
+    node = start()
+    (job_id,) = add(node, retry=0)
+    node.ask("CONFIG", "SET", "appendonly", "no")
+    node.settle()
+    node.folder.kill()
+    assert node.restart(appendonly=True).broker.find(job_id).state == ACTIVE
+
+
+def test_a_disk_in_trouble_does_not_keep_it_from_being_switched_off():
+    """quirks Q27. That its at-most-once jobs are not certain is said in a file of its own."""
+    node = start()
+    (job_id,) = add(node, retry=0)
+    node.folder.fail("write create", errno.ENOSPC, times=-1)
+    node.ask("ADDJOB", "q", "y", 0)
+    node.settle(10)
+    assert node.broker.disk_level > 0
+    node.ask("CONFIG", "SET", "appendonly", "no", client=1)
+    node.settle(10)
+    assert (node.journal_service.journal, node.broker.disk_level) == (None, 0)
+    assert len(node.taken()) == 1
+    node.ask("GETJOB", "FROM", "q")
+    node.folder.heal()
+    again = node.restart(appendonly=True)
+    assert again.broker.find(job_id).state == ACTIVE
+    assert again.ask("GETJOB", "NOHANG", "FROM", "q") == [None]
+
+
+def test_a_disk_that_can_not_even_say_that_costs_the_at_most_once_jobs():
+    node = start()
+    (job_id,) = add(node, retry=0)
+    node.folder.fail("write create replace", errno.EROFS, times=-1)
+    node.ask("ADDJOB", "q", "y", 0)
+    node.settle(10)
+    node.ask("CONFIG", "SET", "appendonly", "no", client=1)
+    node.settle(10)
+    assert (node.journal_service.journal, node.broker.find(job_id).state) == (None, ACTIVE)
+    assert node.broker.stats.once_lost_in_restart == 1
+    node.recount()
+
+
+def test_bgrewriteaof_without_a_journal_writes_one_and_ends_it():
+    node = start(appendonly=False)
+    ids = add(node, 2)
+    node.ask("BGREWRITEAOF")
+    node.settle(500)
+    assert node.journal_service.journal is None
+    assert sorted(node.restart(appendonly=True).memory()) == sorted(ids)
+
+
+def test_loadaof_reads_everything_back_and_nobody_is_left_waiting():
+    node = start()
+    ids = add(node, 2)
+    node.ask("ADDJOB", "q", "z", 0)
+    node.ask("DEBUG", "LOADAOF", client=1)
+    assert isinstance(node.ask("ADDJOB", "q", "no", 0)[0:1] or [hiredis.ReplyError()], list)
+    node.settle(500)
+    assert node.taken(1) == [b"OK"]
+    added, refused = node.taken()
+    assert str(refused).startswith("LOADING")
+    assert sorted(node.memory()) == sorted([*ids, added])
+    node.recount()
+
+
+def test_loadaof_needs_a_journal():
+    node = start(appendonly=False)
+    assert "there is no journal" in str(node.ask("DEBUG", "LOADAOF")[0])
+
+
+def test_the_controlled_restart_works_without_a_journal_too():
+    """SHUTDOWN REWRITE-AOF, then aof-enqueue-jobs-once."""
+    node = start(appendonly=False)
+    ids = add(node, 2) + add(node, retry=0)
+    node.ask("SHUTDOWN", "REWRITE-AOF")
+    node.settle(500)
+    assert ("shutdown",) in node.broker.host.calls
+    assert node.stop() is None
+    again = node.restart(aof_enqueue_jobs_once=True)
+    again.settle(100)
+    assert [again.broker.find(job_id).state for job_id in ids] == [QUEUED] * 3
+    assert again.journal_service.journal is None
+
+
+def test_aof_enqueue_jobs_once_is_spent_before_anybody_is_served():
+    """A crash right after the first delivery must not bring the queues back a second time."""
+    node = start()
+    add(node)
+    node.stop()
+    again = JournaledNode(node.folder, run=2, aof_enqueue_jobs_once=True)
+    host = again.broker.host
+    host.is_slow = True
+    again.settle(100)
+    assert (again.is_ready, again.broker.is_loading, len(host.writing)) == (False, True, 1)
+    assert not again.broker.settings.aof_enqueue_jobs_once
+    again._turn(host.writing.pop())
+    assert (again.is_ready, again.broker.is_loading, again.log[1:]) == (True, False, [])
+
+
+def test_a_config_file_that_can_not_be_written_is_told():
+    node = start(appendonly=False)
+    again = JournaledNode(node.folder, run=2, aof_enqueue_jobs_once=True)
+    again.broker.host.failures["rewrite_config"] = OSError(errno.EROFS, "Read-only file system")
+    again.settle(100)
+    assert again.is_ready
+    assert "could not be set to no in the config file" in again.log[0]
+
+
+def test_a_journal_that_just_began_is_not_enough_for_a_shutdown():
+    node = start(appendonly=False)
+    add(node)
+    node.ask("CONFIG", "SET", "appendonly", "yes")
+    node.work()
+    assert "doesn't have all jobs yet" in node.journal_service.refusal()
+
+
+def test_info_says_what_is_pending():
+    node = start()
+    node.ask("ADDJOB", "q", "x", 0)
+    fields = dict(node.journal_service.fields())
+    assert (fields["aof_enabled"], fields["aof_state"], fields["aof_last_write_status"]) == (1, "on", "ok")
+    assert fields["aof_unsynced_bytes"] > 0
+    node.settle()
+    assert dict(node.journal_service.fields())["aof_unsynced_bytes"] == 0

@@ -1,0 +1,183 @@
+"""storage/loading.py: a node reads its journal before it serves anybody."""
+
+from __future__ import annotations
+
+import errno
+
+import journal_files
+from journaled import JournaledNode
+from persistence.recovery import RESTORED_NAME
+
+
+def start(**settings):
+    node = JournaledNode(**settings)
+    node.settle()
+    return node
+
+
+def add(node, count=1, *, retry=5):
+    ids = []
+    for _ in range(count):
+        ids += node.ask("ADDJOB", "q", b"x" * 100, 0, "RETRY", retry)
+        node.settle()
+        ids += node.taken()
+    return ids
+
+
+def begin(node, **settings):
+    """The next process, at its start."""
+    node.folder.kill()
+    return JournaledNode(node.folder, now_ms=node.ms, wall_ms=node.wall, run=2, **(node.settings | settings))
+
+
+def test_commands_hear_that_it_is_loading_and_then_all_is_there():
+    node = start()
+    ids = add(node, 3)
+    again = begin(node)
+    assert str(again.ask("QLEN", "q")[0]).startswith("LOADING")
+    assert dict(again.journal_service.fields())["loading"] == 1
+    again.settle()
+    assert (sorted(again.memory()), again.broker.is_loading) == (sorted(ids), False)
+    assert "Journal loaded: 3 jobs" in again.log[0]
+
+
+def test_nothing_is_written_before_all_was_read():
+    """But the end of the mark; then the new file, and what became of at-most-once jobs, before anybody is served."""
+    node = start(appendfsync="everysec")
+    add(node, 2)
+    (job_id,) = add(node, retry=0)
+    again = begin(node)
+    again.folder.trace = []
+    again.settle()
+    assert again.is_ready
+    changes = [(op, name) for op, name, *_ in again.folder.trace if op not in ("read", "names", "size")]
+    assert changes[0] == ("remove", "clean")
+    again.folder.cut_power()
+    (state,) = [said for known, said in again.check_states().items() if known == job_id]
+    assert state[0] & 2
+
+
+def test_a_torn_tail_is_cut_with_a_warning_or_refused():
+    node = start()
+    add(node, 3)
+    name = [each for each in node.folder.names() if each.endswith(".seg")][-1]
+    node.folder.truncate(name, node.folder.size(name) - 1)
+    refusing = begin(node, aof_load_truncated=False)
+    refusing.settle()
+    assert "aof-load-truncated yes" in refusing.failed
+    again = begin(node)
+    again.settle()
+    assert (again.broker.job_count, "cut off" in again.log[0]) == (2, True)
+
+
+def test_a_damaged_middle_is_refused_with_its_place():
+    node = start()
+    add(node, 20)
+    node.folder.write("0000000001.seg", 700, [b"\xff\xff\xff"])
+    again = begin(node)
+    again.settle()
+    assert "0000000001.seg: damaged at byte" in again.failed
+    assert not again.is_ready
+
+
+def test_a_missing_segment_is_refused():
+    node = start()
+    add(node, 20)
+    node.folder.remove("0000000001.seg")
+    again = begin(node)
+    again.settle()
+    assert "segment 1 of the journal is missing" in again.failed
+
+
+def test_a_newer_format_is_refused():
+    node = start()
+    add(node, 20)
+    node.folder.write("0000000001.seg", 8, [b"\x63"])
+    again = begin(node)
+    again.settle()
+    assert "written in format 99" in again.failed
+
+
+def test_a_disk_that_can_not_be_read_is_told():
+    node = start()
+    add(node)
+    node.folder.fail("read", errno.EIO)
+    again = JournaledNode(node.folder, run=2)
+    again.settle()
+    assert "Can't read the journal" in again.failed
+
+
+def test_a_full_disk_is_waited_for():
+    """What the restart means for an at-most-once job can't be recorded; who is served then is served for good."""
+    node = start(appendfsync="everysec")
+    add(node, 2)
+    (job_id,) = add(node, retry=0)
+    node.folder.remove("reserve") if "reserve" in node.folder.names() else None
+    node.folder.capacity_bytes = node.folder.used_bytes
+    again = begin(node)
+    again.settle(10_000)
+    assert (again.is_ready, again.failed) == (False, "")
+    assert dict(again.journal_service.fields())["loading_trouble"] == "No space left on device"
+    assert [line for line in again.log if line.startswith("Nobody is served")] == [again.log[-1]]
+    again.folder.capacity_bytes = None
+    again.settle(2_000)
+    assert (again.is_ready, again.broker.job_count) == (True, 3)
+    assert again.broker.find(job_id).is_delivered
+
+
+def test_a_disk_too_full_to_cut_a_torn_tail_is_waited_for():
+    node = start()
+    add(node, 3)
+    name = [each for each in node.folder.names() if each.endswith(".seg")][-1]
+    node.folder.truncate(name, node.folder.size(name) - 1)
+    again = begin(node)
+    again.folder.fail("write truncate", errno.ENOSPC, times=5)
+    again.settle(2_500)
+    assert (again.is_ready, again.failed, again.journal_service._driver.loading.trouble != "") == (False, "", True)
+    again.settle(5_000)
+    assert (again.is_ready, again.broker.job_count) == (True, 2)
+    assert again.stop() is None
+    assert again.restart().broker.job_count == 2
+
+
+def test_journals_of_the_first_format_are_read_and_written_on():
+    node = JournaledNode(node_id=journal_files.NODE, appendonly=False)
+    node.folder.create("0000000001.seg", (journal_files.JOURNALS / "v1.seg").read_bytes())
+    again = JournaledNode(node.folder, node_id=journal_files.NODE, wall_ms=journal_files.WALL_MS + 2_000, run=2)
+    again.settle()
+    assert sorted(again.memory()) == sorted((journal_files.QUEUED_ID, journal_files.ACKED_ID, journal_files.ONCE_ID))
+    again.ask("ADDJOB", "other", "x", 0)
+    again.settle()
+    third = again.restart()
+    assert (third.is_ready, third.broker.job_count) == (True, 4)
+
+
+def test_the_mark_of_a_backup_goes_when_what_it_means_is_on_disk():
+    node = start()
+    (job_id,) = add(node, retry=0)
+    node.stop()
+    node.folder.create(RESTORED_NAME, b"")
+    again = begin(node)
+    again.settle()
+    assert (again.is_ready, RESTORED_NAME in again.folder.names(), again.journal_service.last_load.lost) == (
+        True,
+        False,
+        1,
+    )
+    again.stop()
+    third = again.restart()
+    assert third.broker.find(job_id).is_delivered
+
+
+def test_what_is_killed_and_then_loses_power_is_read_again():
+    """The first restart read what no fsync had made safe; it does so before a new header says that it is there."""
+    for seed in range(8):
+        node = start(appendfsync="no")
+        add(node, 3)
+        again = begin(node)
+        again.settle()
+        assert again.is_ready
+        again.folder.rng.seed(seed)
+        again.folder.cut_power()
+        third = again.restart()
+        assert (third.is_ready, third.broker.job_count) == (True, 3)
