@@ -16,7 +16,10 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from disque_py.spark.pipelines.node_watch import NodeWatch
 
 SPAN: Final = re.compile(r"\d+ (?:milliseconds?|seconds?|minutes?|hours?)")
 PASSWORD: Final = "DISQUECLI_AUTH"  # As disque-cli has it.
@@ -64,6 +67,8 @@ def parser() -> argparse.ArgumentParser:
     upkeep.add_argument("--path", required=True, help="folder or URI of an index")
     upkeep.add_argument("--current-retention", default="", metavar="SPAN", help="ended jobs leave current, e.g. 7 days")
     upkeep.add_argument("--history-retention", default="", metavar="SPAN", help="days leave history, e.g. 90 days")
+    rebuild = names.add_parser("rebuild", help="make a lost table current from history, while no query writes")
+    rebuild.add_argument("--path", required=True, help="folder or URI of an index")
     names.add_parser("where", help="print the file to give to spark-submit")
     names.add_parser("declarative", help="print the folder of the project for spark-pipelines run")
     return top
@@ -87,6 +92,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(os.path.join(os.path.dirname(here), "declarative"))
         return 0
     try:
+        if words.name == "rebuild":
+            return _rebuild(words)
         return _upkeep(words) if words.name == "upkeep" else _run(words)
     except KeyboardInterrupt:
         return 130
@@ -126,6 +133,15 @@ def _upkeep(words: argparse.Namespace) -> int:
     return 0
 
 
+def _rebuild(words: argparse.Namespace) -> int:
+    from disque_py.spark.delta_store import Store
+    from disque_py.spark.index_rebuild import rebuild
+
+    events, jobs = rebuild(Store(words.path))
+    print(f"current: {jobs} jobs from {events} events of history")
+    return 0
+
+
 def _run(words: argparse.Namespace) -> int:
     from disque_py.spark.pipelines.session import open_session
 
@@ -133,12 +149,15 @@ def _run(words: argparse.Namespace) -> int:
     password = os.environ.get(PASSWORD, "")
     if password and not any(name.lower() == "disque.password" for name in source):
         source["disque.password"] = password
+    watch = None
     if "SPARK_REMOTE" not in os.environ:  # Else the server reads and writes, and sees other places than we do.
-        _check(words, source, sink)
+        watch = _check(words, source, sink)
+    if not getattr(words, "quiet", False):
+        print(f"{words.name}: Spark is starting …", file=sys.stderr, flush=True)
     spark = open_session(words.name)
     try:
         if words.name in ("index", "recency"):
-            return _stream(spark, words, source, sink)
+            return _stream(spark, words, source, sink, watch)
         rows = _batch(spark, words)
         print(f"{words.name}: {len(rows)} rows in {words.path.rstrip('/')}/{words.name}")
         return 0
@@ -146,28 +165,35 @@ def _run(words: argparse.Namespace) -> int:
         spark.stop()
 
 
-def _check(words: argparse.Namespace, source: dict[str, str], sink: dict[str, str]) -> None:
-    """What Spark would find wrong as well, later. Raises OptionError, ClusterError, TableError, ImportError."""
+def _check(words: argparse.Namespace, source: dict[str, str], sink: dict[str, str]) -> NodeWatch | None:
+    """What Spark would find wrong as well, later → the watch over the nodes of a stream.
+
+    Raises OptionError, ClusterError, TableError, ImportError.
+    """
     from disque_py.spark.delta_store import Store
     from disque_py.spark.events_planning import EventPlanner, event_options
-    from disque_py.spark.index_schema import HISTORY, open_existing
+    from disque_py.spark.index_tables import HISTORY, check_not_lost, open_existing
     from disque_py.spark.pipelines.history import check_keys
+    from disque_py.spark.pipelines.node_watch import NodeWatch
 
     if words.name not in ("index", "recency"):
         check_keys(words.by)
         open_existing(Store(words.path), HISTORY)
-        return
+        Store(words.path).check_writable()
+        return None
+    for path in filter(None, (words.path, words.checkpoint, os.path.dirname(words.metrics_file))):
+        Store(path).check_writable()
     if words.name == "index":
         from disque_py.spark.index import writer_options
 
-        writer_options({"path": words.path, **sink})
+        store, _, _ = writer_options({"path": words.path, **sink})
+        check_not_lost(store)
     else:
         check_keys((words.key, words.member))
-    planner = EventPlanner(event_options({"bootstrapServers": words.nodes, **source}, is_stream=True))
-    try:
-        planner.reach()
-    finally:
-        planner.close()
+    options = event_options({"bootstrapServers": words.nodes, **source}, is_stream=True)
+    watch = NodeWatch(EventPlanner(options))
+    watch.look()
+    return watch
 
 
 def _pairs(words: argparse.Namespace, name: str) -> dict[str, str]:
@@ -182,7 +208,9 @@ def _pairs(words: argparse.Namespace, name: str) -> dict[str, str]:
     return found
 
 
-def _stream(spark: Any, words: argparse.Namespace, source: dict[str, str], sink: dict[str, str]) -> int:
+def _stream(
+    spark: Any, words: argparse.Namespace, source: dict[str, str], sink: dict[str, str], watch: NodeWatch | None
+) -> int:
     from disque_py.spark.pipelines import index, recency
     from disque_py.spark.progress import ProgressListener
 
@@ -200,12 +228,21 @@ def _stream(spark: Any, words: argparse.Namespace, source: dict[str, str], sink:
             spark, words.nodes, words.path, limit=words.limit, key=words.key, member=words.member,
             trigger=trigger, checkpoint=words.checkpoint, source=source,
         )  # fmt: skip
+    if watch is not None:
+        figure = "disque_pipeline_nodes_away"
+        listener.note(words.name, figure, len(watch.missed))
+        watch.start(lambda count: listener.note(words.name, figure, count))
     try:
         query.awaitTermination()
     finally:
         query.stop()
+        if watch is not None:
+            watch.end()
         listener.close()
-    return 0
+    missed = watch.sentence() if watch is not None and words.once else ""
+    if missed:
+        print(f"disque-pipeline: {missed}", file=sys.stderr)
+    return 1 if missed else 0
 
 
 def _batch(spark: Any, words: argparse.Namespace) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from disque_py.spark import index_merge
-from disque_py.spark.delta_store import Store
+from disque_py.spark.delta_store import Store, write_file
 from disque_py.spark.index_merge import CurrentMerge, SpanFile, bounds_of, dirty, span_files
 from disque_py.spark.index_schema import CURRENT
 from index_events import batch, event, index, rows
@@ -50,6 +50,36 @@ def test_a_batch_rewrites_only_the_files_its_jobs_are_in(tmp_path):
     assert [row["to_state"] for row in rows(tmp_path, "current")][12] == "running"
 
 
+def test_files_that_may_have_a_job_and_do_not_have_it_stay(tmp_path):
+    """Spans may overlap; the ids tell."""
+    index(tmp_path, batch(*(event(1 + at, f"D-{at:03d}", ctime=at) for at in range(8))))
+    store = Store(str(tmp_path))
+    merge = CurrentMerge(store, store.under(CURRENT).table())
+    whole = merge._read(current(tmp_path)[0])
+    parts = [whole.filter(pa.array([at % 2 == odd for at in range(8)])) for odd in (0, 1)]
+    files = [write_file(store.under(CURRENT), part) for part in parts]
+    table = store.under(CURRENT).table()
+    table.delete()
+    table.create_write_transaction([file.add_action() for file in files], "append", table.schema())
+    index(tmp_path, batch(event(9, "D-004", 2, ctime=4, to_state="running")))
+    assert files[1].path in {file.path for file in current(tmp_path)}
+    assert [row["to_state"] for row in rows(tmp_path, "current")].index("running") == 4
+
+
+def test_a_job_that_is_already_there_is_changed_in_its_place(tmp_path):
+    index(tmp_path, jobs(0, 40, 1, meta={"k": "v"}))
+    before = {file.path: file for file in current(tmp_path)}
+    changed = {"to_state": "completed", "meta": None, "worker": "w", "ctime": 12}
+    index(tmp_path, batch(event(41, "D-012", 2, **changed), event(42, "D-031", 2, ctime=31, meta={"k": "w"})))
+    after = {file.path: file for file in current(tmp_path)}
+    assert sorted(file.first for path, file in before.items() if path not in after) == [10, 30]
+    assert sorted((file.rows, file.first) for file in after.values()) == [(10, 0), (10, 10), (10, 20), (10, 30)]
+    found = rows(tmp_path, "current")
+    assert [row["job_id"] for row in found] == [f"D-{at:03d}" for at in range(40)]
+    assert (found[12]["to_state"], found[12]["meta"], found[12]["worker"]) == ("completed", [("k", "v")], "w")
+    assert (found[31]["meta"], found[11]["to_state"], found[11]["worker"]) == ([("k", "w")], "pending", None)
+
+
 def test_rows_between_files_that_stay_do_not_widen_a_span():
     created = np.array([1, 2, 50, 51, 90])
     assert bounds_of(created, [10, 60]).tolist() == [50, 90]
@@ -77,6 +107,28 @@ def test_jobs_without_a_creation_time_are_one_row_all_the_same(tmp_path, seed):
         index(tmp_path, batch(*made))
     found = [row["job_id"] for row in rows(tmp_path, "current")]
     assert found == sorted(set(found))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_batches_of_new_and_old_jobs_leave_the_newest_row_of_each(tmp_path, seed):
+    """Whether files are patched, merged or left alone."""
+    rng = random.Random(seed)
+    versions: dict[int, int] = {}
+    seq = known = 0
+    for _ in range(8):
+        new = range(known, known + rng.choice([0, 0, 15]))
+        known = max(known + len(new), 1)
+        made = []
+        for number in [*new, *(rng.randrange(known) for _ in range(rng.randrange(1, 6)))]:
+            seq += 1
+            version = rng.randrange(1, 50)
+            versions[number] = max(versions.get(number, 0), version)
+            made.append(event(seq, f"D-{number:03d}", version, ctime=number, worker=rng.choice([None, "w"])))
+        index(tmp_path, batch(*made))
+    assert {row["job_id"]: row["version"] for row in rows(tmp_path, "current")} == {
+        f"D-{number:03d}": version for number, version in versions.items()
+    }
+    assert len(rows(tmp_path, "current")) == len(versions)
 
 
 def test_jobs_without_a_creation_time_have_a_file_of_their_own(tmp_path):

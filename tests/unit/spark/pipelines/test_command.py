@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from disque_py.spark.options import OptionError
 from disque_py.spark.pipelines.command import main, parser, sentence_of
+from made import make_index
 from spark_stub import StubCluster
 
 
@@ -32,7 +34,7 @@ def started(monkeypatch):
 def sentence(capsys, *words):
     """What a pipeline that can't run says."""
     assert main(words) == 1
-    lines = capsys.readouterr().err.splitlines()
+    lines = [line for line in capsys.readouterr().err.splitlines() if "Spark is starting" not in line]
     assert len(lines) == 1
     return lines[0].removeprefix("disque-pipeline: ")
 
@@ -114,6 +116,42 @@ def test_what_the_index_would_refuse_is_told_before_spark_starts(started, tmp_pa
         assert "did you mean compactEvery" in sentence(capsys, *words, "compactEvry=3")
         assert "option gaps is one of" in sentence(capsys, *words, "gaps=some")
     assert not started
+
+
+@pytest.mark.parametrize("name", ["index", "recency"])
+def test_a_path_that_cannot_be_written_is_told_of_before_spark_starts(name, started, tmp_path, capsys):
+    file = tmp_path / "file"
+    file.write_text("")
+    with StubCluster() as cluster:
+        words = (name, "--nodes", cluster.nodes[0].place)
+        assert f"{file} is no folder" in sentence(capsys, *words, "--path", str(file))
+        assert f"{file} is no folder" in sentence(capsys, *words, "--path", f"{file}/below/index")
+        assert "/proc can't be written" in sentence(capsys, *words, "--path", "/proc/index")
+        words = (*words, "--path", str(tmp_path / "index"))
+        assert f"{file} is no folder" in sentence(capsys, *words, "--checkpoint", f"{file}/checkpoint")
+        assert f"{file} is no folder" in sentence(capsys, *words, "--metrics-file", f"{file}/metrics")
+    assert not started
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_pipeline_says_that_it_waits_for_spark(started, tmp_path, capsys):
+    with StubCluster() as cluster:
+        words = ("index", "--nodes", cluster.nodes[0].place, "--path", str(tmp_path))
+        main(words)
+        assert "index: Spark is starting" in capsys.readouterr().err
+        main((*words, "--quiet"))
+        assert "Spark is starting" not in capsys.readouterr().err
+
+
+def test_a_lost_table_is_told_of_before_spark_starts_and_a_command_rebuilds_it(started, tmp_path, capsys):
+    make_index(tmp_path)
+    shutil.rmtree(tmp_path / "current")
+    with StubCluster() as cluster:
+        words = ("index", "--nodes", cluster.nodes[0].place, "--path", str(tmp_path))
+        assert f"disque-pipeline rebuild --path {tmp_path}" in sentence(capsys, *words)
+        assert main(["rebuild", "--path", str(tmp_path)]) == 0
+        assert capsys.readouterr().out == "current: 2 jobs from 7 events of history\n"
+        assert sentence(capsys, *words) == "as far as Spark"
 
 
 def test_a_batch_without_an_index_and_keys_that_are_no_keys_are_told_of_before_spark_starts(started, tmp_path, capsys):
