@@ -7,6 +7,9 @@ planned, so that a long batch is not delivered again meanwhile.
 
 What can't be fetched or acknowledged because its node is gone comes back after its RETRY, from a
 node that holds a copy: nothing is lost, and nothing has to be remembered.
+
+How many jobs a batch plans says little: a reply ends at a megabyte, queues are paused, jobs leave for other nodes.
+So AvailableNow counts the jobs that came, as nodes tell of the batch's tokens.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import threading
 import time
 import uuid
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
@@ -27,7 +31,16 @@ import pyarrow as pa
 from disque_py.client import Address, DisqueConnectionError, DisqueError, NotConnectedError, ReplyError
 from disque_py.client.protocol import text
 from disque_py.spark.event_schema import TEXT_MAP
-from disque_py.spark.job_tokens import Offset, Share, first_offset, next_offset, shares_of, token, tokens
+from disque_py.spark.job_tokens import (
+    JOBS_PER_TOKEN,
+    Offset,
+    Share,
+    first_offset,
+    next_offset,
+    shares_of,
+    token,
+    tokens,
+)
 from disque_py.spark.nodes import ClusterError, Nodes
 from disque_py.spark.options import CONNECTION_OPTIONS, ClusterOptions, OptionError, Options, cluster_options
 
@@ -36,14 +49,18 @@ OPTIONS: Final = (
     *CONNECTION_OPTIONS,
     "subscribe",
     "maxJobsPerTrigger",
+    "maxBytesPerTrigger",
     "minPartitions",
     "leaseMs",
     "where",
 )
 JOBS_MAX: Final = 100_000
+BYTES_MAX: Final = 256 << 20
 LEASE_MS: Final = 120_000
 # Tokens in one ACKTOKEN: a node serves nobody else while it acknowledges their jobs, some milliseconds per token.
 ACK_TOKENS: Final = 4
+# After so many batches in a row in which a node gave none of its jobs, AvailableNow leaves these.
+FRUITLESS_MAX: Final = 2
 # How long a node is asked again after a connection to it broke, and how often.
 LOST_S: Final = 10.0
 PAUSE_S: Final = 0.2
@@ -76,6 +93,7 @@ class JobOptions:
     cluster: ClusterOptions
     queues: tuple[str, ...]
     jobs_max: int
+    bytes_max: int
     piece_count_min: int
     lease_ms: int
     where: tuple[str, ...]
@@ -100,6 +118,7 @@ def job_options(given: Any) -> JobOptions:
         cluster=cluster_options(options),
         queues=options.names("subscribe"),
         jobs_max=options.integer("maxJobsPerTrigger", JOBS_MAX, 1),
+        bytes_max=options.integer("maxBytesPerTrigger", BYTES_MAX, 1),
         piece_count_min=options.integer("minPartitions", 4, 1),
         lease_ms=options.integer("leaseMs", LEASE_MS, 1_000),
         where=tuple(where),
@@ -113,8 +132,12 @@ class JobPlanner:
         self.options = options
         self._nodes = Nodes(options.cluster)
         self._first: Offset | None = None
+        # AvailableNow: jobs that waited at its start, those that came since, and the batches they came in.
         self._target: int | None = None
-        self._planned = 0
+        self._came = 0
+        self._own: set[int] = set()
+        # Batches in a row in which a node gave nothing.
+        self._fruitless: Counter[str] = Counter()
         # Batches that were planned and not acknowledged, oldest first; shared with the thread that extends leases.
         self._open: dict[int, Offset] = {}
         self._acked = -1
@@ -136,20 +159,51 @@ class JobPlanner:
     def latest(self, start: Offset) -> Offset:
         """The next batch; an empty one when only acks are due; `start` when there is nothing to do."""
         wanted = self.options.jobs_max
+        is_due = bool(start["shares"]) and start["n"] > self._acked
         if self._target is not None:
-            wanted = min(wanted, self._target - self._planned)
-        waiting = self._waiting() if wanted > 0 else {}
+            held = self._held(start) if is_due and start["n"] in self._own else 0
+            wanted = min(wanted, self._target - self._came - held)
+        waiting = self._fruitful(self._waiting()) if wanted > 0 else {}
         if sum(waiting.values()):
-            end = next_offset(start, waiting, wanted, self._runs(waiting))
-            self._planned += sum(count * jobs for _, count, jobs in end["shares"])
-        elif start["shares"] and start["n"] > self._acked:
+            end = next_offset(start, waiting, wanted, self.options.bytes_max, self._runs(waiting))
+            self._own.add(end["n"])
+        elif is_due:
             # Spark commits `start` only when it makes another batch.
-            end = next_offset(start, {}, 0)
+            end = next_offset(start, {}, 0, 0)
         else:
             return start
         self._keep(start)
         self._keep(end)
         return end
+
+    def _fruitful(self, waiting: dict[str, int]) -> dict[str, int]:
+        """Without nodes that hand out none of their jobs, which would keep AvailableNow from its end."""
+        if self._target is None:
+            return waiting
+        for node, count in list(waiting.items()):
+            if count and self._fruitless[node] >= FRUITLESS_MAX:
+                del waiting[node]
+                warnings.warn(
+                    f"{FORMAT}: {count} jobs stay in {', '.join(self.options.queues)} of node {node}, which hands none "
+                    "of them out: the queue is paused, or their RETRY is 0",
+                    stacklevel=3,
+                )
+        return waiting
+
+    def _held(self, offset: Offset) -> int:
+        """How many jobs of a batch came, as nodes know by its tokens; those of nodes that don't answer count 0."""
+        places = self._nodes.discover()
+        count = 0
+        for node, words in tokens(offset).items():
+            if node in places:
+                with suppress(DisqueConnectionError):
+                    count += self._extend(self._nodes, places[node].address, words)
+        return count
+
+    def _extend(self, nodes: Nodes, address: Address, words: list[bytes]) -> int:
+        """Extend the leases under these tokens → how many."""
+        lease_s = self.options.lease_s
+        return sum(int(count) for count in nodes.ask_all(address, [(b"EXTENDTOKEN", one, lease_s) for one in words]))
 
     def shares(self, end: Offset) -> list[tuple[Share, Address | None]]:
         """A batch as tasks, and where their nodes are; None for one that is away."""
@@ -172,20 +226,24 @@ class JobPlanner:
         with ThreadPoolExecutor(ACK_NODES) as pool:
             for offset in due:
                 addresses = {node: places[node].address if node in places else None for node in tokens(offset)}
-                asked = [
-                    pool.submit(self._ack, offset, node, addresses[node], words)
+                asked = {
+                    node: pool.submit(self._ack, offset, node, addresses[node], words)
                     for node, words in tokens(offset).items()
-                ]
-                for one in asked:
-                    trouble = one.result()
+                }
+                for node, one in asked.items():
+                    count, trouble = one.result()
                     if trouble:
                         warnings.warn(trouble, stacklevel=2)
+                        continue
+                    self._fruitless[node] = 0 if count else self._fruitless[node] + 1
+                    if offset["n"] in self._own:
+                        self._came += count
                 with self._lock:
                     self._open.pop(offset["n"], None)
         self._acked = max(self._acked, end["n"])
 
-    def _ack(self, offset: Offset, node: str, address: Address | None, words: list[bytes]) -> str:
-        """Acknowledge a node's part of a batch → why that failed, empty if it did not. Nodes are asked side by side.
+    def _ack(self, offset: Offset, node: str, address: Address | None, words: list[bytes]) -> tuple[int, str]:
+        """Acknowledge a node's part of a batch → how many jobs, why that failed. Nodes are asked side by side.
 
         A node that was started again may have given jobs whose rows never came, and know from its journal that they
         were given: it takes back what it has under these tokens.
@@ -195,16 +253,17 @@ class JobPlanner:
             if address is None:
                 raise ClusterError(f"node {node} is no longer known to the cluster")
             is_same = run is None or self._run_of(address) == run
-            for at in range(0, len(words), ACK_TOKENS):
-                self._nodes.ask(address, b"ACKTOKEN" if is_same else b"NACKTOKEN", *words[at : at + ACK_TOKENS])
+            name = b"ACKTOKEN" if is_same else b"NACKTOKEN"
+            commands = [(name, *words[at : at + ACK_TOKENS]) for at in range(0, len(words), ACK_TOKENS)]
+            counts = self._nodes.ask_all(address, commands)
             if not is_same:
                 raise ClusterError("it was started again since they were asked for")
         except (DisqueError, ClusterError) as error:
-            return (
+            return 0, (
                 f"{FORMAT}: jobs of batch {number} from node {node} could not be acknowledged ({error}); "
                 "they will be delivered again"
             )
-        return ""
+        return sum(int(count) for count in counts), ""
 
     def stop(self) -> None:
         """End the thread and hang up."""
@@ -255,8 +314,8 @@ class JobPlanner:
                 places = nodes.discover()
                 for node, words in (item for batch in batches for item in tokens(batch).items()):
                     with suppress(DisqueError):
-                        for one in words if node in places else ():
-                            nodes.ask(places[node].address, b"EXTENDTOKEN", one, self.options.lease_s)
+                        if node in places:
+                            self._extend(nodes, places[node].address, words)
         nodes.close()
 
 
@@ -284,26 +343,36 @@ def fetch(options: JobOptions, offset: Offset, share: Share, address: Address | 
 
 
 def _batches(options: JobOptions, offset: Offset, share: Share, address: Address) -> Iterator[pa.RecordBatch]:
-    """What the tokens of a share give, until one gives nothing. While rows are made of a reply, the next is fetched."""
+    """What the tokens of a share give, until it has its jobs or bytes, or one gives nothing.
+
+    While rows are made of a reply, the next is fetched.
+    """
     nodes = Nodes(options.cluster)
-    words: list[tuple[str | bytes | int, ...]] = [
-        (
-            "GETJOB", "NOHANG", "COUNT", share.jobs, "WITHCOUNTERS", "WITHMETA",
-            "LEASE", options.lease_s, "TOKEN", token(offset, share.node, number), *options.where,
+    jobs, size = share.jobs, share.bytes
+
+    def ask(number: int) -> Any:
+        words: tuple[str | bytes | int, ...] = (
+            "GETJOB", "NOHANG", "COUNT", min(JOBS_PER_TOKEN, jobs), "WITHCOUNTERS", "WITHMETA",
+            "LEASE", options.lease_s, "TOKEN", token(offset, share.node, share.first + number), *options.where,
             "FROM", *options.queues,
-        )
-        for number in range(share.first, share.first + share.tokens)
-    ]  # fmt: skip
+        )  # fmt: skip
+        return _ask(nodes, address, words, is_first=number == 0)
+
     # A thread of its own asks, and nobody else uses the connection; leaving waits for it.
     with closing(nodes), ThreadPoolExecutor(1) as beside:
-        asked: Future[Any] = beside.submit(_ask, nodes, address, words[0], is_first=True)
+        asked: Future[Any] = beside.submit(ask, 0)
         for number in range(share.tokens):
             entries = asked.result()
             if not entries:
                 return
-            if number + 1 < share.tokens:
-                asked = beside.submit(_ask, nodes, address, words[number + 1], is_first=False)
+            jobs -= len(entries)
+            size -= sum(len(entry[2]) for entry in entries)
+            is_last = jobs <= 0 or size <= 0 or number + 1 == share.tokens
+            if not is_last:
+                asked = beside.submit(ask, number + 1)
             yield _batch(entries, share.node)
+            if is_last:
+                return
 
 
 def _ask(nodes: Nodes, address: Address, words: tuple[str | bytes | int, ...], *, is_first: bool) -> Any:

@@ -9,6 +9,7 @@ every micro-batch wait for its timeout.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +20,8 @@ from disque_py.client.results import hello
 from disque_py.client.socket_connection import SocketConnection, dial
 from disque_py.spark.options import ClusterOptions
 
+# Commands in one write.
+CHUNK_COMMANDS: Final = 64
 REST_S: Final = 5.0  # How long a node that could not be reached is not tried again.
 
 
@@ -80,20 +83,30 @@ class Nodes:
         twice, ReplyError when it refuses the command, ClusterError when it refuses the password.
         Only for commands that may be sent twice.
         """
-        payload = encode([word(value) for value in words])
+        return self.ask_all(address, [words])[0]
+
+    def ask_all(self, address: Address, commands: Sequence[Sequence[Word]]) -> list[Reply]:
+        """Several commands to one node, in one go → their replies. Raises as `ask`, for the first that is refused."""
+        payloads = [encode([word(value) for value in words]) for words in commands]
+        chunks = [
+            (b"".join(payloads[at : at + CHUNK_COMMANDS]), len(payloads[at : at + CHUNK_COMMANDS]))
+            for at in range(0, len(payloads), CHUNK_COMMANDS)
+        ]
         was_kept = address in self._connections
         connection = self.connect(address)
+        replies: list[Reply] = []
         try:
-            reply = connection.ask(payload, self._options.timeout_s)
+            connection.exchange(iter(chunks), self._options.timeout_s, replies)
         except DisqueConnectionError:
             self.drop(address)
             if not was_kept:
                 raise
             # What was kept since the last batch may have been closed meanwhile: once more, on a new one.
-            return self.ask(address, *words)
-        if isinstance(reply, ReplyError):
-            raise reply
-        return reply
+            return self.ask_all(address, commands)
+        for reply in replies:
+            if isinstance(reply, ReplyError):
+                raise reply
+        return replies
 
     def connect(self, address: Address) -> SocketConnection:
         """The connection to this address. Raises NotConnectedError, ClusterError for a wrong password."""

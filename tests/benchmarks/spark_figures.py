@@ -1,7 +1,7 @@
 # ruff: noqa: E402 — the import path comes first
 """Figures of the Spark side, against real nodes on this machine.
 
-    python tests/benchmarks/spark_figures.py [sink] [jobs] [index] [freshness] [query] [--markdown] [--rows N]
+    python tests/benchmarks/spark_figures.py [sink] [jobs] [bodies] [index] [freshness] [query] [--markdown] [--rows N]
 
 Needs the extra disque-py[spark]. Rates depend on the machine, whose cores the nodes, the JVM and its
 Python workers share; so a rate stands beside one of the same run that needs no Spark, or beside the
@@ -47,6 +47,10 @@ FRESHNESS_S = 60
 # Twenty jobs are added so often.
 STEP_S = 0.05
 WARM_UP = 3
+# Jobs and their bytes; the last ones also as a stream, so many per round.
+BODIES = ((10_000, 2_000), (5_000, 10_000), (500, 100_000))
+GOING_JOBS = 1_000
+GOING_ROUNDS = 5
 # Jobs that are added before they are fetched and acknowledged, so most of a job's events come in one batch.
 WAVE = 50_000
 # The log of events is synced, and can be read, within a second.
@@ -152,6 +156,43 @@ def jobs(figures: Figures, spark: Any, cluster: Cluster, words: argparse.Namespa
         figures.say(f"job source, batch {progress['batchId']} of {count:,} (≥ 80,000/s)", f"{rate:,.0f}/s", cpu)
 
 
+def bodies(figures: Figures, spark: Any, cluster: Cluster, words: argparse.Namespace, folder: Path) -> None:
+    """Jobs with long bodies: whether AvailableNow takes all, and how many per second a stream that goes on takes."""
+
+    def source(queue: str) -> Any:
+        reader = spark.readStream.format("disque").option("bootstrapServers", places(cluster))
+        return reader.option("subscribe", queue).load().writeStream.format("noop")
+
+    for count, size in BODIES:
+        queue = f"bodies-{size}"
+        fill(cluster, queue, count, size)
+        writer = source(queue).option("checkpointLocation", str(folder / queue))
+        began = time.monotonic()
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        took = time.monotonic() - began
+        taken = sum(progress["numInputRows"] for progress in query.recentProgress)
+        figures.say(f"job source, {count:,} jobs of {size:,} bytes, AvailableNow", f"{taken:,} in {took:.1f} s")
+    query = source("going").option("checkpointLocation", str(folder / "going")).start()
+    rates = []
+    for _ in range(GOING_ROUNDS):
+        fill(cluster, "going", GOING_JOBS, BODIES[-1][1])
+        began, seen = time.monotonic(), len(query.recentProgress)
+        while sum(progress["numInputRows"] for progress in query.recentProgress[seen:]) < GOING_JOBS:
+            time.sleep(0.02)
+        rates.append(GOING_JOBS / (time.monotonic() - began))
+    query.stop()
+    what = f"job source, stream of {BODIES[-1][1]:,} bytes, median of {GOING_ROUNDS}"
+    figures.say(what, f"{statistics.median(rates):,.0f}/s")
+
+
+def fill(cluster: Cluster, queue: str, count: int, size: int) -> None:
+    """Jobs for all nodes alike."""
+    for place in places(cluster).split(","):
+        with Disque(place, discover=False) as disque:
+            disque.add_jobs(queue, ["x" * size] * (count // len(cluster.servers)), retry=3600, replicate=1)
+
+
 def make_events(cluster: Cluster, rows: int) -> None:
     """Three events for each job, on all nodes alike."""
     for place in places(cluster).split(","):
@@ -246,7 +287,7 @@ def query(figures: Figures, spark: Any, cluster: Cluster, words: argparse.Namesp
             figures.say(f"{name} on {count:,} events, median", f"{statistics.median(times):,.0f} ms")
 
 
-BENCHMARKS = {"sink": sink, "jobs": jobs, "index": indexes, "freshness": freshness, "query": query}
+BENCHMARKS = {"sink": sink, "jobs": jobs, "bodies": bodies, "index": indexes, "freshness": freshness, "query": query}
 
 
 def main() -> int:

@@ -28,6 +28,14 @@ def test_jobs_become_rows_and_all_are_acknowledged_the_last_batch_too(spark, tmp
         assert sorted(found) == sorted(acked) == sorted(set(found))
 
 
+def test_available_now_reads_all_jobs_however_big_they_are(spark, tmp_path):
+    with StubCluster(2) as cluster:
+        for node in cluster.nodes:
+            node.fill("work", 30, 100_000)
+        found = consume(spark, cluster, tmp_path, maxBytesPerTrigger="4000000")
+        assert len(found) == len(set(found)) == sum(len(node.acked) for node in cluster.nodes) == 60
+
+
 def test_a_batch_that_is_repeated_gets_the_same_jobs_and_they_are_acknowledged_once(spark, tmp_path):
     """As after a crash between the sink and Spark's note: there is no later batch, and nothing was acknowledged."""
     with StubCluster() as cluster:

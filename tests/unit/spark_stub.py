@@ -3,7 +3,7 @@
 It keeps what it was given and answers by the wire format of docs/protocol.md; jobs are spread over
 nothing and copied nowhere. `StubCluster` is a context; nodes join with `add_node` and vanish with
 `stop`. Faults are set by tests: `refuse` (queue → error), `read_limit` (lines per EVENTS READ), `swallow`
-(command → how many answers are lost).
+(command → how many answers are lost), `paused` (queues that give nothing, though they have jobs).
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ import threading
 from typing import Any
 
 import hiredis
+
+# A reply of GETJOB ends after the job with which it exceeds this.
+REPLY_BYTES_MAX = 1 << 20
 
 
 class StubNode:
@@ -34,6 +37,9 @@ class StubNode:
         self.keys: dict[bytes, str] = {}
         self.tokens: dict[bytes, list[Any]] = {}
         self.acked: list[str] = []
+        self.filled = 0
+        # Queues that look empty to GETJOB alone.
+        self.paused: set[bytes] = set()
         self.extended: list[bytes] = []
         self.run = f"run-{number}-1"
         self.refuse: dict[bytes, bytes] = {}
@@ -188,20 +194,25 @@ class StubNode:
     def on_qlen(self, argv: list[bytes]) -> bytes:
         return reply(len(self.jobs.get(argv[1].decode(), ())))
 
-    def fill(self, queue: str, count: int, **meta: str) -> None:
+    def fill(self, queue: str, count: int, size: int = 0, **meta: str) -> None:
+        """Jobs of at least so many bytes."""
         waiting = self.jobs.setdefault(queue, [])
-        for number in range(count):
-            waiting.append((f"D-{self.id[-8:]}-{len(waiting):04d}{number:020d}-05a1", b"body-%d" % number, meta))
+        for _ in range(count):
+            body = b"body-%d" % self.filled
+            waiting.append((f"D-{self.id[-8:]}-{self.filled:024d}-05a1", body.ljust(size, b"."), meta))
+            self.filled += 1
 
     def on_getjob(self, argv: list[bytes]) -> bytes:
         token = argv[argv.index(b"TOKEN") + 1]
         if token not in self.tokens:
             count = int(argv[argv.index(b"COUNT") + 1])
             taken: list[Any] = []
+            size = 0
             for queue in argv[argv.index(b"FROM") + 1 :]:
-                waiting = self.jobs.get(queue.decode(), [])
-                while waiting and len(taken) < count:
+                waiting = [] if queue in self.paused else self.jobs.get(queue.decode(), [])
+                while waiting and len(taken) < count and size < REPLY_BYTES_MAX:
                     taken.append((queue, *waiting.pop(0)))
+                    size += len(taken[-1][2])
             if not taken:
                 return b"*-1\r\n"
             self.tokens[token] = taken

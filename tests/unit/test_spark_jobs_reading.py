@@ -37,6 +37,13 @@ def planned(cluster: StubCluster, count: int, **given: str) -> tuple[JobPlanner,
     return plan, plan.latest(plan.initial())
 
 
+def planned_big(cluster: StubCluster, count: int, **given: str) -> tuple[JobPlanner, dict]:
+    """The same with jobs of 100 kB."""
+    cluster.nodes[0].fill("work", count, 100_000)
+    plan = planner(cluster, **given)
+    return plan, plan.latest(plan.initial())
+
+
 def rows(plan: JobPlanner, end: dict) -> list[dict]:
     return [
         row
@@ -140,6 +147,49 @@ def test_available_now_takes_what_waited_at_the_start():
         rows(plan, start)
         cluster.nodes[0].fill("work", 500)
         assert 30 <= len(drain(plan, start)[0]) <= 40
+
+
+@pytest.mark.parametrize(("count", "size"), [(10_000, 2_000), (5_000, 10_000), (500, 100_000)])
+def test_available_now_takes_all_whatever_a_reply_holds(count, size):
+    """A reply ends at a megabyte, with fewer jobs than were asked for: what came is counted, not what was planned."""
+    with StubCluster() as cluster:
+        cluster.nodes[0].fill("work", count, size)
+        plan = planner(cluster)
+        plan.freeze()
+        found, _ = drain(plan, plan.initial())
+        assert len({row["id"] for row in found}) == len(found) == len(cluster.nodes[0].acked) == count
+
+
+def test_a_batch_of_big_jobs_is_as_big_as_its_bytes_allow():
+    """A stream of jobs of 100 kB once took eleven per batch: one reply."""
+    with StubCluster() as cluster:
+        plan, end = planned_big(cluster, 200)
+        assert len(rows(plan, end)) == 200
+        plan, end = planned_big(cluster, 200, maxBytesPerTrigger="5000000", minPartitions="1")
+        assert 50 <= len(rows(plan, end)) <= 62
+
+
+def test_available_now_goes_on_after_batches_that_were_full_of_bytes():
+    with StubCluster() as cluster:
+        cluster.nodes[0].fill("work", 100, 100_000)
+        plan = planner(cluster, maxBytesPerTrigger="3000000")
+        plan.freeze()
+        found, end = drain(plan, plan.initial())
+        assert len({row["id"] for row in found}) == len(found) == 100
+        assert end["n"] <= 6
+
+
+def test_available_now_ends_when_a_node_hands_out_nothing_and_says_so():
+    """As for queues that are paused, and jobs of RETRY 0, which no token gets: both are counted by QLEN."""
+    with StubCluster(2) as cluster:
+        for node in cluster.nodes:
+            node.fill("work", 10)
+        cluster.nodes[1].paused = {b"work"}
+        plan = planner(cluster)
+        plan.freeze()
+        with pytest.warns(UserWarning, match=f"10 jobs .* node {cluster.nodes[1].id}.*hands none of them out"):
+            found, _ = drain(plan, plan.initial())
+        assert len(found) == 10
 
 
 def test_a_node_that_is_gone_gives_no_rows_and_a_warning():
