@@ -6,7 +6,6 @@ import json
 
 from disque_py.spark.job_tokens import Share, first_offset, next_offset, shares_of, token, tokens
 
-
 MB = 1 << 20
 
 
