@@ -2,8 +2,8 @@
 
 At least once: rows whose answers were not seen when a connection broke are sent again, to the next
 node; so are all rows of a task that Spark repeats. A row with a key makes one job whatever happens.
-A row that the broker refuses is never dropped in silence: it fails the task, or is counted by the
-code of its refusal and skipped, or is handed back with its reason (`route`).
+A row that the broker refuses, or that can be no job, is never dropped in silence: it fails the task, or is
+counted by the code of its refusal and skipped, or is handed back with its reason (`route`).
 """
 
 from __future__ import annotations
@@ -15,22 +15,25 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from disque_py.client import Address, DisqueConnectionError, LeavingError, LoadingError, ReplyError
 from disque_py.client.protocol import Reply
-from disque_py.spark.job_columns import AddWords, Commands, encode
+from disque_py.spark.job_columns import AddWords, Commands, canonical, encode, unfit
 from disque_py.spark.nodes import ClusterError, Nodes
 from disque_py.spark.options import ClusterOptions
 
 FAIL, SKIP, ROUTE = "fail", "skip", "route"
+# The code of rows that can be no job, beside those of the broker.
+NULL: Final = "NULL"
 # How long a task looks for a node that takes its rows.
 PATIENCE_S: Final = 30.0
 PAUSE_S: Final = 0.2
 
 
 class RefusedError(RuntimeError):
-    """The broker refused rows, and onError says that this fails the task."""
+    """The broker refused rows, or they can be no jobs, and onError says that this fails the task."""
 
 
 @dataclass(slots=True)
@@ -71,12 +74,40 @@ class Adder:
         began = time.monotonic()
         try:
             for batch in batches:
-                for commands in encode(batch, self._words, self._key_prefix, self.tally.rows):
+                # A row's key is made of its place among all rows of the task.
+                first = self.tally.rows
+                for commands in encode(self._fit(batch), self._words, self._key_prefix, first):
                     self._add(commands)
         finally:
             self._nodes.close()
         self.tally.seconds = time.monotonic() - began
         return self.tally
+
+    def _fit(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that can be jobs. Raises RefusedError for others, if they fail the task."""
+        bad = unfit(batch, self._words)
+        if not bad:
+            return batch
+        if self._on_error == FAIL:
+            raise RefusedError(
+                f"{self._format}: {len(bad)} of {len(batch)} rows can be no jobs, the first with: "
+                f"{next(iter(bad.values()))}; fill them in, or leave them out (a null in meta with map_filter()); "
+                "onError=skip or onError=route goes on without them"
+            )
+        self.tally.rows += len(bad)
+        self.tally.refused[NULL] += len(bad)
+        if self._on_error == ROUTE:
+            rows = batch.rename_columns([canonical(name) for name in batch.schema.names])
+            self._route(rows, list(bad), [(NULL, why) for why in bad.values()])
+        keep = np.ones(len(batch), bool)
+        keep[list(bad)] = False
+        return batch.filter(pa.array(keep))
+
+    def _route(self, rows: pa.RecordBatch, places: list[int], reasons: list[tuple[str, str]]) -> None:
+        """Hand rows back, with code and reason of each."""
+        taken = rows.take(pa.array(places))
+        taken = taken.append_column("code", pa.array([code for code, _ in reasons], pa.string()))
+        self.tally.routed.append(taken.append_column("reason", pa.array([why for _, why in reasons], pa.string())))
 
     def _add(self, commands: Commands) -> None:
         """One encoded batch: again and again, until every row has its answer."""
@@ -127,10 +158,8 @@ class Adder:
                 f"queue {queue!r} with: {error.text}; onError=skip or onError=route goes on without them"
             )
         if self._on_error == ROUTE:
-            rows = commands.rows.take(pa.array([row for row, _ in refusals]))
-            errors = [error for _, error in refusals]
-            rows = rows.append_column("code", pa.array([error.code for error in errors], pa.string()))
-            tally.routed.append(rows.append_column("reason", pa.array([error.text for error in errors], pa.string())))
+            reasons = [(error.code, error.text) for _, error in refusals]
+            self._route(commands.rows, [row for row, _ in refusals], reasons)
 
     def _pick(self) -> Address:
         """The node that rows go to: any at first, so that tasks spread; the same as long as it works."""

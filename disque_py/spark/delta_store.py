@@ -9,6 +9,8 @@ used for plain files too.
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 import time
 import uuid
 from collections.abc import Mapping
@@ -85,6 +87,23 @@ class Store:
         from deltalake.fs import DeltaStorageHandler
 
         return pafs.PyFileSystem(DeltaStorageHandler(self.path, self.options or None))
+
+    def check_writable(self) -> None:
+        """Whether a folder can be written, or made. Raises TableError; of an object store only its own answers tell."""
+        if not self.is_local:
+            return
+        folder = self.local_path.absolute()
+        while not folder.exists() and folder != folder.parent:
+            folder = folder.parent
+        if not folder.is_dir():
+            raise TableError(f"{folder} is no folder, so {self.path} can't be written; name another path")
+        try:
+            # Rights are not all: what is mounted read-only lets root pass, too.
+            os.rmdir(tempfile.mkdtemp(prefix=".disque-", dir=folder))
+        except OSError as error:
+            raise TableError(
+                f"{folder} can't be written ({error.strerror}); name another path, or give this user the right to it"
+            ) from None
 
     def exists(self) -> bool:
         """Whether there is a Delta table here."""

@@ -34,6 +34,7 @@ ADD_OPTIONS: Final = ("queue", *NUMBERS, "maxlen", "async", "timeoutMs", "autoKe
 
 _TEXT: Final = ("string", "binary")
 _WHOLE: Final = ("byte", "short", "integer", "long")
+PAIRS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
 # Rows encoded together: their bytes must stay below what one Arrow array holds.
 SLICE_BYTES: Final = 64 << 20
 # Commands given to the connection at a time.
@@ -125,7 +126,7 @@ class Commands:
 
 
 def encode(batch: pa.RecordBatch, words: AddWords, key_prefix: str = "", first_row: int = 0) -> Iterator[Commands]:
-    """A batch as commands, in parts that fit into memory. Raises SchemaError for a row without body or queue.
+    """A batch as commands, in parts that fit into memory. All rows must be fit for it (`unfit`).
 
     `key_prefix` and the number of the row, counted from `first_row`, make the key of a row that
     has none, when `words.auto_key` says so.
@@ -138,6 +139,27 @@ def encode(batch: pa.RecordBatch, words: AddWords, key_prefix: str = "", first_r
             yield _encode(batch.slice(start, end - start), words, key_prefix, first_row + start)
 
 
+def unfit(batch: pa.RecordBatch, words: AddWords) -> dict[int, str]:
+    """Rows that can be no job, by their places in the batch, and why."""
+    columns = {canonical(name): batch.column(at) for at, name in enumerate(batch.schema.names)}
+    found: dict[int, str] = {}
+
+    def note(rows: pa.Array, why: str) -> None:
+        for row in rows.to_pylist():
+            found.setdefault(row, why)
+
+    for name in ("body",) if words.queue else ("body", "queue"):
+        if columns[name].null_count:
+            note(pc.indices_nonzero(columns[name].is_null()), f"the column {name} is null")
+    if "meta" in columns:
+        lists = columns["meta"].cast(PAIRS)
+        values = lists.flatten().field("value")
+        if values.null_count:
+            rows = pc.list_parent_indices(lists).filter(values.is_null()).unique()
+            note(rows, "a value in the column meta is null")
+    return dict(sorted(found.items()))
+
+
 def canonical(name: str) -> str:
     """A column's name as we write it; Spark's have no case."""
     return next((known for known in COLUMNS if known.lower() == name.lower()), name)
@@ -145,11 +167,6 @@ def canonical(name: str) -> str:
 
 def _encode(batch: pa.RecordBatch, words: AddWords, key_prefix: str, first_row: int) -> Commands:
     columns = {name: batch.column(name) for name in batch.schema.names}
-    for name in ("body",) if words.queue else ("body", "queue"):
-        if columns[name].null_count:
-            raise SchemaError(
-                f"disque: {columns[name].null_count} rows have no {name}; filter them out or fill them in"
-            )
     count = len(batch)
     queue = _bulk_of(words.queue) if words.queue else _bulks(columns["queue"])
     pieces: list[Any] = [_bulk_of(b"ADDJOB"), queue, _bulks(columns["body"]), _bulk_of(words.timeout)]
@@ -211,12 +228,9 @@ def _optional(label: bytes, column: pa.Array) -> tuple[pa.Array, pa.Array]:
 def _meta(column: pa.Array) -> tuple[pa.Array, pa.Array]:
     """META key value for every pair of every row, and how many pairs each row has."""
     # A slice's flat arrays are the whole column's; `flatten` takes the slice's part alone.
-    lists = column.cast(pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])))
+    lists = column.cast(PAIRS)
     pairs = lists.flatten()
-    values = pairs.field("value")
-    if values.null_count:
-        raise SchemaError("disque: a value in the column meta is null; leave such pairs out, see map_filter()")
-    piece = _join([_bulk_of(b"META"), _bulks(pairs.field("key")), _bulks(values)], len(pairs))
+    piece = _join([_bulk_of(b"META"), _bulks(pairs.field("key")), _bulks(pairs.field("value"))], len(pairs))
     lengths = pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int64())
     ends = pc.cumulative_sum(lengths)
     offsets = pa.concat_arrays([pa.array([0], pa.int64()), ends]).cast(pa.int32())

@@ -88,7 +88,7 @@ ARROW_SCHEMA: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
-    """What a query wants of which queues; `where` are words for GETJOB."""
+    """What a query wants of which queues."""
 
     cluster: ClusterOptions
     queues: tuple[str, ...]
@@ -96,7 +96,6 @@ class JobOptions:
     bytes_max: int
     piece_count_min: int
     lease_ms: int
-    where: tuple[str, ...]
 
     @property
     def lease_s(self) -> int:
@@ -107,13 +106,12 @@ class JobOptions:
 def job_options(given: Any) -> JobOptions:
     """The options, checked. Raises OptionError."""
     options = Options(FORMAT, given, OPTIONS)
+    if options.has("where"):
+        raise OptionError(
+            f"{FORMAT}: option where needs GETJOB … WHERE, which nodes don't have; leave it out, and filter the rows "
+            "by their column meta"
+        )
     options.required("subscribe", "mail,news")
-    where: list[str] = []
-    for pair in options.names("where"):
-        key, equals, value = pair.partition("=")
-        if not equals or not key.strip():
-            raise OptionError(f"{FORMAT}: option where is a comma list of key=value, not {pair!r}")
-        where += ("WHERE", key.strip(), value.strip())
     return JobOptions(
         cluster=cluster_options(options),
         queues=options.names("subscribe"),
@@ -121,7 +119,6 @@ def job_options(given: Any) -> JobOptions:
         bytes_max=options.integer("maxBytesPerTrigger", BYTES_MAX, 1),
         piece_count_min=options.integer("minPartitions", 4, 1),
         lease_ms=options.integer("leaseMs", LEASE_MS, 1_000),
-        where=tuple(where),
     )
 
 
@@ -353,7 +350,7 @@ def _batches(options: JobOptions, offset: Offset, share: Share, address: Address
     def ask(number: int) -> Any:
         words: tuple[str | bytes | int, ...] = (
             "GETJOB", "NOHANG", "COUNT", min(JOBS_PER_TOKEN, jobs), "WITHCOUNTERS", "WITHMETA",
-            "LEASE", options.lease_s, "TOKEN", token(offset, share.node, share.first + number), *options.where,
+            "LEASE", options.lease_s, "TOKEN", token(offset, share.node, share.first + number),
             "FROM", *options.queues,
         )  # fmt: skip
         return _ask(nodes, address, words, is_first=number == 0)

@@ -47,3 +47,12 @@ def test_the_display_says_how_much_is_indexed():
     spark = SimpleNamespace(indexed=1234)
     display = SparkDisplay(Console(file=io.StringIO()), work, [], spark)
     assert "indexed 1,234" in display.line()
+
+
+def test_the_display_says_that_spark_starts_until_the_first_flight_is_there():
+    """No rate: zero would look as if something were stuck."""
+    work = Work(FLIGHTS, Tally(FLIGHTS, 1))
+    display = SparkDisplay(Console(file=io.StringIO()), work, [], SimpleNamespace(indexed=0))
+    assert "rate waiting for Spark" in display.line()
+    work.tally.delivered = 1
+    assert "/s" in display.line()

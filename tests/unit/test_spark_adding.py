@@ -23,6 +23,16 @@ def add(cluster: StubCluster, count: int, on_error: str = "fail", queues: tuple[
     return Adder(reach, words, on_error).add_all([pa.record_batch(rows)])
 
 
+def add_columns(cluster: StubCluster, columns: dict, on_error: str = "fail", **options: str) -> Tally:
+    words = add_words(Options("disque", options, ADD_OPTIONS))
+    reach = cluster_options(Options("disque", {"bootstrapServers": cluster.servers}, ["bootstrapServers"]))
+    return Adder(reach, words, on_error).add_all([pa.record_batch(columns)])
+
+
+def bodies_of(cluster: StubCluster) -> list[bytes]:
+    return [argv[2] for node in cluster.nodes for argv in node.added]
+
+
 def bodies(cluster: StubCluster) -> list[int]:
     return [int(argv[2]) for node in cluster.nodes for argv in node.added]
 
@@ -66,6 +76,37 @@ def test_refused_rows_are_counted_by_code_and_handed_back_when_asked_for():
         routed = add(cluster, 10, "route", ("a", "b")).routed[0].to_pylist()
         assert [row["body"] for row in routed] == ["1", "3", "5", "7", "9"]
         assert routed[0] | {"body": ""} == {"body": "", "queue": "b", "code": "PAUSED", "reason": "PAUSED not now"}
+
+
+META = pa.map_(pa.string(), pa.string())
+HOLES = {
+    "body": ["a", None, "c", "d"],
+    "queue": ["q", "q", None, "q"],
+    "meta": pa.array([[("k", "v")], None, [], [("k", "v"), ("l", None)]], META),
+}
+REASONS = ["the column body is null", "the column queue is null", "a value in the column meta is null"]
+
+
+def test_rows_with_nulls_fail_the_task_before_one_of_their_batch_is_added():
+    with StubCluster() as cluster:
+        with pytest.raises(RefusedError, match=r"3 of 4 rows .* the first with: the column body is null"):
+            add_columns(cluster, HOLES)
+        assert bodies_of(cluster) == []
+
+
+def test_rows_with_nulls_are_skipped_or_routed_as_other_bad_rows_are():
+    with StubCluster() as cluster:
+        tally = add_columns(cluster, HOLES, "skip")
+        assert (tally.rows, tally.added, tally.refused) == (4, 1, {"NULL": 3})
+        tally = add_columns(cluster, HOLES, "route")
+        assert bodies_of(cluster) == [b"a", b"a"]
+        routed = [row for batch in tally.routed for row in batch.to_pylist()]
+        assert [(row["code"], row["reason"]) for row in routed] == [("NULL", reason) for reason in REASONS]
+
+
+def test_a_null_in_the_column_queue_is_no_matter_where_the_option_wins():
+    with StubCluster() as cluster:
+        assert add_columns(cluster, {"body": ["a"], "queue": pa.array([None], pa.string())}, queue="q").added == 1
 
 
 def test_rows_that_find_no_node_fail_the_task_after_a_while(monkeypatch):

@@ -10,7 +10,7 @@ pytest.importorskip("pyarrow", reason="the extra disque-py[spark] is not install
 import pyarrow as pa
 
 from disque_py.spark import job_columns
-from disque_py.spark.job_columns import ADD_OPTIONS, SchemaError, add_words, check_columns, encode
+from disque_py.spark.job_columns import ADD_OPTIONS, SchemaError, add_words, check_columns, encode, unfit
 from disque_py.spark.options import OptionError, Options
 
 META = pa.map_(pa.string(), pa.string())
@@ -78,16 +78,14 @@ def test_large_batches_are_encoded_in_parts(monkeypatch):
     assert [argv[2].decode() for argv in commands({"body": bodies}, queue="q")] == bodies
 
 
-@pytest.mark.parametrize(
-    ("columns", "text"),
-    [
-        ({"body": ["a", None]}, "1 rows have no body"),
-        ({"body": ["a"], "meta": pa.array([[("k", None)]], META)}, "a value in the column meta is null"),
-    ],
-)
-def test_rows_that_can_be_no_job_are_refused(columns, text):
-    with pytest.raises(SchemaError, match=text):
-        commands(columns, queue="q")
+def test_rows_that_can_be_no_job_are_told_with_their_reason():
+    metas = [[("k", None), ("l", None)], [("k", None)], [], [("k", "v"), ("l", None)]]
+    batch = pa.record_batch({"body": ["a", None, "c", "d"], "meta": pa.array(metas, META)})
+    words = add_words(Options("disque", {"queue": "q"}, ADD_OPTIONS))
+    body, value = "the column body is null", "a value in the column meta is null"
+    assert unfit(batch, words) == {0: value, 1: body, 3: value}
+    assert unfit(batch.slice(1), words) == {0: body, 2: value}
+    assert unfit(batch.slice(2, 1), words) == {}
 
 
 @pytest.mark.parametrize(

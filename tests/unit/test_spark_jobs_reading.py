@@ -236,10 +236,9 @@ def test_a_node_that_refuses_the_command_ends_the_task():
             rows(plan, end)
 
 
-def test_filters_are_pairs():
-    options = job_options({"bootstrapServers": "a", "subscribe": "q", "where": "carrier=UA, dest=EWR"})
-    assert options.where == ("WHERE", "carrier", "UA", "WHERE", "dest", "EWR")
-    with pytest.raises(OptionError, match="where is a comma list of key=value, not 'UA'"):
-        job_options({"bootstrapServers": "a", "subscribe": "q", "where": "UA"})
+def test_options_that_are_missing_or_that_no_node_can_serve_are_refused_by_name():
+    """Nodes have no GETJOB … WHERE."""
+    with pytest.raises(OptionError, match=r"option where .* leave it out, and filter the rows by their column meta"):
+        job_options({"bootstrapServers": "a", "subscribe": "q", "where": "carrier=UA"})
     with pytest.raises(OptionError, match="needs the option subscribe"):
         job_options({"bootstrapServers": "a"})

@@ -32,7 +32,7 @@ def started(monkeypatch):
 def sentence(capsys, *words):
     """What a pipeline that can't run says."""
     assert main(words) == 1
-    lines = capsys.readouterr().err.splitlines()
+    lines = [line for line in capsys.readouterr().err.splitlines() if "Spark is starting" not in line]
     assert len(lines) == 1
     return lines[0].removeprefix("disque-pipeline: ")
 
@@ -114,6 +114,31 @@ def test_what_the_index_would_refuse_is_told_before_spark_starts(started, tmp_pa
         assert "did you mean compactEvery" in sentence(capsys, *words, "compactEvry=3")
         assert "option gaps is one of" in sentence(capsys, *words, "gaps=some")
     assert not started
+
+
+@pytest.mark.parametrize("name", ["index", "recency"])
+def test_a_path_that_cannot_be_written_is_told_of_before_spark_starts(name, started, tmp_path, capsys):
+    file = tmp_path / "file"
+    file.write_text("")
+    with StubCluster() as cluster:
+        words = (name, "--nodes", cluster.nodes[0].place)
+        assert f"{file} is no folder" in sentence(capsys, *words, "--path", str(file))
+        assert f"{file} is no folder" in sentence(capsys, *words, "--path", f"{file}/below/index")
+        assert "/proc can't be written" in sentence(capsys, *words, "--path", "/proc/index")
+        words = (*words, "--path", str(tmp_path / "index"))
+        assert f"{file} is no folder" in sentence(capsys, *words, "--checkpoint", f"{file}/checkpoint")
+        assert f"{file} is no folder" in sentence(capsys, *words, "--metrics-file", f"{file}/metrics")
+    assert not started
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_pipeline_says_that_it_waits_for_spark(started, tmp_path, capsys):
+    with StubCluster() as cluster:
+        words = ("index", "--nodes", cluster.nodes[0].place, "--path", str(tmp_path))
+        main(words)
+        assert "index: Spark is starting" in capsys.readouterr().err
+        main((*words, "--quiet"))
+        assert "Spark is starting" not in capsys.readouterr().err
 
 
 def test_a_batch_without_an_index_and_keys_that_are_no_keys_are_told_of_before_spark_starts(started, tmp_path, capsys):

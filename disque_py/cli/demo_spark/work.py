@@ -59,7 +59,8 @@ class SparkDisplay(Display):
     def figures(self) -> Iterator[tuple[str, str]]:
         """The totals: name and value."""
         tally = self._load.tally
-        yield "rate", f"{self._total.sample(self._load.clock(), tally.delivered):,.0f}/s"
+        rate = self._total.sample(self._load.clock(), tally.delivered)
+        yield "rate", f"{rate:,.0f}/s" if tally.delivered else "waiting for Spark"
         yield "delivered", f"{tally.delivered:,}"
         yield "queued", f"{sum(view.queued for view in self.views):,}"
         yield "events", f"{sum(view.events for view in self.views):,}"

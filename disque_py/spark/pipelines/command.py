@@ -135,6 +135,8 @@ def _run(words: argparse.Namespace) -> int:
         source["disque.password"] = password
     if "SPARK_REMOTE" not in os.environ:  # Else the server reads and writes, and sees other places than we do.
         _check(words, source, sink)
+    if not getattr(words, "quiet", False):
+        print(f"{words.name}: Spark is starting …", file=sys.stderr, flush=True)
     spark = open_session(words.name)
     try:
         if words.name in ("index", "recency"):
@@ -156,7 +158,10 @@ def _check(words: argparse.Namespace, source: dict[str, str], sink: dict[str, st
     if words.name not in ("index", "recency"):
         check_keys(words.by)
         open_existing(Store(words.path), HISTORY)
+        Store(words.path).check_writable()
         return
+    for path in filter(None, (words.path, words.checkpoint, os.path.dirname(words.metrics_file))):
+        Store(path).check_writable()
     if words.name == "index":
         from disque_py.spark.index import writer_options
 
