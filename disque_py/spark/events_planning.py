@@ -32,7 +32,7 @@ from disque_py.spark.event_offsets import (
     ranges,
     read_json_offsets,
 )
-from disque_py.spark.nodes import ClusterError, Nodes
+from disque_py.spark.nodes import AwayNodes, ClusterError, Nodes
 from disque_py.spark.options import CONNECTION_OPTIONS, ClusterOptions, OptionError, Options, cluster_options
 
 OPTIONS: Final = (
@@ -145,6 +145,7 @@ class EventPlanner:
         # Passed over since the last offset was made; and nodes of which it was said that they are gone.
         self._lost = Lost()
         self._gone: set[str] = set()
+        self._away = AwayNodes(FORMAT, "its events are read when it answers again")
         # The last log of each node that is known to be its own.
         self._own: dict[str, str] = {}
 
@@ -152,30 +153,37 @@ class EventPlanner:
         """Hang up; whatever is asked next connects again."""
         self._nodes.close()
 
-    def reach(self) -> None:
-        """Some node can be read from. Raises ClusterError when none answers, one refuses us, or none has a log."""
+    def reach(self) -> dict[str, str]:
+        """Nodes that can't be read from, and why.
+
+        Raises ClusterError when there is no other, none answers or one refuses us.
+        """
         states, away = self._states(patient=True)
         if not states:
             raise ClusterError(next(iter(away.values())))
+        return self._with_address(away)
 
     def initial(self) -> Offset:
         """Where a new query begins. Raises ClusterError, OptionError before anything is read."""
         if self._initial is None:
             states, away = self._states()
+            self._away.tell(self._with_address(away))
             positions = self._starts(states, away)
             self._initial = offset_of(positions, positions)
         return self._initial
 
     def freeze(self) -> None:
         """From now on, nothing beyond what is there now (AvailableNow)."""
-        self._target, _ = self._states()
+        self._target, away = self._states()
+        self._away.tell(self._with_address(away))
 
     def latest(self, start: Offset) -> Offset:
         """The end of the next batch, `start` itself when there is nothing new.
 
         Raises DataLossError when events that should come next are gone, and may not be lost.
         """
-        states, _ = self._states(patient=True)
+        states, away = self._states(patient=True)
+        self._away.tell(self._with_address(away))
         begins = positions_of(start["nodes"])
         self._lost = lost_of(start)
         self._tell_gone(begins)
@@ -284,6 +292,10 @@ class EventPlanner:
                     raise
                 away[node] = str(error)
         return states, away
+
+    def _with_address(self, away: dict[str, str]) -> dict[str, str]:
+        """Without nodes whose address is another's now: `_tell_gone` tells of them."""
+        return {node: reason for node, reason in away.items() if self._nodes.places[node].address.port}
 
     def _starts(self, states: dict[str, LogState], away: dict[str, str]) -> dict[str, Position]:
         options = self.options

@@ -41,7 +41,7 @@ from disque_py.spark.job_tokens import (
     token,
     tokens,
 )
-from disque_py.spark.nodes import ClusterError, Nodes
+from disque_py.spark.nodes import AwayNodes, ClusterError, Nodes
 from disque_py.spark.options import CONNECTION_OPTIONS, ClusterOptions, OptionError, Options, cluster_options
 
 FORMAT: Final = "disque"
@@ -133,6 +133,9 @@ class JobPlanner:
         self._target: int | None = None
         self._came = 0
         self._own: set[int] = set()
+        self._away = AwayNodes(
+            FORMAT, "its jobs are read when it answers again, or come from other nodes after their RETRY"
+        )
         # Batches in a row in which a node gave nothing.
         self._fruitless: Counter[str] = Counter()
         # Batches that were planned and not acknowledged, oldest first; shared with the thread that extends leases.
@@ -272,9 +275,14 @@ class JobPlanner:
     def _waiting(self) -> dict[str, int]:
         """Jobs in the queues, by node; nodes that don't answer are left out. Raises ClusterError, ReplyError."""
         counts = {}
+        away = {}
         for node, place in sorted(self._nodes.discover().items()):
-            with suppress(DisqueConnectionError):
+            try:
                 counts[node] = sum(int(self._nodes.ask(place.address, b"QLEN", queue)) for queue in self.options.queues)
+            except DisqueConnectionError as error:
+                if place.address.port:
+                    away[node] = str(error)
+        self._away.tell(away)
         return counts
 
     def _runs(self, nodes: Iterable[str]) -> dict[str, str]:

@@ -8,8 +8,9 @@ every micro-batch wait for its timeout.
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,6 +36,32 @@ class NodePlace:
 
     id: str
     address: Address
+
+
+class AwayNodes:
+    """The nodes that can't be reached. Each is told on stderr when it goes away, and when it is back.
+
+    format        the source that asks
+    consequence   what it means, for the end of the line
+    """
+
+    def __init__(self, format_name: str, consequence: str) -> None:
+        self._format = format_name
+        self._consequence = consequence
+        self._told: set[str] = set()
+
+    def tell(self, reasons: Mapping[str, str]) -> None:
+        """Say what has changed; `reasons` by node, for all nodes that are away now."""
+        # No Python warning: the same one is shown once per process, and a node may go away again.
+        for node in sorted(reasons.keys() - self._told):
+            print(
+                f"{self._format}: warning: node {node} can't be reached ({reasons[node]}); {self._consequence}",
+                file=sys.stderr,
+                flush=True,
+            )
+        for node in sorted(self._told - reasons.keys()):
+            print(f"{self._format}: node {node} is no longer away", file=sys.stderr, flush=True)
+        self._told = set(reasons)
 
 
 class Nodes:

@@ -40,6 +40,7 @@ class ProgressListener(StreamingQueryListener):
         self._quiet = quiet
         self._totals: dict[str, tuple[int, int]] = {}
         self._figures: dict[str, dict[str, float]] = {}
+        self._noted: dict[str, dict[str, float]] = {}
         self._server: ThreadingHTTPServer | None = None
         if metrics_port is not None:
             self._server = self._serve(metrics_port)
@@ -51,7 +52,8 @@ class ProgressListener(StreamingQueryListener):
 
     def text(self) -> str:
         """All figures as Prometheus text."""
-        return prometheus_of(self._figures)
+        names = {*self._figures, *self._noted}
+        return prometheus_of({name: self._figures.get(name, {}) | self._noted.get(name, {}) for name in names})
 
     def hear(self, progress: dict[str, Any]) -> None:
         """One batch, as Spark reports it."""
@@ -63,6 +65,14 @@ class ProgressListener(StreamingQueryListener):
         self._figures[name] = figures_of(progress, note, rows, batches, now_ms)
         if not self._quiet:
             print(line_of(name, progress, note, now_ms), file=sys.stderr, flush=True)
+        self._write()
+
+    def note(self, name: str, figure: str, value: float) -> None:
+        """A figure of a query that Spark does not report."""
+        self._noted.setdefault(name, {})[figure] = value
+        self._write()
+
+    def _write(self) -> None:
         if self._file is not None:
             fresh = self._file.with_name(f"{self._file.name}.{os.getpid()}")
             fresh.write_text(self.text())

@@ -20,6 +20,7 @@ HELP = {
     "disque_pipeline_lag_seconds": ("gauge", "Age of the newest event that was indexed, 0 when nothing waits."),
     "disque_pipeline_lost_events": ("gauge", "Events that were gone before they were read, and passed over."),
     "disque_pipeline_lost_logs": ("gauge", "Logs that were replaced before they were read to their end."),
+    "disque_pipeline_nodes_away": ("gauge", "Nodes of the cluster that can't be read from."),
     "disque_pipeline_merge_ms": ("gauge", "Milliseconds of the last merge into the table of newest events."),
     "disque_pipeline_jobs": ("gauge", "Jobs that the last batch has changed."),
 }

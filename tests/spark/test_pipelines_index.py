@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 
 import pytest
@@ -10,7 +12,9 @@ from disque_py.client import Disque
 from disque_py.spark.pipelines import index, recency
 from disque_py.spark.query import questions
 from disque_py.spark.query.tables import open_index
+from runs import places as all_read
 from servers import Cluster
+from spark_stub import StubCluster
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +51,24 @@ def test_events_and_broker_agree_after_a_node_was_killed(spark, cluster, tmp_pat
         states = dict(questions.ask(db, "SELECT to_state, count(*) FROM current GROUP BY 1").rows)
         twice = questions.ask(db, "SELECT node, log, seq FROM history GROUP BY ALL HAVING count(*) > 1").rows
     assert (states["completed"], sum(states.values()), twice) == (120, 200, [])
+
+
+def test_an_index_without_a_node_that_cannot_be_reached_is_no_success(tmp_path):
+    """What the others have is indexed all the same."""
+    with StubCluster(2) as stubs:
+        for node in stubs.nodes:
+            node.events(5)
+        stubs.nodes[1].stop()
+        words = ["index", "--once", "--nodes", stubs.servers, "--path", str(tmp_path / "index")]
+        words += ["--metrics-file", str(tmp_path / "metrics")]
+        done = subprocess.run(
+            [sys.executable, "-m", "disque_py.spark.pipelines", *words], capture_output=True, text=True, check=False
+        )
+    assert done.returncode == 1
+    assert f"disque-events: warning: node {stubs.nodes[1].id} can't be reached" in done.stderr
+    assert "disque-pipeline: 1 nodes could not be read from" in done.stderr
+    assert 'nodes_away{query="index"} 1' in (tmp_path / "metrics").read_text()
+    assert [node for node, _, _ in all_read(tmp_path)] == [stubs.nodes[0].id] * 5
 
 
 def test_recency_reads_jobs_as_changes(spark, cluster, tmp_path):

@@ -76,6 +76,19 @@ def test_a_node_that_was_away_when_the_query_began_at_the_end_begins_at_that_mom
         assert drain(plan, start)[0] == [(away.id, 2), (away.id, 3)]
 
 
+def test_a_node_that_cannot_be_reached_is_told_of_once_each_time(capsys):
+    with StubCluster(2) as cluster:
+        away = cluster.nodes[1]
+        plan = planner(cluster)
+        start = plan.initial()
+        for port in (1, 1, away.port, 1):
+            away.port = port
+            plan.latest(start)
+        told = capsys.readouterr().err
+        assert told.count(f"warning: node {away.id} can't be reached (127.0.0.1:1: ") == 2
+        assert told.count(f"node {away.id} is no longer away") == 1
+
+
 def test_available_now_stops_where_the_logs_ended_at_the_start():
     with StubCluster(2) as cluster:
         for node in cluster.nodes:

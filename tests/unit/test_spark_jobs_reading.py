@@ -205,6 +205,14 @@ def test_a_node_that_is_gone_gives_no_rows_and_a_warning():
             fresh.commit(end)
 
 
+def test_a_node_whose_queues_cannot_be_looked_at_is_told_of(capsys):
+    with StubCluster(2) as cluster:
+        cluster.nodes[1].stop()
+        fresh = planner(cluster)
+        fresh.latest(fresh.initial())
+        assert f"disque: warning: node {cluster.nodes[1].id} can't be reached" in capsys.readouterr().err
+
+
 def test_leases_of_what_is_not_acknowledged_are_extended():
     with StubCluster() as cluster:
         cluster.nodes[0].fill("work", 10)

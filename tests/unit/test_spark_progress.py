@@ -30,6 +30,15 @@ def test_a_batch_is_a_line_and_a_file(tmp_path, capsys):
     assert 'disque_pipeline_rows_total{query="index"} 20\n' in (tmp_path / "m.prom").read_text()
 
 
+def test_figures_that_spark_does_not_report_stand_beside_its_own(tmp_path):
+    listener = ProgressListener(metrics_file=str(tmp_path / "m.prom"), quiet=True)
+    listener.note("index", "disque_pipeline_nodes_away", 1)
+    assert 'disque_pipeline_nodes_away{query="index"} 1\n' in (tmp_path / "m.prom").read_text()
+    heard(listener, PROGRESS)
+    assert listener.text().count("# TYPE") > 3
+    assert 'disque_pipeline_nodes_away{query="index"} 1\n' in listener.text()
+
+
 def test_metrics_are_served_when_asked_for():
     listener = ProgressListener(metrics_port=0, quiet=True)
     try:

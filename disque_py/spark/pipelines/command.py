@@ -16,7 +16,10 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from disque_py.spark.pipelines.node_watch import NodeWatch
 
 SPAN: Final = re.compile(r"\d+ (?:milliseconds?|seconds?|minutes?|hours?)")
 PASSWORD: Final = "DISQUECLI_AUTH"  # As disque-cli has it.
@@ -133,14 +136,15 @@ def _run(words: argparse.Namespace) -> int:
     password = os.environ.get(PASSWORD, "")
     if password and not any(name.lower() == "disque.password" for name in source):
         source["disque.password"] = password
+    watch = None
     if "SPARK_REMOTE" not in os.environ:  # Else the server reads and writes, and sees other places than we do.
-        _check(words, source, sink)
+        watch = _check(words, source, sink)
     if not getattr(words, "quiet", False):
         print(f"{words.name}: Spark is starting …", file=sys.stderr, flush=True)
     spark = open_session(words.name)
     try:
         if words.name in ("index", "recency"):
-            return _stream(spark, words, source, sink)
+            return _stream(spark, words, source, sink, watch)
         rows = _batch(spark, words)
         print(f"{words.name}: {len(rows)} rows in {words.path.rstrip('/')}/{words.name}")
         return 0
@@ -148,18 +152,22 @@ def _run(words: argparse.Namespace) -> int:
         spark.stop()
 
 
-def _check(words: argparse.Namespace, source: dict[str, str], sink: dict[str, str]) -> None:
-    """What Spark would find wrong as well, later. Raises OptionError, ClusterError, TableError, ImportError."""
+def _check(words: argparse.Namespace, source: dict[str, str], sink: dict[str, str]) -> NodeWatch | None:
+    """What Spark would find wrong as well, later → the watch over the nodes of a stream.
+
+    Raises OptionError, ClusterError, TableError, ImportError.
+    """
     from disque_py.spark.delta_store import Store
     from disque_py.spark.events_planning import EventPlanner, event_options
     from disque_py.spark.index_schema import HISTORY, open_existing
     from disque_py.spark.pipelines.history import check_keys
+    from disque_py.spark.pipelines.node_watch import NodeWatch
 
     if words.name not in ("index", "recency"):
         check_keys(words.by)
         open_existing(Store(words.path), HISTORY)
         Store(words.path).check_writable()
-        return
+        return None
     for path in filter(None, (words.path, words.checkpoint, os.path.dirname(words.metrics_file))):
         Store(path).check_writable()
     if words.name == "index":
@@ -168,11 +176,10 @@ def _check(words: argparse.Namespace, source: dict[str, str], sink: dict[str, st
         writer_options({"path": words.path, **sink})
     else:
         check_keys((words.key, words.member))
-    planner = EventPlanner(event_options({"bootstrapServers": words.nodes, **source}, is_stream=True))
-    try:
-        planner.reach()
-    finally:
-        planner.close()
+    options = event_options({"bootstrapServers": words.nodes, **source}, is_stream=True)
+    watch = NodeWatch(EventPlanner(options))
+    watch.look()
+    return watch
 
 
 def _pairs(words: argparse.Namespace, name: str) -> dict[str, str]:
@@ -187,7 +194,9 @@ def _pairs(words: argparse.Namespace, name: str) -> dict[str, str]:
     return found
 
 
-def _stream(spark: Any, words: argparse.Namespace, source: dict[str, str], sink: dict[str, str]) -> int:
+def _stream(
+    spark: Any, words: argparse.Namespace, source: dict[str, str], sink: dict[str, str], watch: NodeWatch | None
+) -> int:
     from disque_py.spark.pipelines import index, recency
     from disque_py.spark.progress import ProgressListener
 
@@ -205,12 +214,21 @@ def _stream(spark: Any, words: argparse.Namespace, source: dict[str, str], sink:
             spark, words.nodes, words.path, limit=words.limit, key=words.key, member=words.member,
             trigger=trigger, checkpoint=words.checkpoint, source=source,
         )  # fmt: skip
+    if watch is not None:
+        figure = "disque_pipeline_nodes_away"
+        listener.note(words.name, figure, len(watch.missed))
+        watch.start(lambda count: listener.note(words.name, figure, count))
     try:
         query.awaitTermination()
     finally:
         query.stop()
+        if watch is not None:
+            watch.end()
         listener.close()
-    return 0
+    missed = watch.sentence() if watch is not None and words.once else ""
+    if missed:
+        print(f"disque-pipeline: {missed}", file=sys.stderr)
+    return 1 if missed else 0
 
 
 def _batch(spark: Any, words: argparse.Namespace) -> Any:
