@@ -81,12 +81,34 @@ def check_columns(columns: pa.Schema) -> None:
 def open_tables(store: Store, columns: pa.Schema) -> tuple[DeltaTable, DeltaTable]:
     """Both tables, made or widened so that rows with these columns fit → (history, current).
 
-    Raises TableError for tables of a newer version, IndexSchemaError for a column of another type.
+    Raises TableError for tables of a newer version and for a lost one, IndexSchemaError for a column of another type.
     """
     check_columns(columns)
     history = _open(store.under(HISTORY), history_schema(columns), [DAY])
-    current = _open(store.under(CURRENT), current_schema(columns), None)
-    return history, current
+    check_not_lost(store)
+    return history, make_current(store, columns)
+
+
+def check_not_lost(store: Store) -> None:
+    """A table `current` that is gone, while `history` has events, must not begin anew. Raises TableError."""
+    try:
+        is_lost = (
+            not store.under(CURRENT).exists()
+            and store.under(HISTORY).exists()
+            and len(store.under(HISTORY).table().file_uris()) > 0
+        )
+    except (DeltaError, OSError) as error:
+        raise _no_storage(store, error) from None
+    if is_lost:
+        raise TableError(
+            f"{store.path} has events in its table {HISTORY} and no table {CURRENT}, which would begin anew without "
+            f"their jobs; make it from {HISTORY} with: disque-pipeline rebuild --path {store.path}"
+        )
+
+
+def make_current(store: Store, columns: pa.Schema) -> DeltaTable:
+    """The table of newest events, made or widened for rows with these columns. Raises as `open_tables`."""
+    return _open(store.under(CURRENT), current_schema(columns), None)
 
 
 def open_existing(store: Store, name: str) -> DeltaTable:
@@ -96,6 +118,7 @@ def open_existing(store: Store, name: str) -> DeltaTable:
     except (DeltaError, OSError) as error:
         raise _no_storage(store, error) from None
     if not exists:
+        check_not_lost(store)
         raise TableError(
             f"{store.path} has no table {name}; run the index pipeline first, or check the path for a slip"
         )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from disque_py.spark.options import OptionError
 from disque_py.spark.pipelines.command import main, parser, sentence_of
+from made import make_index
 from spark_stub import StubCluster
 
 
@@ -139,6 +141,17 @@ def test_a_pipeline_says_that_it_waits_for_spark(started, tmp_path, capsys):
         assert "index: Spark is starting" in capsys.readouterr().err
         main((*words, "--quiet"))
         assert "Spark is starting" not in capsys.readouterr().err
+
+
+def test_a_lost_table_is_told_of_before_spark_starts_and_a_command_rebuilds_it(started, tmp_path, capsys):
+    make_index(tmp_path)
+    shutil.rmtree(tmp_path / "current")
+    with StubCluster() as cluster:
+        words = ("index", "--nodes", cluster.nodes[0].place, "--path", str(tmp_path))
+        assert f"disque-pipeline rebuild --path {tmp_path}" in sentence(capsys, *words)
+        assert main(["rebuild", "--path", str(tmp_path)]) == 0
+        assert capsys.readouterr().out == "current: 2 jobs from 7 events of history\n"
+        assert sentence(capsys, *words) == "as far as Spark"
 
 
 def test_a_batch_without_an_index_and_keys_that_are_no_keys_are_told_of_before_spark_starts(started, tmp_path, capsys):

@@ -67,6 +67,8 @@ def parser() -> argparse.ArgumentParser:
     upkeep.add_argument("--path", required=True, help="folder or URI of an index")
     upkeep.add_argument("--current-retention", default="", metavar="SPAN", help="ended jobs leave current, e.g. 7 days")
     upkeep.add_argument("--history-retention", default="", metavar="SPAN", help="days leave history, e.g. 90 days")
+    rebuild = names.add_parser("rebuild", help="make a lost table current from history, while no query writes")
+    rebuild.add_argument("--path", required=True, help="folder or URI of an index")
     names.add_parser("where", help="print the file to give to spark-submit")
     names.add_parser("declarative", help="print the folder of the project for spark-pipelines run")
     return top
@@ -90,6 +92,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(os.path.join(os.path.dirname(here), "declarative"))
         return 0
     try:
+        if words.name == "rebuild":
+            return _rebuild(words)
         return _upkeep(words) if words.name == "upkeep" else _run(words)
     except KeyboardInterrupt:
         return 130
@@ -129,6 +133,15 @@ def _upkeep(words: argparse.Namespace) -> int:
     return 0
 
 
+def _rebuild(words: argparse.Namespace) -> int:
+    from disque_py.spark.delta_store import Store
+    from disque_py.spark.index_rebuild import rebuild
+
+    events, jobs = rebuild(Store(words.path))
+    print(f"current: {jobs} jobs from {events} events of history")
+    return 0
+
+
 def _run(words: argparse.Namespace) -> int:
     from disque_py.spark.pipelines.session import open_session
 
@@ -159,7 +172,7 @@ def _check(words: argparse.Namespace, source: dict[str, str], sink: dict[str, st
     """
     from disque_py.spark.delta_store import Store
     from disque_py.spark.events_planning import EventPlanner, event_options
-    from disque_py.spark.index_schema import HISTORY, open_existing
+    from disque_py.spark.index_schema import HISTORY, check_not_lost, open_existing
     from disque_py.spark.pipelines.history import check_keys
     from disque_py.spark.pipelines.node_watch import NodeWatch
 
@@ -173,7 +186,8 @@ def _check(words: argparse.Namespace, source: dict[str, str], sink: dict[str, st
     if words.name == "index":
         from disque_py.spark.index import writer_options
 
-        writer_options({"path": words.path, **sink})
+        store, _, _ = writer_options({"path": words.path, **sink})
+        check_not_lost(store)
     else:
         check_keys((words.key, words.member))
     options = event_options({"bootstrapServers": words.nodes, **source}, is_stream=True)

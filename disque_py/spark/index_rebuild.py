@@ -1,0 +1,71 @@
+"""The table `current` made from `history`, when it was lost: `disque-pipeline rebuild`.
+
+Taking the newest event per job is commutative and may be repeated (index_newest.py). So the events of `history` are
+reduced, some files at a time, and merged into the table as a batch of events is. What the table has already stays.
+A run that was stopped halfway is run again.
+
+`history` may lack what `historyRetention` has removed: then a job's row comes from the events that are left. Jobs that
+`currentRetention` has removed come back, until the next round of upkeep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from disque_py.spark.delta_store import Store
+from disque_py.spark.index_merge import CurrentMerge, span_files
+from disque_py.spark.index_newest import newest, with_final
+from disque_py.spark.index_reading import IndexFile, read_rows
+from disque_py.spark.index_schema import CURRENT, DAY, HISTORY, arrow_schema, make_current, open_existing
+from disque_py.spark.index_sorting import sort_by_job
+
+# Events that are held in memory before they are merged, some 200 bytes each.
+ROWS: Final = 1_000_000
+
+
+def rebuild(store: Store) -> tuple[int, int]:
+    """Merge all of `history` into `current` → events read, jobs in the table. Raises TableError."""
+    history = open_existing(store, HISTORY)
+    columns = arrow_schema(history)
+    columns = columns.remove(columns.get_field_index(DAY))
+    make_current(store, columns)
+    count = waiting = 0
+    staged: list[pa.Table] = []
+    for events in _events(store, history, columns):
+        count += len(events)
+        jobs = events.filter(events["job_id"].is_valid())
+        if len(jobs):
+            staged.append(newest(sort_by_job(with_final(jobs))))
+            waiting += len(staged[-1])
+        if waiting >= ROWS:
+            _merge(store, staged)
+            staged, waiting = [], 0
+    if staged:
+        _merge(store, staged)
+    return count, sum(file.rows for file in span_files(store.under(CURRENT).table()))
+
+
+def _merge(store: Store, staged: list[pa.Table]) -> None:
+    CurrentMerge(store, store.under(CURRENT).table()).merge(staged)
+
+
+def _events(store: Store, history: DeltaTable, columns: pa.Schema) -> Iterator[pa.Table]:
+    """The events, some of a file at a time; jobs of the same time come together, so that few files are rewritten."""
+    actions = pa.table(history.get_add_actions(flatten=True))
+    created = actions["min.ctime"] if "min.ctime" in actions.column_names else pa.nulls(len(actions), pa.int64())
+    files = pa.table({"path": actions["path"], "day": actions[f"partition.{DAY}"], "created": created})
+    files = files.take(pc.sort_indices(files, sort_keys=[("created", "ascending"), ("path", "ascending")]))
+    for file in files.to_pylist():
+        waiting: list[pa.RecordBatch] = []
+        for batch in read_rows(store, HISTORY, IndexFile(file["path"], str(file["day"])), columns):
+            waiting.append(batch)
+            if sum(map(len, waiting)) >= ROWS:
+                yield pa.Table.from_batches(waiting)
+                waiting = []
+        if waiting:
+            yield pa.Table.from_batches(waiting)
