@@ -183,6 +183,12 @@ def read_file(store: Store, path: str) -> pa.Table:
         return pq.read_table(source)
 
 
+def read_column(store: Store, path: str, name: str) -> pa.Array:
+    """One column of such a file."""
+    with store.filesystem().open_input_file(path) as source:
+        return pq.ParquetFile(source).read([name], use_threads=False)[name].combine_chunks()
+
+
 def paths_of(store: Store, table: DeltaTable) -> list[str]:
     """The table's files as DuckDB opens them: of a folder no URIs, in which a blank would be `%20`."""
     if not store.is_local:

@@ -3,10 +3,13 @@
 A job's creation time never changes, and the jobs of a batch were mostly created at about the same
 time. So the files of `current` hold jobs that were created one after the other, each file a span
 of creation times, as Delta's statistics tell. A batch touches the files whose spans its jobs fall
-into: they are read, put together with the batch's rows, reduced to the newest row per job
-(index_newest.py), and written again, in spans of a bounded number of rows; one transaction
+into, and of these only the ones that have one of its jobs, or get a new one. One transaction
 takes the old files out and the new ones in. So a batch costs what it touches, however large
 the table is, and readers see a plain Delta table with one row per job at every moment.
+
+A file that gets no new job is *patched*: its rows stay where they are, and those of the batch's jobs take their new
+values in the columns that change. Files that get new jobs are read, put together with the batch's rows, reduced to
+the newest row per job (index_newest.py), and written again, in spans of a bounded number of rows.
 
 A file whose span is not known (rows without a creation time) is always touched; a batch with such
 rows touches all. Small files are taken along, so that they don't become many.
@@ -28,7 +31,7 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable
 from deltalake.transaction import RemoveAction
 
-from disque_py.spark.delta_store import NewFile, Store, write_file
+from disque_py.spark.delta_store import NewFile, Store, read_column, write_file
 from disque_py.spark.index_newest import newest
 from disque_py.spark.index_reading import IndexFile, read_rows
 from disque_py.spark.index_schema import CURRENT, arrow_schema
@@ -36,9 +39,9 @@ from disque_py.spark.index_sorting import sort_by_job, take_rows
 
 CREATED: Final = "ctime"
 # Rows of a file at most. More: a batch rewrites more rows that it does not change; fewer: more files to open.
-FILE_ROWS: Final = 150_000
-# Files with fewer rows are taken along by every batch.
-SMALL_ROWS: Final = 20_000
+FILE_ROWS: Final = 50_000
+# Files with fewer rows are taken along by every batch that has new jobs.
+SMALL_ROWS: Final = 7_000
 COMMIT_TRIES: Final = 5
 # Arrow lets go of the interpreter, so spans are worked on side by side; each needs memory for its rows.
 WORKERS: Final = min(4, os.cpu_count() or 1)
@@ -118,8 +121,46 @@ class CurrentMerge:
         created = _created(rows)
         sought = None if created is None else np.sort(created)
         old, kept = touched(span_files(self._table), sought)
-        self._rewrite(old, kept, [rows])
+        patches: list[tuple[SpanFile, pa.Table]] = []
+        rest = rows
+        # A row without a creation time may be of any job.
+        if created is not None and all(file.is_known for file in old):
+            patches, old, free, rest = self._planned(old, rows.combine_chunks(), created)
+            kept = [*kept, *free, *(file for file, _ in patches)]
+        self._rewrite(old, kept, [rest] if len(rest) else [], patches)
         return len(rows) if len(staged) == 1 else int(pc.count_distinct(rows["job_id"]).as_py())
+
+    def _planned(
+        self, files: list[SpanFile], rows: pa.Table, created: np.ndarray
+    ) -> tuple[list[tuple[SpanFile, pa.Table]], list[SpanFile], list[SpanFile], pa.Table]:
+        """Files to patch with their rows; files to merge; files to leave alone; and the rows to merge."""
+        jobs = rows["job_id"].combine_chunks()
+        owner = np.full(len(rows), -1)
+        with ThreadPoolExecutor(WORKERS) as pool:
+            for number, ids in enumerate(pool.map(self._ids, files)):
+                at = np.flatnonzero((owner < 0) & _inside(created, files[number]))
+                sought = jobs.take(pa.array(at))
+                found = pc.is_in(sought, value_set=ids.filter(pc.is_in(ids, value_set=sought)))
+                owner[at[found.to_numpy(zero_copy_only=False)]] = number
+        free = created[owner < 0]
+        patches: list[tuple[SpanFile, pa.Table]] = []
+        merged: list[SpanFile] = []
+        left: list[SpanFile] = []
+        is_rest = owner < 0
+        for number, file in enumerate(files):
+            own = owner == number
+            if len(free) and (file.rows < SMALL_ROWS or _inside(free, file).any()):
+                merged.append(file)
+                is_rest |= own
+            elif own.any():
+                patches.append((file, rows.filter(pa.array(own))))
+            else:
+                left.append(file)
+        return patches, merged, left, rows.filter(pa.array(is_rest))
+
+    def _ids(self, file: SpanFile) -> pa.Array:
+        ids = read_column(self._store.under(CURRENT), file.path, "job_id")
+        return ids if ids.type == pa.string() else ids.cast(pa.string())
 
     def _typed(self, rows: pa.Table) -> pa.Table:
         """As the table has it: Spark calls UTC by the name of its session's time zone."""
@@ -134,16 +175,24 @@ class CurrentMerge:
         small = [file for file in files if file.rows < FILE_ROWS // 4]
         if len(small) < 2:
             return 0
-        self._rewrite(small, [file for file in files if file not in small], [])
+        self._rewrite(small, [file for file in files if file not in small], [], [])
         return len(small)
 
-    def _rewrite(self, old: list[SpanFile], kept: list[SpanFile], staged: list[pa.Table]) -> None:
-        """Old files and new rows → new files, in one transaction."""
+    def _rewrite(
+        self,
+        old: list[SpanFile],
+        kept: list[SpanFile],
+        staged: list[pa.Table],
+        patches: list[tuple[SpanFile, pa.Table]],
+    ) -> None:
+        """Old files and new rows → new files, beside patched ones, in one transaction."""
         with ThreadPoolExecutor(WORKERS) as pool:
-            rows = pa.concat_tables([*pool.map(self._read, old), *staged], promote_options="default")
-            written = list(
-                pool.map(self._reduce, _spans(rows, [file.first for file in kept if file.first is not None]))
-            )
+            written = list(pool.map(self._patch, patches))
+            if old or staged:
+                rows = pa.concat_tables([*pool.map(self._read, old), *staged], promote_options="default")
+                spans = _spans(rows, [file.first for file in kept if file.first is not None])
+                written += pool.map(self._reduce, spans)
+        old = [*old, *(file for file, _ in patches)]
         # If this fails the new files stay: perhaps it failed behind the commit. Upkeep removes what is in no table.
         self._table.create_write_transaction(
             [*(file.remove_action() for file in old), *(file.add_action() for file in written)],
@@ -156,8 +205,38 @@ class CurrentMerge:
         batches = read_rows(self._store, CURRENT, IndexFile(file.path, None), self._schema)
         return pa.Table.from_batches(batches, schema=self._schema)
 
+    def _patch(self, patch: tuple[SpanFile, pa.Table]) -> NewFile:
+        file, rows = patch
+        return write_file(self._store.under(CURRENT), patched(self._read(file), rows))
+
     def _reduce(self, rows: pa.Table) -> NewFile:
         return write_file(self._store.under(CURRENT), newest(sort_by_job(rows)))
+
+
+def patched(table: pa.Table, rows: pa.Table) -> pa.Table:
+    """A file's rows, one per job, with newer ones of some of these jobs; every row of `rows` is of one of them."""
+    is_changed = pc.is_in(table["job_id"], value_set=rows["job_id"].combine_chunks()).combine_chunks()
+    before = table.filter(is_changed)
+    after = newest(sort_by_job(pa.concat_tables([before, rows], promote_options="default")))
+    after = after.take(pc.index_in(before["job_id"], value_set=after["job_id"].combine_chunks()))
+    columns = []
+    for name in table.column_names:
+        column, value = table[name], after[name]
+        if value.equals(before[name]):
+            columns.append(column)
+        elif pa.types.is_map(column.type):
+            # Arrow replaces no maps in place.
+            order = np.arange(len(table))
+            order[is_changed.to_numpy(zero_copy_only=False)] = np.arange(len(table), len(table) + len(after))
+            columns.append(pa.chunked_array([*column.chunks, *value.chunks], column.type).take(pa.array(order)))
+        else:
+            columns.append(pc.replace_with_mask(column, is_changed, value.combine_chunks()))
+    return pa.table(columns, schema=table.schema)
+
+
+def _inside(created: np.ndarray, file: SpanFile) -> np.ndarray:
+    """Which of these creation times are in the span of a file, which is known."""
+    return np.asarray((created >= file.first) & (created <= file.last))
 
 
 def _created(rows: pa.Table) -> np.ndarray | None:

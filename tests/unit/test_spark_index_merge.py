@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from disque_py.spark import index_merge
-from disque_py.spark.delta_store import Store
+from disque_py.spark.delta_store import Store, write_file
 from disque_py.spark.index_merge import CurrentMerge, SpanFile, bounds_of, span_files, touched
 from disque_py.spark.index_schema import CURRENT
 from index_events import batch, event, index, rows
@@ -48,6 +48,36 @@ def test_a_batch_rewrites_only_the_files_its_jobs_are_in(tmp_path):
     assert sorted(before[path] for path in before if path not in after) == [10]
     assert len(rows(tmp_path, "current")) == 41
     assert [row["to_state"] for row in rows(tmp_path, "current")][12] == "running"
+
+
+def test_files_that_may_have_a_job_and_do_not_have_it_stay(tmp_path):
+    """Spans may overlap; the ids tell."""
+    index(tmp_path, batch(*(event(1 + at, f"D-{at:03d}", ctime=at) for at in range(8))))
+    store = Store(str(tmp_path))
+    merge = CurrentMerge(store, store.under(CURRENT).table())
+    whole = merge._read(current(tmp_path)[0])
+    parts = [whole.filter(pa.array([at % 2 == odd for at in range(8)])) for odd in (0, 1)]
+    files = [write_file(store.under(CURRENT), part) for part in parts]
+    table = store.under(CURRENT).table()
+    table.delete()
+    table.create_write_transaction([file.add_action() for file in files], "append", table.schema())
+    index(tmp_path, batch(event(9, "D-004", 2, ctime=4, to_state="running")))
+    assert files[1].path in {file.path for file in current(tmp_path)}
+    assert [row["to_state"] for row in rows(tmp_path, "current")].index("running") == 4
+
+
+def test_a_job_that_is_already_there_is_changed_in_its_place(tmp_path):
+    index(tmp_path, jobs(0, 40, 1, meta={"k": "v"}))
+    before = {file.path: file for file in current(tmp_path)}
+    changed = {"to_state": "completed", "meta": None, "worker": "w", "ctime": 12}
+    index(tmp_path, batch(event(41, "D-012", 2, **changed), event(42, "D-031", 2, ctime=31, meta={"k": "w"})))
+    after = {file.path: file for file in current(tmp_path)}
+    assert sorted(file.first for path, file in before.items() if path not in after) == [10, 30]
+    assert sorted((file.rows, file.first) for file in after.values()) == [(10, 0), (10, 10), (10, 20), (10, 30)]
+    found = rows(tmp_path, "current")
+    assert [row["job_id"] for row in found] == [f"D-{at:03d}" for at in range(40)]
+    assert (found[12]["to_state"], found[12]["meta"], found[12]["worker"]) == ("completed", [("k", "v")], "w")
+    assert (found[31]["meta"], found[11]["to_state"], found[11]["worker"]) == ([("k", "w")], "pending", None)
 
 
 def test_rows_between_files_that_stay_do_not_widen_a_span():
