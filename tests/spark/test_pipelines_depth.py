@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from disque_py.spark.delta_store import Store
 from disque_py.spark.pipelines import depth
-from made import make_index
+from index_events import TS, batch, index
+from made import make_index, step
 
 
 def test_depth_follows_each_job_from_state_to_state(spark, tmp_path):
@@ -20,3 +22,16 @@ def test_depth_follows_each_job_from_state_to_state(spark, tmp_path):
     ]  # fmt: skip
     by = depth.run(spark, path, by=["carrier"], bucket_s=3600).to_pylist()
     assert [(row["carrier"], row["state"], row["jobs"]) for row in by] == [("", "errored", 1)]
+
+
+def test_days_that_retention_took_stay_and_the_next_ones_are_counted_on_top_of_them(spark, tmp_path):
+    """Everything at once would not know what had been in the queues before."""
+    day = 86_400_000
+    index(tmp_path, batch(step(1, "a", 1, None, "pending", 0), step(2, "b", 1, None, "pending", 0)))
+    before = depth.run(spark, str(tmp_path), bucket_s=3600).to_pylist()
+    assert [(row["state"], row["jobs"]) for row in before] == [("pending", 2)]
+    Store(str(tmp_path)).under("history").table().delete()
+    index(tmp_path, batch(step(3, "a", 2, "pending", "running", day, since=TS)))
+    after = depth.run(spark, str(tmp_path), bucket_s=3600).to_pylist()
+    assert after[:1] == before
+    assert [(row["state"], row["jobs"]) for row in after[1:]] == [("pending", 1), ("running", 1)]

@@ -1,13 +1,22 @@
-"""pipelines/history.py: keys of metadata as columns."""
+"""pipelines/history.py: keys of metadata as columns, and which days a result lacks."""
 
 from __future__ import annotations
+
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not installed")
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from disque_py.spark.delta_store import Store
 from disque_py.spark.options import OptionError
-from disque_py.spark.pipelines.history import columns_of
+from disque_py.spark.pipelines.history import CTIMES_PER_MS, Plan, columns_of, events_before, plan_of, save
+from index_events import TS, batch, event, index
 
 
 def test_keys_become_columns():
@@ -19,3 +28,62 @@ def test_keys_become_columns():
 def test_a_key_that_could_be_sql_is_refused(key):
     with pytest.raises(OptionError, match="can't be a key of metadata"):
         columns_of([key])
+
+
+CONF = SimpleNamespace(conf={"spark.sql.session.timeZone": "UTC"})
+DAY_MS = 86_400_000
+MIDNIGHT = datetime(2023, 11, 16, tzinfo=UTC)
+
+
+def made_of(path, **options: Any) -> Plan:
+    """As a pipeline does it: rows of every day, kept with what they were made of."""
+    plan = plan_of(CONF, str(path), "errors", "hour", options)
+    moments = [datetime.fromisoformat(f"{day}T12:00:00+00:00") for day in plan.days]
+    rows = pa.table({"hour": pa.array(moments, pa.timestamp("us", "UTC"))})
+    first = pa.scalar(plan.first, pa.timestamp("us", "UTC"))
+    save(rows.filter(pc.greater_equal(rows["hour"], first)) if plan.first else rows, str(path), "errors", plan)
+    return plan_of(CONF, str(path), "errors", "hour", options)
+
+
+def test_only_days_from_the_first_changed_one_are_computed_again(tmp_path):
+    index(tmp_path, batch(event(1, "a"), event(2, "b", ts=TS + DAY_MS)))
+    assert plan_of(CONF, str(tmp_path), "errors", "hour", {}).first is None
+    assert made_of(tmp_path).is_done
+    index(tmp_path, batch(event(3, "c", ts=TS + 2 * DAY_MS), event(4, "a", 2, ts=TS + 2 * DAY_MS)))
+    plan = plan_of(CONF, str(tmp_path), "errors", "hour", {})
+    assert (plan.first, plan.since, len(plan.kept)) == (MIDNIGHT, "2023-11-16", 2)
+    index(tmp_path, batch(event(5, "late", ts=TS + DAY_MS)))
+    assert plan_of(CONF, str(tmp_path), "errors", "hour", {}).since == "2023-11-15"
+    assert made_of(tmp_path).is_done
+
+
+def test_a_table_made_otherwise_is_made_anew(tmp_path):
+    index(tmp_path, batch(event(1, "a"), event(2, "b", ts=TS + DAY_MS)))
+    made_of(tmp_path)
+    assert plan_of(CONF, str(tmp_path), "errors", "hour", {"by": ["k"]}).kept is None
+    elsewhere = SimpleNamespace(conf={"spark.sql.session.timeZone": "Asia/Kolkata"})
+    assert plan_of(elsewhere, str(tmp_path), "errors", "hour", {}).kept is None
+    assert plan_of(CONF, str(tmp_path), "errors", "hour", {}, since="2023-11-15").kept is None
+
+
+def test_what_retention_took_from_history_stays_in_the_results(tmp_path):
+    index(tmp_path, batch(event(1, "a"), event(2, "b", ts=TS + DAY_MS)))
+    made_of(tmp_path)
+    Store(str(tmp_path)).under("history").table().delete("day < '2023-11-15'")
+    plan = plan_of(CONF, str(tmp_path), "errors", "hour", {})
+    assert (plan.is_done, len(plan.kept)) == (True, 2)
+
+
+def test_of_earlier_days_only_jobs_that_go_on_are_read(tmp_path):
+    old, new = {"ctime": TS * CTIMES_PER_MS}, {"ctime": (TS + 2 * DAY_MS) * CTIMES_PER_MS}
+    later = {"ts": TS + 2 * DAY_MS}
+    index(
+        tmp_path,
+        batch(event(1, "a", **old), event(2, "b", **old), event(3, "x", ctime=None)),
+    )
+    assert events_before(Store(str(tmp_path)), MIDNIGHT) is None
+    index(tmp_path, batch(event(4, "a", 2, **old, **later), event(5, "c", **new, **later)))
+    before = events_before(Store(str(tmp_path)), MIDNIGHT)
+    assert [(row["job_id"], row["seq"]) for row in before.to_pylist()] == [("a", 1)]
+    index(tmp_path, batch(event(6, "x", 2, ctime=None, **later)))
+    assert set(events_before(Store(str(tmp_path)), MIDNIGHT)["job_id"].to_pylist()) == {"a", "x"}

@@ -14,9 +14,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from disque_py.spark.pipelines.history import columns_of, open_history, save
+import pyarrow as pa
+
+from disque_py.spark.pipelines.history import Plan, columns_of, open_history, plan_of, save
 
 BUCKET_S: Final = 60
+DAY_S: Final = 86_400
 LIVE: Final = "('invisible', 'pending', 'running', 'errored')"
 
 SQL: Final = """
@@ -35,11 +38,20 @@ SQL: Final = """
     spans AS (
         SELECT timestamp_seconds(floor(unix_millis(at) / 1000 / {bucket}) * {bucket}) AS at, queue, state{names},
                sum(change) AS change
-        FROM changes GROUP BY ALL HAVING sum(change) <> 0
+        FROM changes WHERE {bound} GROUP BY ALL HAVING sum(change) <> 0
     )
     SELECT at, queue, state{names},
            sum(change) OVER (PARTITION BY queue, state{names} ORDER BY at) AS jobs
     FROM spans ORDER BY at, queue, state
+"""
+# Jobs that change what is kept: their first event says that they were there before; an older event moves, because a
+# newer one precedes it; or their queue was not known.
+BACKWARD_SQL: Final = """
+    SELECT job_id FROM {events}
+    GROUP BY job_id HAVING count_if(step = 1 AND {at} AND from_state IN {live} AND NOT {was_new}) > 0
+        OR count_if({at} AND NOT {ts}) > 0
+        OR (count_if(NOT {at}) > 0 AND count_if(NOT {at} AND queue IS NOT NULL) = 0 AND count(queue) > 0)
+    LIMIT 1
 """
 
 
@@ -48,7 +60,29 @@ def run(
 ) -> Any:
     """Compute and save the table → its rows as Arrow. `by` are keys of metadata, `since` and `until` days."""
     select, names = columns_of(by)
-    sql = SQL.format(
-        events=open_history(spark, path, since, until), select=select, names=names, live=LIVE, bucket=int(bucket_s)
-    )
-    return save(spark.sql(sql), path, "depth")
+    plan = plan_of(spark, path, "depth", "at", {"by": list(by), "bucket": int(bucket_s)}, since, until)
+    if plan.is_done:
+        return plan.kept
+    if DAY_S % int(bucket_s):
+        plan = plan.whole()  # A span may be of two days.
+    events = open_history(spark, path, plan)
+    if plan.first is not None and not plan.is_trimmed:
+        is_new = {name: plan.bound(name) for name in ("at", "ts")}
+        was_new = plan.bound("coalesce(least(since, at), at)")
+        if spark.sql(BACKWARD_SQL.format(events=events, live=LIVE, was_new=was_new, **is_new)).toArrow().num_rows:
+            plan = plan.whole()
+            events = open_history(spark, path, plan)
+    sql = SQL.format(events=events, select=select, names=names, live=LIVE, bucket=int(bucket_s), bound=plan.bound("at"))
+    return save(_on_top(spark.sql(sql).toArrow(), plan, ["queue", "state", *by]), path, "depth", plan)
+
+
+def _on_top(rows: pa.Table, plan: Plan, series: list[str]) -> pa.Table:
+    """Depths that were counted from zero, with the last depth of each series that is kept."""
+    if plan.kept is None:
+        return rows
+    known = plan.kept.select([*series, "jobs"]).to_pylist()
+    place = {tuple(row[name] for name in series): row["jobs"] for row in known}
+    keys = zip(*(rows[name].to_pylist() for name in series), strict=True)
+    jobs = [place.get(key, 0) + count for key, count in zip(keys, rows["jobs"].to_pylist(), strict=True)]
+    at = rows.schema.get_field_index("jobs")
+    return rows.set_column(at, "jobs", pa.array(jobs, rows.schema.field(at).type))

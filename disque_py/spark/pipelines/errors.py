@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from disque_py.spark.pipelines.history import columns_of, open_history, save
+from disque_py.spark.pipelines.history import columns_of, open_history, plan_of, save
 
 SQL: Final = """
     WITH failures AS (
         SELECT date_trunc('HOUR', ts) AS hour, queue_name AS queue, coalesce(error, '') AS error,
                coalesce(worker, '') AS worker{select}, job_id, ts
-        FROM {events} WHERE error <> '' OR to_state = 'errored'
+        FROM {events} WHERE (error <> '' OR to_state = 'errored') AND {bound}
     )
     SELECT hour, queue, error, worker{names}, count(*) AS failures, count(DISTINCT job_id) AS jobs,
            max(ts) AS last_at, min(job_id) AS example
@@ -26,5 +26,8 @@ SQL: Final = """
 def run(spark: Any, path: str, *, by: Sequence[str] = (), since: str = "", until: str = "") -> Any:
     """Compute and save the table → its rows as Arrow. `by` are keys of metadata, `since` and `until` days."""
     select, names = columns_of(by)
-    sql = SQL.format(events=open_history(spark, path, since, until), select=select, names=names)
-    return save(spark.sql(sql), path, "errors")
+    plan = plan_of(spark, path, "errors", "hour", {"by": list(by)}, since, until)
+    if plan.is_done:
+        return plan.kept
+    sql = SQL.format(events=open_history(spark, path, plan), select=select, names=names, bound=plan.bound("ts"))
+    return save(spark.sql(sql).toArrow(), path, "errors", plan)

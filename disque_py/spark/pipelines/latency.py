@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from disque_py.spark.pipelines.history import columns_of, open_history, save
+from disque_py.spark.pipelines.history import columns_of, open_history, plan_of, save
 
 SQL: Final = """
     WITH spans AS (
         SELECT date_trunc('HOUR', ts) AS hour, queue_name AS queue, from_state AS state{select},
                greatest(0, unix_millis(ts) - unix_millis(coalesce(since, last_ts))) AS ms
-        FROM {events} WHERE from_state <> '' AND coalesce(since, last_ts) IS NOT NULL
+        FROM {events} WHERE from_state <> '' AND coalesce(since, last_ts) IS NOT NULL AND {bound}
     )
     SELECT hour, queue, state{names}, count(*) AS jobs, avg(ms) AS mean_ms,
            percentile(ms, 0.5) AS p50_ms, percentile(ms, 0.95) AS p95_ms, percentile(ms, 0.99) AS p99_ms,
@@ -28,5 +28,8 @@ SQL: Final = """
 def run(spark: Any, path: str, *, by: Sequence[str] = (), since: str = "", until: str = "") -> Any:
     """Compute and save the table → its rows as Arrow. `by` are keys of metadata, `since` and `until` days."""
     select, names = columns_of(by)
-    sql = SQL.format(events=open_history(spark, path, since, until), select=select, names=names)
-    return save(spark.sql(sql), path, "latency")
+    plan = plan_of(spark, path, "latency", "hour", {"by": list(by)}, since, until)
+    if plan.is_done:
+        return plan.kept
+    sql = SQL.format(events=open_history(spark, path, plan), select=select, names=names, bound=plan.bound("ts"))
+    return save(spark.sql(sql).toArrow(), path, "latency", plan)

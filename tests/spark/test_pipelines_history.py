@@ -1,0 +1,59 @@
+"""depth, latency and errors, run again after more events came: the same tables as those made of everything at once."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from typing import Any
+
+from disque_py.spark.pipelines import depth, errors, latency
+from disque_py.spark.pipelines.history import CTIMES_PER_MS
+from index_events import TS, batch, event, index
+
+DAY_MS = 86_400_000
+STATES = ("pending", "running", "errored", "pending", "running", "completed")
+
+
+def days_of_events(rng: random.Random) -> list[list[tuple[str, dict[str, Any]]]]:
+    """Events of jobs on three days, as (node, event): some go on the next day, some come late, twice, or say little."""
+    days: list[list[tuple[str, dict[str, Any]]]] = [[], [], []]
+    for number in range(40):
+        at = entered = rng.randrange(DAY_MS * 2)
+        before, ctime = None, (TS + at) * CTIMES_PER_MS
+        for version, state in enumerate(STATES[: rng.randint(1, 6)], 1):
+            fields = {
+                "ctime": ctime, "event": state, "from_state": before, "to_state": state,
+                "since": rng.choice([None, TS + entered]) if before else None, "queue": f"q{number % 2}",
+                "error": "no fuel" if state == "errored" else None, "worker": f"w{number % 3}",
+            }  # fmt: skip
+            for node in rng.sample(["n1", "n2"], 2 if rng.random() < 0.2 else 1):
+                moment = at + rng.randrange(3_000)
+                # It is read with the events of its day, or later.
+                day = min(2, moment // DAY_MS + (rng.random() < 0.1))
+                days[day].append((node, event(0, f"D-{number:03d}", version, ts=TS + moment, **fields)))
+            before, entered = state, at
+            at = min(at + rng.randrange(DAY_MS // 2), 3 * DAY_MS - 10_000)
+    return days
+
+
+def test_what_is_kept_and_what_is_new_make_the_same_as_everything_at_once(spark, tmp_path):
+    seqs = {"n1": 0, "n2": 0}
+    path = tmp_path / "index"
+    first, second, third = days_of_events(random.Random(0))
+    for events in (first + second, third):
+        tasks = []
+        for node in seqs:
+            own = [one for where, one in events if where == node]
+            for one in own:
+                seqs[node] += 1
+                one["seq"] = seqs[node]
+            if own:
+                tasks.append(batch(*own, node=node))
+        index(path, *tasks)
+        for pipeline in (depth, latency, errors):
+            pipeline.run(spark, str(path))
+    for pipeline, name in ((depth, "depth"), (latency, "latency"), (errors, "errors")):
+        kept = pipeline.run(spark, str(path)).to_pylist()
+        shutil.rmtree(path / name)
+        whole = pipeline.run(spark, str(path)).to_pylist()
+        assert sorted(map(str, kept)) == sorted(map(str, whole))
