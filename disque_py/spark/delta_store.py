@@ -8,23 +8,23 @@ used for plain files too.
 
 from __future__ import annotations
 
+import inspect
 import json
-import os
-import tempfile
 import time
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 from deltalake.transaction import AddAction
+
+from disque_py.spark.store import Store as Store
+from disque_py.spark.store import TableError as TableError
+from disque_py.spark.store import paths_of as paths_of
 
 # Columns whose smallest and largest values are worth keeping: readers skip files by them.
 STATS_COLUMNS: Final = ("ts", "ctime", "seq", "job_id", "node", "version")
@@ -32,14 +32,14 @@ STATS_COLUMNS: Final = ("ts", "ctime", "seq", "job_id", "node", "version")
 UNLIKE_VALUES: Final = ("seq", "job_id", "ctime", "body")
 # Rows are sorted by job: small groups let a reader of one job skip nearly all of a file.
 ROW_GROUP_ROWS: Final = 16_384
+# Readers ask for one job; ids are random, so smallest and largest values of small files tell nothing.
+FILTERED: Final = "job_id"
+FALSE_SHARE: Final = 0.01
+HAS_FILTERS: Final = "bloom_filter_options" in inspect.signature(pq.ParquetWriter.__init__).parameters
 # What is written here is soon written again, merged or compacted: quick to write and to read counts.
 CODEC: Final = "snappy"
 # What stays is packed tighter.
 PACKED_CODEC: Final = "zstd"
-
-
-class TableError(RuntimeError):
-    """A table can't be used; the text names its path and says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,66 +55,6 @@ class NewFile:
     def add_action(self, *, changes_data: bool = True) -> AddAction:
         """What makes it part of a table; rows that were there before in other files change no data."""
         return AddAction(self.path, self.size, self.partition, time.time_ns() // 1_000_000, changes_data, self.stats)
-
-
-@dataclass(frozen=True, slots=True)
-class Store:
-    """A path and how to get there; plain values, so that it travels to executors."""
-
-    path: str
-    options: dict[str, str] = field(default_factory=dict)
-
-    def under(self, name: str) -> Store:
-        """A folder below."""
-        return Store(f"{self.path.rstrip('/')}/{name}", self.options)
-
-    @property
-    def is_local(self) -> bool:
-        """Whether it is a folder of this machine (or one mounted there)."""
-        return "://" not in self.path or self.path.startswith("file://")
-
-    @property
-    def local_path(self) -> Path:
-        """Of a local one."""
-        return Path(self.path.removeprefix("file://"))
-
-    def filesystem(self) -> pafs.FileSystem:
-        """For plain files; paths are relative to this store."""
-        if self.is_local:
-            self.local_path.mkdir(parents=True, exist_ok=True)
-            return pafs.SubTreeFileSystem(str(self.local_path.absolute()), pafs.LocalFileSystem())
-        # delta-rs's own way, so that one set of credentials opens tables and files.
-        from deltalake.fs import DeltaStorageHandler
-
-        return pafs.PyFileSystem(DeltaStorageHandler(self.path, self.options or None))
-
-    def check_writable(self) -> None:
-        """Whether a folder can be written, or made. Raises TableError; of an object store only its own answers tell."""
-        if not self.is_local:
-            return
-        folder = self.local_path.absolute()
-        while not folder.exists() and folder != folder.parent:
-            folder = folder.parent
-        if not folder.is_dir():
-            raise TableError(f"{folder} is no folder, so {self.path} can't be written; name another path")
-        try:
-            # Rights are not all: what is mounted read-only lets root pass, too.
-            os.rmdir(tempfile.mkdtemp(prefix=".disque-", dir=folder))
-        except OSError as error:
-            raise TableError(
-                f"{folder} can't be written ({error.strerror}); name another path, or give this user the right to it"
-            ) from None
-
-    def exists(self) -> bool:
-        """Whether there is a Delta table here."""
-        return bool(DeltaTable.is_deltatable(self.path, self.options or None))
-
-    def table(self) -> DeltaTable:
-        """The table as it is now. Raises TableError when there is none or it can't be read."""
-        try:
-            return DeltaTable(self.path, storage_options=self.options or None)
-        except Exception as error:  # delta-rs has no common type for what its stores raise
-            raise TableError(f"{self.path} can't be opened as a Delta table: {error}") from error
 
 
 def write_file(
@@ -136,11 +76,19 @@ def write_file(
             row_group_size=ROW_GROUP_ROWS,
             use_dictionary=_dictionaries(table.schema),
             write_statistics=[name for name in STATS_COLUMNS if name in table.column_names],
+            **_filters(table),
             # A file says its types in Parquet's own words; that is what all readers understand.
             store_schema=False,
         )
         size = sink.tell()
     return NewFile(path, size, len(table), values, stats_of(table))
+
+
+def _filters(table: pa.Table) -> dict[str, Any]:
+    """A Bloom filter of the jobs, by which readers of one job skip groups; older pyarrow makes none."""
+    if not HAS_FILTERS or FILTERED not in table.column_names:
+        return {}
+    return {"bloom_filter_options": {FILTERED: {"ndv": min(len(table), ROW_GROUP_ROWS), "fpp": FALSE_SHARE}}}
 
 
 def _dictionaries(schema: pa.Schema) -> list[str]:
@@ -187,14 +135,6 @@ def read_column(store: Store, path: str, name: str) -> pa.Array:
     """One column of such a file."""
     with store.filesystem().open_input_file(path) as source:
         return pq.ParquetFile(source).read([name], use_threads=False)[name].combine_chunks()
-
-
-def paths_of(store: Store, table: DeltaTable) -> list[str]:
-    """The table's files as DuckDB opens them: of a folder no URIs, in which a blank would be `%20`."""
-    if not store.is_local:
-        return list(table.file_uris())
-    paths = pa.table(table.get_add_actions(flatten=True))["path"].to_pylist()
-    return [f"{store.local_path.absolute()}/{path}" for path in paths]
 
 
 def write_staged(store: Store, table: pa.Table) -> NewFile:

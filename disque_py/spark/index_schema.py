@@ -13,20 +13,20 @@ version and is left alone.
 
 from __future__ import annotations
 
-import re
+import time
 from typing import Final
 
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 
-from disque_py.spark.delta_store import Store, TableError
 from disque_py.spark.event_schema import ARROW_SCHEMA
-
-FORMAT: Final = 1
-HISTORY: Final = "history"
-CURRENT: Final = "current"
-STAGING: Final = "_staging"
+from disque_py.spark.index_tables import CURRENT as CURRENT
+from disque_py.spark.index_tables import DESCRIPTION, FORMAT, WIDENED, check_format, check_not_lost, no_storage
+from disque_py.spark.index_tables import HISTORY as HISTORY
+from disque_py.spark.index_tables import STAGING as STAGING
+from disque_py.spark.index_tables import open_existing as open_existing
+from disque_py.spark.store import Store
 
 STICKY: Final = ("queue", "priority", "meta")
 # What a row of `current` says of itself besides its newest event.
@@ -37,11 +37,11 @@ DAY: Final = "day"
 # A DataFrame must have these, or its rows can't be put in order.
 NEEDED: Final = ("node", "log", "seq", "ts", "job_id", "version", "to_state")
 
-# Colours and arrows in the messages of object stores.
-TERMINAL: Final = re.compile(r"\x1b\[\d+m|↳")
-
-DESCRIPTION: Final = "disque-py index, format {}"
-CONFIGURATION: Final = {"delta.checkpointInterval": "20", "delta.logRetentionDuration": "interval 7 days"}
+CONFIGURATION: Final = {
+    "delta.checkpointInterval": "20",
+    "delta.logRetentionDuration": "interval 7 days",
+    WIDENED: "0",
+}
 
 
 class IndexSchemaError(ValueError):
@@ -89,59 +89,9 @@ def open_tables(store: Store, columns: pa.Schema) -> tuple[DeltaTable, DeltaTabl
     return history, make_current(store, columns)
 
 
-def check_not_lost(store: Store) -> None:
-    """A table `current` that is gone, while `history` has events, must not begin anew. Raises TableError."""
-    try:
-        is_lost = (
-            not store.under(CURRENT).exists()
-            and store.under(HISTORY).exists()
-            and len(store.under(HISTORY).table().file_uris()) > 0
-        )
-    except (DeltaError, OSError) as error:
-        raise _no_storage(store, error) from None
-    if is_lost:
-        raise TableError(
-            f"{store.path} has events in its table {HISTORY} and no table {CURRENT}, which would begin anew without "
-            f"their jobs; make it from {HISTORY} with: disque-pipeline rebuild --path {store.path}"
-        )
-
-
 def make_current(store: Store, columns: pa.Schema) -> DeltaTable:
     """The table of newest events, made or widened for rows with these columns. Raises as `open_tables`."""
     return _open(store.under(CURRENT), current_schema(columns), None)
-
-
-def open_existing(store: Store, name: str) -> DeltaTable:
-    """One table of an index that is there. Raises TableError, also for one of a newer version."""
-    try:
-        exists = store.under(name).exists()
-    except (DeltaError, OSError) as error:
-        raise _no_storage(store, error) from None
-    if not exists:
-        check_not_lost(store)
-        raise TableError(
-            f"{store.path} has no table {name}; run the index pipeline first, or check the path for a slip"
-        )
-    table = store.under(name).table()
-    check_format(store, table)
-    return table
-
-
-def check_format(store: Store, table: DeltaTable) -> None:
-    """Raises TableError when a newer version wrote it."""
-    found = re.fullmatch(DESCRIPTION.format(r"(\d+)"), table.metadata().description or "")
-    if found and int(found[1]) > FORMAT:
-        raise TableError(
-            f"{store.path} has format {found[1]}, written by a newer version; this one knows {FORMAT}: update disque-py"
-        )
-
-
-def _no_storage(store: Store, error: Exception) -> TableError:
-    why = " ".join(TERMINAL.sub(" ", str(error)).split())[:300]
-    return TableError(
-        f"{store.path} can't be reached or written: {why}; check the option path, the rights to it, and for an object "
-        "store the options storage.*"
-    )
 
 
 def _open(store: Store, wanted: pa.Schema, partition: list[str] | None) -> DeltaTable:
@@ -155,9 +105,10 @@ def _open(store: Store, wanted: pa.Schema, partition: list[str] | None) -> Delta
                 description=DESCRIPTION.format(FORMAT),
                 configuration=CONFIGURATION,
                 storage_options=store.options or None,
+                raise_if_key_not_exists=False,
             )
     except (DeltaError, OSError) as error:
-        raise _no_storage(store, error) from None
+        raise no_storage(store, error) from None
     table = store.table()
     check_format(store, table)
     have = arrow_schema(table)
@@ -171,6 +122,9 @@ def _open(store: Store, wanted: pa.Schema, partition: list[str] | None) -> Delta
                 f"{have.field(field.name).type}; cast it or give it another name"
             )
     if new:
+        # First, so that a crash between both leaves a table that is read with care, not one that lacks columns.
+        now_ms = time.time_ns() // 1_000_000
+        table.alter.set_table_properties({WIDENED: str(now_ms)}, raise_if_not_exists=False)
         table.alter.add_columns(Schema.from_arrow(pa.schema(new)).fields)
         table.update_incremental()
     return table

@@ -17,6 +17,7 @@ from typing import Final
 from disque_py.client import Address, ClientOptions
 from disque_py.client.address import parse_address
 from disque_py.client.tls import trusting
+from disque_py.spark.option_error import OptionError as OptionError
 
 CONNECTION_OPTIONS: Final = (
     "bootstrapServers",
@@ -35,10 +36,6 @@ SPARK_OPTIONS: Final = frozenset({"path", "checkpointlocation", "queryname", "pa
 
 TRUE: Final = frozenset({"true", "yes", "1", "on"})
 FALSE: Final = frozenset({"false", "no", "0", "off"})
-
-
-class OptionError(ValueError):
-    """An option is missing, unknown or makes no sense; the text names it and says what to do."""
 
 
 class Options:

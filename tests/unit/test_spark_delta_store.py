@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from disque_py.spark.delta_store import (
+    HAS_FILTERS,
     PACKED_CODEC,
     Store,
     TableError,
@@ -34,6 +35,18 @@ def test_a_file_is_written_into_the_folder_of_its_partition_and_read_again(tmp_p
     assert path.parent.name == "day=2024-01-01"
     assert (path.stat().st_size, file.rows) == (file.size, 2)
     assert read_file(store, file.path).select(["job_id", "seq"]) == ROWS
+
+
+@pytest.mark.skipif(not HAS_FILTERS, reason="this pyarrow writes no Bloom filters")
+def test_a_file_has_a_filter_of_its_jobs(tmp_path):
+    """Ids are random: smallest and largest values of a small file rule nothing out."""
+    duckdb = pytest.importorskip("duckdb")
+    file = write_file(Store(str(tmp_path)), ROWS)
+    found = duckdb.execute(
+        "SELECT path_in_schema FROM parquet_metadata(?) WHERE bloom_filter_offset IS NOT NULL",
+        [f"{tmp_path}/{file.path}"],
+    )
+    assert found.fetchall() == [("job_id",)]
 
 
 def test_a_file_becomes_rows_of_a_table_by_its_action(tmp_path):

@@ -28,6 +28,28 @@ def test_every_question_has_an_answer(path, capsys):
         assert capsys.readouterr().out
 
 
+def test_a_trace_that_ends_pending_says_that_the_node_may_be_down(path, tmp_path, capsys):
+    """The killed node wrote the last event; no other says anything until it queues the job again."""
+    assert main([path, "trace", "a"]) == 0
+    assert capsys.readouterr().err == ""
+    index(tmp_path, batch(event(3, "b")))
+    assert main([path, "trace", "b"]) == 0
+    assert "pending means that node n1 put the job into its queue" in capsys.readouterr().err
+
+
+def test_depth_tells_the_jobs_of_a_dead_node_apart(path, capsys):
+    assert main([path, "--format", "json", "depth", "--by-node"]) == 0
+    assert json.loads(capsys.readouterr().out)["node"] == "n1"
+
+
+def test_a_question_loads_no_library_that_its_answer_does_not_need(path):
+    """Loading is most of what a short answer takes."""
+    code = "import sys; from disque_py.spark.query.command import main; main(sys.argv[1:]); print(*sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code, path, "trace", "a"], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert not loaded & {"pyarrow", "numpy", "disque_py.client", "pyspark"}
+
+
 def test_rows_come_as_json_and_csv_too(path, capsys):
     assert main([path, "--format", "json", "depth"]) == 0
     assert json.loads(capsys.readouterr().out)["jobs"] == 1

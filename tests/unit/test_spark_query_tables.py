@@ -8,10 +8,12 @@ pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not insta
 pytest.importorskip("duckdb", reason="the extra disque-py[spark] is not installed")
 
 import pyarrow as pa
+from deltalake import DeltaTable
 
 from disque_py.spark.delta_store import Store, TableError
 from disque_py.spark.event_schema import ARROW_SCHEMA
 from disque_py.spark.index_schema import open_tables
+from disque_py.spark.index_tables import WIDENED
 from disque_py.spark.query.tables import open_index
 from index_events import batch, event, index
 
@@ -22,6 +24,20 @@ def test_views_have_all_rows_also_of_files_that_lack_a_column(tmp_path):
     with open_index(str(tmp_path)) as db:
         assert db.execute("SELECT job_id, tenant FROM history ORDER BY 1").fetchall() == [("a", None), ("b", "t")]
         assert db.execute("SELECT count(*) FROM current").fetchall() == [(2,)]
+
+
+def test_footers_are_all_read_only_while_a_file_may_lack_a_column(tmp_path):
+    def views() -> int:
+        with open_index(str(tmp_path)) as db:
+            sql = db.execute("SELECT sql FROM duckdb_views() WHERE NOT internal").fetchall()
+        return sum("union_by_name" in one for (one,) in sql)
+
+    index(tmp_path, batch(event(1, "a")))
+    assert views() == 0
+    index(tmp_path, batch(event(2, "b")).append_column("tenant", pa.array(["t"])))
+    assert views() == 1  # The file of `current` was written anew, with all columns.
+    DeltaTable(str(tmp_path / "history")).alter.set_table_properties({WIDENED: "0"}, raise_if_not_exists=False)
+    assert views() == 0
 
 
 @pytest.mark.parametrize("name", ["a b", "ü", "a#b?", "[1]*"])

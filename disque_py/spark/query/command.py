@@ -37,6 +37,11 @@ def parser() -> argparse.ArgumentParser:
     trace.add_argument("job_id")
     depth = questions.add_parser("depth", help="jobs by queue and state, now and over time")
     depth.add_argument("--over-time", action="store_true", help="curves instead of the table")
+    depth.add_argument(
+        "--by-node",
+        action="store_true",
+        help="also by the node that wrote the newest event, such as a dead one",
+    )
     depth.add_argument("--queue", default="", help="only this queue (with --over-time)")
     latency = questions.add_parser("latency", help="time in each state: percentiles")
     latency.add_argument("--hourly", action="store_true", help="a row per hour")
@@ -104,7 +109,7 @@ def _answer(words: argparse.Namespace) -> int:
         elif words.question == "depth" and words.over_time:
             answer = questions.depth_over_time(db, words.queue)
         elif words.question == "depth":
-            answer = questions.depth(db, words.by)
+            answer = questions.depth(db, words.by, by_node=words.by_node)
         elif words.question == "latency":
             answer = questions.latency(db, words.by, hourly=words.hourly)
         elif words.question == "errors":
@@ -124,6 +129,9 @@ def _answer(words: argparse.Namespace) -> int:
     if words.question == "trace" and not answer.rows:
         print(f"disque-query: the index has no event of {words.job_id}", file=sys.stderr)
         return 1
+    note = questions.pending_note(answer) if words.question == "trace" and words.format == "table" else ""
+    if note:
+        print(f"disque-query: {note}", file=sys.stderr)
     return 0
 
 

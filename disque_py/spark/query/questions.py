@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from disque_py.spark.options import OptionError
+from disque_py.spark.option_error import OptionError
 
 LIVE: Final = "('invisible', 'pending', 'running', 'errored')"
 RANK: Final = "CASE to_state WHEN 'completed' THEN 3 WHEN 'canceled' THEN 2 WHEN 'expired' THEN 1 ELSE 0 END"
@@ -24,7 +24,7 @@ ONCE: Final = """
             SELECT * FROM keyed ANTI JOIN doubled USING (key)
             UNION ALL
             SELECT * FROM keyed SEMI JOIN doubled USING (key)
-            QUALIFY row_number() OVER (PARTITION BY job_id, version, event ORDER BY node, log, seq) = 1
+            QUALIFY row_number() OVER (PARTITION BY job_id, version, event ORDER BY ts, node, log, seq) = 1
         """
 
 
@@ -56,15 +56,30 @@ def trace(db: Any, job_id: str) -> Answer:
     )
 
 
-def depth(db: Any, by: Sequence[str] = ()) -> Answer:
-    """How many jobs are in which state of which queue now."""
+def depth(db: Any, by: Sequence[str] = (), *, by_node: bool = False) -> Answer:
+    """How many jobs are in which state of which queue now, with `by_node` also by the node of their newest event."""
     select, names = _columns(by)
+    if by_node:
+        select, names = f", node{select}", f", node{names}"
     return ask(
         db,
         f"""
         SELECT queue, to_state AS state{select}, count(*) AS jobs, min(ts) AS oldest
         FROM current GROUP BY queue, to_state{names} ORDER BY queue, state{names}
         """,
+    )
+
+
+def pending_note(answer: Answer) -> str:
+    """What a trace that ends with a pending job can't tell; empty for others."""
+    if not answer.rows:
+        return ""
+    newest = dict(zip(answer.columns, answer.rows[-1], strict=True))
+    if newest["to_state"] != "pending":
+        return ""
+    return (
+        f"pending means that node {newest['node']} put the job into its queue, or took it from another; while the node "
+        "that has it is down no consumer gets the job, and another holder queues it again after its RETRY"
     )
 
 
@@ -157,7 +172,7 @@ def errors(db: Any, by: Sequence[str] = ()) -> Answer:
         WITH failures AS (
             SELECT queue, coalesce(error, '') AS error, coalesce(worker, '') AS worker{select}, job_id, ts
             FROM history WHERE error <> '' OR to_state = 'errored'
-            QUALIFY row_number() OVER (PARTITION BY job_id, version, event ORDER BY node, log, seq) = 1
+            QUALIFY row_number() OVER (PARTITION BY job_id, version, event ORDER BY ts, node, log, seq) = 1
         )
         SELECT queue, error, worker{names}, count(*) AS failures, count(DISTINCT job_id) AS jobs, max(ts) AS last_at,
                min(job_id) AS example

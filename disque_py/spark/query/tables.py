@@ -1,40 +1,56 @@
 """An index as a DuckDB connection: the views `history` and `current`, of the files that the tables have right now.
 
 delta-rs says which files those are; DuckDB reads them itself, which is faster than any detour, and
-skips what their statistics rule out. A view that has no file yet has its columns all the same.
+skips what their statistics and filters rule out. A view that has no file yet has its columns all the same.
+
+A question that a person waits for is over in less time than it takes to load pyarrow: so it is not loaded here, unless
+a table is empty.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import duckdb
-import pyarrow as pa
+from deltalake import DeltaTable
 
-from disque_py.spark.delta_store import Store, paths_of
-from disque_py.spark.index_schema import CURRENT, HISTORY, arrow_schema, open_existing
-
-TYPES: Final = {"int64": "BIGINT", "int32": "INTEGER", "string": "VARCHAR", "date32[day]": "DATE"}
+from disque_py.spark.index_tables import CURRENT, HISTORY, WIDENED, open_existing
+from disque_py.spark.store import Store, paths_of
 
 
 def open_index(path: str, storage: dict[str, str] | None = None) -> Any:
     """A connection with both views, times in UTC. Raises TableError when there is no index."""
     store = Store(path, storage or {})
     db = duckdb.connect()
-    db.execute("SET TimeZone = 'UTC'")
+    # Footers are read once, for the view and for the question.
+    db.execute("SET TimeZone = 'UTC'; SET parquet_metadata_cache = true")
     for name in (HISTORY, CURRENT):
         table = open_existing(store, name)
-        _view(db, name, paths_of(store.under(name), table), arrow_schema(table))
+        _view(db, name, paths_of(store.under(name), table), table)
     return db
 
 
-def _view(db: Any, name: str, files: list[str], schema: pa.Schema) -> None:
+def _view(db: Any, name: str, files: list[str], table: DeltaTable) -> None:
     if not files:
-        db.register(f"no_{name}", schema.empty_table())
+        from disque_py.spark.index_schema import arrow_schema
+
+        db.register(f"no_{name}", arrow_schema(table).empty_table())
         db.execute(f"CREATE VIEW {name} AS SELECT * FROM no_{name}")
         return
     words = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
-    # Columns that were added later are null in older files.
-    db.execute(
-        f"CREATE VIEW {name} AS SELECT * FROM read_parquet([{words}], union_by_name = true, hive_partitioning = true)"
-    )
+    # Columns that were added later are null in older files; to look for these, every footer has to be read.
+    options = "hive_partitioning = true" + (", union_by_name = true" if _may_lack_columns(table) else "")
+    db.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet([{words}], {options})")
+
+
+def _may_lack_columns(table: DeltaTable) -> bool:
+    """Whether a file may be older than a column."""
+    widened = table.metadata().configuration.get(WIDENED)
+    if widened is None:
+        return True  # The table is of an older version, which did not say.
+    written = table.get_add_actions(flatten=True).column("modification_time").to_pylist()
+    return any(_ms(moment) <= int(widened) for moment in written)
+
+
+def _ms(moment: Any) -> float:
+    return moment.timestamp() * 1000 if hasattr(moment, "timestamp") else float(moment)

@@ -1,0 +1,31 @@
+"""index_tables.py: a table that can't be used is one sentence."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not installed")
+
+from disque_py.spark.index_tables import check_not_lost, open_existing
+from disque_py.spark.store import Store, TableError
+from index_events import batch, event, index
+
+
+def test_a_table_that_is_not_there_is_told_apart_from_one_that_was_lost(tmp_path):
+    store = Store(str(tmp_path))
+    with pytest.raises(TableError, match="has no table current; run the index pipeline first"):
+        open_existing(store, "current")
+    index(tmp_path, batch(event(1, "a")))
+    check_not_lost(store)
+    assert open_existing(store, "current").version() > 0
+    shutil.rmtree(tmp_path / "current")
+    with pytest.raises(TableError, match="no table current, which would begin anew"):
+        open_existing(store, "current")
+
+
+def test_a_lost_history_is_no_lost_current(tmp_path):
+    index(tmp_path, batch(event(1, "a")))
+    shutil.rmtree(tmp_path / "history")
+    check_not_lost(Store(str(tmp_path)))
