@@ -172,7 +172,7 @@ def _check(words: argparse.Namespace, source: dict[str, str], sink: dict[str, st
     """
     from disque_py.spark.delta_store import Store
     from disque_py.spark.events_planning import EventPlanner, event_options
-    from disque_py.spark.index_schema import HISTORY, check_not_lost, open_existing
+    from disque_py.spark.index_tables import HISTORY, check_not_lost, open_existing
     from disque_py.spark.pipelines.history import check_keys
     from disque_py.spark.pipelines.node_watch import NodeWatch
 
