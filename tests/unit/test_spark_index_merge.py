@@ -109,6 +109,28 @@ def test_jobs_without_a_creation_time_are_one_row_all_the_same(tmp_path, seed):
     assert found == sorted(set(found))
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_any_batches_of_new_and_old_jobs_leave_the_newest_row_of_each(tmp_path, seed):
+    """Whether files are patched, merged or left alone."""
+    rng = random.Random(seed)
+    versions: dict[int, int] = {}
+    seq = known = 0
+    for _ in range(8):
+        new = range(known, known + rng.choice([0, 0, 15]))
+        known = max(known + len(new), 1)
+        made = []
+        for number in [*new, *(rng.randrange(known) for _ in range(rng.randrange(1, 6)))]:
+            seq += 1
+            version = rng.randrange(1, 50)
+            versions[number] = max(versions.get(number, 0), version)
+            made.append(event(seq, f"D-{number:03d}", version, ctime=number, worker=rng.choice([None, "w"])))
+        index(tmp_path, batch(*made))
+    assert {row["job_id"]: row["version"] for row in rows(tmp_path, "current")} == {
+        f"D-{number:03d}": version for number, version in versions.items()
+    }
+    assert len(rows(tmp_path, "current")) == len(versions)
+
+
 def test_jobs_without_a_creation_time_have_a_file_of_their_own(tmp_path):
     index(tmp_path, jobs(0, 20, 1))
     index(tmp_path, batch(event(21, "D-x", ctime=None), event(22, "D-020", ctime=20)))
