@@ -62,6 +62,11 @@ def tokens(offset: Mapping[str, Any]) -> dict[str, list[bytes]]:
     return found
 
 
+def jobs_of(offset: Mapping[str, Any]) -> int:
+    """How many jobs the batch has at most."""
+    return sum(share.jobs for share in _whole(offset))
+
+
 def _whole(offset: Mapping[str, Any]) -> list[Share]:
     """The shares of the nodes, each in one piece."""
     found = []

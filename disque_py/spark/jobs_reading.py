@@ -36,6 +36,7 @@ from disque_py.spark.job_tokens import (
     Offset,
     Share,
     first_offset,
+    jobs_of,
     next_offset,
     shares_of,
     token,
@@ -160,11 +161,18 @@ class JobPlanner:
         """The next batch; an empty one when only acks are due; `start` when there is nothing to do."""
         wanted = self.options.jobs_max
         is_due = bool(start["shares"]) and start["n"] > self._acked
-        if self._target is not None:
-            held = self._held(start) if is_due and start["n"] in self._own else 0
-            wanted = min(wanted, self._target - self._came - held)
-        waiting = self._fruitful(self._waiting()) if wanted > 0 else {}
-        if sum(waiting.values()):
+        waiting: dict[str, int] = {}
+        if self._target is None:
+            waiting = self._waiting()
+        elif self._came < self._target:
+            waiting = self._fruitful(self._waiting())
+            is_open = is_due and start["n"] in self._own
+            left = self._target - self._came - (jobs_of(start) if is_open else 0)
+            if left <= 0 and is_open and sum(waiting.values()):
+                # By the plan these came later than AvailableNow began; to ask what came costs the nodes a little.
+                left = self._target - self._came - self._held(start)
+            wanted = min(wanted, left)
+        if wanted > 0 and sum(waiting.values()):
             end = next_offset(start, waiting, wanted, self.options.bytes_max, self._runs(waiting))
             self._own.add(end["n"])
         elif is_due:

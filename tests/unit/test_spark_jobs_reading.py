@@ -179,6 +179,17 @@ def test_available_now_goes_on_after_batches_that_were_full_of_bytes():
         assert end["n"] <= 6
 
 
+def test_nodes_are_asked_what_came_only_when_the_plan_may_be_wrong():
+    """EXTENDTOKEN touches every job of the batch."""
+    with StubCluster() as cluster:
+        node = cluster.nodes[0]
+        node.fill("work", 250)
+        plan = planner(cluster, maxJobsPerTrigger="100")
+        plan.freeze()
+        assert len(drain(plan, plan.initial())[0]) == 250
+        assert node.extended == []
+
+
 def test_available_now_ends_when_a_node_hands_out_nothing_and_says_so():
     """As for queues that are paused, and jobs of RETRY 0, which no token gets: both are counted by QLEN."""
     with StubCluster(2) as cluster:
