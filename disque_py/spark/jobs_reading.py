@@ -168,11 +168,11 @@ class JobPlanner:
             waiting = self._fruitful(self._waiting())
             is_open = is_due and start["n"] in self._own
             left = self._target - self._came - (jobs_of(start) if is_open else 0)
-            if left <= 0 and is_open and sum(waiting.values()):
+            if left <= 0 and is_open and any(waiting.values()):
                 # By the plan these came later than AvailableNow began; to ask what came costs the nodes a little.
                 left = self._target - self._came - self._held(start)
             wanted = min(wanted, left)
-        if wanted > 0 and sum(waiting.values()):
+        if wanted > 0 and any(waiting.values()):
             end = next_offset(start, waiting, wanted, self.options.bytes_max, self._runs(waiting))
             self._own.add(end["n"])
         elif is_due:
