@@ -9,7 +9,7 @@ import pytest
 from disque_py.config.directives import BY_NAME
 from rewrite_docs import ROOT
 
-PAGES = sorted((*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/design/*.md")))
+PAGES = sorted((*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")))
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 CODE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 

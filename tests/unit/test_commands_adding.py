@@ -78,6 +78,14 @@ def test_options_may_stand_in_any_order():
     assert (job.priority, job.retry_ms, job.meta, job.delay_ms) == (4, 7_000, (b"a", b"b"), 3_000)
 
 
+def test_a_priority_does_not_shorten_a_delay():
+    """An urgent job that is not due yet takes no part in the order."""
+    broker, client = start()
+    add(broker, client, "DELAY", 5, "PRIORITY", 1, body="urgent")
+    add(broker, client, "PRIORITY", 9)
+    assert [body for _, _, body in get(broker, client, "COUNT", 2)] == [b"body"]
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [

@@ -392,6 +392,17 @@ def test_a_copy_is_refused_with_the_reason(reason):
     assert broker.job_count == 0
 
 
+def test_while_loading_messages_about_jobs_are_left_out():
+    """A copy that was confirmed now would be in no journal. The sender says again what is important."""
+    broker, b, _ = make_cluster()
+    broker.is_loading = True
+    say(broker, b, REPLJOB, (image(broker, b, broker.me), 0))
+    assert (broker.job_count, sent(broker)) == (0, [])
+    broker.is_loading = False
+    say(broker, b, REPLJOB, (image(broker, b, broker.me), 0))
+    assert broker.job_count == 1
+
+
 def test_other_queues_are_not_paused():
     broker, b, _ = make_cluster()
     ask(broker, make_client(broker), "PAUSE", "other", "in")
