@@ -1,18 +1,22 @@
 """Runs a program of this checkout without installing it.
 
-The scripts beside this file call `run`. If a dependency is missing and the checkout has a virtual
-environment, the script starts again with its Python. This file must be readable to any Python 3, so that
-an old one gets a sentence instead of a syntax error.
+The scripts beside this file call `run`. If a dependency is missing, the script starts again with the Python of the
+checkout's virtual environment; bin/prepare makes that where it is missing or too old. This file must be readable to any
+Python 3, so that an old one gets a sentence instead of a syntax error.
 """
 
 import importlib.util
 import os
+import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 VENV_PYTHON = os.path.join(ROOT, ".venv", "bin", "python")
-# Set in a process that was started again, so that it happens once.
+PREPARE = os.path.join(ROOT, "bin", "prepare")
+# Set in a process that was started again, so that each happens once: FOUND, by the environment that was there;
+# PREPARED, by the one that bin/prepare made or brought up to date.
 AGAIN = "DISQUE_CHECKOUT_AGAIN"
+FOUND, PREPARED = "found", "prepared"
 OURS = ("disque_py", "cluster_bus", "persistence")
 # What pyproject.toml depends on. Some of it is imported only when it is needed, which is too late to start again.
 NEEDED = ("click", "hiredis", "librt", "msgpack", "mypy_extensions", "prompt_toolkit", "rich", "uvloop")
@@ -32,15 +36,28 @@ def run(module):
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] in OURS:
             raise
-        start_again(f"the package {error.name} is missing")
+        start_again("the package {} is missing".format(error.name))
     os.environ.pop(AGAIN, None)
     sys.exit(main())
 
 
 def start_again(reason):
-    """Go on with the virtual environment's Python; without one, say what to do."""
-    if AGAIN not in os.environ and os.access(VENV_PYTHON, os.X_OK):
-        os.environ[AGAIN] = "1"
-        os.execv(VENV_PYTHON, [VENV_PYTHON, os.path.abspath(sys.argv[0]), *sys.argv[1:]])
+    """Go on with the virtual environment's Python, which is made first where there is none; or say what is missing."""
+    tried = os.environ.get(AGAIN)
+    if not tried and not os.environ.get("DISQUE_VENV") and os.access(VENV_PYTHON, os.X_OK):
+        go_on_with(VENV_PYTHON, FOUND)
     program = os.path.basename(sys.argv[0])
-    sys.exit(f"{program}: {reason}. Run bin/test once, which makes .venv, or: pip install {ROOT}")
+    if tried != PREPARED and os.access(PREPARE, os.X_OK):
+        sys.stderr.write("{}: {}, so bin/prepare makes an environment.\n".format(program, reason))
+        sys.stderr.flush()
+        done = subprocess.run([PREPARE], stdout=subprocess.PIPE, check=False)
+        python = done.stdout.decode().strip()
+        if done.returncode == 0 and os.access(python, os.X_OK):
+            go_on_with(python, PREPARED)
+    sys.exit("{}: {}. Run bin/prepare, which makes .venv, or: pip install {}".format(program, reason, ROOT))
+
+
+def go_on_with(python, how):
+    """Be this program again, in another interpreter."""
+    os.environ[AGAIN] = how
+    os.execv(python, [python, os.path.abspath(sys.argv[0]), *sys.argv[1:]])

@@ -1,7 +1,7 @@
 """What PING, PONG and MEET carry: a header about the sender and gossip about others.
 
     item   = (header, [entry, ...])
-    header = map: host, port, bus_port, flags, memory, version
+    header = map: host, port, bus_port, flags, memory, version; tls_port unless it is 0
     entry  = (node id, host, port, bus_port, flags, ms since our unanswered ping, ms since its last answer); -1: none
 
 Of a sender's own flags only LEAVING is believed (disque/cluster.md, section 1); of an entry's,
@@ -40,6 +40,7 @@ class Header(NamedTuple):
     flags: int
     memory_level: int
     software: str
+    tls_port: int = 0
 
 
 class Entry(NamedTuple):
@@ -54,7 +55,7 @@ class Entry(NamedTuple):
 
 def header_map(me: Node, announced_host: str) -> dict[str, Any]:
     """The header of every heartbeat of this node."""
-    return {
+    header: dict[str, Any] = {
         "host": announced_host,
         "port": me.port,
         "bus_port": me.bus_port,
@@ -62,6 +63,9 @@ def header_map(me: Node, announced_host: str) -> dict[str, Any]:
         "memory": me.memory_level,
         "version": me.version,
     }
+    if me.tls_port:
+        header["tls_port"] = me.tls_port
+    return header
 
 
 def entry(node: Node, now_ms: int) -> tuple[bytes, str, int, int, int, int, int]:
@@ -100,13 +104,15 @@ def read(item: Any) -> tuple[Header, list[Entry]]:
         raise FrameError("bad heartbeat", "not a header and a list")
     get: Callable[..., Any] = item[0].get
     host, port, bus_port, flags = get("host"), get("port"), get("bus_port"), get("flags")
-    level, software = get("memory", 0), get("version", "")
+    level, software, tls_port = get("memory", 0), get("version", ""), get("tls_port", 0)
     if not (is_host(host) and is_port(port) and is_port(bus_port) and type(flags) is int and type(level) is int):
         raise FrameError("bad heartbeat", "a header field is missing or of the wrong type")
+    if not is_port(tls_port):
+        tls_port = 0
     if not isinstance(software, str) or not software.isprintable():
         software = ""
     level = min(max(level, 0), MEMORY_LEVEL_MAX)
-    header = Header(host, port, bus_port, flags & LEAVING, level, software[:VERSION_CHARS_MAX])
+    header = Header(host, port, bus_port, flags & LEAVING, level, software[:VERSION_CHARS_MAX], tls_port)
     return header, [_read_entry(each) for each in item[1]]
 
 

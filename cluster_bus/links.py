@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 DIAL_GAP_MS_MIN: Final = 100
 DIAL_GAP_MS_MAX: Final = 1_000
 PROVEN_LINK_MS: Final = 5_000
+# A node without a link for so long is out of sight. A tick of 100 ms finds it, so that is a second at most.
+MISSED_MS: Final = 900
 # What others make us change is written at most this often; each change costs two syncs of the disk.
 SAVE_GAP_MS: Final = 100
 
@@ -44,7 +46,8 @@ class Links(NodeTable):
     link_events       (node, True: its link came up, False: went down), oldest first
     forgotten         these left the table
     address_changed   these have another host, port or bus port
-    must_save         write the nodes file
+    must_write        write the nodes file before anything of this turn leaves, so that a kill can't undo what was told
+    must_save         write and sync the nodes file soon
     notices           (message, fields), for the log
     """
 
@@ -59,6 +62,7 @@ class Links(NodeTable):
         self.link_events: list[tuple[Node, bool]] = []
         self.forgotten: list[Node] = []
         self.address_changed: list[Node] = []
+        self.must_write = False
         self.must_save = False
         self.notices: list[tuple[str, dict[str, str | int]]] = []
         self._saved_ms = -SAVE_GAP_MS
@@ -108,12 +112,13 @@ class Links(NodeTable):
         self._learn_run(node, hello.run)
         node.is_dialing = False
         node.is_linked = True
+        node.is_missed = False
         node.link_since_ms = self.now_ms
         node.link_run = hello.run
         node.protocol = common_version(hello.versions)
         node.version = hello.software
         if self._no_newcomer(node) is not None:
-            self._save_soon()
+            self._write_first()
         self.link_events.append((node, True))
         self.refresh()
 
@@ -124,6 +129,7 @@ class Links(NodeTable):
             self.dials.pop(node, None)
         if node.is_linked:
             node.is_linked = False
+            node.unlinked_ms = self.now_ms
             node.link_run = b""
             node.protocol = 0
             self.link_events.append((node, False))
@@ -137,12 +143,24 @@ class Links(NodeTable):
         node.dial_at_ms = self.now_ms + gap_ms + int(self._rng.random() * gap_ms / 2)
         node.dial_gap_ms = min(2 * gap_ms, DIAL_GAP_MS_MAX)
 
+    def _miss(self, node: Node) -> bool:
+        """Whether a node without a link is out of sight as of now; the caller refreshes."""
+        if node.is_linked or node.is_missed or self.now_ms - node.unlinked_ms < MISSED_MS:
+            return False
+        node.is_missed = True
+        return True
+
     def _await_pong(self, node: Node) -> None:
         """From now on an answer is due, unless one has been due already: the older moment counts."""
         if not node.ping_sent_ms:
             node.ping_sent_ms, node.ping_sent_wall_ms = max(self.now_ms, 1), self.wall_ms
 
     # -- the nodes file --------------------------------------------------------------------------------
+
+    def _write_first(self) -> None:
+        """Who is a member has changed, and others may be told: the file has it before they are, on disk soon."""
+        self.must_write = True
+        self._save_soon()
 
     def _save_soon(self) -> None:
         """What others told us is worth writing: at once, or with a later tick if we have just written."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from cluster_bus import failure
 from cluster_bus.budget import Budget
 from cluster_bus.links import Links
-from cluster_bus.node import HANDSHAKE, ID_BYTES, NOADDR, Node
+from cluster_bus.node import FORGOTTEN, HANDSHAKE, ID_BYTES, NOADDR, Node
 
 if TYPE_CHECKING:
     from random import Random
@@ -35,6 +35,8 @@ NEWCOMERS_MAX: Final = 256
 # What one host may start at once, and then a second: as many nodes as may reasonably run on one machine.
 NEWCOMERS_BURST: Final = 128
 NEWCOMERS_PER_S: Final = 20
+# Strangers that the log has named; beyond that the oldest may be named again.
+STRANGERS_MAX: Final = 64
 # Nodes beyond this number enter only when an operator says so here: with a full mesh no cluster is near it.
 MEMBERS_MAX: Final = 2_000
 
@@ -44,22 +46,26 @@ class Meeting(Links):
 
     node_timeout_ms   `cluster-node-timeout`; may change at any time
     ignored           what was ignored, by reason
+    is_alone          an operator made us forget everybody
     """
 
     def __init__(self, me: Node, rng: Random, announced_host: str, node_timeout_ms: int) -> None:
         super().__init__(me, rng, announced_host)
         self.node_timeout_ms = node_timeout_ms
         self.ignored: Counter[str] = Counter()
+        self.is_alone = False
+        self._strangers: dict[bytes, None] = {}  # Whom the log has named, oldest first.
         self._blacklist: dict[bytes, int] = {}  # id -> when gossip may bring it back
         self._newcomers_budget = Budget(NEWCOMERS_BURST, NEWCOMERS_PER_S)
         self._gossip_budget = Budget(NEWCOMERS_BURST, NEWCOMERS_PER_S)
 
-    def _shake_hands(self, host: str, port: int, bus_port: int) -> None:
-        """Dial an address whose node is not known yet."""
+    def _shake_hands(self, host: str, port: int, bus_port: int) -> Node:
+        """Dial an address whose node is not known yet; the placeholder."""
         node = Node(self._rng.randbytes(ID_BYTES), host, port, bus_port, HANDSHAKE)
         node.known_since_ms = self.now_ms
         self._enter(node)
         self._dial(node)
+        return node
 
     def _try_address(self, entry: Entry, peer_host: str) -> None:
         """Somebody at `peer_host` says that a node is there: see for ourselves, if not too much is under way."""
@@ -95,13 +101,42 @@ class Meeting(Links):
         self._dial(node)
         return node
 
+    def _comes_back(self, hello: Hello) -> bool:
+        """Whether a stranger that takes us for a member is right, and we have lost our table (a power cut, a backup).
+
+        It dialed us by our id, so we have been members. We believe it if we know nobody and no operator wanted that.
+        """
+        known = self._interned.get(hello.id)
+        was_forgotten = self._is_blacklisted(hello.id) or (known is not None and bool(known.flags & FORGOTTEN))
+        return len(self.nodes) == 1 and not self.is_alone and not was_forgotten
+
+    def _note_stranger(self, hello: Hello, host: str) -> None:
+        """Say once what an operator can do about a node that takes us for a member."""
+        if hello.id in self._strangers:
+            return
+        if len(self._strangers) >= STRANGERS_MAX:
+            del self._strangers[next(iter(self._strangers))]
+        self._strangers[hello.id] = None
+        fields: dict[str, str | int] = {
+            "node": hello.id.hex(),
+            "host": host,
+            "port": hello.port,
+            "bus_port": hello.bus_port,
+            "me": self.me.name.decode(),
+        }
+        self.notices.append(("unknown-member", fields))
+
     def _admit(self, node: Node) -> None:
         """Into the table, as a node we know; forget what we held against it."""
         self._enter(node)
         self._blacklist.pop(node.id, None)
-        node.known_since_ms = self.now_ms
+        node.known_since_ms = node.unlinked_ms = self.now_ms
+        node.is_missed = False
         node.dial_at_ms = node.dial_gap_ms = 0
-        self._save_soon()
+        self.is_alone = False
+        self._strangers.pop(node.id, None)
+        if not node.is_newcomer:
+            self._write_first()
         self.note("node-joined", node)
 
     def _is_over(self, node: Node) -> bool:
@@ -111,6 +146,7 @@ class Meeting(Links):
     def _expel(self, node: Node) -> None:
         """Out of the table, links closed, its reports about others void."""
         self._hang_up(node)
+        was_asked_for = node.must_meet
         is_known = not node.flags & HANDSHAKE
         counts = is_known and not node.is_newcomer
         self._remove(node)
@@ -124,6 +160,8 @@ class Meeting(Links):
         if counts or (is_known and node.core is not None):  # Of a mere newcomer the core mostly knows nothing.
             self.forgotten.append(node)
         if is_known:
+            self._write_first()
+        elif was_asked_for:
             self._save_soon()
 
     def _is_blacklisted(self, node_id: bytes) -> bool:

@@ -14,6 +14,10 @@ A heartbeat is asked for (PING, MEET) and answered (PONG); only the answer prove
 directions, so only it ends a suspicion. An answer may be lost with a link, hence an unanswered
 PING is repeated; its first moment counts.
 
+A kill undoes nothing that others were told: who is a member stands in the nodes file before a message leaves. Whom we
+have met gets MEETs until it has answered, also from our next process, and it answers when its own file has us. So a
+PING from a stranger means that we have forgotten it, or have lost our file (`_comes_back`).
+
 Pure. The driver sets `now_ms` (monotonic) and `wall_ms` at the beginning of a turn, calls, and empties
 the tray at the end (links.py); messages lie in `outgoing`. A Wire dials and hangs up when told and
 reports link_up, link_down, accept, receive (bus.py; the simulator's likewise).
@@ -31,7 +35,7 @@ from cluster_bus.heartbeat import FAILING, Entry, Header
 from cluster_bus.meeting import BLACKLIST_MS, Meeting
 from cluster_bus.messages import FAIL_NODE, MEET, PING, PONG
 from cluster_bus.node import FAIL, FORGOTTEN, HANDSHAKE, ID_BYTES, LEAVING, UNKNOWN, Node
-from cluster_bus.nodes_file import NodeLine
+from cluster_bus.nodes_file import NodeLine, Notes, dump
 from cluster_bus.outgoing import Outgoing
 
 if TYPE_CHECKING:
@@ -98,7 +102,9 @@ class Membership(Meeting):
                 continue
             node = self.intern(line.id)
             node.host, node.port, node.bus_port = line.host, line.port, line.bus_port
+            node.tls_port = line.tls_port
             node.flags = line.flags
+            node.must_meet = line.must_meet
             node.fail_at_ms = self.now_ms if line.flags & FAIL else 0
             # Moments of another process's clock are worth nothing: what was under way starts now.
             if line.ping_sent_ms:
@@ -108,6 +114,28 @@ class Membership(Meeting):
             self._admit(node)
         self.refresh()
 
+    def resume(self, notes: Notes) -> None:
+        """Go on with what the process before was asked for; after `load`."""
+        for node_id, left_ms in notes.forgotten:
+            if left_ms and node_id not in self.nodes:
+                self._blacklist[node_id] = self.now_ms + left_ms
+        for host, port, bus_port in notes.meetings:
+            self.meet(host, port, bus_port)
+        self.is_alone = notes.is_alone
+
+    def dump(self) -> str:
+        """The text of the nodes file as of now."""
+        return dump(self.nodes.values(), self._notes(), self.wall_ms)
+
+    def _notes(self) -> Notes:
+        meetings = [
+            (node.host, node.port, node.bus_port)
+            for node in self.nodes.values()
+            if node.flags & HANDSHAKE and node.must_meet
+        ]
+        forgotten = [(node_id, until_ms - self.now_ms) for node_id, until_ms in self._blacklist.items()]
+        return Notes(meetings, [(node_id, left_ms) for node_id, left_ms in forgotten if left_ms > 0], self.is_alone)
+
     # -- what an operator asks for ------------------------------------------------------------------
 
     def meet(self, host: str, port: int, bus_port: int | None = None) -> None:
@@ -115,9 +143,12 @@ class Membership(Meeting):
 
         `host` may be a name; the Wire resolves it. No-op while a handshake with that address is under way.
         """
-        if self.find_handshake(host, port) is None:
-            self._shake_hands(host, port, port + BUS_PORT_OFFSET if bus_port is None else bus_port)
-            self.must_save = True
+        node = self.find_handshake(host, port)
+        if node is None:
+            node = self._shake_hands(host, port, port + BUS_PORT_OFFSET if bus_port is None else bus_port)
+        if not node.must_meet:
+            node.must_meet = True
+            self.must_write = self.must_save = True
 
     def forget(self, node: Node) -> None:
         """CLUSTER FORGET: out of the table, and gossip may not bring it back for BLACKLIST_MS; MEET may."""
@@ -126,7 +157,8 @@ class Membership(Meeting):
         self._expel(node)
         if node.flags & UNKNOWN:
             self._forget_named(node)  # A newcomer to us, and a holder to others.
-        self.must_save = True
+        self.is_alone = len(self.nodes) == 1
+        self.must_write = self.must_save = True
         self.refresh()
 
     def forget_unknown(self, name: bytes) -> bool:
@@ -149,14 +181,15 @@ class Membership(Meeting):
         if hard:
             self._rename_me(self._rng.randbytes(ID_BYTES))
             self.note("node-renamed", self.me)
-        self.must_save = True
+        self.is_alone = True
+        self.must_write = self.must_save = True
         self.refresh()
 
     def set_leaving(self, flag: bool) -> None:
         """CLUSTER LEAVING yes or no: everybody with a link is told at once."""
         if flag != bool(self.me.flags & LEAVING):
             self.me.flags ^= LEAVING
-            self.must_save = True
+            self.must_write = self.must_save = True
             self.note("leaving-began" if flag else "leaving-ended", self.me)
             self._ping_linked()
 
@@ -227,9 +260,13 @@ class Membership(Meeting):
                 continue
             header, entries = heartbeat.read(item)
             if node is None:
-                if kind != MEET or hello.id == self.me.id:
+                if hello.id == self.me.id or (kind != MEET and not (kind == PING and self._comes_back(hello))):
                     self.ignored["stranger"] += 1
+                    if kind == PING and hello.id != self.me.id:
+                        self._note_stranger(hello, header.host or peer_host)
                     continue
+                if kind == PING:
+                    self.notices.append(("coming-back", {"node": hello.id.hex()}))
                 node = self._welcome(hello, header, peer_host)
                 if node is None:
                     continue
@@ -257,6 +294,7 @@ class Membership(Meeting):
                     node.ping_sent_ms = max(self.now_ms, 1)
         self._last_tick_ms = self.now_ms
         is_news = self.me.memory_level != self._told_memory_level
+        is_missed = False
         for node in list(self.nodes.values()):
             if node is self.me:
                 continue
@@ -268,9 +306,12 @@ class Membership(Meeting):
                 self._expel(node)
                 continue
             self._tend_link(node)
+            is_missed |= self._miss(node)
             if failure.is_silent(node, self.now_ms, self.node_timeout_ms) and failure.suspect(node):
                 is_news = True
                 self._on_suspected(node)
+        if is_missed:
+            self.refresh()
         self._judge_state()
         if is_news:
             self._ping_linked()  # At once: agreement on a failure, and where copies go, waits for it.
@@ -354,7 +395,9 @@ class Membership(Meeting):
 
     def _on_pong(self, node: Node) -> None:
         node.ping_sent_ms = node.ping_sent_wall_ms = 0
-        node.must_meet = False
+        if node.must_meet:
+            node.must_meet = False
+            self._write_first()
         node.pong_received_ms, node.pong_received_wall_ms = self.now_ms, self.wall_ms
         if failure.heal(node):
             self.note("node-recovered", node)
@@ -364,6 +407,9 @@ class Membership(Meeting):
     def _on_header(self, node: Node, header: Header) -> None:
         node.memory_level = header.memory_level
         node.version = header.software
+        if node.tls_port != header.tls_port:
+            node.tls_port = header.tls_port
+            self._save_soon()
         if (node.flags ^ header.flags) & LEAVING:
             node.flags ^= LEAVING
             self._save_soon()
@@ -423,7 +469,7 @@ class Membership(Meeting):
     def _resolve(self, placeholder: Node, hello: Hello) -> Node | None:
         """A handshake's link is up: the node found there, ready to take the link over, or None to close it."""
         self._remove(placeholder)
-        self._save_soon()
+        self._write_first()
         node = self.find(hello.id)
         if node is None and hello.id in self.nodes:
             return None  # We met ourselves, or somebody who took the id of a placeholder.

@@ -39,6 +39,7 @@ class Node:
 
     id, name         20 bytes; the same as 40 hex characters (bytes, as RESP wants it)
     host, port       where clients and the bus reach it ("" and 0: unknown)
+    tls_port         where clients reach it over TLS (0: unknown, or the node has no such port)
     bus_port         port of its bus (client port + 10000 unless announced otherwise)
     flags            bits above
     run              8 random bytes of its current process, b"" until a link told us
@@ -51,6 +52,7 @@ class Node:
     fail_at_ms       when FAIL was set; monotonic
     reports          reporter -> when it last said this node fails; monotonic
     is_newcomer      it introduced itself and was not reached yet (table.py)
+    is_missed        it has had no link of ours for MISSED_MS, since `unlinked_ms` (links.py); monotonic
     known_since_ms, link_since_ms   when it entered the table, when our link came up; monotonic
 
     Of our outgoing link, membership's own:
@@ -60,7 +62,8 @@ class Node:
     dial_gap_ms      the pause after the next failed attempt
     redial_at_ms     no earlier change of a link for another than this; monotonic
     link_run         run of the process our link reached, b"" without a link
-    must_meet        the first heartbeat on the link is a MEET, for it may not know us
+    must_meet        our heartbeats are MEETs until it has answered, for it may not know us; of a handshake: an operator
+                     asked for it, so the nodes file keeps it
     owes_pong        it asked and we had no link to answer on
     pinged_ms        when a PING last left, repeated ones included; monotonic
     """
@@ -76,6 +79,7 @@ class Node:
         "id",
         "is_dialing",
         "is_linked",
+        "is_missed",
         "is_newcomer",
         "known_since_ms",
         "link_run",
@@ -94,6 +98,8 @@ class Node:
         "redial_at_ms",
         "reports",
         "run",
+        "tls_port",
+        "unlinked_ms",
         "version",
     )
 
@@ -102,11 +108,14 @@ class Node:
         self.name = node_id.hex().encode()
         self.host = host
         self.port = port
+        self.tls_port = 0
         self.bus_port = bus_port
         self.flags = flags
         self.run = b""
         self.is_linked = False
         self.is_newcomer = False
+        self.is_missed = False
+        self.unlinked_ms = 0
         self.protocol = 0
         self.memory_level = 0
         self.version = ""

@@ -8,7 +8,11 @@
 The six fields are the original's (disque/cluster.md, section 6); `key=value` fields may follow, and
 unknown ones are ignored, so a newer version may say more. Files of the original are read, too: they
 have neither version, checksum nor further fields. Exactly one line is `myself`. Handshakes are not
-saved. Lines starting with `vars` and empty lines are ignored.
+saved. Empty lines are ignored, and so are lines starting with `vars` by those who don't know them (`Notes`):
+
+    vars meet <host> <port> <bus-port>       an operator asked for it, and it was not reached yet
+    vars forgot <id> <ms left> <wall ms>     gossip may not bring it back for so long
+    vars alone                               it knows nobody because an operator wanted that
 
 The checksum (crc32, hex) covers everything above it and must be there when a version is: a file that was
 damaged or cut off is reported (Q36), never half believed. nodes_store.py does the writing.
@@ -47,6 +51,24 @@ class NodeLine(NamedTuple):
     flags: int
     ping_sent_ms: int
     pong_received_ms: int
+    tls_port: int = 0
+    must_meet: bool = False  # It has not said yet that it knows us.
+
+
+class Notes(NamedTuple):
+    """What a nodes file says besides the nodes.
+
+    meetings    host, port and bus port of nodes that an operator asked to meet
+    forgotten   (id, milliseconds for which gossip may not bring it back)
+    is_alone    an operator made the node forget everybody
+    """
+
+    meetings: list[tuple[str, int, int]]
+    forgotten: list[tuple[bytes, int]]
+    is_alone: bool
+
+
+NO_NOTES: Final = Notes([], [], False)
 
 
 def six_fields(node: Node) -> str:
@@ -58,12 +80,23 @@ def six_fields(node: Node) -> str:
     )
 
 
-def dump(nodes: Iterable[Node]) -> str:
-    """The file's text for these nodes."""
+def dump(nodes: Iterable[Node], notes: Notes = NO_NOTES, wall_ms: int = 0) -> str:
+    """The file's text for these nodes. A newcomer is not in it: it will say MEET again."""
     lines = [f"version {FILE_VERSION}"]
-    lines += [f"{six_fields(node)} bus-port={node.bus_port}" for node in nodes if not node.flags & HANDSHAKE]
+    lines += [_line(node) for node in nodes if not node.flags & HANDSHAKE and not node.is_newcomer]
+    lines += [f"vars meet {host} {port} {bus_port}" for host, port, bus_port in notes.meetings]
+    lines += [f"vars forgot {node_id.hex()} {left_ms} {wall_ms}" for node_id, left_ms in notes.forgotten]
+    if notes.is_alone:
+        lines.append("vars alone")
     body = "\n".join(lines) + "\n"
     return f"{body}checksum {zlib.crc32(body.encode()):08x}\n"
+
+
+def _line(node: Node) -> str:
+    line = f"{six_fields(node)} bus-port={node.bus_port}"
+    if node.tls_port:
+        line += f" tls-port={node.tls_port}"
+    return f"{line} meet=1" if node.must_meet else line
 
 
 def parse(text: str) -> list[NodeLine]:
@@ -83,6 +116,25 @@ def parse(text: str) -> list[NodeLine]:
     if len(mine) != 1:
         raise NodesFileError(0, f"{len(mine)} nodes are flagged `myself`, it must be exactly one")
     return mine + [node for node in nodes.values() if not node.flags & MYSELF]
+
+
+def parse_notes(text: str, wall_ms: int) -> Notes:
+    """What a file that `parse` accepts says in its `vars` lines; unknown ones are ignored."""
+    meetings, forgotten, is_alone = [], [], False
+    for line in text.split("\n"):
+        words = line.split()
+        if words[:2] == ["vars", "meet"] and len(words) == 5:
+            port, bus_port = _number(words[3], 65535), _number(words[4], 65535)
+            if port and bus_port:
+                meetings.append((words[2], port, bus_port))
+        elif words[:2] == ["vars", "forgot"] and len(words) == 5 and len(words[2]) == 2 * ID_BYTES:
+            left_ms, then_ms = _number(words[3], 1 << 63), _number(words[4], 1 << 63)
+            if left_ms is not None and then_ms is not None and not set(words[2]) - set("0123456789abcdef"):
+                # The clock may have been set back meanwhile: then no time has passed.
+                forgotten.append((bytes.fromhex(words[2]), left_ms - min(max(wall_ms - then_ms, 0), left_ms)))
+        elif words == ["vars", "alone"]:
+            is_alone = True
+    return Notes(meetings, forgotten, is_alone)
 
 
 def _check_frame(text: str, lines: list[str]) -> bool:
@@ -124,21 +176,28 @@ def _parse_line(number: int, words: list[str]) -> NodeLine:
     times = [_number(word, 1 << 63) for word in (ping_sent, pong_received)]
     if times[0] is None or times[1] is None:
         raise NodesFileError(number, "ping-sent and pong-received must be milliseconds")
-    bus_port = _bus_port(number, words[_FIELDS:], port)
-    return NodeLine(node_id, host, port, bus_port, flags & ~HANDSHAKE, times[0], times[1])
+    bus_port, tls_port = _further_ports(number, words[_FIELDS:], port)
+    must_meet = "meet=1" in words[_FIELDS:]
+    return NodeLine(node_id, host, port, bus_port, flags & ~HANDSHAKE, times[0], times[1], tls_port, must_meet)
 
 
-def _bus_port(number: int, fields: list[str], port: int) -> int:
+def _further_ports(number: int, fields: list[str], port: int) -> tuple[int, int]:
+    """The bus port and the TLS port out of a line's further fields."""
     bus_port: int | None = port + _BUS_PORT_OFFSET if 0 < port <= 65535 - _BUS_PORT_OFFSET else 0
+    tls_port: int | None = 0
     for field in fields:
         key, equals, value = field.partition("=")
         if not equals:
             raise NodesFileError(number, f"`{field}` is not key=value")
         if key == "bus-port":
             bus_port = _number(value, 65535)
+        elif key == "tls-port":
+            tls_port = _number(value, 65535)
     if bus_port is None:
         raise NodesFileError(number, "bus-port is not a port")
-    return bus_port
+    if tls_port is None:
+        raise NodesFileError(number, "tls-port is not a port")
+    return bus_port, tls_port
 
 
 def _number(word: str, highest: int) -> int | None:

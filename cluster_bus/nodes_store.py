@@ -5,13 +5,19 @@ a power cut either the old or the new table is there (Q36: rewriting in place br
 advisory lock on `<path>.lock` is held as long as the process lives, for two nodes with one id would
 ruin each other's jobs; it is a file of its own because a rename would leave a lock on the old one behind.
 
-Synchronous: a save takes two syncs, so a caller with an event loop runs it in an executor.
+Between two saves `write` puts a newer text beside the file, without any sync: it survives the end of the process, not
+that of the machine. It names the texts that it is newer than (`follows`, their crc32). A start believes it only if the
+file is one of these, so a file that an operator has moved away or replaced is never overruled.
+
+Synchronous: a save takes two syncs, so a caller with an event loop runs it in an executor. A write takes none.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import zlib
+from collections.abc import Sequence
 
 
 class NodesFileLockedError(Exception):
@@ -48,6 +54,25 @@ class NodesFileStore:
         except FileNotFoundError:
             return None
 
+    def load_latest(self, text: str) -> str | None:
+        """What was written after the file had this text; None if nothing was, or it did not survive. OSError."""
+        try:
+            with open(f"{self.path}.latest", encoding="utf-8", errors="surrogateescape", newline="") as file:
+                first, _, latest = file.read().partition("\n")
+        except FileNotFoundError:
+            return None
+        words = first.split()
+        return latest if words[:1] == ["follows"] and f"{crc_of(text):08x}" in words else None
+
+    def write(self, text: str, follows: Sequence[int]) -> None:
+        """Put a text beside the file that is newer than those with these crc_of; the process may die then. OSError."""
+        new_path = f"{self.path}.latest.new"
+        head = " ".join(["follows", *(f"{crc:08x}" for crc in follows)])
+        fd = os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        with open(fd, "wb") as file:
+            file.write(f"{head}\n{text}".encode())
+        os.replace(new_path, f"{self.path}.latest")
+
     def save(self, text: str) -> None:
         """Replace the file; when this returns, the new text is on disk."""
         new_path = f"{self.path}.new"
@@ -68,3 +93,8 @@ class NodesFileStore:
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1
+
+
+def crc_of(text: str) -> int:
+    """What a later text is known to follow this one by."""
+    return zlib.crc32(text.encode(errors="surrogateescape"))

@@ -6,7 +6,12 @@ node somebody named but we never met has one too. Both come back into the table 
 
 `usable` and `linked` are tuples sorted by id, the same object as long as the group is the same,
 so they may serve as keys and as receivers of a run (outgoing.py). `epoch` grows whenever either
-of them, or `size`, changes.
+of them, `size` or `counted` changes.
+
+`counted` has the other nodes that neither leave nor have failed. With a majority in sight, ourselves
+included, it has only those of them that are in sight: linked, or without a link for a moment, and not
+suspected. A minority counts the missing ones as well, so that it refuses rather than promises less
+(docs/design/0004-linked-nodes-count.md).
 
 A *newcomer* introduced itself, and we have not reached it yet. It is in the table, for we listen to it, but
 neither counted nor used: anybody can claim to be somebody.
@@ -24,6 +29,9 @@ from cluster_bus.node import FAIL, FORGOTTEN, HANDSHAKE, LEAVING, MYSELF, PFAIL,
 # is up does not matter: it will be again, or the node becomes suspected.
 UNUSABLE: Final = MYSELF | HANDSHAKE | LEAVING | PFAIL | FAIL
 
+# These do not count when copies are (semantics.md, section 6).
+UNCOUNTED: Final = MYSELF | LEAVING | FAIL
+
 # Ids that peers may make us remember, whoever they belong to.
 NODES_MAX: Final = 20_000
 
@@ -36,7 +44,8 @@ class NodeTable:
     size     how many of them are neither in handshake nor newcomers; what quorums are counted from
     usable   neither me nor in handshake, newcomers, leaving, suspected or failed
     linked   our outgoing link to them is up
-    epoch    grows with every change of the three above
+    counted  how many other nodes the default number of copies counts
+    epoch    grows with every change of the four above
     newcomers    said MEET and were not reached yet -> what they are without that: their flags before, UNKNOWN if jobs
                  name them since, 0 if nobody but they themselves ever told us of them
     """
@@ -48,6 +57,7 @@ class NodeTable:
         self.size = 1
         self.usable: tuple[Node, ...] = ()
         self.linked: tuple[Node, ...] = ()
+        self.counted = 0
         self.epoch = 0
         self.newcomers: dict[Node, int] = {}
         self._handshakes: dict[tuple[str, int], Node] = {}  # by address
@@ -88,6 +98,7 @@ class NodeTable:
     def refresh(self) -> None:
         """Recompute the groups after flags, links or members changed."""
         usable, linked, size = [], [], 0
+        known = seen = in_sight = 0
         for node in self.nodes.values():
             flags = node.flags
             if flags & HANDSHAKE or node.is_newcomer:
@@ -97,10 +108,21 @@ class NodeTable:
                 usable.append(node)
             if node.is_linked:
                 linked.append(node)
+            is_seen = not (flags & (PFAIL | FAIL) or node.is_missed)
+            if is_seen:
+                in_sight += 1  # We are never missed.
+            if not flags & UNCOUNTED:
+                known += 1
+                if is_seen:
+                    seen += 1
         usable.sort(key=_node_id)
         linked.sort(key=_node_id)
         has_changed = size != self.size
         self.size = size
+        counted = seen if 2 * in_sight > size else known
+        if counted != self.counted:
+            self.counted = counted
+            has_changed = True
         if (new_usable := tuple(usable)) != self.usable:
             self.usable = new_usable
             has_changed = True

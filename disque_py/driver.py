@@ -87,6 +87,8 @@ class Driver:
         self.spill: SpillDesk | None = None
         self._on_turn = on_turn
         self._save_nodes = save_nodes
+        # Puts the nodes file where a kill can't lose it, without waiting for the disk.
+        self.write_nodes: Callable[[], None] | None = None
         self._notice = notice
         self.read_clock()
         broker.started_ms = broker.housekept_ms = broker.now_ms
@@ -298,6 +300,7 @@ class Driver:
     def _drain_tray(self) -> None:
         """What membership wants done: links, the nodes file, and news for the core."""
         tray = self.membership
+        self.write_first()
         while tray.hang_ups or tray.dials or tray.new_runs or tray.link_events or tray.forgotten or tray.notices:
             hang_ups, tray.hang_ups = tray.hang_ups, {}
             dials, tray.dials = tray.dials, {}
@@ -323,10 +326,19 @@ class Driver:
             notices, tray.notices = tray.notices, []
             for name, fields in notices:
                 self._notice(line(name, **fields))
+            self.write_first()
         tray.address_changed.clear()
         if tray.must_save:
             tray.must_save = False
             self._save_nodes()
+
+    def write_first(self) -> None:
+        """The nodes file has what others are about to be told of it."""
+        tray = self.membership
+        if tray.must_write:
+            tray.must_write = False
+            if self.write_nodes is not None:
+                self.write_nodes()
 
     def _leave_out(self, node: Node) -> None:
         """What was to be said to this node's process is not said to its next one."""

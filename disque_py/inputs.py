@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from cluster_bus import messages
 from cluster_bus.node import Node
+from disque_py.commands.adding import may_be_known
 from disque_py.commands.monitoring import monitor_line, redact
 from disque_py.commands.table import COMMANDS, Command
 from disque_py.core import (
@@ -40,13 +41,15 @@ from disque_py.core.client import (
     REPLY_ON,
     REPLY_SKIP,
     REPLY_SKIP_AGAIN,
+    RUNNING,
     WAITS_FOR_COPIES,
+    WAITS_FOR_LOADING,
     WROTE,
     WROTE_IN_TROUBLE,
     Client,
 )
-from disque_py.core.errors import LOADING, MISCONF, NOAUTH, OOM, CommandError
-from disque_py.core.row import Row
+from disque_py.core.errors import EXEC_ABORT, IN_MULTI, LOADING, MISCONF, NOAUTH, OOM, CommandError
+from disque_py.core.row import WORDS_MAX, Row
 from disque_py.resp import OK, error
 
 # ADDJOBs of one client that may wait for copies at the same time.
@@ -59,6 +62,11 @@ HTTP_REPLY: Final = error("ERR this is no HTTP server, the connection is closed"
 OOM_REPLY: Final = error(OOM)
 NOAUTH_REPLY: Final = error(NOAUTH)
 LOADING_REPLY: Final = error(LOADING)
+IN_MULTI_REPLY: Final = error(IN_MULTI)
+EXEC_ABORT_REPLY: Final = error(EXEC_ABORT)
+MULTI_ADVICE: Final = (
+    ": there are no transactions. Commands up to EXEC or DISCARD are refused; send them in a pipeline without MULTI"
+)
 
 MessageHandler = Callable[[Broker, Node, list[Any]], None]
 
@@ -133,7 +141,7 @@ def execute(
     stopwatch_ns = broker.stopwatch_ns
     commands = broker.commands
     slow_ns = _slow_ns(broker)
-    gate = _gate(broker)
+    gate = client.is_in_multi or _gate(broker)
     wrote = WROTE_IN_TROUBLE if broker.disk_level else WROTE
     high_memory = broker.memory_limits[1]
     out = client.out
@@ -167,11 +175,21 @@ def execute(
         reply: bytes | None
         if row is None:
             reply = _unknown(client, argv)
-        elif len(argv) != row.arity and (row.arity > 0 or len(argv) < -row.arity):
-            reply = error(f"ERR wrong number of arguments for '{row.name}' command")
+            gate = client.is_in_multi or _gate(broker)
+        elif len(argv) != row.arity and (row.arity > 0 or len(argv) < -row.arity or len(argv) > row.words_max):
+            reply = _wrong_count(row, len(argv))
         elif gate and (refusal := _refuse(broker, client, row, argv)) is not None:
+            if refusal is LOADING_REPLY and row.awaits_loading and broker.now_ms < broker.loading_wait_until_ms:
+                _wait_for_loading(broker, client)
+                at -= 1
+                break
             reply = refusal
-        elif row.is_denyoom and broker.used_memory > high_memory and memory.is_full(broker):
+        elif (
+            row.is_denyoom
+            and broker.used_memory > high_memory
+            and memory.is_full(broker)
+            and not (row.overlaps and may_be_known(broker, argv))
+        ):
             if spilling.makes_room(broker):
                 spilling.wait_for_room(broker, client)
                 at -= 1
@@ -220,6 +238,13 @@ def execute(
     return at
 
 
+def _wrong_count(row: Row, count: int) -> bytes:
+    if row.accepts(count):
+        most = row.words_max - 1
+        return error(f"ERR too many arguments for '{row.name}' command, at most {most}: use several commands")
+    return error(f"ERR wrong number of arguments for '{row.name}' command")
+
+
 def _gate(broker: Broker) -> bool:
     return bool(broker.settings.requirepass) or bool(broker.monitors) or broker.is_loading or broker.disk_level > 0
 
@@ -243,7 +268,9 @@ def _note_slow(broker: Broker, row: Row, argv: list[bytes], usec: int) -> None:
 
 
 def _refuse(broker: Broker, client: Client, row: Row, argv: list[bytes]) -> bytes | None:
-    """Login and loading."""
+    """Transactions, login and loading."""
+    if client.is_in_multi and row.name != "reset":
+        return IN_MULTI_REPLY
     if broker.settings.requirepass and not client.is_authenticated and not row.is_for_strangers:
         return NOAUTH_REPLY
     if broker.is_loading and not row.is_for_loading:
@@ -251,6 +278,21 @@ def _refuse(broker: Broker, client: Client, row: Row, argv: list[bytes]) -> byte
     if 0 < row.disk_level <= broker.disk_level:
         return error(MISCONF + broker.disk_trouble)
     return None
+
+
+def _wait_for_loading(broker: Broker, client: Client) -> None:
+    """The client's next request is kept until the journal is read, or `loading-wait` is over (`settle`)."""
+    if client.waiting == RUNNING:
+        client.waiting = WAITS_FOR_LOADING
+        broker.early[client] = None
+
+
+def _let_early_in(broker: Broker) -> None:
+    """Clients that wait for the loading go on: to be served, or to hear -LOADING."""
+    for client in broker.early:
+        client.waiting = RUNNING
+        broker.outbox.clients[client] = None
+    broker.early = {}
 
 
 def _show(broker: Broker, client: Client, argv: list[bytes]) -> None:
@@ -262,16 +304,28 @@ def _show(broker: Broker, client: Client, argv: list[bytes]) -> None:
 
 
 def _unknown(client: Client, argv: list[bytes]) -> bytes:
-    """The answer to what is no command, QUIT among them: it can't be renamed."""
+    """The answer to what is no command, QUIT among them: it can't be renamed.
+
+    There are no transactions. A client that begins one must not have half of it executed, so MULTI has all commands
+    refused up to EXEC or DISCARD. Transactions are no rows of the table: clients would take COMMAND at its word.
+    """
     word = argv[0]
-    if word.lower() == b"quit":
+    lowered = word.lower()
+    if lowered == b"quit":
         client.close_asked = True
         return OK
-    if word.lower() == b"host:" or (len(argv) == 3 and argv[2].startswith(b"HTTP/")):
+    if client.is_in_multi and lowered in (b"exec", b"discard"):
+        client.is_in_multi = False
+        return OK if lowered == b"discard" else EXEC_ABORT_REPLY
+    if lowered == b"host:" or (len(argv) == 3 and argv[2].startswith(b"HTTP/")):
         # A page in somebody's browser may send this to a node that it can reach, with commands behind it.
         client.close_asked = True
         return HTTP_REPLY
-    return error(f"ERR unknown command '{word[:UNKNOWN_BYTES_MAX].decode('utf-8', 'surrogateescape')}'")
+    text = f"ERR unknown command '{word[:UNKNOWN_BYTES_MAX].decode('utf-8', 'surrogateescape')}'"
+    if lowered == b"multi":
+        client.is_in_multi = True
+        return error(text + MULTI_ADVICE)
+    return error(text)
 
 
 def _may_overlap(client: Client, argv: list[bytes]) -> bool:
@@ -281,6 +335,8 @@ def _may_overlap(client: Client, argv: list[bytes]) -> bool:
     """
     if client.waiting != WAITS_FOR_COPIES or client.slots is None or len(client.slots) >= OVERLAP_MAX:
         return False
+    if len(argv) > WORDS_MAX:
+        return False  # It is refused when its turn comes.
     for at in range(4, len(argv)):
         word = argv[at]
         if len(word) == 6 and word.lower() == b"maxlen":
@@ -369,6 +425,10 @@ def tick(broker: Broker) -> bool:
 
 def settle(broker: Broker) -> None:
     """End of a turn: serve who waits, tell other nodes what changed."""
+    if broker.early and not (broker.is_loading and broker.now_ms < broker.loading_wait_until_ms):
+        _let_early_in(broker)
+    if broker.cluster.epoch != broker.counted_epoch:
+        replication.count_again(broker)
     if broker.key_events or broker.key_conflicts:
         keying.settle(broker)
     delivery.serve_ready(broker)

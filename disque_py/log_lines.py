@@ -81,6 +81,20 @@ SECTIONS: Final = (
                 "Give the path of a config file as the first argument.",
             ),
             Message(
+                "environment-ignored",
+                WARNING,
+                "the environment variable {variable} names no directive and is ignored",
+                "A variable begins with DISQUE_, and no directive has the rest as its name.",
+                "Correct the name, or remove the variable.",
+            ),
+            Message(
+                "protected",
+                WARNING,
+                "without requirepass and bind only clients of this machine are served (protected-mode)",
+                "Protected mode is in force: clients of other machines get -DENIED.",
+                "Set requirepass or bind, or protected-mode no.",
+            ),
+            Message(
                 "no-listener",
                 WARNING,
                 "port and tls-port are 0 and there is no unixsocket: no client can connect",
@@ -257,8 +271,32 @@ SECTIONS: Final = (
                 "address-taken",
                 WARNING,
                 "another node answers at {address}, address of {node} dropped",
-                "Two nodes were started with the address of one.",
-                "Give each node an address of its own.",
+                "Two nodes were started with the address of one, or the node there has lost its nodes file.",
+                "Give each node an address of its own. If the node lost its file: CLUSTER MEET its address here, and"
+                " CLUSTER FORGET the old id on all nodes.",
+            ),
+            Message(
+                "coming-back",
+                NOTICE,
+                "node {node} has this node in its table: coming back to its cluster",
+                "This node lost its nodes file but kept its id, and joins its cluster again.",
+                NOTHING,
+            ),
+            Message(
+                "unknown-member",
+                WARNING,
+                "node {node} at {host}:{port} takes this node for a member of its cluster, but is not known here:"
+                " CLUSTER MEET {host} {port} {bus_port} on this node joins it again,"
+                " CLUSTER FORGET {me} on that node ends this",
+                "Another node's table names this node, and this node's table does not name that one.",
+                "Give one of the two commands.",
+            ),
+            Message(
+                "nodes-file-latest-lost",
+                NOTICE,
+                "{path}.latest did not survive ({reason}), the nodes file is used",
+                "The machine lost power while the node wrote its table. The last synced table is used.",
+                NOTHING,
             ),
             Message(
                 "node-renamed",

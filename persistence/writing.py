@@ -135,6 +135,8 @@ class Writing:
 
     def _enqueue(self, data: bytes) -> int:
         start = self.position
+        assert self.synced <= self.written <= start
+        assert self._segment_start <= start
         self.position = end = start + len(data)
         self._backlog.add(Waiting(self.number, start, end, data), self.now_ms)
         return end
@@ -211,6 +213,7 @@ class Writing:
                 return
             pages.window.put(at, data)
             backlog.take(file.number, 1, file.end_max)
+            assert start == self.written
             self.bytes_written += end - self.written
             self.written = end
             if self.policy == NO:
@@ -277,6 +280,7 @@ class Writing:
             else:
                 self._fail(outcome)
             return
+        assert self.written < end <= self.position
         self.bytes_written += end - self.written
         self.written = end
         if is_synced:
@@ -311,6 +315,7 @@ class Writing:
 
     def _safe(self, end: int) -> None:
         """All up to here is on disk."""
+        assert end <= self.written <= self.position
         if end > self.synced:
             self.synced = end
         self._backlog.safe(end)
@@ -490,6 +495,7 @@ class Writing:
             if floor > file.start:
                 self._chain.files.append(Part(file.number, file.part, file.start, floor))
         self._backlog.give_back()
+        assert floor <= self.written
         self.written = floor
         self._mark_at = -1  # If it is there, it means a file that is not the last one any more when this goes on.
         self.end_waiting(error)

@@ -22,6 +22,9 @@ LOOK_EVERY_S: Final = 0.2
 # Nodes asked at the same time.
 THREADS_MAX: Final = 16
 
+# Where a node's bus is unless it says otherwise.
+BUS_PORT_DISTANCE: Final = 10_000
+
 # A node in one of these flags can't be counted on (disque/cluster.md, section 1).
 BAD_FLAGS: Final = ("fail", "fail?", "handshake", "noaddr")
 
@@ -119,11 +122,17 @@ class ClusterView:
             if other is node or not other.id:
                 continue
             if row is None:
-                found.append(f"{node.name} does not know {other.name}")
+                found.append(f"{node.name} does not know {other.name}: {_advice(node, other)}")
                 continue
             found += [f"{node.name} has {other.name} as {flag}" for flag in row.bad_flags]
             if not row.is_linked:
                 found.append(f"{node.name} has no link to {other.name}")
+        found += [
+            f"{node.name} has {row.id} without an address, another node answers there:"
+            f" if it has lost its nodes file, CLUSTER FORGET {row.id} on every node"
+            for row in node.others
+            if "noaddr" in row.flags
+        ]
         handshakes = sum("handshake" in row.flags for row in node.table)
         if handshakes:
             found.append(f"{node.name} has {handshakes} handshakes under way")
@@ -131,6 +140,18 @@ class ClusterView:
         if size.isdigit() and int(size) != len(self.nodes):
             found.append(f"{node.name} counts {size} nodes, but {len(self.nodes)} were found")
         return found
+
+
+def _advice(node: NodeView, other: NodeView) -> str:
+    """What helps when `node` does not know `other`."""
+    address = f"{other.address.host} {other.address.port}"
+    bus_port = other.info.get("bus_port", "")
+    if bus_port.isdigit() and int(bus_port) != other.address.port + BUS_PORT_DISTANCE:
+        address += f" {bus_port}"
+    joins = f"CLUSTER MEET {address} on {node.address} joins them"
+    if any(row.id == node.id for row in other.others):
+        return f"{joins}, CLUSTER FORGET {node.id} on {other.address} if it was forgotten on purpose"
+    return joins
 
 
 def parse_table(text: str) -> list[TableRow]:

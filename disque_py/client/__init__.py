@@ -7,14 +7,16 @@
 
 It speaks RESP and knows nothing else of this project; docs/client.md tells what it promises. How it
 is built: commands.py says every command once, faces.py makes methods of them; aio*.py and
-blocking.py, pool.py, socket_connection.py are the two shells; cluster.py, feed.py, retry.py and
-bulk.py are the rules that both follow, pure.
+blocking.py, pool.py, socket_connection.py are the two shells; cluster.py, feed.py, retry.py, bulk.py
+and spans.py are the rules that both follow, pure; worker.py, heartbeat.py and backoff.py run handlers.
 """
 
 from disque_py.client.address import Address
 from disque_py.client.aio import AsyncDisque
+from disque_py.client.backoff import Backoff
 from disque_py.client.blocking import Disque
 from disque_py.client.errors import (
+    AttemptsSpentError,
     AuthError,
     BadIdError,
     BatchError,
@@ -41,7 +43,8 @@ from disque_py.client.errors import (
 )
 from disque_py.client.events import Event, EventLines, EventLog
 from disque_py.client.faces import Result
-from disque_py.client.options import ClientOptions
+from disque_py.client.job_stream import JobStream
+from disque_py.client.options import ClientOptions, ClientSettings
 from disque_py.client.pipeline import AsyncPipeline, Pipeline
 from disque_py.client.results import ClusterNode, Hello, Job, JobInfo, NodeInfo, QueueStat
 from disque_py.client.worker import Worker, WorkerHooks
@@ -50,11 +53,14 @@ __all__ = [
     "Address",
     "AsyncDisque",
     "AsyncPipeline",
+    "AttemptsSpentError",
     "AuthError",
+    "Backoff",
     "BadIdError",
     "BatchError",
     "ClientClosedError",
     "ClientOptions",
+    "ClientSettings",
     "ClusterNode",
     "ConnectionLostError",
     "Disque",
@@ -67,6 +73,7 @@ __all__ = [
     "Hello",
     "Job",
     "JobInfo",
+    "JobStream",
     "LeavingError",
     "LoadingError",
     "MaxLenError",

@@ -2,7 +2,8 @@
 
 `host:port`, `[v6]:port`, `host` (port 7711), `unix:/path`; a cluster is one URL
 `disque://[[user]:password@]host:port,host:port/?option=value`, `disques://` the same over TLS,
-`unix:///path?…` one socket. Pure text; nothing is resolved here.
+`unix:///path?…` one socket. `redis://` and `rediss://` mean the same as `disque://` and `disques://`, for programs that
+are configured by such URLs; a node without a port is on 7711 there, too. Pure text; nothing is resolved here.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Final
 from urllib.parse import parse_qsl, unquote
 
 DEFAULT_PORT: Final = 7711
+SCHEMES: Final = ("disque", "disques", "redis", "rediss", "unix")
+REDIS_SCHEMES: Final = ("redis://", "rediss://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +74,8 @@ class ClusterUrl:
 def parse_url(url: str) -> ClusterUrl:
     """A cluster's URL taken apart. Raises ValueError for another scheme or an address it can't read."""
     scheme, colon, rest = url.partition("://")
-    if not colon or scheme not in ("disque", "disques", "unix"):
-        raise ValueError(f"a URL starts with disque://, disques:// or unix://, not {scheme!r}")
+    if not colon or scheme not in SCHEMES:
+        raise ValueError(f"a URL starts with disque://, disques://, redis://, rediss:// or unix://, not {scheme!r}")
     rest, _, query = rest.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     credentials, at, places = rest.rpartition("@")
@@ -85,9 +88,11 @@ def parse_url(url: str) -> ClusterUrl:
     if scheme == "unix":
         return ClusterUrl((Address(path=unquote(places)),), False, username, password, options)
     hosts, _, path = places.partition("/")
+    if path == "0" and url.startswith(REDIS_SCHEMES):
+        path = ""  # The one database there is.
     if path:
         raise ValueError(f"a path means nothing to Disque: {'/' + path!r}")
     nodes = tuple(parse_address(unquote(place)) for place in hosts.split(",") if place)
     if not nodes:
         raise ValueError("the URL names no node")
-    return ClusterUrl(nodes, scheme == "disques", username, password, options)
+    return ClusterUrl(nodes, scheme in ("disques", "rediss"), username, password, options)

@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, Unpack
+from weakref import WeakSet
 
 from disque_py.client import commands
 from disque_py.client.address import Address
@@ -21,16 +22,16 @@ from disque_py.client.aio_connection import AsyncConnection, Batch
 from disque_py.client.aio_pool import AsyncPool
 from disque_py.client.aio_scan import AsyncScans
 from disque_py.client.bulk import Bulk
-from disque_py.client.commands import ADD_TIMEOUT_MS, Body
 from disque_py.client.errors import ConnectionLostError, DisqueConnectionError, DisqueError, NotConnectedError
 from disque_py.client.feed import FeedWatch
-from disque_py.client.options import make_options, settings_of_url
+from disque_py.client.job_stream import JobStream
+from disque_py.client.options import ClientSettings, make_options, settings_of_url
 from disque_py.client.pipeline import AsyncPipeline, envelope, read_all
 from disque_py.client.protocol import Reply
 from disque_py.client.request import Lane, Request
 from disque_py.client.results import Job, jobs
-from disque_py.client.retry import Patience, may_repeat, means_elsewhere
-from disque_py.client.templates import AddTemplate, slabs, unsent
+from disque_py.client.retry import Patience, is_refused_for_now, may_repeat, means_elsewhere
+from disque_py.client.templates import Adding
 
 T = TypeVar("T")
 
@@ -43,6 +44,8 @@ WINDOW: Final = 4
 
 # How long an abandoned GETJOB may still answer.
 HANG_UP_S: Final = 1.0
+# … and how long when the client is closed, at a node that is near: one that is silent must not hold up a program's end.
+CLOSE_S: Final = 0.1
 
 
 class Sending:
@@ -58,24 +61,52 @@ class Sending:
 
 
 class AsyncDisque(AsyncScans):
-    """A client of a cluster. Settings: options.ClientOptions.
+    """A client of a cluster.
 
     Connections are made when they are needed; `async with` or `connect()` makes the first at once.
     """
 
-    def __init__(self, *nodes: str | Address, **settings: Any) -> None:
-        """`AsyncDisque("10.0.0.1:7711", "10.0.0.2:7711", password=…)`. Raises ValueError for what it can't read."""
+    def __init__(self, *nodes: str | Address, **settings: Unpack[ClientSettings]) -> None:
+        """`AsyncDisque("10.0.0.1:7711", "10.0.0.2:7711", password=…)`.
+
+        nodes             nodes to begin with: `host:port`, `host`, `[v6]:port` or `unix:/path`; by default
+                          127.0.0.1:7711
+        username          for AUTH, only where the server knows users; none by default
+        password          for AUTH; none by default
+        decode            how `Job.value` reads a body: an encoding, or a function of bytes; by default it gives bytes
+        timeout           seconds of silence of a node that should have answered, 5 by default; a command's own wait
+                          comes on top
+        connect_timeout   seconds for connecting, AUTH and HELLO together, 3 by default
+        patience          seconds that a command looks for a node that works, 10 by default; 0: one attempt
+        pool_size         connections to one node for ADDJOBs, 8 by default
+        discover          also use the nodes that HELLO names, the default; False: the given ones only
+        follow            move consumers to the node that feeds them, the default
+        retry_unsafe      send again commands that may have been executed and would be executed twice then
+                          (ADDJOB, NACK, ENQUEUE); by default they raise ConnectionLostError
+        name              CLIENT SETNAME of every connection; none by default
+        tls               an `ssl.SSLContext`, True for the system's authorities; by default connections are plain
+
+        Raises ValueError for an address or a number that makes no sense, TypeError for a word that is no setting.
+        """
         self.options = make_options(nodes, settings)
         self._rng = random.Random()
         self._pool: AsyncPool | None = None
         self._feed = FeedWatch()
         self._chores: set[asyncio.Task[None]] = set()
+        self._put_backs: set[asyncio.Task[None]] = set()
+        self._streams: WeakSet[JobStream] = WeakSet()
 
     @classmethod
-    def from_url(cls, url: str, **settings: Any) -> Self:
-        """A client of `disque://[[user]:password@]host:port,…/?option=value`; `settings` win over the URL's."""
+    def from_url(cls, url: str, **settings: Unpack[ClientSettings]) -> Self:
+        """A client of `disque://[[user]:password@]host:port,…/?option=value`.
+
+        url        disque:// or redis://, disques:// or rediss:// for TLS, unix:// for a socket
+        settings   as for the client itself; they win over the URL's
+
+        Raises ValueError for a URL that can't be read or names an unknown option.
+        """
         nodes, found = settings_of_url(url)
-        return cls(*nodes, **{**found, **settings})
+        return cls(*nodes, **(found | settings))
 
     @property
     def pool(self) -> AsyncPool:
@@ -100,9 +131,17 @@ class AsyncDisque(AsyncScans):
         return self
 
     async def close(self) -> None:
-        """Close all connections; jobs on their way to abandoned GETJOBs are given back first."""
+        """Close all connections. Jobs that were fetched and not handed out are given back first.
+
+        A node that does not answer holds this up for a tenth of a second, or four times the time that it took to
+        connect; one that takes jobs back, for two seconds at most.
+        """
+        for stream in list(self._streams):
+            stream.give_back()
         if self._chores:
-            await asyncio.wait(self._chores, timeout=2 * HANG_UP_S)
+            await asyncio.wait(self._chores, timeout=max(CLOSE_S, 4 * self.pool.greeting_s))
+        if self._put_backs:
+            await asyncio.wait(self._put_backs, timeout=2 * HANG_UP_S)
         self.pool.close()
 
     async def __aenter__(self) -> Self:
@@ -144,7 +183,7 @@ class AsyncDisque(AsyncScans):
             else:
                 if request.lane is Lane.OWN:
                     pool.give_back(connection)
-                if not means_elsewhere(reply) or request.is_pinned:
+                if request.is_pinned or not is_refused_for_now(reply, awaits_nodes=request.awaits_nodes):
                     return request.value(reply, connection.address, self.options.decode)
                 pool.cluster.left(connection.address)
                 patience = patience or self._patience()
@@ -189,7 +228,7 @@ class AsyncDisque(AsyncScans):
         try:
             return (await asyncio.shield(batch.future))[0]  # Shielded: _abandon waits for it.
         except asyncio.CancelledError:
-            self._do(self._abandon(batch, connection, lane))
+            self._do(self._abandon(batch, connection, lane), self._chores)
             raise
 
     async def _abandon(self, batch: Batch, connection: AsyncConnection, lane: Lane) -> None:
@@ -198,7 +237,7 @@ class AsyncDisque(AsyncScans):
             self.pool.give_back(connection)
         else:
             await self._last_words((batch,), connection, lane)
-        await self._put_back(batch.replies, connection.address)
+        self._put_back(batch.replies, connection.address)
 
     async def _last_words(self, batches: Collection[Batch], connection: AsyncConnection, lane: Lane) -> None:
         """Read what is still on its way to a caller that has gone; other callers share a connection of another lane."""
@@ -207,14 +246,17 @@ class AsyncDisque(AsyncScans):
         elif batches:
             await asyncio.wait([batch.future for batch in batches])
 
-    async def _put_back(self, replies: Iterable[Reply], node: Address) -> None:
+    def _put_back(self, replies: Iterable[Reply], node: Address) -> None:
         """Answers to GETJOBs that nobody has read."""
         found = [job for reply in replies if isinstance(reply, list) for job in jobs(reply)]
         for job in found:
             job.node = node
         if found:
-            with suppress(DisqueError):
-                await self.nack(*found)
+            self._give_back(found)
+
+    async def _nack_all(self, found: Collection[Job]) -> None:
+        with suppress(DisqueError):
+            await self.nack(*found)
 
     def _watch_feed(self, found: Sequence[Job], connection: AsyncConnection) -> None:
         cluster, now = self.pool.cluster, self._now()
@@ -224,10 +266,10 @@ class AsyncDisque(AsyncScans):
             self._feed.moved(now)
             self.pool.move_consumers(address)
 
-    def _do(self, chore: Coroutine[Any, Any, None]) -> None:
+    def _do(self, chore: Coroutine[Any, Any, None], chores: set[asyncio.Task[None]]) -> None:
         task = asyncio.get_running_loop().create_task(chore)
-        self._chores.add(task)
-        task.add_done_callback(self._chores.discard)
+        chores.add(task)
+        task.add_done_callback(chores.discard)
 
     def _patience(self) -> Patience:
         return Patience(self.options.patience, self._rng)
@@ -240,94 +282,32 @@ class AsyncDisque(AsyncScans):
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
 
-    # Jobs.
+    # Many jobs.
 
-    async def get_jobs(
-        self,
-        *queues: str | bytes,
-        count: int = 1,
-        timeout_ms: int = 0,
-        nohang: bool = False,
-        withcounters: bool = False,
-        withmeta: bool = False,
-        withlease: bool = False,
-        lease: int | None = None,
-        token: str | bytes | None = None,
-        node: Address | None = None,
-    ) -> list[Job]:
-        """GETJOB → up to `count` jobs; an empty list when none came in `timeout_ms` (0: for ever), or with `nohang`.
+    def iterate(self, request: Request[list[Job]]) -> JobStream:
+        """Jobs one by one, fetched by repeating this GETJOB (`jobs`)."""
+        stream = JobStream(request, self.run, self._give_back)
+        self._streams.add(stream)
+        return stream
 
-        `lease`, `token` and `node`: see `commands.get_jobs`. A call that had to wait gets one job.
-        Cancelling is safe: jobs on their way are given back.
-        """
-        return await self.run(
-            commands.get_jobs(
-                *queues,
-                count=count,
-                timeout_ms=timeout_ms,
-                nohang=nohang,
-                withcounters=withcounters,
-                withmeta=withmeta,
-                withlease=withlease,
-                lease=lease,
-                token=token,
-                node=node,
-            )
-        )
+    def _give_back(self, leftover: Collection[Job]) -> None:
+        """Jobs that were fetched and not handed out go back to their queues, beside whatever goes on."""
+        self._do(self._nack_all(leftover), self._put_backs)
 
-    async def get_job(
-        self, *queues: str | bytes, timeout_ms: int = 0, nohang: bool = False, withcounters: bool = False
-    ) -> Job | None:
-        """GETJOB → one job, or None when none came in `timeout_ms` (0: for ever), or with `nohang`."""
-        found = await self.get_jobs(*queues, timeout_ms=timeout_ms, nohang=nohang, withcounters=withcounters)
-        return found[0] if found else None
-
-    async def jobs(
-        self, *queues: str | bytes, count: int = 1, idle_ms: int = 0, withcounters: bool = False
-    ) -> AsyncIterator[Job]:
-        """Jobs for ever, or until none came for `idle_ms`; acknowledge each. Up to `count` are fetched at once."""
-        while found := await self.get_jobs(*queues, count=count, timeout_ms=idle_ms, withcounters=withcounters):
-            for job in found:
-                yield job
-
-    async def add_jobs(
-        self,
-        queue: str | bytes,
-        bodies: Iterable[Body],
-        *,
-        timeout_ms: int = ADD_TIMEOUT_MS,
-        replicate: int | None = None,
-        delay: int | None = None,
-        retry: int | None = None,
-        ttl: int | None = None,
-        maxlen: int | None = None,
-        async_: bool = False,
-        retry_unsafe: bool | None = None,
-    ) -> list[str]:
-        """Many ADDJOBs in one pipeline → their ids, in the order of the bodies. Options as in `add_job`.
-
-        Raises BatchError when some failed; its `results` has an id or an error for each.
-        """
-        template = AddTemplate(
-            queue,
-            timeout_ms=timeout_ms,
-            options=commands.add_options(
-                replicate=replicate, delay=delay, retry=retry, ttl=ttl, maxlen=maxlen, async_=async_
-            ),
-            retry_unsafe=retry_unsafe,
-        )
+    async def run_adding(self, adding: Adding) -> list[str]:
+        """Execute the ADDJOBs of `add_jobs`. Raises BatchError."""
+        template = adding.template
         replies: list[Reply] = []
-        rest = slabs(bodies)
-        for slab in rest:
-            bulk = template.bulk(slab, retry_unsafe=self.options.retry_unsafe)
+        for bulk in adding.bulks(retry_unsafe=self.options.retry_unsafe):
             await self._run_bulk(bulk, template.request)
             replies += bulk.replies
             if not bulk.is_done:  # The patience is over, once for all of them.
-                replies += unsent(rest, bulk)
+                replies += adding.unsent(bulk)
+                break
         return template.ids(replies)
 
     async def scanned_node(self) -> Address:
-        """The node whose queues and jobs a scan lists: the one that commands go to."""
+        """The node whose queues and jobs a scan lists: the one that commands go to. Raises NotConnectedError."""
         return (await self.pool.connection(commands.ping(), self._patience())).address
 
     def pipeline(self) -> AsyncPipeline:
@@ -341,6 +321,7 @@ class AsyncDisque(AsyncScans):
             [request.repeat for request in requests],
             retry_unsafe=self.options.retry_unsafe,
             getjobs=[place for place, request in enumerate(requests) if request.takes_jobs],
+            awaiting_nodes={place for place, request in enumerate(requests) if request.awaits_nodes},
         )
         node = await self._run_bulk(bulk, cover)
         return read_all(requests, bulk.replies, node, self.options.decode)
@@ -373,7 +354,7 @@ class AsyncDisque(AsyncScans):
                 await asyncio.sleep(patience.pause_s())
         except asyncio.CancelledError:
             if sending is not None and (bulk.getjobs or cover.lane is Lane.OWN):
-                self._do(self._abandon_bulk(bulk, sending, cover.lane))
+                self._do(self._abandon_bulk(bulk, sending, cover.lane), self._chores)
             raise
 
     async def _send(self, bulk: Bulk, sending: Sending, limit_s: float | None) -> DisqueConnectionError | None:
@@ -409,4 +390,4 @@ class AsyncDisque(AsyncScans):
                 sending.replies += batch.replies
             gone = ConnectionLostError(f"{connection.address}: abandoned", sent=True)
             bulk.heard(sending.replies, len(sending.replies), gone)
-        await self._put_back([bulk.replies[place] for place in bulk.getjobs], connection.address)
+        self._put_back([bulk.replies[place] for place in bulk.getjobs], connection.address)

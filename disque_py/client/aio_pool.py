@@ -11,6 +11,7 @@ The pool dials and keeps `Cluster` informed; it repeats nothing.
 from __future__ import annotations
 
 import asyncio
+import logging
 from random import Random
 from typing import Any, Final
 
@@ -31,9 +32,14 @@ from disque_py.client.retry import Patience, is_hopeless
 # Owed replies on a connection from which ADDJOBs open another one: below it, sharing saves more than waiting costs.
 LANE_BUSY: Final = 8
 
+_log = logging.getLogger(__name__)
+
 
 class AsyncPool:
-    """Connections by node and lane; `rng` chooses among equal nodes."""
+    """Connections by node and lane; `rng` chooses among equal nodes.
+
+    greeting_s   how long the last node took to take a connection and answer the greeting: how far away nodes are
+    """
 
     def __init__(self, options: ClientOptions, rng: Random) -> None:
         self.cluster = Cluster(options.seeds, rng, discover=options.discover)
@@ -48,6 +54,7 @@ class AsyncPool:
         self._locks: dict[tuple[Address, Lane], asyncio.Lock] = {}
         self._trouble = "none is due, all failed a moment ago"
         self._is_closed = False
+        self.greeting_s = 0.0
 
     def ready(self, request: Request[Any]) -> AsyncConnection | None:
         """The connection for a command if it is there at once: the way of nearly all of them."""
@@ -153,16 +160,16 @@ class AsyncPool:
 
     async def _dial(self, address: Address) -> AsyncConnection:
         self._check_open()
-        loop = asyncio.get_running_loop()
+        began = asyncio.get_running_loop().time()
         try:
             connection = await dial(address, self._options, self._tls)
-        except NotConnectedError:
-            self.cluster.failed(address, loop.time())
+        except NotConnectedError as error:
+            self._failed(address, error)
             raise
         except ReplyError as error:
             if is_hopeless(error):
                 raise
-            self.cluster.failed(address, loop.time())
+            self._failed(address, error)
             raise NotConnectedError(f"{address}: {error.text}") from error
         try:
             self._check_open()
@@ -170,8 +177,13 @@ class AsyncPool:
             connection.close()
             raise
         assert connection.hello is not None
+        self.greeting_s = asyncio.get_running_loop().time() - began
         self.cluster.greeted(address, connection.hello)
         return connection
+
+    def _failed(self, address: Address, error: Exception) -> None:
+        if self.cluster.failed(address, asyncio.get_running_loop().time()):
+            _log.warning("node %s can't be reached: %s", address, error)
 
     def _check_open(self) -> None:
         if self._is_closed:

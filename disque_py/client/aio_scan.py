@@ -17,6 +17,7 @@ from disque_py.client.events import COUNT, TAIL_BLOCK_MS, Event
 from disque_py.client.faces import AsyncCommands
 from disque_py.client.request import Request
 from disque_py.client.results import JobInfo
+from disque_py.client.spans import Milliseconds, milliseconds
 
 T = TypeVar("T")
 
@@ -49,7 +50,15 @@ class AsyncScans(AsyncCommands):
         maxlen: int | None = None,
         importrate: int | None = None,
     ) -> AsyncIterator[str]:
-        """Names of the queues of one node; a name may come twice. Raises DisqueConnectionError if the node is lost."""
+        """Iterate over the names of one node's queues; a name may come twice.
+
+        count        number of queues that the node looks at in one step; by default the node chooses
+        minlen       only queues with as many jobs; by default all
+        maxlen       only queues with no more jobs; by default all
+        importrate   only queues that import as many jobs a second; by default all
+
+        Raises DisqueConnectionError if the node is lost.
+        """
         return self._scan(
             lambda cursor: commands.qscan_page(cursor, count=count, minlen=minlen, maxlen=maxlen, importrate=importrate)
         )
@@ -57,14 +66,28 @@ class AsyncScans(AsyncCommands):
     def jscan(
         self, *, count: int | None = None, queue: str | bytes | None = None, states: Iterable[JobState] = ()
     ) -> AsyncIterator[str]:
-        """Ids of the jobs of one node, by queue and states; an id may come twice."""
+        """Iterate over the ids of one node's jobs; an id may come twice.
+
+        count    number of jobs that the node looks at in one step; by default the node chooses
+        queue    only jobs of this queue; by default of all
+        states   only jobs in one of these states; none by default, which means all
+
+        Raises DisqueConnectionError if the node is lost.
+        """
         wanted = tuple(states)
         return self._scan(lambda cursor: commands.jscan_page(cursor, count=count, queue=queue, states=wanted))
 
     def jscan_info(
         self, *, count: int | None = None, queue: str | bytes | None = None, states: Iterable[JobState] = ()
     ) -> AsyncIterator[JobInfo]:
-        """The jobs of one node as SHOW shows them; a job may come twice."""
+        """Iterate over one node's jobs as SHOW shows them; a job may come twice.
+
+        count    number of jobs that the node looks at in one step; by default the node chooses
+        queue    only jobs of this queue; by default of all
+        states   only jobs in one of these states; none by default, which means all
+
+        Raises DisqueConnectionError if the node is lost.
+        """
         wanted = tuple(states)
         return self._scan(lambda cursor: commands.jscan_info_page(cursor, count=count, queue=queue, states=wanted))
 
@@ -76,23 +99,30 @@ class AsyncScans(AsyncCommands):
         node: Address | None = None,
         count: int = COUNT,
         reader: str = "",
-        idle_ms: int = 0,
+        idle_ms: Milliseconds = 0,
     ) -> AsyncIterator[Event]:
-        """Events of one node as they become readable: from event `seq` of `log` on, or from now on.
+        """Iterate over one node's events as they become readable.
 
-        Ends when none came for `idle_ms` (0: never). Raises EventsTrimmedError, NoEventLogError;
-        DisqueConnectionError if the node is lost.
+        log       the log's id; by default the node's present log, from now on
+        seq       the number of the first event, 0 by default; it counts only with a log
+        node      the node whose log it is; by default the one that commands go to
+        count     number of events that are read at once at most, 10000 by default
+        reader    a name under which INFO shows how far behind this reader is; none by default
+        idle_ms   milliseconds without an event after which the iterator ends; 0, the default: never
+
+        Raises EventsTrimmedError, NoEventLogError; DisqueConnectionError if the node is lost.
         """
+        idle = milliseconds("idle_ms", idle_ms)
         node = node or await self.scanned_node()
         if not log:
             info = await self.events_info(node=node)
             log, seq = info.log, info.next
         while True:
             part = await self.events_read(
-                log, seq, count=count, block_ms=idle_ms or TAIL_BLOCK_MS, reader=reader, node=node
+                log, seq, count=count, block_ms=idle or TAIL_BLOCK_MS, reader=reader, node=node
             )
             for event in part.events():
                 yield event
-            if idle_ms and part.next == seq:
+            if idle and part.next == seq:
                 return
             seq = part.next

@@ -8,27 +8,31 @@ from __future__ import annotations
 
 import random
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar, Unpack
+from weakref import WeakSet
 
 from disque_py.client import commands
 from disque_py.client.address import Address
 from disque_py.client.bulk import Bulk
-from disque_py.client.commands import ADD_TIMEOUT_MS, Body, JobState
-from disque_py.client.errors import DisqueConnectionError, NotConnectedError
+from disque_py.client.commands import JobState
+from disque_py.client.errors import DisqueConnectionError, DisqueError, NotConnectedError
 from disque_py.client.events import COUNT, TAIL_BLOCK_MS, Event
-from disque_py.client.faces import BlockingCommands
+from disque_py.client.faces import BlockingCommands, Jobs
 from disque_py.client.feed import FeedWatch
-from disque_py.client.options import make_options, settings_of_url
+from disque_py.client.options import ClientSettings, make_options, settings_of_url
 from disque_py.client.pipeline import Pipeline, envelope, read_all
 from disque_py.client.pool import Pool
 from disque_py.client.protocol import Reply
 from disque_py.client.request import Request
 from disque_py.client.results import Job, JobInfo
-from disque_py.client.retry import Patience, may_repeat, means_elsewhere
+from disque_py.client.retry import Patience, is_refused_for_now, may_repeat
 from disque_py.client.socket_connection import SocketConnection
-from disque_py.client.templates import AddTemplate, slabs, unsent
+from disque_py.client.spans import Milliseconds, milliseconds
+from disque_py.client.templates import Adding
 
 T = TypeVar("T")
 
@@ -37,23 +41,50 @@ SLICE_MS: Final = 30_000
 
 
 class Disque(BlockingCommands):
-    """A client of a cluster. Settings: options.ClientOptions.
+    """A client of a cluster.
 
     Connections are made when they are needed; `with` or `connect()` makes the first at once.
     """
 
-    def __init__(self, *nodes: str | Address, **settings: Any) -> None:
-        """`Disque("10.0.0.1:7711", "10.0.0.2:7711", password=…)`. Raises ValueError for what it can't read."""
+    def __init__(self, *nodes: str | Address, **settings: Unpack[ClientSettings]) -> None:
+        """`Disque("10.0.0.1:7711", "10.0.0.2:7711", password=…)`.
+
+        nodes             nodes to begin with: `host:port`, `host`, `[v6]:port` or `unix:/path`; by default
+                          127.0.0.1:7711
+        username          for AUTH, only where the server knows users; none by default
+        password          for AUTH; none by default
+        decode            how `Job.value` reads a body: an encoding, or a function of bytes; by default it gives bytes
+        timeout           seconds of silence of a node that should have answered, 5 by default; a command's own wait
+                          comes on top
+        connect_timeout   seconds for connecting, AUTH and HELLO together, 3 by default
+        patience          seconds that a command looks for a node that works, 10 by default; 0: one attempt
+        pool_size         connections to one node for commands other than waiting GETJOBs, 8 by default
+        discover          also use the nodes that HELLO names, the default; False: the given ones only
+        follow            move consumers to the node that feeds them, the default
+        retry_unsafe      send again commands that may have been executed and would be executed twice then
+                          (ADDJOB, NACK, ENQUEUE); by default they raise ConnectionLostError
+        name              CLIENT SETNAME of every connection; none by default
+        tls               an `ssl.SSLContext`, True for the system's authorities; by default connections are plain
+
+        Raises ValueError for an address or a number that makes no sense, TypeError for a word that is no setting.
+        """
         self.options = make_options(nodes, settings)
         self._rng = random.Random()
         self._pool = Pool(self.options, self._rng)
         self._feed = FeedWatch()
+        self._streams: WeakSet[Jobs] = WeakSet()
 
     @classmethod
-    def from_url(cls, url: str, **settings: Any) -> Self:
-        """A client of `disque://[[user]:password@]host:port,…/?option=value`; `settings` win over the URL's."""
+    def from_url(cls, url: str, **settings: Unpack[ClientSettings]) -> Self:
+        """A client of `disque://[[user]:password@]host:port,…/?option=value`.
+
+        url        disque:// or redis://, disques:// or rediss:// for TLS, unix:// for a socket
+        settings   as for the client itself; they win over the URL's
+
+        Raises ValueError for a URL that can't be read or names an unknown option.
+        """
         nodes, found = settings_of_url(url)
-        return cls(*nodes, **{**found, **settings})
+        return cls(*nodes, **(found | settings))
 
     @property
     def node(self) -> Address | None:
@@ -71,7 +102,13 @@ class Disque(BlockingCommands):
         return self
 
     def close(self) -> None:
-        """Close all connections; threads that wait on one get ConnectionLostError."""
+        """Close all connections; threads that wait on one get ConnectionLostError.
+
+        Iterators over jobs that were not read to the end give the rest of what they have fetched back first.
+        """
+        for stream in list(self._streams):
+            with suppress(ValueError):  # Another thread runs it: that one is about to meet the closed client.
+                stream.close()
         self._pool.close()
 
     def __enter__(self) -> Self:
@@ -86,8 +123,10 @@ class Disque(BlockingCommands):
 
     def run(self, request: Request[T]) -> T:
         """Execute one command, on another node if need be. Raises what can go wrong with it (errors.py)."""
+        return self._run(request, Patience(self.options.patience, self._rng))
+
+    def _run(self, request: Request[T], patience: Patience) -> T:
         pool = self._pool
-        patience = Patience(self.options.patience, self._rng)
         until = time.monotonic() + request.wait_ms / 1000 if request.wait_word is not None and request.wait_ms else None
         while True:
             connection = pool.take(request, patience)
@@ -105,7 +144,7 @@ class Disque(BlockingCommands):
                 raise
             else:
                 pool.give_back(connection)
-                if not means_elsewhere(reply) or request.is_pinned:
+                if request.is_pinned or not is_refused_for_now(reply, awaits_nodes=request.awaits_nodes):
                     patience.renew()
                     if reply is None and request.wait_word is not None and (until is None or time.monotonic() < until):
                         continue
@@ -125,97 +164,48 @@ class Disque(BlockingCommands):
 
     def _value(self, request: Request[T], reply: Reply, connection: SocketConnection) -> T:
         value = request.value(reply, connection.address, self.options.decode)
-        if request.wait_word is not None and self.options.follow and isinstance(value, list):
+        found = [value] if isinstance(value, Job) else value
+        if request.wait_word is not None and self.options.follow and isinstance(found, list):
             now = time.monotonic()
             cluster = self._pool.cluster
             with self._pool.lock:
-                prefix = self._feed.saw([job.id for job in value], cluster.prefix_of(connection.address), now)
+                prefix = self._feed.saw([job.id for job in found], cluster.prefix_of(connection.address), now)
                 address = cluster.node_with_prefix(prefix, now) if prefix else None
                 if address is not None:
                     self._feed.moved(now)
                     cluster.move_consumers(address)
         return value
 
-    # Jobs.
+    # Many jobs.
 
-    def get_jobs(
-        self,
-        *queues: str | bytes,
-        count: int = 1,
-        timeout_ms: int = 0,
-        nohang: bool = False,
-        withcounters: bool = False,
-        withmeta: bool = False,
-        withlease: bool = False,
-        lease: int | None = None,
-        token: str | bytes | None = None,
-        node: Address | None = None,
-    ) -> list[Job]:
-        """GETJOB → up to `count` jobs; an empty list when none came in `timeout_ms` (0: for ever), or with `nohang`.
+    def iterate(self, request: Request[list[Job]]) -> Jobs:
+        """Jobs one by one, fetched by repeating this GETJOB (`jobs`)."""
+        stream = self._iterate(request)
+        self._streams.add(stream)
+        return stream
 
-        `lease`, `token` and `node`: see `commands.get_jobs`. A call that had to wait gets one job.
-        """
-        return self.run(
-            commands.get_jobs(
-                *queues,
-                count=count,
-                timeout_ms=timeout_ms,
-                nohang=nohang,
-                withcounters=withcounters,
-                withmeta=withmeta,
-                withlease=withlease,
-                lease=lease,
-                token=token,
-                node=node,
-            )
-        )
+    def _iterate(self, request: Request[list[Job]]) -> Jobs:
+        while batch := self.run(request):
+            found = deque(batch)
+            try:
+                while found:
+                    yield found.popleft()
+            finally:
+                # The loop was left, perhaps because the node is gone: one attempt, and RETRY brings back the others.
+                for group in commands.by_node(found).values():
+                    with suppress(DisqueError):
+                        self._run(commands.nack(*group), Patience(0.0, self._rng))
 
-    def get_job(
-        self, *queues: str | bytes, timeout_ms: int = 0, nohang: bool = False, withcounters: bool = False
-    ) -> Job | None:
-        """GETJOB → one job, or None when none came in `timeout_ms` (0: for ever), or with `nohang`."""
-        found = self.get_jobs(*queues, timeout_ms=timeout_ms, nohang=nohang, withcounters=withcounters)
-        return found[0] if found else None
-
-    def jobs(self, *queues: str | bytes, count: int = 1, idle_ms: int = 0, withcounters: bool = False) -> Iterator[Job]:
-        """Jobs for ever, or until none came for `idle_ms`; acknowledge each. Up to `count` are fetched at once."""
-        while found := self.get_jobs(*queues, count=count, timeout_ms=idle_ms, withcounters=withcounters):
-            yield from found
-
-    def add_jobs(
-        self,
-        queue: str | bytes,
-        bodies: Iterable[Body],
-        *,
-        timeout_ms: int = ADD_TIMEOUT_MS,
-        replicate: int | None = None,
-        delay: int | None = None,
-        retry: int | None = None,
-        ttl: int | None = None,
-        maxlen: int | None = None,
-        async_: bool = False,
-        retry_unsafe: bool | None = None,
-    ) -> list[str]:
-        """Many ADDJOBs in one pipeline → their ids, in the order of the bodies. Options as in `add_job`.
-
-        Raises BatchError when some failed; its `results` has an id or an error for each.
-        """
-        template = AddTemplate(
-            queue,
-            timeout_ms=timeout_ms,
-            options=commands.add_options(
-                replicate=replicate, delay=delay, retry=retry, ttl=ttl, maxlen=maxlen, async_=async_
-            ),
-            retry_unsafe=retry_unsafe,
-        )
+    def run_adding(self, adding: Adding) -> list[str]:
+        """Execute the ADDJOBs of `add_jobs`. Raises BatchError."""
+        template = adding.template
         replies: list[Reply] = []
-        rest = slabs(bodies)
-        for slab in rest:
-            bulk = template.bulk(slab, retry_unsafe=self.options.retry_unsafe)
+        for bulk in adding.bulks(retry_unsafe=self.options.retry_unsafe):
             self._run_bulk(bulk, template.request)
             replies += bulk.replies
             if not bulk.is_done:  # The patience is over, once for all of them.
-                replies += unsent(rest, bulk)
+                replies += adding.unsent(bulk)
+                break
         return template.ids(replies)
 
     def pipeline(self) -> Pipeline:
@@ -227,6 +217,7 @@ class Disque(BlockingCommands):
             [request.payload() for request in requests],
             [request.repeat for request in requests],
             retry_unsafe=self.options.retry_unsafe,
+            awaiting_nodes={place for place, request in enumerate(requests) if request.awaits_nodes},
         )
         node = self._run_bulk(bulk, envelope(requests))
         return read_all(requests, bulk.replies, node, self.options.decode)
@@ -265,7 +256,7 @@ class Disque(BlockingCommands):
     # Iterators: a scan belongs to one node, whose cursors mean nothing elsewhere (aio_scan.py).
 
     def scanned_node(self) -> Address:
-        """The node whose queues and jobs a scan lists: the one that commands go to."""
+        """The node whose queues and jobs a scan lists: the one that commands go to. Raises NotConnectedError."""
         patience = Patience(self.options.patience, self._rng)
         connection = self._pool.take(commands.ping(), patience)
         self._pool.give_back(connection)
@@ -291,7 +282,15 @@ class Disque(BlockingCommands):
         maxlen: int | None = None,
         importrate: int | None = None,
     ) -> Iterator[str]:
-        """Names of the queues of one node; a name may come twice. Raises DisqueConnectionError if the node is lost."""
+        """Iterate over the names of one node's queues; a name may come twice.
+
+        count        number of queues that the node looks at in one step; by default the node chooses
+        minlen       only queues with as many jobs; by default all
+        maxlen       only queues with no more jobs; by default all
+        importrate   only queues that import as many jobs a second; by default all
+
+        Raises DisqueConnectionError if the node is lost.
+        """
         return self._scan(
             lambda cursor: commands.qscan_page(cursor, count=count, minlen=minlen, maxlen=maxlen, importrate=importrate)
         )
@@ -299,14 +298,28 @@ class Disque(BlockingCommands):
     def jscan(
         self, *, count: int | None = None, queue: str | bytes | None = None, states: Iterable[JobState] = ()
     ) -> Iterator[str]:
-        """Ids of the jobs of one node, by queue and states; an id may come twice."""
+        """Iterate over the ids of one node's jobs; an id may come twice.
+
+        count    number of jobs that the node looks at in one step; by default the node chooses
+        queue    only jobs of this queue; by default of all
+        states   only jobs in one of these states; none by default, which means all
+
+        Raises DisqueConnectionError if the node is lost.
+        """
         wanted = tuple(states)
         return self._scan(lambda cursor: commands.jscan_page(cursor, count=count, queue=queue, states=wanted))
 
     def jscan_info(
         self, *, count: int | None = None, queue: str | bytes | None = None, states: Iterable[JobState] = ()
     ) -> Iterator[JobInfo]:
-        """The jobs of one node as SHOW shows them; a job may come twice."""
+        """Iterate over one node's jobs as SHOW shows them; a job may come twice.
+
+        count    number of jobs that the node looks at in one step; by default the node chooses
+        queue    only jobs of this queue; by default of all
+        states   only jobs in one of these states; none by default, which means all
+
+        Raises DisqueConnectionError if the node is lost.
+        """
         wanted = tuple(states)
         return self._scan(lambda cursor: commands.jscan_info_page(cursor, count=count, queue=queue, states=wanted))
 
@@ -318,20 +331,27 @@ class Disque(BlockingCommands):
         node: Address | None = None,
         count: int = COUNT,
         reader: str = "",
-        idle_ms: int = 0,
+        idle_ms: Milliseconds = 0,
     ) -> Iterator[Event]:
-        """Events of one node as they become readable: from event `seq` of `log` on, or from now on.
+        """Iterate over one node's events as they become readable.
 
-        Ends when none came for `idle_ms` (0: never). Raises EventsTrimmedError, NoEventLogError;
-        DisqueConnectionError if the node is lost.
+        log       the log's id; by default the node's present log, from now on
+        seq       the number of the first event, 0 by default; it counts only with a log
+        node      the node whose log it is; by default the one that commands go to
+        count     number of events that are read at once at most, 10000 by default
+        reader    a name under which INFO shows how far behind this reader is; none by default
+        idle_ms   milliseconds without an event after which the iterator ends; 0, the default: never
+
+        Raises EventsTrimmedError, NoEventLogError; DisqueConnectionError if the node is lost.
         """
+        idle = milliseconds("idle_ms", idle_ms)
         node = node or self.scanned_node()
         if not log:
             info = self.events_info(node=node)
             log, seq = info.log, info.next
         while True:
-            part = self.events_read(log, seq, count=count, block_ms=idle_ms or TAIL_BLOCK_MS, reader=reader, node=node)
+            part = self.events_read(log, seq, count=count, block_ms=idle or TAIL_BLOCK_MS, reader=reader, node=node)
             yield from part.events()
-            if idle_ms and part.next == seq:
+            if idle and part.next == seq:
                 return
             seq = part.next

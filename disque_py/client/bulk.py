@@ -7,13 +7,13 @@ the sending. Pure. Results keep the order of the commands whatever happens.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from disque_py.client.errors import ConnectionLostError, DisqueConnectionError, NotConnectedError
 from disque_py.client.protocol import Reply
 from disque_py.client.request import Repeat
-from disque_py.client.retry import may_repeat, means_elsewhere
+from disque_py.client.retry import is_refused_for_now, may_repeat
 
 # One write of a pipeline. Large enough that the system call does not matter, small enough to keep memory flat.
 CHUNK_COMMANDS: Final = 256
@@ -25,15 +25,23 @@ class Bulk:
 
     replies           per command the reply, or the error that took its place
     getjobs           the places of commands that take jobs
+    awaiting_nodes    the places of commands that wait for missing nodes
     wants_elsewhere   the last round met a node that wants us to go elsewhere
     made_progress     …and it answered something for good
     """
 
     def __init__(
-        self, payloads: Sequence[bytes], repeats: Sequence[Repeat], *, retry_unsafe: bool, getjobs: Sequence[int] = ()
+        self,
+        payloads: Sequence[bytes],
+        repeats: Sequence[Repeat],
+        *,
+        retry_unsafe: bool,
+        getjobs: Sequence[int] = (),
+        awaiting_nodes: Collection[int] = (),
     ) -> None:
         self.replies: list[Reply] = [None] * len(payloads)
         self.getjobs = getjobs
+        self._awaiting_nodes = awaiting_nodes
         self.wants_elsewhere = False
         self.made_progress = False
         self._payloads = payloads
@@ -72,7 +80,7 @@ class Bulk:
         for position, index in enumerate(self._todo):
             if position < len(replies):
                 reply = self.replies[index] = replies[position]
-                if means_elsewhere(reply):
+                if is_refused_for_now(reply, awaits_nodes=index in self._awaiting_nodes):
                     self.wants_elsewhere = True
                     again.append(index)
                 else:

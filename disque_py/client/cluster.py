@@ -104,10 +104,15 @@ class Cluster:
         by_id = {other.node_id: other for other in self._places.values() if other.node_id}
         for node in hello.nodes:
             known = by_id.get(node.id)
-            if known is not None:
+            named = Address(host=node.host, port=node.port)
+            if known is not None and (known.is_seed or known is place or known.address == named):
                 known.priority = node.priority
             elif self._discover and node.host and node.port:
-                self._add(Address(host=node.host, port=node.port), node.id, node.priority)
+                if known is not None:  # The node has another address now, or this one is known over TLS only now.
+                    self._places.pop(known.address, None)
+                self._add(named, node.id, node.priority)
+            elif known is not None:
+                known.priority = node.priority
         self._forget_strangers({node.id for node in hello.nodes} | {hello.id})
 
     def is_good(self, address: Address) -> bool:
@@ -131,14 +136,16 @@ class Cluster:
             if not place.is_seed and place.node_id not in ids:
                 del self._places[place.address]
 
-    def failed(self, address: Address, now: float) -> None:
-        """A node could not be reached, or its connection broke while it owed an answer."""
+    def failed(self, address: Address, now: float) -> bool:
+        """A node could not be reached, or its connection broke while it owed an answer → whether that is news."""
         place = self._places.get(address)
+        is_news = place is not None and place.failures == 0
         if place is not None:
             pause_s = min(PAUSE_S_MAX, PAUSE_S_MIN * 2.0 ** min(place.failures, 16))
             place.failures += 1
             place.retry_at = now + pause_s * self._rng.uniform(0.5, 1.0)
         self._abandon(address)
+        return is_news
 
     def left(self, address: Address) -> None:
         """A node said that it is leaving (or loading): others come first, but it stays the last resort."""

@@ -1,9 +1,9 @@
 """Every command, once: typed arguments → Request.
 
-The faces (AsyncDisque, Disque, the pipelines) derive their methods from these functions, so a
-signature and its documentation stand here only. Pure. Spec: spec/disque/commands.md; times are
-seconds where Disque takes seconds, and arguments ending in `_ms` are milliseconds.
-What is not here goes by `execute`.
+The faces (AsyncDisque, Disque, the pipelines) derive their methods from these functions, so a signature and its
+documentation stand here only. Spans of time are whole numbers or a `timedelta` (spans.py): seconds where Disque takes
+seconds, milliseconds where an argument ends in `_ms`. Commands that have no function here go by `execute`. Pure.
+Spec: spec/disque/commands.md.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from disque_py.client.address import Address
 from disque_py.client.protocol import Reply, Word, text, word
 from disque_py.client.request import Lane, Repeat, Request, words
 from disque_py.client.results import ClusterNode, Hello, Job, JobInfo, QueueStat
+from disque_py.client.spans import Milliseconds, Seconds, milliseconds, seconds, whole
 
 Body: TypeAlias = "bytes | bytearray | memoryview | str"
 JobRef: TypeAlias = "Job | str | bytes"
@@ -30,9 +31,9 @@ ADD_TIMEOUT_MS: Final = 5_000
 def add_options(
     *,
     replicate: int | None = None,
-    delay: int | None = None,
-    retry: int | None = None,
-    ttl: int | None = None,
+    delay: Seconds | None = None,
+    retry: Seconds | None = None,
+    ttl: Seconds | None = None,
     maxlen: int | None = None,
     async_: bool = False,
     priority: int | None = None,
@@ -42,15 +43,15 @@ def add_options(
     """ADDJOB's words after the timeout; None leaves the choice to the node."""
     options: list[bytes] = []
     for name, value in (
-        (b"REPLICATE", replicate),
-        (b"DELAY", delay),
-        (b"RETRY", retry),
-        (b"TTL", ttl),
-        (b"MAXLEN", maxlen),
-        (b"PRIORITY", priority),
+        ("REPLICATE", None if replicate is None else whole("replicate", replicate)),
+        ("DELAY", None if delay is None else seconds("delay", delay)),
+        ("RETRY", None if retry is None else seconds("retry", retry)),
+        ("TTL", None if ttl is None else seconds("ttl", ttl)),
+        ("MAXLEN", None if maxlen is None else whole("maxlen", maxlen)),
+        ("PRIORITY", None if priority is None else whole("priority", priority)),
     ):
         if value is not None:
-            options += (name, b"%d" % value)
+            options += (name.encode(), b"%d" % value)
     if async_:
         options.append(b"ASYNC")
     for name_of_pair, value_of_pair in (meta or {}).items():
@@ -64,11 +65,11 @@ def add_job(
     queue: str | bytes,
     body: Body,
     *,
-    timeout_ms: int = ADD_TIMEOUT_MS,
+    timeout_ms: Milliseconds = ADD_TIMEOUT_MS,
     replicate: int | None = None,
-    delay: int | None = None,
-    retry: int | None = None,
-    ttl: int | None = None,
+    delay: Seconds | None = None,
+    retry: Seconds | None = None,
+    ttl: Seconds | None = None,
     maxlen: int | None = None,
     async_: bool = False,
     priority: int | None = None,
@@ -76,15 +77,26 @@ def add_job(
     key: str | bytes | None = None,
     retry_unsafe: bool | None = None,
 ) -> Request[str]:
-    """ADDJOB → the job's id. `delay`, `retry`, `ttl` in seconds; `timeout_ms` 0 waits for ever.
+    """ADDJOB → the job's id.
 
-    priority   a lower one is served first; without one the creation time in Unix milliseconds
-    meta       pairs that travel with the job
-    key        one job per queue and key: if there is one already, the answer is its id. It may be sent again safely
+    queue          name of the queue
+    body           the job's content; text becomes UTF-8
+    timeout_ms     milliseconds that the node may take for the copies, 5000 by default; 0 waits for ever
+    replicate      number of copies; by default the node chooses
+    delay          seconds until the job is queued; by default it is queued at once
+    retry          seconds without an ack after which the job is queued again; by default the node chooses.
+                   0: it is delivered at most once
+    ttl            seconds after which the job is dropped; by default the node chooses
+    maxlen         refuse the job if the queue is as long as this already; by default no queue is too long
+    async_         answer before the copies are made
+    priority       a lower number is served first; by default the creation time in Unix milliseconds
+    meta           pairs of names and values that travel with the job, none by default
+    key            one job per queue and key: if the key has a job already, the answer is that job's id. None by default
+    retry_unsafe   send it again after an answer that never came; the job may exist twice then.
+                   None takes the client's setting. With a key it is always sent again, for that makes no second job
 
     Raises NoReplError, PausedError, MaxLenError, OutOfMemoryError, UnreachableError; ConnectionLostError when the
-    connection broke and nobody knows whether the job exists. With `retry_unsafe` it is sent again
-    then, and the job may exist twice; None takes the client's setting.
+    connection broke and the job may exist; ValueError for a number that is not whole.
     """
     options = add_options(
         replicate=replicate,
@@ -97,9 +109,10 @@ def add_job(
         meta=meta,
         key=key,
     )
-    argv = (b"ADDJOB", word(queue), word(body), b"%d" % timeout_ms, *options)
+    timeout = milliseconds("timeout_ms", timeout_ms)
+    argv = (b"ADDJOB", word(queue), word(body), b"%d" % timeout, *options)
     repeat = _allowed(retry_unsafe) if key is None else Repeat.SAFE
-    return Request(argv, results.job_id, repeat, Lane.ADDS, timeout_ms)
+    return Request(argv, results.job_id, repeat, Lane.ADDS, timeout, awaits_nodes=replicate is None)
 
 
 def _allowed(retry_unsafe: bool | None) -> Repeat:
@@ -111,43 +124,56 @@ def _allowed(retry_unsafe: bool | None) -> Repeat:
 def get_jobs(
     *queues: str | bytes,
     count: int = 1,
-    timeout_ms: int = 0,
+    timeout_ms: Milliseconds = 0,
     nohang: bool = False,
     withcounters: bool = False,
     withmeta: bool = False,
     withlease: bool = False,
-    lease: int | None = None,
+    lease: Seconds | None = None,
     token: str | bytes | None = None,
     node: Address | None = None,
 ) -> Request[list[Job]]:
-    """GETJOB → up to `count` jobs; an empty list when none came in `timeout_ms` (0: for ever), or with `nohang`.
+    """GETJOB → up to `count` jobs; an empty list when none came in time.
 
-    lease   seconds for which these deliveries last, instead of each job's RETRY
-    token   the same token on the same node is answered with the same jobs, as long as they are leased; `ack_token`,
-            `nack_token` and `extend_token` are for all of them. With either, jobs of RETRY 0 are passed by
-    node    ask this one, and no other: a token belongs to the node that answered (`Job.node`)
+    queues         names of queues; jobs of the first are given before those of the next
+    count          number of jobs at most, 1 by default. A call that had to wait gets one job, whatever the count
+    timeout_ms     milliseconds to wait for the first job; 0, the default, waits for ever
+    nohang         do not wait at all
+    withcounters   `Job.nacks` and `Job.additional_deliveries` are filled in
+    withmeta       `Job.meta` is filled in
+    withlease      `Job.lease_ms` and `Job.attempt` are filled in
+    lease          seconds for which these deliveries last; by default each job's RETRY
+    token          none by default. The same token on the same node is answered with the same jobs, as long as they
+                   are leased. `ack_token`, `nack_token` and `extend_token` work on all of them. With a token or a
+                   lease, jobs of RETRY 0 are passed by
+    node           ask this node, and no other: a token belongs to the node that answered (`Job.node`). By default the
+                   client chooses
 
-    A call that had to wait gets one job, whatever the count. A connection that breaks while
-    waiting is replaced; jobs lost on the way come again after their RETRY.
+    A connection that breaks while the call waits is replaced; jobs lost on the way come again after their RETRY.
+    Cancelling the call is safe in the asyncio client: jobs on their way are given back.
+
+    Raises ValueError for a number that is not whole, or without a queue.
     """
     if not queues:
         raise ValueError("GETJOB needs at least one queue")
+    timeout = milliseconds("timeout_ms", timeout_ms)
+    limit = whole("count", count)
     argv = [b"GETJOB"]
     wait_word: int | None = None
     if nohang:
         argv.append(b"NOHANG")
     else:
-        argv += (b"TIMEOUT", b"%d" % timeout_ms)
+        argv += (b"TIMEOUT", b"%d" % timeout)
         wait_word = 2
-    if count != 1:
-        argv += (b"COUNT", b"%d" % count)
+    if limit != 1:
+        argv += (b"COUNT", b"%d" % limit)
     if withcounters:
         argv.append(b"WITHCOUNTERS")
     if withmeta:
         argv.append(b"WITHMETA")
     if withlease:
         argv.append(b"WITHLEASE")
-    _add(argv, b"LEASE", lease)
+    _add(argv, b"LEASE", None if lease is None else seconds("lease", lease))
     _add(argv, b"TOKEN", token)
     argv.append(b"FROM")
     argv += [word(queue) for queue in queues]
@@ -159,11 +185,98 @@ def get_jobs(
         results.jobs,
         Repeat.SAFE,
         Lane.OWN,
-        timeout_ms,
+        timeout,
         wait_word,
         node=node,
         is_consumers=True,
         is_pinned=is_pinned,
+    )
+
+
+def get_job(
+    *queues: str | bytes,
+    timeout_ms: Milliseconds = 0,
+    nohang: bool = False,
+    withcounters: bool = False,
+    withmeta: bool = False,
+    withlease: bool = False,
+    lease: Seconds | None = None,
+    token: str | bytes | None = None,
+    node: Address | None = None,
+) -> Request[Job | None]:
+    """GETJOB → one job, or None when none came in time.
+
+    queues         names of queues; jobs of the first are given before those of the next
+    timeout_ms     milliseconds to wait for a job; 0, the default, waits for ever
+    nohang         do not wait at all
+    withcounters   `Job.nacks` and `Job.additional_deliveries` are filled in
+    withmeta       `Job.meta` is filled in
+    withlease      `Job.lease_ms` and `Job.attempt` are filled in
+    lease          seconds for which this delivery lasts; by default the job's RETRY
+    token          none by default. The same token on the same node is answered with the same job (see `get_jobs`)
+    node           ask this node, and no other; by default the client chooses
+
+    Raises ValueError for a number that is not whole, or without a queue.
+    """
+    ask = get_jobs(
+        *queues,
+        timeout_ms=timeout_ms,
+        nohang=nohang,
+        withcounters=withcounters,
+        withmeta=withmeta,
+        withlease=withlease,
+        lease=lease,
+        token=token,
+        node=node,
+    )
+    return Request(
+        ask.argv,
+        results.first_job,
+        ask.repeat,
+        ask.lane,
+        ask.wait_ms,
+        ask.wait_word,
+        node=node,
+        is_consumers=True,
+        is_pinned=ask.is_pinned,
+    )
+
+
+def jobs(
+    *queues: str | bytes,
+    count: int = 1,
+    idle_ms: Milliseconds = 0,
+    withcounters: bool = False,
+    withmeta: bool = False,
+    withlease: bool = False,
+    lease: Seconds | None = None,
+    node: Address | None = None,
+) -> Request[list[Job]]:
+    """Iterate over jobs: for ever, or until none came for `idle_ms`. Acknowledge each.
+
+    queues         names of queues; jobs of the first are given before those of the next
+    count          number of jobs that are fetched at once at most, 1 by default
+    idle_ms        milliseconds without a job after which the iterator ends; 0, the default: never
+    withcounters   `Job.nacks` and `Job.additional_deliveries` are filled in
+    withmeta       `Job.meta` is filled in
+    withlease      `Job.lease_ms` and `Job.attempt` are filled in
+    lease          seconds for which each delivery lasts; by default the job's RETRY
+    node           ask this node, and no other; by default the client chooses
+
+    An iterator that is left early gives back the jobs that it has fetched and not handed out: when its loop is left,
+    when it is closed, and when the client is closed.
+
+    Raises ValueError for a number that is not whole, or without a queue.
+    """
+    return get_jobs(
+        *queues,
+        count=count,
+        timeout_ms=milliseconds("idle_ms", idle_ms),
+        withcounters=withcounters,
+        withmeta=withmeta,
+        withlease=withlease,
+        lease=lease,
+        node=node,
     )
 
 
@@ -188,39 +301,70 @@ def _about_jobs(name: bytes, jobs: Iterable[JobRef], repeat: Repeat) -> Request[
 
 
 def ack(*jobs: JobRef) -> Request[int]:
-    """ACKJOB → how many the node knew. Jobs it does not know are acknowledged all the same."""
+    """ACKJOB → number of jobs that were known at the nodes that delivered them; others are acknowledged, too.
+
+    jobs   jobs, or their ids
+
+    Raises BadIdError.
+    """
     return _about_jobs(b"ACKJOB", jobs, Repeat.SAFE)
 
 
 def fast_ack(*jobs: JobRef) -> Request[int]:
-    """FASTACK → how many the node knew: cheaper than `ack`, more second deliveries when nodes fail."""
+    """FASTACK → number of jobs that were known: cheaper than `ack`, more second deliveries when nodes fail.
+
+    jobs   jobs, or their ids
+
+    Raises BadIdError.
+    """
     return _about_jobs(b"FASTACK", jobs, Repeat.SAFE)
 
 
 def nack(*jobs: JobRef) -> Request[int]:
-    """NACK → how many were put back. For jobs that could not be processed; ids the node does not know count 0.
+    """NACK, at the nodes that delivered the jobs → number of jobs that went back into their queues.
 
-    Not sent a second time by itself: it could hit the next delivery.
+    jobs   jobs that could not be processed, or their ids; those that the node does not know count 0
+
+    It is not sent a second time by itself: it could hit the next delivery.
+
+    Raises BadIdError.
     """
     return _about_jobs(b"NACK", jobs, Repeat.ASK)
 
 
 def ack_token(*tokens: str | bytes, node: Address | None = None) -> Request[int]:
-    """ACKTOKEN → how many jobs were acknowledged: all that are still leased under these tokens.
+    """ACKTOKEN → number of jobs that were acknowledged: all that are still leased under these tokens.
 
-    node   the one that answered the GETJOB; another one knows nothing of them, and answers 0
+    tokens   tokens of GETJOBs
+    node     the node that answered the GETJOB; another one knows nothing of the token, and answers 0. By default the
+             client chooses
     """
     return _about_tokens(b"ACKTOKEN", tokens, node)
 
 
 def nack_token(*tokens: str | bytes, node: Address | None = None) -> Request[int]:
-    """NACKTOKEN → how many jobs were put back: all that are still leased under these tokens."""
+    """NACKTOKEN → number of jobs that were put back: all that are still leased under these tokens.
+
+    tokens   tokens of GETJOBs
+    node     the node that answered the GETJOB; by default the client chooses
+    """
     return _about_tokens(b"NACKTOKEN", tokens, node)
 
 
-def extend_token(token: str | bytes, seconds: int, *, node: Address | None = None) -> Request[int]:
-    """EXTENDTOKEN → how many leases last `seconds` from now: all that still run under this token."""
-    return _about_tokens(b"EXTENDTOKEN", (token, b"%d" % seconds), node)
+# The parameter hides the function of that name.
+_as_seconds: Final = seconds
+
+
+def extend_token(token: str | bytes, seconds: Seconds, *, node: Address | None = None) -> Request[int]:
+    """EXTENDTOKEN → number of leases that were extended: all that still run under this token.
+
+    token     the token of a GETJOB
+    seconds   seconds that the leases last from now
+    node      the node that answered the GETJOB; by default the client chooses
+
+    Raises ValueError for a number that is not whole.
+    """
+    return _about_tokens(b"EXTENDTOKEN", (token, b"%d" % _as_seconds("seconds", seconds)), node)
 
 
 def _about_tokens(name: bytes, argv: Iterable[str | bytes], node: Address | None) -> Request[int]:
@@ -229,54 +373,93 @@ def _about_tokens(name: bytes, argv: Iterable[str | bytes], node: Address | None
 
 
 def enqueue(*jobs: JobRef) -> Request[int]:
-    """ENQUEUE → how many were put into their queue."""
+    """ENQUEUE → number of jobs that were put into their queue.
+
+    jobs   jobs, or their ids
+
+    Raises BadIdError, PausedError, OutOfMemoryError.
+    """
     return _about_jobs(b"ENQUEUE", jobs, Repeat.ASK)
 
 
 def dequeue(*jobs: JobRef) -> Request[int]:
-    """DEQUEUE → how many were taken out of their queue, on the node asked."""
+    """DEQUEUE → number of jobs that were taken out of their queue, on the node asked.
+
+    jobs   jobs, or their ids
+
+    Raises BadIdError.
+    """
     return _about_jobs(b"DEQUEUE", jobs, Repeat.NEVER)
 
 
 def delete(*jobs: JobRef) -> Request[int]:
-    """DELJOB → how many were removed, on the node asked only."""
+    """DELJOB → number of jobs that were removed, on the node asked only.
+
+    jobs   jobs, or their ids
+
+    Raises BadIdError.
+    """
     return _about_jobs(b"DELJOB", jobs, Repeat.NEVER)
 
 
-def working(job: JobRef, seconds: int | None = None) -> Request[int]:
-    """WORKING → seconds for which its next delivery is put off: these, or the job's RETRY.
+def working(job: JobRef, seconds: Seconds | None = None) -> Request[int]:
+    """WORKING → seconds for which the job's next delivery is put off.
 
-    Raises NoJobError, TooLateError.
+    job       a job, or its id
+    seconds   seconds from now; by default the job's RETRY
+
+    Raises NoJobError, TooLateError, BadIdError; ValueError for a number that is not whole.
     """
     ask = _about_jobs(b"WORKING", (job,), Repeat.SAFE)
     if seconds is None:
         return ask
-    return Request((*ask.argv, b"%d" % seconds), int, Repeat.SAFE, node=ask.node, is_consumers=True)
+    argv = (*ask.argv, b"%d" % _as_seconds("seconds", seconds))
+    return Request(argv, int, Repeat.SAFE, node=ask.node, is_consumers=True)
 
 
 def show(job: JobRef) -> Request[JobInfo | None]:
-    """SHOW → the job as the node sees it, None if it does not know it."""
+    """SHOW → the job as the node sees it, None if the node does not know it.
+
+    job   a job, or its id
+
+    Raises BadIdError.
+    """
     ask = _about_jobs(b"SHOW", (job,), Repeat.SAFE)
     return Request(ask.argv, results.job_info, node=ask.node, is_consumers=True)
 
 
 def qlen(queue: str | bytes) -> Request[int]:
-    """QLEN → jobs queued on the node asked."""
+    """QLEN → number of jobs queued on the node asked.
+
+    queue   name of the queue
+    """
     return Request((b"QLEN", word(queue)), int)
 
 
 def qpeek(queue: str | bytes, count: int) -> Request[list[Job]]:
-    """QPEEK → jobs of the queue, not fetched: the oldest first, or with a negative count the newest first."""
-    return Request(words(b"QPEEK", queue, count), results.jobs)
+    """QPEEK → jobs of the queue, not fetched.
+
+    queue   name of the queue
+    count   number of jobs at most: the oldest first, or with a negative count the newest first
+    """
+    return Request(words(b"QPEEK", queue, whole("count", count)), results.jobs)
 
 
 def qstat(queue: str | bytes) -> Request[QueueStat | None]:
-    """QSTAT → the queue's figures on the node asked, None if it has no such queue."""
+    """QSTAT → the queue's figures on the node asked, None if it has no such queue.
+
+    queue   name of the queue
+    """
     return Request((b"QSTAT", word(queue)), results.queue_stat)
 
 
 def pause(queue: str | bytes, *states: PauseState, bcast: bool = False) -> Request[str]:
-    """PAUSE → the state afterwards: none, in, out or all. Replaces the state; without one only reports it."""
+    """PAUSE → the state afterwards: none, in, out or all.
+
+    queue    name of the queue
+    states   the new state, which replaces the old one; without any the state is only reported
+    bcast    on every node of the cluster
+    """
     argv = [b"PAUSE", word(queue), *words(*states)]
     if bcast:
         argv.append(b"bcast")
@@ -296,12 +479,12 @@ def qscan_page(
 ) -> Request[tuple[int, list[str]]]:
     """QSCAN → the next cursor (0: done) and names of queues. Cursors mean something on their node only."""
     argv = [b"QSCAN", b"%d" % cursor]
-    _add(argv, b"COUNT", count)
+    _add(argv, b"COUNT", None if count is None else whole("count", count))
     if busyloop:
         argv.append(b"BUSYLOOP")
-    _add(argv, b"MINLEN", minlen)
-    _add(argv, b"MAXLEN", maxlen)
-    _add(argv, b"IMPORTRATE", importrate)
+    _add(argv, b"MINLEN", None if minlen is None else whole("minlen", minlen))
+    _add(argv, b"MAXLEN", None if maxlen is None else whole("maxlen", maxlen))
+    _add(argv, b"IMPORTRATE", None if importrate is None else whole("importrate", importrate))
     return Request(tuple(argv), _names_page, Repeat.NEVER if cursor else Repeat.SAFE)
 
 
@@ -335,7 +518,7 @@ def _jscan(
     cursor: int, count: int | None, busyloop: bool, queue: str | bytes | None, states: Iterable[JobState]
 ) -> tuple[bytes, ...]:
     argv = [b"JSCAN", b"%d" % cursor]
-    _add(argv, b"COUNT", count)
+    _add(argv, b"COUNT", None if count is None else whole("count", count))
     if busyloop:
         argv.append(b"BUSYLOOP")
     _add(argv, b"QUEUE", queue)
@@ -359,7 +542,7 @@ def _infos_page(reply: Reply) -> tuple[int, list[JobInfo]]:
 
 
 def hello() -> Request[Hello]:
-    """HELLO → who answers and whom it knows."""
+    """HELLO → the node that answers, and the nodes that it knows."""
     return Request((b"HELLO",), results.hello)
 
 
@@ -374,17 +557,27 @@ def time() -> Request[tuple[int, int]]:
 
 
 def info(section: str | None = None) -> Request[dict[str, str | int | float]]:
-    """INFO → its fields; numbers as numbers."""
+    """INFO → its fields; numbers as numbers.
+
+    section   name of one section; by default all
+    """
     return Request((b"INFO",) if section is None else words(b"INFO", section), results.info)
 
 
 def config_get(pattern: str = "*") -> Request[dict[str, str]]:
-    """CONFIG GET → names and values that match the pattern."""
+    """CONFIG GET → names and values of directives.
+
+    pattern   which directives, as a glob; by default "*", all
+    """
     return Request(words(b"CONFIG", b"GET", pattern), results.pairs)
 
 
 def config_set(name: str, value: Word) -> Request[str]:
-    """CONFIG SET → OK, on the node asked."""
+    """CONFIG SET → OK, on the node asked.
+
+    name    name of the directive
+    value   its new value
+    """
     return Request(words(b"CONFIG", b"SET", name, value), text, Repeat.NEVER)
 
 
@@ -394,7 +587,7 @@ def cluster_info() -> Request[dict[str, str | int | float]]:
 
 
 def cluster_nodes() -> Request[list[ClusterNode]]:
-    """CLUSTER NODES → every node the asked one knows."""
+    """CLUSTER NODES → every node that the asked one knows."""
     return Request((b"CLUSTER", b"NODES"), results.cluster_nodes)
 
 
@@ -404,23 +597,37 @@ def cluster_myid() -> Request[str]:
 
 
 def cluster_meet(host: str, port: int, bus_port: int | None = None) -> Request[str]:
-    """CLUSTER MEET → OK; the nodes shake hands afterwards."""
-    argv = words(b"CLUSTER", b"MEET", host, port)
-    return Request(argv if bus_port is None else (*argv, b"%d" % bus_port), text, Repeat.NEVER)
+    """CLUSTER MEET → OK; the nodes shake hands afterwards.
+
+    host       address of the node to meet
+    port       its client port
+    bus_port   its bus port; by default 10000 above the client port
+    """
+    argv = words(b"CLUSTER", b"MEET", host, whole("port", port))
+    return Request(argv if bus_port is None else (*argv, b"%d" % whole("bus_port", bus_port)), text, Repeat.NEVER)
 
 
 def cluster_forget(node_id: str) -> Request[str]:
-    """CLUSTER FORGET → OK, on the node asked only."""
+    """CLUSTER FORGET → OK, on the node asked only.
+
+    node_id   the id of the node to forget, 40 characters
+    """
     return Request(words(b"CLUSTER", b"FORGET", node_id), text, Repeat.NEVER)
 
 
 def cluster_reset(*, hard: bool = False) -> Request[str]:
-    """CLUSTER RESET → OK: the node forgets its nodes, jobs and queues; `hard` also its own id."""
+    """CLUSTER RESET → OK: the node forgets its nodes, jobs and queues.
+
+    hard   it also forgets its own id
+    """
     return Request((b"CLUSTER", b"RESET", b"HARD" if hard else b"SOFT"), text, Repeat.NEVER)
 
 
 def cluster_leaving(leaving: bool | None = None) -> Request[bool]:
-    """CLUSTER LEAVING → whether the node asked is leaving; True or False sets it."""
+    """CLUSTER LEAVING → whether the node asked is leaving.
+
+    leaving   True or False sets it; by default it is only reported
+    """
     if leaving is None:
         return Request((b"CLUSTER", b"LEAVING"), lambda reply: bool(reply == b"yes"))
     answer = leaving
@@ -433,17 +640,20 @@ def cluster_saveconfig() -> Request[str]:
 
 
 def execute(
-    *argv: Word, repeat: bool = False, wait_ms: int | None = None, node: Address | None = None
+    *argv: Word, repeat: bool = False, wait_ms: Milliseconds | None = None, node: Address | None = None
 ) -> Request[Reply]:
     """Any command, any words → the reply as it came: bytes, int, None, lists.
 
-    repeat    it may be sent twice (default: only what was never sent is sent again)
-    wait_ms   it may take that long by its own word (0: for ever); it gets a connection of its own
-    node      ask this one, and no other
+    argv      the command and its arguments
+    repeat    it may be sent twice; by default it is sent again only if it never left
+    wait_ms   milliseconds that the command may take by its own word, 0 for ever; it gets a connection of its own.
+              By default it is answered at once
+    node      ask this node, and no other; by default the client chooses
     """
     lane = Lane.PLAIN if wait_ms is None else Lane.OWN
     again = Repeat.SAFE if repeat else Repeat.NEVER
-    return Request(words(*argv), _raw, again, lane, wait_ms, node=node, is_pinned=node is not None)
+    wait = None if wait_ms is None else milliseconds("wait_ms", wait_ms)
+    return Request(words(*argv), _raw, again, lane, wait, node=node, is_pinned=node is not None)
 
 
 def _raw(reply: Reply) -> Reply:

@@ -47,6 +47,10 @@ class ProtocolError(DisqueConnectionError):
     """What came is not RESP; the connection was closed."""
 
 
+class AttemptsSpentError(DisqueError):
+    """A worker got a job that had all its attempts already: the last one ended with its worker, not with an error."""
+
+
 class BatchError(DisqueError):
     """Some commands of a batch failed.
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 from disque_py.client.address import Address
 from disque_py.client.protocol import Reply, text, word
 from disque_py.client.request import Lane, Request
+from disque_py.client.spans import Milliseconds, milliseconds, whole
 
 # What one read asks for, if the caller does not say.
 COUNT: Final = 10_000
@@ -100,7 +101,12 @@ class EventLines:
 
 
 def events_info(*, node: Address | None = None) -> Request[EventLog]:
-    """EVENTS INFO → the node's log: its id, and which events can be read. Raises NoEventLogError."""
+    """EVENTS INFO → the node's log: its id, and which events can be read.
+
+    node   the node whose log it is; by default the one that commands go to
+
+    Raises NoEventLogError.
+    """
     return Request((b"EVENTS", b"INFO"), _log, node=node, is_pinned=node is not None)
 
 
@@ -110,7 +116,7 @@ def events_read(
     *,
     count: int = COUNT,
     max_bytes: int = MAX_BYTES,
-    block_ms: int | None = None,
+    block_ms: Milliseconds | None = None,
     reader: str = "",
     node: Address | None = None,
 ) -> Request[EventLines]:
@@ -118,30 +124,43 @@ def events_read(
 
     It may give fewer although there are more; there are no more when it gives none.
 
-    block_ms   wait so long for the first one (0: for ever) instead of giving none
-    reader     a name under which INFO shows how far behind this reader is
-    node       whose log it is
+    log         the log's id, as EVENTS INFO tells it
+    seq         the number of the first event that is wanted
+    count       number of events at most, 10000 by default
+    max_bytes   bytes of lines, 1048576 by default
+    block_ms    milliseconds to wait for the first one, 0 for ever; by default it answers at once
+    reader      a name under which INFO shows how far behind this reader is; none by default
+    node        the node whose log it is; by default the one that commands go to
 
     Raises EventsTrimmedError when the event is gone, NoEventLogError when the node has another log or none.
     """
-    argv = [b"EVENTS", b"READ", word(log), b"%d" % seq, b"COUNT", b"%d" % count, b"MAXBYTES", b"%d" % max_bytes]
-    if block_ms is not None:
-        argv += (b"BLOCK", b"%d" % block_ms)
+    seq = whole("seq", seq)
+    argv = [b"EVENTS", b"READ", word(log), b"%d" % seq, b"COUNT", b"%d" % whole("count", count)]
+    argv += (b"MAXBYTES", b"%d" % whole("max_bytes", max_bytes))
+    wait_ms = None if block_ms is None else milliseconds("block_ms", block_ms)
+    if wait_ms is not None:
+        argv += (b"BLOCK", b"%d" % wait_ms)
     if reader:
         argv += (b"READER", word(reader))
     return Request(
         tuple(argv),
         lambda reply: EventLines(log, seq, bytes(reply or b"")),
-        lane=Lane.PLAIN if block_ms is None else Lane.OWN,
-        wait_ms=block_ms,
+        lane=Lane.PLAIN if wait_ms is None else Lane.OWN,
+        wait_ms=wait_ms,
         node=node,
         is_pinned=node is not None,
     )
 
 
 def events_seek(ms: int, *, node: Address | None = None) -> Request[int]:
-    """EVENTS SEEK → the first event at or after a moment in Unix milliseconds; the next number when all are older."""
-    return Request((b"EVENTS", b"SEEK", b"%d" % ms), int, node=node, is_pinned=node is not None)
+    """EVENTS SEEK → the first event at or after a moment; the next number when all are older.
+
+    ms     the moment, in Unix milliseconds
+    node   the node whose log it is; by default the one that commands go to
+
+    Raises NoEventLogError.
+    """
+    return Request((b"EVENTS", b"SEEK", b"%d" % whole("ms", ms)), int, node=node, is_pinned=node is not None)
 
 
 def _log(reply: Reply) -> EventLog:

@@ -10,16 +10,27 @@ from __future__ import annotations
 import asyncio
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeAlias, TypeVar
 
-from disque_py.client import commands, events
+from disque_py.client import commands, events, templates
 from disque_py.client.commands import JobRef, by_node
+from disque_py.client.job_stream import JobStream
 from disque_py.client.request import Request
+from disque_py.client.results import Job
+from disque_py.client.templates import Adding
+
+# Said once, at the end of each method's documentation.
+EVERY_COMMAND: Final = """
+    Like every command: DisqueConnectionError when no node answers, AuthError for a wrong password, another ReplyError
+    when the node refuses.
+"""
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+Jobs: TypeAlias = "Generator[Job, None, None]"
 
 
 class Result(Generic[T]):
@@ -42,11 +53,12 @@ class Result(Generic[T]):
         return self._outcome
 
 
-def _dress(method: Callable[..., Any], build: Callable[..., Request[Any]]) -> None:
-    """Give a derived method the signature that people and tools look for."""
+def _dress(method: Callable[..., Any], build: Callable[..., Any], answer: str = "") -> None:
+    """Give a derived method the signature and the documentation that people and tools look for."""
     signature = inspect.signature(build)
     me = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
-    answer = str(signature.return_annotation).removeprefix("Request[").removesuffix("]")
+    answer = answer or str(signature.return_annotation).removeprefix("Request[").removesuffix("]")
+    method.__doc__ = f"{(build.__doc__ or '').rstrip()}\n{EVERY_COMMAND}"
     method.__signature__ = signature.replace(  # type: ignore[attr-defined]  # functions accept attributes
         parameters=[me, *signature.parameters.values()], return_annotation=answer
     )
@@ -79,12 +91,60 @@ def _queued(build: Callable[P, Request[T]]) -> Callable[Concatenate[PipelineComm
     return method
 
 
+def _awaited_many(
+    build: Callable[P, Adding],
+) -> Callable[Concatenate[AsyncCommands, P], Coroutine[Any, Any, list[str]]]:
+    @wraps(build)
+    def method(self: AsyncCommands, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, list[str]]:
+        return self.run_adding(build(*args, **kwargs))
+
+    _dress(method, build, "list[str]")
+    return method
+
+
+def _called_many(build: Callable[P, Adding]) -> Callable[Concatenate[BlockingCommands, P], list[str]]:
+    @wraps(build)
+    def method(self: BlockingCommands, /, *args: P.args, **kwargs: P.kwargs) -> list[str]:
+        return self.run_adding(build(*args, **kwargs))
+
+    _dress(method, build, "list[str]")
+    return method
+
+
+def _async_iterated(
+    build: Callable[P, Request[list[Job]]],
+) -> Callable[Concatenate[AsyncCommands, P], JobStream]:
+    @wraps(build)
+    def method(self: AsyncCommands, /, *args: P.args, **kwargs: P.kwargs) -> JobStream:
+        return self.iterate(build(*args, **kwargs))
+
+    _dress(method, build, "JobStream")
+    return method
+
+
+def _iterated(build: Callable[P, Request[list[Job]]]) -> Callable[Concatenate[BlockingCommands, P], Jobs]:
+    @wraps(build)
+    def method(self: BlockingCommands, /, *args: P.args, **kwargs: P.kwargs) -> Jobs:
+        return self.iterate(build(*args, **kwargs))
+
+    _dress(method, build, "Generator[Job, None, None]")
+    return method
+
+
 class AsyncCommands(ABC):
     """Every command as a coroutine."""
 
     @abstractmethod
     async def run(self, request: Request[T]) -> T:
         """Execute one command. Raises what can go wrong with it (errors.py)."""
+
+    @abstractmethod
+    async def run_adding(self, adding: Adding) -> list[str]:
+        """Execute the ADDJOBs of `add_jobs`. Raises BatchError."""
+
+    @abstractmethod
+    def iterate(self, request: Request[list[Job]]) -> JobStream:
+        """Repeat a GETJOB for as long as it has jobs."""
 
     async def _run_by_node(self, build: Callable[..., Request[int]], jobs: Iterable[JobRef]) -> int:
         groups = by_node(jobs)
@@ -93,22 +153,64 @@ class AsyncCommands(ABC):
         return sum(await asyncio.gather(*(self.run(build(*group)) for group in groups.values())))
 
     async def ack(self, *jobs: JobRef) -> int:
-        """ACKJOB, at the nodes that delivered the jobs → how many were known there; others are acknowledged too."""
+        """ACKJOB, at the nodes that delivered the jobs → number of those known there; others are acknowledged, too.
+
+        jobs   jobs, or their ids
+
+        Raises BadIdError, and the errors of every command.
+        """
         return await self._run_by_node(commands.ack, jobs)
 
     async def fast_ack(self, *jobs: JobRef) -> int:
-        """FASTACK → how many were known: cheaper than `ack`, more second deliveries when nodes fail."""
+        """FASTACK → number of jobs that were known: cheaper than `ack`, more second deliveries when nodes fail.
+
+        jobs   jobs, or their ids
+
+        Raises BadIdError, and the errors of every command.
+        """
         return await self._run_by_node(commands.fast_ack, jobs)
 
     async def nack(self, *jobs: JobRef) -> int:
-        """NACK, at the nodes that delivered the jobs → how many were put back into their queues."""
+        """NACK, at the nodes that delivered the jobs → number of jobs that went back into their queues.
+
+        jobs   jobs, or their ids
+
+        Raises BadIdError, and the errors of every command.
+        """
         return await self._run_by_node(commands.nack, jobs)
 
     async def ack_jobs(self, jobs: Iterable[JobRef]) -> int:
-        """`ack` for a collection."""
+        """`ack` for a collection → number of jobs that were known.
+
+        jobs   jobs, or their ids
+
+        Raises BadIdError, and the errors of every command.
+        """
         return await self._run_by_node(commands.ack, jobs)
 
+    async def fast_ack_jobs(self, jobs: Iterable[JobRef]) -> int:
+        """`fast_ack` for a collection → number of jobs that were known.
+
+        jobs   jobs, or their ids
+
+        Raises BadIdError, and the errors of every command.
+        """
+        return await self._run_by_node(commands.fast_ack, jobs)
+
+    async def nack_jobs(self, jobs: Iterable[JobRef]) -> int:
+        """`nack` for a collection → number of jobs that went back into their queues.
+
+        jobs   jobs, or their ids
+
+        Raises BadIdError, and the errors of every command.
+        """
+        return await self._run_by_node(commands.nack, jobs)
+
     add_job = _awaited(commands.add_job)
+    add_jobs = _awaited_many(templates.add_jobs)
+    get_job = _awaited(commands.get_job)
+    get_jobs = _awaited(commands.get_jobs)
+    jobs = _async_iterated(commands.jobs)
     ack_token = _awaited(commands.ack_token)
     nack_token = _awaited(commands.nack_token)
     extend_token = _awaited(commands.extend_token)
@@ -148,6 +250,14 @@ class BlockingCommands(ABC):
     def run(self, request: Request[T]) -> T:
         """Execute one command. Raises what can go wrong with it (errors.py)."""
 
+    @abstractmethod
+    def run_adding(self, adding: Adding) -> list[str]:
+        """Execute the ADDJOBs of `add_jobs`. Raises BatchError."""
+
+    @abstractmethod
+    def iterate(self, request: Request[list[Job]]) -> Jobs:
+        """Repeat a GETJOB for as long as it has jobs."""
+
     def _run_by_node(self, build: Callable[..., Request[int]], jobs: Iterable[JobRef]) -> int:
         groups = by_node(jobs)
         if not groups:
@@ -155,22 +265,64 @@ class BlockingCommands(ABC):
         return sum(self.run(build(*group)) for group in groups.values())
 
     def ack(self, *jobs: JobRef) -> int:
-        """ACKJOB, at the nodes that delivered the jobs → how many were known there; others are acknowledged too."""
+        """ACKJOB, at the nodes that delivered the jobs → number of those known there; others are acknowledged, too.
+
+        jobs   jobs, or their ids
+
+        Raises BadIdError, and the errors of every command.
+        """
         return self._run_by_node(commands.ack, jobs)
 
     def fast_ack(self, *jobs: JobRef) -> int:
-        """FASTACK → how many were known: cheaper than `ack`, more second deliveries when nodes fail."""
+        """FASTACK → number of jobs that were known: cheaper than `ack`, more second deliveries when nodes fail.
+
+        jobs   jobs, or their ids
+
+        Raises BadIdError, and the errors of every command.
+        """
         return self._run_by_node(commands.fast_ack, jobs)
 
     def nack(self, *jobs: JobRef) -> int:
-        """NACK, at the nodes that delivered the jobs → how many were put back into their queues."""
+        """NACK, at the nodes that delivered the jobs → number of jobs that went back into their queues.
+
+        jobs   jobs, or their ids
+
+        Raises BadIdError, and the errors of every command.
+        """
         return self._run_by_node(commands.nack, jobs)
 
     def ack_jobs(self, jobs: Iterable[JobRef]) -> int:
-        """`ack` for a collection."""
+        """`ack` for a collection → number of jobs that were known.
+
+        jobs   jobs, or their ids
+
+        Raises BadIdError, and the errors of every command.
+        """
         return self._run_by_node(commands.ack, jobs)
 
+    def fast_ack_jobs(self, jobs: Iterable[JobRef]) -> int:
+        """`fast_ack` for a collection → number of jobs that were known.
+
+        jobs   jobs, or their ids
+
+        Raises BadIdError, and the errors of every command.
+        """
+        return self._run_by_node(commands.fast_ack, jobs)
+
+    def nack_jobs(self, jobs: Iterable[JobRef]) -> int:
+        """`nack` for a collection → number of jobs that went back into their queues.
+
+        jobs   jobs, or their ids
+
+        Raises BadIdError, and the errors of every command.
+        """
+        return self._run_by_node(commands.nack, jobs)
+
     add_job = _called(commands.add_job)
+    add_jobs = _called_many(templates.add_jobs)
+    get_job = _called(commands.get_job)
+    get_jobs = _called(commands.get_jobs)
+    jobs = _iterated(commands.jobs)
     ack_token = _called(commands.ack_token)
     nack_token = _called(commands.nack_token)
     extend_token = _called(commands.extend_token)
@@ -211,6 +363,7 @@ class PipelineCommands(ABC):
         """Take one command into the pipeline."""
 
     add_job = _queued(commands.add_job)
+    get_job = _queued(commands.get_job)
     get_jobs = _queued(commands.get_jobs)
     ack = _queued(commands.ack)
     fast_ack = _queued(commands.fast_ack)
@@ -232,4 +385,8 @@ class PipelineCommands(ABC):
     info = _queued(commands.info)
     config_get = _queued(commands.config_get)
     config_set = _queued(commands.config_set)
+    hello = _queued(commands.hello)
+    cluster_info = _queued(commands.cluster_info)
+    cluster_nodes = _queued(commands.cluster_nodes)
+    cluster_myid = _queued(commands.cluster_myid)
     command = _queued(commands.execute)

@@ -32,12 +32,21 @@ class Heartbeat:
     """Which jobs run, and when each needs its next WORKING.
 
     first_s   a job that runs longer than this gets its first WORKING; below half of the smallest RETRY in use
+    lease     seconds that a WORKING asks for; None: the job's RETRY
     on_lost   called once with a job whose next delivery can't be put off any more, and the reason
     """
 
-    def __init__(self, client: AsyncDisque, first_s: float, on_lost: Callable[[Job, DisqueError], None]) -> None:
+    def __init__(
+        self,
+        client: AsyncDisque,
+        first_s: float,
+        on_lost: Callable[[Job, DisqueError], None],
+        *,
+        lease: int | None = None,
+    ) -> None:
         self._client = client
         self._first_s = first_s
+        self._lease = lease
         self._on_lost = on_lost
         self._due: dict[str, tuple[float, Job]] = {}
 
@@ -46,8 +55,13 @@ class Heartbeat:
         if not is_at_most_once(job.id):
             self._due[job.id] = (now + self._first_s, job)
 
+    def rests(self, job: Job, now: float) -> None:
+        """The job waits for its next attempt: its lease is prolonged at once, for it may have run for long."""
+        if not is_at_most_once(job.id):
+            self._due[job.id] = (now, job)
+
     def ended(self, job: Job) -> None:
-        """The handler is through with it."""
+        """The job is over for now: WORKING is no longer needed."""
         self._due.pop(job.id, None)
 
     async def beat_for_ever(self) -> None:
@@ -87,12 +101,12 @@ class Heartbeat:
 
     async def _working(self, job: Job) -> int:
         try:
-            return await self._client.working(job)
+            return await self._client.working(job, self._lease)
         except NoJobError:
             now = asyncio.get_running_loop().time()
             maker = self._client.pool.cluster.node_with_prefix(job.id[PREFIX], now)
             if maker is None or maker == job.node:
                 raise
-            request = commands.working(job)
+            request = commands.working(job, self._lease)
             request.node = maker
             return await self._client.run(request)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from difflib import get_close_matches
+from typing import Any, Final, TypedDict, cast
 
-from disque_py.client.address import Address, parse_address, parse_url
+from disque_py.client.address import REDIS_SCHEMES, Address, parse_address, parse_url
 from disque_py.client.results import Decode
+from disque_py.client.spans import Span, float_seconds, whole
 from disque_py.client.tls import trusting
 
 TLS_WORDS: Final = frozenset({"ca", "cert", "key", "verify"})
@@ -21,7 +23,7 @@ DEFAULT_NODE: Final = Address(host="127.0.0.1", port=7711)
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """Settings of a client; times in seconds.
+    """Settings of a client as they are in force; times in seconds.
 
     seeds             nodes to begin with, in no order
     username, password   for AUTH; a user name only where the server knows users
@@ -59,10 +61,37 @@ class ClientOptions:
         return trusting() if self.tls else None
 
 
-def make_options(nodes: tuple[str | Address, ...], settings: dict[str, Any]) -> ClientOptions:
+class ClientSettings(TypedDict, total=False):
+    """What a client may be told when it is made; ClientOptions says what each means, and its default."""
+
+    username: str | None
+    password: str | None
+    decode: Decode
+    timeout: Span
+    connect_timeout: Span
+    patience: Span
+    pool_size: int
+    discover: bool
+    follow: bool
+    retry_unsafe: bool
+    name: str | None
+    tls: ssl.SSLContext | bool
+
+
+SPANS: Final = ("timeout", "connect_timeout", "patience")
+
+
+def make_options(nodes: tuple[str | Address, ...], settings: ClientSettings) -> ClientOptions:
     """Options from a client's arguments. Raises ValueError, or TypeError for a word that is no setting."""
     seeds = tuple(node if isinstance(node, Address) else parse_address(node) for node in nodes)
-    options = ClientOptions(seeds=seeds or (DEFAULT_NODE,), **settings)
+    values: dict[str, Any] = dict(settings)
+    check_words(values, ClientSettings.__annotations__, "setting of a client")
+    for name in SPANS:
+        if name in values:
+            values[name] = float_seconds(name, values[name])
+    if "pool_size" in values:
+        values["pool_size"] = whole("pool_size", values["pool_size"])
+    options = ClientOptions(seeds=seeds or (DEFAULT_NODE,), **values)
     if options.pool_size < 1:
         raise ValueError("pool_size must be at least 1")
     if not (options.timeout > 0 and 0 < options.connect_timeout < math.inf and options.patience >= 0):
@@ -72,16 +101,28 @@ def make_options(nodes: tuple[str | Address, ...], settings: dict[str, Any]) -> 
     return options
 
 
-def settings_of_url(url: str) -> tuple[tuple[Address, ...], dict[str, Any]]:
+def check_words(words: Mapping[str, object], known: Mapping[str, object], kind: str) -> None:
+    """Raises TypeError for a word that is not known, with the one that was probably meant."""
+    for word in words:
+        if word not in known:
+            near = get_close_matches(word, known, 1)
+            raise TypeError(f"{word!r} is no {kind}" + (f"; did you mean {near[0]!r}?" if near else ""))
+
+
+def settings_of_url(url: str) -> tuple[tuple[Address, ...], ClientSettings]:
     """The nodes and settings that a URL names; `ca`, `cert`, `key` and `verify=no` make the TLS context.
+
+    redis:// and rediss:// mean the same as disque:// and disques://; there the names that Redis clients give to
+    options are understood, too.
 
     Raises ValueError for an option that does not exist or a value that can't be read.
     """
     parts = parse_url(url)
     settings: dict[str, Any] = {"username": parts.username, "password": parts.password}
-    tls_words = {name: value for name, value in parts.options.items() if name in TLS_WORDS}
+    options = _as_disque_says(parts.options) if url.startswith(REDIS_SCHEMES) else parts.options
+    tls_words = {name: value for name, value in options.items() if name in TLS_WORDS}
     known = {setting.name for setting in fields(ClientOptions)} - {"seeds", "username", "password", "tls"}
-    for name, value in parts.options.items():
+    for name, value in options.items():
         if name in TLS_WORDS:
             continue
         if name not in known:
@@ -90,8 +131,31 @@ def settings_of_url(url: str) -> tuple[tuple[Address, ...], dict[str, Any]]:
     if parts.tls:
         settings["tls"] = _url_context(tls_words)
     elif tls_words:
-        raise ValueError("TLS options need disques://")
-    return parts.nodes, {name: value for name, value in settings.items() if value is not None}
+        raise ValueError("TLS options need disques:// or rediss://")
+    found = {name: value for name, value in settings.items() if value is not None}
+    return parts.nodes, cast(ClientSettings, found)
+
+
+# Options in the URLs of Redis clients, and what they are called here.
+REDIS_WORDS: Final = {
+    "client_name": "name",
+    "socket_timeout": "timeout",
+    "socket_connect_timeout": "connect_timeout",
+    "max_connections": "pool_size",
+    "ssl_ca_certs": "ca",
+    "ssl_certfile": "cert",
+    "ssl_keyfile": "key",
+    "ssl_cert_reqs": "verify",
+}
+
+
+def _as_disque_says(options: Mapping[str, str]) -> dict[str, str]:
+    said = {REDIS_WORDS.get(name, name): value for name, value in options.items() if name != "db"}
+    if options.get("db", "0") != "0":
+        raise ValueError(f"Disque has one database, 0, not {options['db']!r}")
+    if "ssl_cert_reqs" in options:
+        said["verify"] = "no" if options["ssl_cert_reqs"] == "none" else "yes"
+    return said
 
 
 def _url_context(tls_words: dict[str, str]) -> ssl.SSLContext:

@@ -61,7 +61,10 @@ class AsyncPipeline(Collected):
         self._send = send
 
     async def execute(self) -> list[Any]:
-        """Execute what was collected → per command its value or its DisqueError, in order."""
+        """Execute what was collected → per command its value or its DisqueError, in order.
+
+        Raises ValueError when commands name different nodes, AuthError for a wrong password.
+        """
         requests, results = self._take()
         if not requests:
             return []
@@ -85,7 +88,10 @@ class Pipeline(Collected):
         self._send = send
 
     def execute(self) -> list[Any]:
-        """Execute what was collected → per command its value or its DisqueError, in order."""
+        """Execute what was collected → per command its value or its DisqueError, in order.
+
+        Raises ValueError when commands name different nodes, AuthError for a wrong password.
+        """
         requests, results = self._take()
         if not requests:
             return []

@@ -11,6 +11,7 @@ other's replies.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -31,6 +32,8 @@ from disque_py.client.request import Lane, Request
 from disque_py.client.retry import Patience, is_hopeless
 from disque_py.client.socket_connection import SocketConnection, dial
 
+_log = logging.getLogger(__name__)
+
 
 class Pool:
     """Connections by node; `rng` chooses among equal nodes."""
@@ -44,9 +47,10 @@ class Pool:
 
     def _begin(self) -> None:
         self._pid = os.getpid()
-        self.lock = threading.Lock()
+        # Reentrant: a generator of jobs may be closed, and give them back, whenever Python collects garbage.
+        self.lock = threading.RLock()
         self._room = threading.Condition(self.lock)
-        self._searching = threading.Lock()
+        self._searching = threading.RLock()
         self.cluster = Cluster(self._options.seeds, self._rng, discover=self._options.discover)
         self._idle: dict[Address, list[SocketConnection]] = {}
         self._busy: set[SocketConnection] = set()
@@ -155,13 +159,13 @@ class Pool:
     def _dial(self, address: Address) -> SocketConnection:
         try:
             connection = dial(address, self._options, self._tls)
-        except NotConnectedError:
-            self._failed(address)
+        except NotConnectedError as error:
+            self._failed(address, error)
             raise
         except ReplyError as error:
             if is_hopeless(error):
                 raise
-            self._failed(address)
+            self._failed(address, error)
             raise NotConnectedError(f"{address}: {error.text}") from error
         assert connection.hello is not None
         with self.lock:
@@ -172,9 +176,11 @@ class Pool:
             self._busy.add(connection)
         return connection
 
-    def _failed(self, address: Address) -> None:
+    def _failed(self, address: Address, error: Exception) -> None:
         with self.lock:
-            self.cluster.failed(address, time.monotonic())
+            is_news = self.cluster.failed(address, time.monotonic())
+        if is_news:
+            _log.warning("node %s can't be reached: %s", address, error)
 
     def _check_open(self) -> None:
         if self._is_closed:

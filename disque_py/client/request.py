@@ -49,6 +49,7 @@ class Request(Generic[T]):
     node             the node it should go to; None: the client's own choice
     is_pinned        …and must: no other will do (cursors)
     is_consumers     it belongs where this client consumes
+    awaits_nodes     a refusal for missing nodes is waited out: the caller asked for no number of copies
     """
 
     argv: tuple[bytes, ...]
@@ -60,6 +61,7 @@ class Request(Generic[T]):
     node: Address | None = None
     is_pinned: bool = False
     is_consumers: bool = False
+    awaits_nodes: bool = False
 
     @property
     def takes_jobs(self) -> bool:
@@ -88,10 +90,11 @@ class Request(Generic[T]):
         if isinstance(reply, Exception):
             raise reply
         value = self.read(reply)
-        if isinstance(value, list) and value and isinstance(value[0], Job):
+        if isinstance(value, Job):
+            value.node, value.decode = node, decode
+        elif isinstance(value, list) and value and isinstance(value[0], Job):
             for job in value:
-                job.node = node
-                job.decode = decode
+                job.node, job.decode = node, decode
         return value
 
 

@@ -45,6 +45,18 @@ class Job:
     decode: Decode = field(default=None, repr=False, compare=False)
 
     @property
+    def delivery_count(self) -> int | None:
+        """How often the job was delivered, this time included, as far as counters tell; None without any.
+
+        It counts from `attempt` (`withlease=True`), or from `nacks` and `additional_deliveries` (`withcounters=True`).
+        """
+        if self.attempt is not None:
+            return self.attempt
+        if self.nacks is None and self.additional_deliveries is None:
+            return None
+        return 1 + (self.nacks or 0) + (self.additional_deliveries or 0)
+
+    @property
     def value(self) -> Any:
         """The body through the client's `decode`; without one the bytes. Raises what `decode` raises."""
         if self.decode is None:
@@ -149,6 +161,11 @@ def is_at_most_once(text_id: str) -> bool:
 def jobs(reply: Reply) -> list[Job]:
     """GETJOB's and QPEEK's array; no array is no jobs."""
     return [_job(entry) for entry in reply] if reply else []
+
+
+def first_job(reply: Reply) -> Job | None:
+    """GETJOB's array as one job; None without any."""
+    return _job(reply[0]) if reply else None
 
 
 def _job(entry: Reply) -> Job:

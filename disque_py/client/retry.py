@@ -3,7 +3,8 @@
 One rule for all shells. After a failure: what was never sent goes to another node; what may have
 been executed only if that is harmless or allowed (request.py); what a node refused because it is
 leaving or loading goes to another one, for a refused command left nothing behind. All of it as
-long as the client is patient. Pure; shells sleep and dial.
+long as the client is patient. An ADDJOB that left the number of copies to the node, and is refused because nodes
+are missing, made nothing either: it waits for them as long. Pure; shells sleep and dial.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from disque_py.client.errors import (
     DisqueConnectionError,
     LeavingError,
     LoadingError,
+    NoReplError,
     ProtocolError,
 )
 from disque_py.client.protocol import Reply
@@ -72,6 +74,20 @@ def may_repeat(error: DisqueConnectionError, repeat: Repeat, *, retry_unsafe: bo
 def means_elsewhere(reply: Reply) -> bool:
     """Whether a reply asks for another node: nothing was done, and another may do it."""
     return isinstance(reply, (LeavingError, LoadingError))
+
+
+# What a node says before it has made anything; a NOREPL after the time-out may have left a job behind.
+NODES_ARE_MISSING: Final = "NOREPL Not enough reachable nodes"
+
+
+def lacks_nodes(reply: Reply) -> bool:
+    """Whether a reply refuses a job because nodes are missing: nothing was done, and they may come back."""
+    return isinstance(reply, NoReplError) and reply.text.startswith(NODES_ARE_MISSING)
+
+
+def is_refused_for_now(reply: Reply, *, awaits_nodes: bool) -> bool:
+    """Whether a reply says that nothing was done, and that another attempt elsewhere or later may succeed."""
+    return means_elsewhere(reply) or (awaits_nodes and lacks_nodes(reply))
 
 
 def is_hopeless(error: Exception) -> bool:

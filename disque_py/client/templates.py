@@ -1,47 +1,68 @@
-"""Many ADDJOBs that differ in their bodies only: everything else is encoded once.
+"""Many ADDJOBs in one pipeline: what they have in common is encoded once.
 
-Pure; shared by the asyncio and the blocking client.
+`add_jobs` is the command as its callers see it; the clients derive their methods from it, as they do from commands.py.
+Pure; shared by the asyncio and the blocking client, which send the parts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from disque_py.client import commands
 from disque_py.client.bulk import Bulk
-from disque_py.client.commands import Body
+from disque_py.client.commands import ADD_TIMEOUT_MS, Body, Meta, add_options
 from disque_py.client.errors import BatchError, NotConnectedError
 from disque_py.client.protocol import Reply, word
 from disque_py.client.request import Repeat, Request
+from disque_py.client.spans import Milliseconds, Seconds, milliseconds
 
 # Bodies encoded at a time: a generator of millions must not be in memory as a whole.
 SLAB: Final = 8_192
 
+Key: TypeAlias = "str | bytes"
+
 
 class AddTemplate:
-    """ADDJOB <queue> … <timeout> <options>, with a hole for the body.
+    """ADDJOB <queue> … <timeout> <options>, with a hole for the body, and room for options of one body behind it.
 
     request   stands for every command of the batch when a connection is chosen
     """
 
     def __init__(
-        self, queue: str | bytes, *, timeout_ms: int, options: Sequence[bytes], retry_unsafe: bool | None
+        self,
+        queue: str | bytes,
+        *,
+        timeout_ms: int,
+        options: Sequence[bytes],
+        retry_unsafe: bool | None,
+        awaits_nodes: bool = True,
+        is_keyed: bool = False,
     ) -> None:
         self.request: Request[str] = commands.add_job(queue, b"", timeout_ms=timeout_ms, retry_unsafe=retry_unsafe)
-        self._head = b"*%d\r\n$6\r\nADDJOB\r\n%b" % (4 + len(options), _bulk(word(queue)))
+        self.request.awaits_nodes = awaits_nodes
+        if is_keyed:
+            self.request.repeat = Repeat.SAFE
+        self._word_count = 4 + len(options)
+        self._start = b"$6\r\nADDJOB\r\n" + _bulk(word(queue))
+        self._head = b"*%d\r\n%b" % (self._word_count, self._start)
         self._tail = b"".join(_bulk(value) for value in (b"%d" % timeout_ms, *options))
 
-    def payload(self, body: Body) -> bytes:
-        """The command for one body."""
+    def payload(self, body: Body, more: Sequence[bytes] = ()) -> bytes:
+        """The command for one body; `more` are the words of its own options."""
         body = word(body)
-        return b"%b$%d\r\n%b\r\n%b" % (self._head, len(body), body, self._tail)
+        head, tail = self._head, self._tail
+        if more:
+            head = b"*%d\r\n%b" % (self._word_count + len(more), self._start)
+            tail += b"".join(_bulk(value) for value in more)
+        return b"%b$%d\r\n%b\r\n%b" % (head, len(body), body, tail)
 
-    def bulk(self, bodies: Sequence[Body], *, retry_unsafe: bool) -> Bulk:
-        """The commands for some bodies, ready to be sent; `retry_unsafe` is the client's setting."""
-        repeats: list[Repeat] = [self.request.repeat] * len(bodies)
-        return Bulk([self.payload(body) for body in bodies], repeats, retry_unsafe=retry_unsafe)
+    def bulk(self, payloads: Sequence[bytes], *, retry_unsafe: bool) -> Bulk:
+        """The commands of some bodies, ready to be sent; `retry_unsafe` is the client's setting."""
+        repeats: list[Repeat] = [self.request.repeat] * len(payloads)
+        awaiting = range(len(payloads)) if self.request.awaits_nodes else ()
+        return Bulk(payloads, repeats, retry_unsafe=retry_unsafe, awaiting_nodes=awaiting)
 
     def ids(self, replies: Sequence[Reply]) -> list[str]:
         """The answers as ids. Raises BatchError if one is an error."""
@@ -49,6 +70,114 @@ class AddTemplate:
             read = self.request.read
             raise BatchError([reply if isinstance(reply, Exception) else read(reply) for reply in replies])
         return [str(reply, "ascii") for reply in replies]
+
+
+class Adding:
+    """Bodies on their way into a queue: `bulks` one after the other, `unsent` for the rest when one was given up."""
+
+    def __init__(
+        self, template: AddTemplate, bodies: Iterable[Body], words_of: Callable[[Body], Sequence[bytes]] | None
+    ) -> None:
+        self.template = template
+        self._words_of = words_of
+        self._slabs = slabs(bodies)
+
+    def bulks(self, *, retry_unsafe: bool) -> Iterator[Bulk]:
+        """The commands in parts; `retry_unsafe` is the client's setting."""
+        template, words_of = self.template, self._words_of
+        for slab in self._slabs:
+            if words_of is None:
+                payloads = [template.payload(body) for body in slab]
+            else:
+                payloads = [template.payload(body, words_of(body)) for body in slab]
+            yield template.bulk(payloads, retry_unsafe=retry_unsafe)
+
+    def unsent(self, bulk: Bulk) -> list[Reply]:
+        """Errors in place of the ids of all bodies that are left, when `bulk` could not be sent in time."""
+        reason = next(reply for reply in bulk.replies if isinstance(reply, Exception))
+        error = NotConnectedError(f"not sent: {reason}")
+        return [error for slab in self._slabs for _ in slab]
+
+
+def add_jobs(
+    queue: str | bytes,
+    bodies: Iterable[Body],
+    *,
+    timeout_ms: Milliseconds = ADD_TIMEOUT_MS,
+    replicate: int | None = None,
+    delay: Seconds | None = None,
+    retry: Seconds | None = None,
+    ttl: Seconds | None = None,
+    maxlen: int | None = None,
+    async_: bool = False,
+    priority: int | Callable[[Any], int] | None = None,
+    meta: Meta | Callable[[Any], Meta] | None = None,
+    key: Callable[[Any], Key] | Iterable[Key] | None = None,
+    retry_unsafe: bool | None = None,
+) -> Adding:
+    """Many ADDJOBs in one pipeline → the jobs' ids, in the order of the bodies.
+
+    queue          name of the queue
+    bodies         the jobs' contents; a generator is read in parts
+    timeout_ms     milliseconds that the node may take for the copies of a job, 5000 by default; 0 waits for ever
+    replicate      number of copies; by default the node chooses
+    delay          seconds until the jobs are queued; by default they are queued at once
+    retry          seconds without an ack after which a job is queued again; by default the node chooses.
+                   0: each is delivered at most once
+    ttl            seconds after which a job is dropped; by default the node chooses
+    maxlen         refuse a job if the queue is as long as this already; by default no queue is too long
+    async_         answer before the copies are made
+    priority       a lower number is served first; one number for all, or a function of the body. By default the
+                   creation time in Unix milliseconds
+    meta           pairs that travel with each job; the same for all, or a function of the body. None by default
+    key            makes the call safe to repeat: one job per queue and key. A function of the body, or as many keys as
+                   bodies, in their order. None by default
+    retry_unsafe   send jobs again after an answer that never came; they may exist twice then. None takes the client's
+                   setting. With keys they are always sent again
+
+    Raises BatchError when some failed; its `results` has an id or an error for each. ValueError for a number that is
+    not whole, or for fewer keys than bodies; TypeError for one key for all of them.
+    """
+    if isinstance(key, (str, bytes)):
+        raise TypeError("key must be a function of the body, or a key for each body: one key makes one job")
+    per_job: list[Callable[[Body], tuple[bytes, ...]]] = []
+    if callable(priority):
+        priority_of, priority = priority, None
+        per_job.append(lambda body: add_options(priority=priority_of(body)))
+    if callable(meta):
+        meta_of, meta = meta, None
+        per_job.append(lambda body: add_options(meta=meta_of(body)))
+    if callable(key):
+        key_of = key
+        per_job.append(lambda body: add_options(key=key_of(body)))
+    elif key is not None:
+        keys = iter(key)
+        per_job.append(lambda _: add_options(key=_next_key(keys)))
+    template = AddTemplate(
+        queue,
+        timeout_ms=milliseconds("timeout_ms", timeout_ms),
+        options=add_options(
+            replicate=replicate,
+            delay=delay,
+            retry=retry,
+            ttl=ttl,
+            maxlen=maxlen,
+            async_=async_,
+            priority=priority,
+            meta=meta,
+        ),
+        retry_unsafe=retry_unsafe,
+        awaits_nodes=replicate is None,
+        is_keyed=key is not None,
+    )
+    words_of = (lambda body: [word for words in per_job for word in words(body)]) if per_job else None
+    return Adding(template, bodies, words_of)
+
+
+def _next_key(keys: Iterator[Key]) -> Key:
+    for key in keys:
+        return key
+    raise ValueError("there are fewer keys than bodies")
 
 
 def _bulk(value: bytes) -> bytes:
@@ -60,10 +189,3 @@ def slabs(bodies: Iterable[Body]) -> Iterator[list[Body]]:
     rest = iter(bodies)
     while part := list(islice(rest, SLAB)):
         yield part
-
-
-def unsent(rest: Iterable[Sequence[Body]], bulk: Bulk) -> list[Reply]:
-    """Errors in place of the ids of all bodies that are left, when one part of them could not be sent in time."""
-    reason = next(reply for reply in bulk.replies if isinstance(reply, Exception))
-    error = NotConnectedError(f"not sent: {reason}")
-    return [error for slab in rest for _ in slab]

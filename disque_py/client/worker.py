@@ -3,13 +3,18 @@
     async def handle(job): ...
     Worker(AsyncDisque("127.0.0.1:7711"), ["mail"], handle, concurrency=50).run()
 
-As many jobs are fetched as handlers are free, so none waits here while its lease runs. A handler
-that returns has its job acknowledged, one that raises has it put back (NACK). Acks are collected
-while the last ones are on their way: under load one command carries many. Handlers that are plain
-functions run in threads, as many as `concurrency`.
+As many jobs are fetched as handlers are free, so none waits here while its lease runs. A handler that returns has its
+job acknowledged. Acks are collected while the last ones are on their way: under load one command carries many.
+Handlers that are plain functions run in threads, as many as `concurrency`.
 
-The worker outlives its nodes: trouble is reported, and it goes on when a node is back. Stopping is
-graceful: nothing new is fetched, what runs may finish within `grace_s`, the rest is put back.
+A handler that raises makes its job *rest* (backoff.py): the worker keeps the lease with WORKING, without a handler, and
+puts the job back with NACK when the rest is over. Other jobs are served meanwhile. After `max_attempts` deliveries the
+job goes to `on_give_up` instead, and is acknowledged then. Deliveries are counted by the cluster, so attempts add up
+over all workers.
+
+The worker outlives its nodes: trouble is reported, and it goes on when a node is back. Trouble that no waiting can end
+(a wrong password, a GETJOB that the node does not understand) ends it. Stopping is graceful: nothing new is fetched,
+running handlers may finish within `grace_s`, all other jobs are put back at once.
 """
 
 from __future__ import annotations
@@ -21,20 +26,31 @@ import signal
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from random import Random
 from typing import Any, Final, Literal, TypeAlias
 
 from disque_py.client.aio import AsyncDisque
-from disque_py.client.errors import DisqueError
+from disque_py.client.backoff import Backoff
+from disque_py.client.errors import AttemptsSpentError, DisqueError, ReplyError
 from disque_py.client.heartbeat import Heartbeat
-from disque_py.client.results import Job
+from disque_py.client.results import Job, is_at_most_once
+from disque_py.client.retry import is_hopeless
+from disque_py.client.spans import Seconds, Span, float_seconds, seconds, whole
 
 Handler: TypeAlias = "Callable[[Job], Awaitable[Any]] | Callable[[Job], Any]"
+GiveUp: TypeAlias = "Callable[[Job, BaseException], Awaitable[Any]] | Callable[[Job, BaseException], Any]"
 
 # After trouble: the client has been patient already, this only keeps a broken worker from spinning.
 TROUBLE_PAUSE_S: Final = 1.0
 
 # Jobs done but not acknowledged, from which the worker fetches no more.
 UNACKED_MIN: Final = 1_000
+
+# Jobs that rest at a time. A further one that fails is left to its RETRY: it costs no memory and no WORKING here.
+RESTING_MAX: Final = 1_000
+
+# A job that rests needs a WORKING even where running ones get none.
+HEARTBEAT_S: Final = 0.4
 
 # How long the last acks of a worker that stops may take.
 LAST_ACKS_S: Final = 5.0
@@ -55,8 +71,12 @@ class WorkerHooks:
         """The handler returned; the ack is on its way."""
 
     def on_failure(self, job: Job, error: BaseException, seconds: float) -> None:
-        """The handler raised; the job is put back, or left to its RETRY."""
-        _log.warning("job %s of %s failed: %r", job.id, job.queue, error)
+        """The handler raised; the job rests, is put back, left to its RETRY, or given up. Logged with its traceback."""
+        _log.warning("job %s of %s failed, delivery %s", job.id, job.queue, job.delivery_count, exc_info=error)
+
+    def on_give_up(self, job: Job, error: BaseException) -> None:
+        """The job has had all its attempts; the worker's `on_give_up` takes it."""
+        _log.error("job %s of %s is given up, delivery %s: %r", job.id, job.queue, job.delivery_count, error)
 
     def on_lost(self, job: Job, error: DisqueError) -> None:
         """A job still runs, but its next delivery can't be put off any more: it may run elsewhere too."""
@@ -70,11 +90,30 @@ class WorkerHooks:
 class Worker:
     """Runs `handler` on the jobs of `queues`.
 
-    concurrency   handlers at a time
-    heartbeat_s   a job that runs longer gets WORKING, then at half of its RETRY; None: never
-    grace_s       how long running handlers may go on after `stop`
-    on_failure    "nack": back to the queue at once; "leave": again after the job's RETRY
-    hooks         what is told (WorkerHooks)
+    client         the client that fetches and acknowledges; workers may share one
+    queues         names of queues; jobs of the first are served before those of the next
+    handler        a coroutine function of a job, or a plain function, which then runs in threads
+    concurrency    handlers at a time, 10 by default
+    heartbeat_s    a job that runs for more seconds gets WORKING, then at half of its RETRY; 0.4 by default, None: never
+    grace_s        seconds that running handlers may go on after `stop`, 25 by default
+    on_failure     "nack", the default: a job whose handler raised rests, then it is put back; "leave": it comes again
+                   after its RETRY
+    backoff        how long such a job rests; by default `Backoff()`, from one second, doubling up to five minutes.
+                   None: it is put back at once
+    max_attempts   deliveries after which a job is given up; by default it is never. A job of RETRY 0 has one
+    on_give_up     takes a job that is given up, and the last error; none by default. A coroutine function, or a plain
+                   one that runs in threads. Then the job is acknowledged. If it raises, the job rests and is given up
+                   again later
+    withmeta       handlers see `Job.meta`
+    withlease      handlers see `Job.lease_ms` and `Job.attempt`
+    lease          seconds for which deliveries last; by default each job's RETRY. With a lease, jobs of RETRY 0 are
+                   passed by
+    hooks          what is told (WorkerHooks); by default failures and trouble are logged
+
+    Spans may be numbers of seconds or a `timedelta`. Handlers always see `Job.nacks`, `Job.additional_deliveries` and
+    `Job.delivery_count`.
+
+    Raises ValueError or TypeError for arguments that make no sense.
     """
 
     def __init__(
@@ -84,33 +123,52 @@ class Worker:
         handler: Handler,
         *,
         concurrency: int = 10,
-        heartbeat_s: float | None = 0.4,
-        grace_s: float = 25.0,
+        heartbeat_s: Span | None = HEARTBEAT_S,
+        grace_s: Span = 25.0,
         on_failure: Literal["nack", "leave"] = "nack",
+        backoff: Backoff | None = Backoff(),  # noqa: B008  # Immutable.
+        max_attempts: int | None = None,
+        on_give_up: GiveUp | None = None,
+        withmeta: bool = False,
+        withlease: bool = False,
+        lease: Seconds | None = None,
         hooks: WorkerHooks | None = None,
     ) -> None:
         if isinstance(queues, (str, bytes)):
             raise TypeError("queues is a list of names, not one name")
-        if concurrency < 1:
+        if whole("concurrency", concurrency) < 1:
             raise ValueError("concurrency must be at least 1")
+        if on_failure not in ("nack", "leave"):
+            raise ValueError(f"on_failure must be 'nack' or 'leave', not {on_failure!r}")
+        if (max_attempts is None) != (on_give_up is None):
+            raise ValueError("max_attempts and on_give_up need each other: a job that is given up is acknowledged")
+        if max_attempts is not None and whole("max_attempts", max_attempts) < 1:
+            raise ValueError("max_attempts must be at least 1")
         self._client = client
         self._queues = tuple(queues)
         self._handler = handler
-        self._concurrency = concurrency
-        self._heartbeat_s = heartbeat_s
-        self._grace_s = grace_s
+        self._concurrency = whole("concurrency", concurrency)
+        self._heartbeat_s = None if heartbeat_s is None else float_seconds("heartbeat_s", heartbeat_s)
+        self._grace_s = float_seconds("grace_s", grace_s)
         self._nacks_failures = on_failure == "nack"
+        self._backoff = backoff
+        self._max_attempts = max_attempts
+        self._give_up_handler = on_give_up
+        self._withmeta = withmeta
+        self._withlease = withlease
+        self._lease = None if lease is None else seconds("lease", lease)
         self._hooks = hooks or WorkerHooks()
-        self._is_async = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
-            getattr(handler, "__call__", None)  # noqa: B004  # An object whose __call__ is a coroutine function.
-        )
+        self._rng = Random()
+        self._is_async = _is_coroutine_function(handler)
+        self._gives_up_async = on_give_up is not None and _is_coroutine_function(on_give_up)
         self._stop = asyncio.Event()
-        self._free_count = concurrency
+        self._free_count = self._concurrency
         self._has_room = asyncio.Event()
         self._has_room.set()
         self._is_ended = False
         self._jobs: asyncio.Queue[Job] = asyncio.Queue()
         self._running: dict[str, Job] = {}
+        self._resting: dict[str, tuple[Job, asyncio.TimerHandle]] = {}
         self._done: list[Job] = []
         self._failed: list[Job] = []
         self._to_settle = asyncio.Event()
@@ -121,7 +179,13 @@ class Worker:
         self._threads: ThreadPoolExecutor | None = None
 
     def run(self, *, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> None:
-        """Serve in a loop of its own until SIGTERM or SIGINT; a second one ends the grace. Closes the client."""
+        """Serve in a loop of its own until SIGTERM or SIGINT; a second one ends the grace. Closes the client.
+
+        loop_factory   makes the loop, such as `uvloop.new_event_loop`; by default asyncio's own
+
+        Raises AuthError for a wrong password, ReplyError if the node does not understand the worker's GETJOB, and any
+        error that a hook raises.
+        """
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             runner.run(self._run())
 
@@ -141,15 +205,19 @@ class Worker:
         self._stop.set()
 
     async def serve(self) -> None:
-        """Work until `stop`, or until the task is cancelled (then without grace). The client stays open."""
+        """Work until `stop`, or until the task is cancelled (then without grace). The client stays open.
+
+        Raises the same errors as `run`.
+        """
         loop = asyncio.get_running_loop()
-        if not self._is_async:
+        if not self._is_async or (self._give_up_handler is not None and not self._gives_up_async):
             self._threads = ThreadPoolExecutor(self._concurrency, thread_name_prefix="disque-worker")
         fetcher = loop.create_task(self._fetch_for_ever())
         runners = [loop.create_task(self._run_jobs()) for _ in range(self._concurrency)]
         helpers = [loop.create_task(self._settle_for_ever())]
-        if self._heartbeat_s is not None:
-            self._heartbeat = Heartbeat(self._client, self._heartbeat_s, self._hooks.on_lost)
+        if self._heartbeat_s is not None or self._may_rest:
+            first_s = HEARTBEAT_S if self._heartbeat_s is None else self._heartbeat_s
+            self._heartbeat = Heartbeat(self._client, first_s, self._on_lost, lease=self._lease)
             helpers.append(loop.create_task(self._heartbeat.beat_for_ever()))
         stopped = loop.create_task(self._wait_for_stop())
         grace_s = 0.0
@@ -159,6 +227,10 @@ class Worker:
             grace_s = self._grace_s if stopped.done() else 0.0
         finally:
             await self._end(fetcher, runners, [*helpers, stopped], grace_s)
+
+    @property
+    def _may_rest(self) -> bool:
+        return self._nacks_failures and self._backoff is not None
 
     async def _wait_for_stop(self) -> None:
         await self._stop.wait()
@@ -177,6 +249,10 @@ class Worker:
         self._is_ended = True
         await _cancel(runners)
         self._failed += self._running.values()  # Threads can't be ended; their jobs go back all the same.
+        for job, timer in self._resting.values():
+            timer.cancel()
+            self._failed.append(job)
+        self._resting.clear()
         while not self._jobs.empty():
             self._failed.append(self._jobs.get_nowait())
         try:
@@ -201,8 +277,17 @@ class Worker:
                 await asyncio.sleep(TROUBLE_PAUSE_S)
                 continue
             try:
-                found = await self._client.get_jobs(*self._queues, count=self._free_count, withcounters=True)
+                found = await self._client.get_jobs(
+                    *self._queues,
+                    count=self._free_count,
+                    withcounters=True,
+                    withmeta=self._withmeta,
+                    withlease=self._withlease,
+                    lease=self._lease,
+                )
             except DisqueError as error:
+                if is_hopeless(error) or _is_misunderstood(error):
+                    raise
                 self._hooks.on_trouble(error)
                 await asyncio.sleep(TROUBLE_PAUSE_S)
                 continue
@@ -217,43 +302,101 @@ class Worker:
     async def _run_jobs(self) -> None:
         """One of `concurrency` places: takes job after job, for as long as the worker lives."""
         loop = asyncio.get_running_loop()
-        hooks = self._hooks
         while not self._is_ended:
             job = await self._jobs.get()
-            began = loop.time()
+            self._end_rest(job)  # It came again although it rested here: that delivery is over.
             self._running[job.id] = job
-            if self._heartbeat is not None:
-                self._heartbeat.started(job, began)
-            hooks.on_start(job)
-            try:
-                await self._handle(job)
-            except (Exception, asyncio.CancelledError) as error:
-                # Whatever a handler raises is the job's failure, not the worker's: also the CancelledError of a task
-                # that it waited for. Only when we are cancelled ourselves, it is ours.
-                if isinstance(error, asyncio.CancelledError) and _is_cancelled():
-                    raise
-                hooks.on_failure(job, error, loop.time() - began)
-                if self._nacks_failures:
-                    self._failed.append(job)
-            else:
-                hooks.on_success(job, loop.time() - began)
+            if self._heartbeat is not None and self._heartbeat_s is not None:
+                self._heartbeat.started(job, loop.time())
+            is_done, must_rest = await self._attempt(job)
+            if is_done:
                 self._done.append(job)
             self._ended(job)
+            if must_rest:
+                self._rest(job)
 
-    async def _handle(self, job: Job) -> None:
-        if self._is_async:
-            await self._handler(job)
+    async def _attempt(self, job: Job) -> tuple[bool, bool]:
+        """Run the handler, or give the job up → whether it is to be acknowledged, else whether it is to be put back."""
+        loop, hooks = asyncio.get_running_loop(), self._hooks
+        began = loop.time()
+        spent = self._max_attempts is not None and (job.delivery_count or 1) > self._max_attempts
+        if spent:
+            return await self._give_up(job, AttemptsSpentError(f"{self._max_attempts} attempts are over"))
+        hooks.on_start(job)
+        try:
+            await self._call(self._handler, self._is_async, job)
+        except (Exception, asyncio.CancelledError) as error:
+            # Whatever a handler raises is the job's failure, not the worker's: also the CancelledError of a task
+            # that it waited for. Only when we are cancelled ourselves, it is ours.
+            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                raise
+            hooks.on_failure(job, error, loop.time() - began)
+            if self._is_last(job):
+                return await self._give_up(job, error)
+            return False, self._nacks_failures
+        hooks.on_success(job, loop.time() - began)
+        return True, False
+
+    def _is_last(self, job: Job) -> bool:
+        if self._max_attempts is None:
+            return False
+        return (job.delivery_count or 1) >= self._max_attempts or is_at_most_once(job.id)
+
+    async def _give_up(self, job: Job, error: BaseException) -> tuple[bool, bool]:
+        assert self._give_up_handler is not None
+        began = asyncio.get_running_loop().time()
+        self._hooks.on_give_up(job, error)
+        try:
+            await self._call(self._give_up_handler, self._gives_up_async, job, error)
+        except (Exception, asyncio.CancelledError) as failure:
+            if isinstance(failure, asyncio.CancelledError) and _is_cancelled():
+                raise
+            self._hooks.on_failure(job, failure, asyncio.get_running_loop().time() - began)
+            return False, self._nacks_failures
+        return True, False
+
+    async def _call(self, function: Callable[..., Any], is_async: bool, *args: Any) -> None:
+        if is_async:
+            await function(*args)
         else:
-            answer = await asyncio.get_running_loop().run_in_executor(self._threads, self._handle_in_thread, job)
+            loop = asyncio.get_running_loop()
+            answer = await loop.run_in_executor(self._threads, _called_in_thread, function, *args)
             if inspect.isawaitable(answer):  # A coroutine function in a plain wrapper: its work is still to be done.
                 await answer
 
-    def _handle_in_thread(self, job: Job) -> Any:
-        try:
-            return self._handler(job)
-        except StopIteration as error:
-            # No future takes it (before Python 3.12 the one of this call would never be done).
-            raise RuntimeError("the handler raised StopIteration") from error
+    # Jobs that rest.
+
+    def _rest(self, job: Job) -> None:
+        """The job waits for its next attempt; one of RETRY 0 has none, and NACK tells the node so."""
+        if self._backoff is None or self._heartbeat is None or self._is_ended or is_at_most_once(job.id):
+            self._put_back(job)
+        elif len(self._resting) < RESTING_MAX:
+            loop = asyncio.get_running_loop()
+            wait_s = self._backoff.wait_s(job.delivery_count or 1, self._rng)
+            self._resting[job.id] = (job, loop.call_later(wait_s, self._rested, job))
+            self._heartbeat.rests(job, loop.time())
+
+    def _rested(self, job: Job) -> None:
+        self._end_rest(job)
+        self._put_back(job)
+
+    def _put_back(self, job: Job) -> None:
+        self._failed.append(job)
+        self._to_settle.set()
+
+    def _end_rest(self, job: Job) -> None:
+        resting = self._resting.pop(job.id, None)
+        if resting is not None:
+            resting[1].cancel()
+            if self._heartbeat is not None:
+                self._heartbeat.ended(job)
+
+    def _on_lost(self, job: Job, error: DisqueError) -> None:
+        """A lease can't be prolonged. One that rests comes again by itself; a NACK would hit that delivery."""
+        if job.id in self._resting:
+            self._end_rest(job)
+        else:
+            self._hooks.on_lost(job, error)
 
     def _ended(self, job: Job) -> None:
         self._running.pop(job.id, None)
@@ -272,6 +415,8 @@ class Worker:
             try:
                 await self._settle()
             except DisqueError as error:
+                if is_hopeless(error):
+                    raise
                 self._hooks.on_trouble(error)
                 await asyncio.sleep(TROUBLE_PAUSE_S)
                 self._to_settle.set()
@@ -290,6 +435,25 @@ class Worker:
             if failed:
                 # Not kept on failure: a NACK said twice could hit the next delivery. RETRY brings these jobs back.
                 await self._client.nack(*failed)
+
+
+def _is_coroutine_function(function: Callable[..., Any]) -> bool:
+    """Whether a call makes a coroutine: also of an object whose __call__ is a coroutine function."""
+    call = getattr(function, "__call__", None)  # noqa: B004
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def _called_in_thread(function: Callable[..., Any], *args: Any) -> Any:
+    try:
+        return function(*args)
+    except StopIteration as error:
+        # No future takes it (before Python 3.12 the one of this call would never be done).
+        raise RuntimeError("the handler raised StopIteration") from error
+
+
+def _is_misunderstood(error: DisqueError) -> bool:
+    """Whether a node knows no such GETJOB (an older one, or another's option): it will not learn it."""
+    return type(error) is ReplyError and error.code == "ERR"
 
 
 def _is_cancelled() -> bool:

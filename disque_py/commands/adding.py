@@ -12,10 +12,10 @@ from typing import Final
 
 from cluster_bus.node import LEAVING as IS_LEAVING
 from disque_py.commands.options import INT64_MAX, SECONDS_MAX, between, read_integer, read_timeout
-from disque_py.core import handover, keying, keys, lifecycle, memory, replication
+from disque_py.core import handover, keying, keys, lifecycle, memory, replication, spilling
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
-from disque_py.core.errors import PAUSED, SYNTAX, CommandError
+from disque_py.core.errors import OOM, PAUSED, SYNTAX, CommandError
 from disque_py.core.job import Job
 from disque_py.core.queue import PAUSED_IN, Queue
 from disque_py.core.traits import META_BYTES_MAX, Traits
@@ -23,7 +23,6 @@ from disque_py.core.traits import META_BYTES_MAX, Traits
 TTL_DEFAULT_S: Final = 86_400
 RETRY_DEFAULT_S_MAX: Final = 300
 REPLICATE_MAX: Final = 65_535
-REPLICATE_DEFAULT: Final = 3
 # An ASYNC job of which we keep no copy waits for others to have it, but not for ever.
 ASYNC_WAIT_MS: Final = 1_000
 
@@ -93,12 +92,15 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         raise CommandError("ERR The specified DELAY is greater than TTL. Job refused since would never be delivered")
     is_external = False
     if broker.used_memory > broker.memory_limits[0] or broker.me.flags & IS_LEAVING:
-        is_external = memory.replicates_externally(broker, replicate or default_replicate(broker, True))
-    if not replicate:
+        is_external = memory.replicates_externally(
+            broker, replicate or replication.default_copies(broker, is_external=True)
+        )
+    is_default = not replicate
+    if is_default:
         if broker.cluster.size == 1 and not broker.settings.replicate_default:
             replicate = 1
         else:
-            replicate = default_replicate(broker, is_external)
+            replicate = replication.default_copies(broker, is_external=is_external)
     name = argv[1]
     queue = broker.queues.get(name)
     if more is None or not more.key:
@@ -123,7 +125,10 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         if more.key:
             job.id = broker.ids.keyed(keys.key_chars(name, more.key), job.id)
             deadline_ms = broker.now_ms + timeout_ms if timeout_ms else 0
-            create = partial(_create_with_key, deadline_ms, is_external, is_async, maxlen)
+            create: keying.Create = partial(_create_with_key, deadline_ms, is_default, is_external, is_async, maxlen)
+            if broker.used_memory > broker.memory_limits[1] and memory.is_full(broker):
+                job.body = b""  # Others are asked whether there is such a job; a new one there can't be.
+                create = _refuse_full
             return keying.add(broker, client, job, timeout_ms, create)
     if is_external and not retry_s:
         handover.start_once(broker, client, job, timeout_ms)
@@ -140,7 +145,7 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         return b"+" + job.id + b"\r\n"
     if is_async and not timeout_ms:
         timeout_ms = ASYNC_WAIT_MS
-    replication.start(broker, client, job, timeout_ms, is_external=is_external)
+    replication.start(broker, client, job, timeout_ms, is_external=is_external, is_default=is_default)
     return None
 
 
@@ -163,6 +168,7 @@ def _refuse(broker: Broker, queue: Queue | None, replicate: int, is_external: bo
 
 def _create_with_key(
     deadline_ms: int,
+    is_default: bool,
     is_external: bool,
     is_async: bool,
     maxlen: int,
@@ -172,7 +178,11 @@ def _create_with_key(
     slot: list[bytes | None] | None,
 ) -> bytes | None:
     """The rest of an ADDJOB whose key is not used: as above, after some time perhaps (keying.py, `Create`)."""
+    if is_default:
+        job.replicate = replication.default_copies(broker, is_external=is_external)
     _refuse(broker, broker.queues.get(job.queue), job.replicate, is_external, maxlen)
+    if broker.used_memory > broker.memory_limits[1] and memory.is_full(broker):
+        raise CommandError(OOM)
     timeout_ms = max(1, deadline_ms - broker.now_ms) if deadline_ms else 0
     if is_external and not job.retry_ms:
         handover.start_once(broker, client, job, timeout_ms, slot)
@@ -184,8 +194,35 @@ def _create_with_key(
         return b"+" + job.id + b"\r\n"
     if is_async and not timeout_ms:
         timeout_ms = ASYNC_WAIT_MS
-    replication.start(broker, client, job, timeout_ms, is_external=is_external, slot=slot)
+    replication.start(broker, client, job, timeout_ms, is_external=is_external, is_default=is_default, slot=slot)
     return None
+
+
+def _refuse_full(broker: Broker, client: Client, job: Job, slot: list[bytes | None] | None) -> bytes | None:
+    """The key is not used, and there is no memory for a job that uses it (keying.py, `Create`)."""
+    raise CommandError(OOM)
+
+
+def may_be_known(broker: Broker, argv: list[bytes]) -> bool:
+    """Whether an ADDJOB has a KEY that may be used already. Such a job needs no memory, so -OOM is no answer to it."""
+    key = _key_of(argv)
+    if not key:
+        return False
+    if keying.is_known(broker, keys.key_chars(argv[1], key)):
+        return True
+    return keying.may_ask(broker) and not spilling.makes_room(broker)
+
+
+def _key_of(argv: list[bytes]) -> bytes:
+    """The KEY of an ADDJOB; empty if it has none. Other options are not checked."""
+    at = 4
+    key = b""
+    while at + 1 < len(argv):
+        option = argv[at].lower()
+        if option == b"key":
+            key = argv[at + 1]
+        at += 1 if option == b"async" else 3 if option == b"meta" else 2
+    return key
 
 
 def _start_alone(broker: Broker, job: Job) -> None:
@@ -196,27 +233,19 @@ def _start_alone(broker: Broker, job: Job) -> None:
     replication.queue_or_delay(broker, job)
 
 
-def default_replicate(broker: Broker, is_external: bool) -> int:
-    """`replicate-default`, or 3 but no more than there are nodes to count on (semantics.md, section 6; quirks Q13)."""
-    configured = broker.settings.replicate_default
-    if configured:
-        return configured
-    usable = broker.countable()
-    return max(1, min(REPLICATE_DEFAULT, usable if is_external else usable + 1))
-
-
 class Adding:
     """What an ADDJOB has said of its traits so far; CommandError for what can't be.
 
     key   empty: none
     """
 
-    __slots__ = ("_meta", "_pairs_max", "_priority", "key")
+    __slots__ = ("_meta", "_meta_bytes", "_pairs_max", "_priority", "key")
 
     def __init__(self, broker: Broker) -> None:
         self._pairs_max = broker.settings.job_meta_max_pairs
         self._priority: int | None = None
         self._meta: dict[bytes, bytes] = {}
+        self._meta_bytes = 0
         self.key = b""
 
     def read(self, option: bytes, argv: list[bytes], at: int) -> int:
@@ -245,7 +274,8 @@ class Adding:
         if len(meta) >= self._pairs_max:
             raise CommandError(f"ERR META: at most {self._pairs_max} pairs per job (job-meta-max-pairs)")
         meta[name] = argv[at + 2]
-        if sum(map(len, meta)) + sum(map(len, meta.values())) > META_BYTES_MAX:
+        self._meta_bytes += len(name) + len(argv[at + 2])
+        if self._meta_bytes > META_BYTES_MAX:
             raise CommandError(f"ERR META: at most {META_BYTES_MAX} bytes per job")
 
     def traits(self) -> Traits | None:

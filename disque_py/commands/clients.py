@@ -18,6 +18,8 @@ from disque_py.resp import OK, bulk, integer, nil_bulk
 
 WRONG_FORM: Final = "ERR Syntax error, try CLIENT (LIST | KILL ip:port | GETNAME | SETNAME connection-name)"
 BAD_NAME: Final = "ERR Client names cannot contain spaces, newlines or special characters."
+NAME_BYTES_MAX: Final = 1024
+LONG_NAME: Final = f"ERR Client names have at most {NAME_BYTES_MAX} bytes"
 # Lines of CLIENT LIST written before others get their turn.
 CLIENTS_PER_PART: Final = 50
 KILL_OPTIONS: Final = (b"id", b"type", b"addr", b"skipme")
@@ -61,6 +63,8 @@ def _flags(client: Client) -> str:
 
 def check_name(name: bytes) -> bytes:
     """The name, if it is one; CommandError."""
+    if len(name) > NAME_BYTES_MAX:
+        raise CommandError(LONG_NAME)
     if any(not 33 <= char <= 126 for char in name):
         raise CommandError(BAD_NAME)
     return name
@@ -119,7 +123,8 @@ def _kill(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
 def _matching(broker: Broker, client: Client, argv: list[bytes]) -> list[Client]:
     if len(argv) % 2:
         raise CommandError(SYNTAX)
-    found = list(broker.clients.values())
+    ids: set[int] = set()
+    addrs: set[str] = set()
     skips_me = True
     for at in range(2, len(argv), 2):
         option, word = argv[at].lower(), argv[at + 1]
@@ -127,10 +132,9 @@ def _matching(broker: Broker, client: Client, argv: list[bytes]) -> list[Client]
             number = read_integer(word, SYNTAX)
             if number < 1:
                 raise CommandError(SYNTAX)
-            found = [each for each in found if each.id == number]
+            ids.add(number)
         elif option == b"addr":
-            addr = text_of(word)
-            found = [each for each in found if each.addr == addr]
+            addrs.add(text_of(word))
         elif option == b"type":
             if word.lower() != b"normal":  # The only kind there is.
                 raise CommandError(f"ERR Unknown client type '{text_of(word)}'")
@@ -138,7 +142,13 @@ def _matching(broker: Broker, client: Client, argv: list[bytes]) -> list[Client]
             skips_me = word.lower() == b"yes"
         else:
             raise CommandError(SYNTAX)
-    return [each for each in found if not (skips_me and each is client)]
+    if len(ids) > 1 or len(addrs) > 1:
+        return []  # All of them must fit.
+    return [
+        each
+        for each in broker.clients.values()
+        if (not ids or each.id in ids) and (not addrs or each.addr in addrs) and not (skips_me and each is client)
+    ]
 
 
 def _end(found: list[Client], me: Client) -> None:

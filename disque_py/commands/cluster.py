@@ -1,7 +1,8 @@
 """CLUSTER: joining, inspecting and leaving.
 
 Spec: disque/commands.md, section 4.2; disque/cluster.md, section 7; disque/info.md, sections 2 and 3. Membership does
-the work; here arguments are read, and what a change means for the jobs is called in the right order.
+the work; here arguments are read, and what a change means for the jobs is called in the right order. A change is
+answered when the nodes file is on disk.
 """
 
 from __future__ import annotations
@@ -83,8 +84,8 @@ def _myid(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     return bulk(broker.me.name)
 
 
-def _meet(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """MEET host port [bus-port]: start a handshake; it goes on by itself."""
+def _meet(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """MEET host port [bus-port]: start a handshake; it goes on by itself, after a crash as well."""
     host = text_of(argv[2])
     port = read_integer(argv[3], f"ERR Invalid TCP port specified: {text_of(argv[3])}")
     if len(argv) == 5:
@@ -95,7 +96,7 @@ def _meet(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
         where = f"{host}:{port}" if len(argv) == 4 else f"{host}:{port} {bus_port}"
         raise CommandError(f"ERR Invalid node address specified: {where}")
     broker.cluster.meet(host, port, bus_port)
-    return OK
+    return errands.begin(broker, client, broker.host.save_nodes, _saved)
 
 
 def _is_host(host: str) -> bool:
@@ -117,7 +118,7 @@ def _saved(failure: OSError | None) -> bytes:
     return OK
 
 
-def _forget(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+def _forget(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     if len(argv[2]) != NODE_NAME_CHARS:
         raise CommandError("ERR Invalid node identifier")
     node = _node_named(broker, argv[2])
@@ -128,7 +129,7 @@ def _forget(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     if node is broker.me:
         raise CommandError("ERR I tried hard but I can't forget myself...")
     broker.cluster.forget(node)
-    return OK
+    return errands.begin(broker, client, broker.host.save_nodes, _saved)
 
 
 def _node_named(broker: Broker, name: bytes) -> Node | None:
@@ -155,11 +156,12 @@ def _reset(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     return errands.begin(broker, client, broker.host.save_nodes, _saved)
 
 
-def _leaving(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+def _leaving(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     """LEAVING [yes|no]: give away all jobs and take no more; without a word, whether that is so."""
     if len(argv) == 2:
         return simple("yes" if broker.is_leaving else "no")
     word = argv[2].lower()
+    was_leaving = broker.is_leaving
     if word == b"yes":
         broker.cluster.set_leaving(True)
         leaving.begin(broker)
@@ -169,7 +171,9 @@ def _leaving(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
         leaving.end(broker)
     else:
         raise CommandError("ERR Wrong argument for CLUSTER LEAVING. Use 'yes' or 'no'")
-    return OK
+    if broker.is_leaving == was_leaving:
+        return OK
+    return errands.begin(broker, client, broker.host.save_nodes, _saved)
 
 
 FORMS: Final = {

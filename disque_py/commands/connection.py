@@ -73,5 +73,6 @@ def reset(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     client.name = b""
     client.reply_mode = REPLY_ON
     client.is_monitor = False
+    client.is_in_multi = False
     broker.monitors.pop(client, None)
     return simple("RESET")

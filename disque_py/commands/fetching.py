@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from disque_py.commands.options import INT64_MAX, between, read_lease, read_timeout, read_token, value_of
-from disque_py.core import delivery, pulls, slices, spilling
+from disque_py.commands.subcommands import text_of
+from disque_py.core import delivery, interest, memory, pulls, slices, spilling
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import LEAVING, MISCONF, SYNTAX, CommandError
@@ -20,6 +21,11 @@ from disque_py.core.wish import COUNTERS, LEASE, META, PLAIN, Wish, wish_of
 from disque_py.resp import array, nil_array
 
 QUEUES_MAX: Final = 4_096
+FROM_ADVICE: Final = "Queues stand behind FROM: GETJOB [options] FROM queue [queue ...]"
+NO_FROM: Final = f"{SYNTAX}: FROM is missing. {FROM_ADVICE}"
+NO_QUEUE: Final = f"{SYNTAX}: there is no queue behind FROM. {FROM_ADVICE}"
+# How much of a wrong word is quoted.
+WORD_BYTES_MAX: Final = 64
 # What a GETJOB wants to see of each job.
 SHOWN: Final = {b"withcounters": COUNTERS, b"withmeta": META, b"withlease": LEASE}
 
@@ -36,7 +42,7 @@ def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     end = len(argv)
     while True:
         if at >= end:
-            raise CommandError(SYNTAX)
+            raise CommandError(NO_FROM)
         option = argv[at].lower()
         if option == b"from":
             at += 1
@@ -58,10 +64,12 @@ def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
             token = read_token(value_of(argv, at))
             at += 1
         else:
-            raise CommandError(SYNTAX)
+            raise CommandError(
+                f"{SYNTAX}: '{text_of(argv[at][:WORD_BYTES_MAX])}' is no option of GETJOB. {FROM_ADVICE}"
+            )
         at += 1
     if at >= end:
-        raise CommandError(SYNTAX)
+        raise CommandError(NO_QUEUE)
     names = argv[at:]
     if len(names) > QUEUES_MAX:
         raise CommandError(f"ERR too many queues, at most {QUEUES_MAX} per GETJOB")
@@ -74,23 +82,29 @@ def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         asked = _Asked(names, count, wish, nohang, timeout_ms)
         return slices.begin(broker, client, _getjob_in_parts(broker, client, asked))
     known = broker.queues
-    queues = [known.get(name) or broker.queue(name) for name in names]
+    queues = [queue for name in names if (queue := known.get(name)) is not None]
     entries = delivery.collect(broker, queues, count, wish, delivery.REPLY_BYTES_MAX)
     if entries:
         return b"*%d\r\n%b" % (len(entries), b"".join(entries))
     if broker.spilled_count and any(queue.is_stalled for queue in queues):
         asked = _Asked(names, count, wish, nohang, timeout_ms)
         return slices.begin(broker, client, _getjob_from_disk(broker, client, asked))
-    return _getjob_of_none(broker, client, queues, wish, nohang, timeout_ms)
+    return _getjob_of_none(broker, client, names, queues, wish, nohang, timeout_ms)
 
 
 def _getjob_of_none(
-    broker: Broker, client: Client, queues: list[Queue], wish: Wish, nohang: bool, timeout_ms: int
+    broker: Broker, client: Client, names: list[bytes], queues: list[Queue], wish: Wish, nohang: bool, timeout_ms: int
 ) -> bytes | None:
-    """There is nothing in these queues: the client waits, or learns that there is nothing."""
+    """There is nothing in these queues: the client waits, or learns that there is nothing.
+
+    `queues` are those that exist of `names`. The others are made where this node has something to remember of them: a
+    client that waits, or a poll that other nodes hear of. Few queues are made for a poll in any case, as Disque does.
+    """
     if broker.disk_level and any(_is_held_up(queue, wish) for queue in queues):
         raise CommandError(MISCONF + broker.disk_trouble)  # What is there is delivered at most once, or a great many.
     if nohang:
+        if len(queues) < len(names) and (interest.is_told(broker) or memory.has_spare_queues(broker, names)):
+            queues = [broker.queue(name) for name in names]
         for queue in queues:
             queue.polled_ms = broker.now_ms
             if wish.is_picky:
@@ -103,6 +117,9 @@ def _getjob_of_none(
         return nil_array(client.protocol)
     if broker.is_leaving:
         raise CommandError(LEAVING)
+    if len(queues) < len(names) or len(names) > memory.LINES_SPARE:
+        memory.refuse_lines(broker, names)
+        queues = [broker.queue(name) for name in names]
     delivery.wait(broker, client, queues, timeout_ms, wish)
     return None
 
@@ -134,13 +151,13 @@ def _getjob_from_disk(broker: Broker, client: Client, asked: _Asked) -> slices.S
         yield
         if broker.ready:
             delivery.serve_ready(broker)
-        queues = [broker.queues.get(name) or broker.queue(name) for name in asked.names]
+        queues = [queue for name in asked.names if (queue := broker.queues.get(name)) is not None]
         most = min(PART, asked.count_max)
         entries = delivery.collect(broker, queues, most, asked.wish, delivery.REPLY_BYTES_MAX)
         if entries:
             return b"*%d\r\n%b" % (len(entries), b"".join(entries))
         is_stalled = any(queue.is_stalled for queue in queues)
-    return _getjob_of_none(broker, client, queues, asked.wish, asked.nohang, asked.timeout_ms)
+    return _getjob_of_none(broker, client, asked.names, queues, asked.wish, asked.nohang, asked.timeout_ms)
 
 
 def _getjob_again(broker: Broker, client: Client, jobs: list[Job], shows: int) -> slices.Slices:
@@ -168,5 +185,5 @@ def _getjob_in_parts(broker: Broker, client: Client, asked: _Asked) -> slices.Sl
     client.fetched = []
     if entries:
         return b"*%d\r\n%b" % (len(entries), b"".join(entries))
-    queues = [broker.queue(name) for name in asked.names]
-    return _getjob_of_none(broker, client, queues, asked.wish, asked.nohang, asked.timeout_ms)
+    queues = [queue for name in asked.names if (queue := broker.queues.get(name)) is not None]
+    return _getjob_of_none(broker, client, asked.names, queues, asked.wish, asked.nohang, asked.timeout_ms)

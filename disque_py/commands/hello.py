@@ -49,11 +49,16 @@ def _nodes(broker: Broker, client: Client, *, is_extended: bool) -> bytes:
         raise CommandError(NOAUTH)
     entries = []
     for node in broker.cluster.nodes.values():
-        fields: list[bytes | str] = [node.name, node.host, str(node.port), str(priority_of(broker, node))]
+        fields: list[bytes | str] = [node.name, node.host, str(port_for(client, node)), str(priority_of(broker, node))]
         if is_extended:
             fields += [text for pair in extended_fields(broker, node) for text in pair]
         entries.append(bulk_array(fields))
     return array([integer(FORMAT_VERSION), bulk(broker.me.name), *entries])
+
+
+def port_for(client: Client, node: Node) -> int:
+    """Return the node's port of the kind that the client uses: over TLS its tls-port, as far as it is known."""
+    return node.tls_port if client.is_tls and node.tls_port else node.port
 
 
 def priority_of(broker: Broker, node: Node) -> int:

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Final
 
 from disque_py.commands.options import read_integer
-from disque_py.core import pausing, pulls, slices, spilling
+from disque_py.core import memory, pausing, pulls, slices, spilling
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.delivery import REPLY_BYTES_MAX
@@ -96,6 +96,10 @@ def pause(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
         elif option != b"state":
             raise CommandError(SYNTAX)
     queue = broker.queues.get(argv[1])
+    if is_set and flags:
+        memory.refuse_queue(broker, argv[1])
+    if is_broadcast and not pausing.has_room(broker, argv[1]):
+        raise CommandError(pausing.FULL)
     if not is_set:
         flags = queue.paused if queue is not None else 0
     else:

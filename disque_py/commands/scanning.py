@@ -11,6 +11,10 @@ from disque_py.core.errors import SYNTAX, CommandError
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, STATE_NAMES, WAIT_REPL
 from disque_py.resp import array, bulk, simple
 
+TOO_LARGE = (
+    "ERR the reply is larger than any client may leave unread (client-output-buffer-limit): use a lower COUNT,"
+    " no BUSYLOOP, or REPLY id"
+)
 COUNT_DEFAULT = 100
 JOBS_PER_PART = 50
 
@@ -77,13 +81,19 @@ def _jobs_in_parts(
 ) -> slices.Slices:
     following, jobs = yield from scan.scan_jobs(broker, cursor, count, wanted)
     items: list[bytes] = []
+    size = 0
+    size_max = broker.settings.client_output_buffer_limit.normal.hard_bytes or 1 << 62
     for at in range(0, len(jobs), JOBS_PER_PART):
         if at:
             yield
         part = jobs[at : at + JOBS_PER_PART]
         if is_full:
             bodies = yield from spilling.borrowed(broker, client, part)
-            items += [describe(broker, client, job, bodies[job]) for job in part if job in bodies]
+            shown = [describe(broker, client, job, bodies[job]) for job in part if job in bodies]
+            items += shown
+            size += sum(map(len, shown))
+            if size > size_max:
+                raise CommandError(TOO_LARGE)
         else:
             items += [simple(job.id) for job in part]
     return array([bulk(b"%d" % following), array(items)])

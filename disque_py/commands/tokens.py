@@ -50,16 +50,24 @@ def extendtoken(broker: Broker, client: Client, argv: list[bytes]) -> bytes | No
 def _to_all(broker: Broker, names: list[bytes], deed: Deed) -> slices.Slices:
     """Do it to every job that is leased under one of the tokens, PART at a time."""
     tokens = broker.tokens
-    total = 0
+    total = done = 0
     for name in names:
-        jobs = tokens.held(name)
+        done += 1
+        if done >= PART:
+            done = 0
+            yield
         token = tokens.by_name.get(name)
+        if token is None:
+            continue
+        jobs = tokens.held(name)
         for at in range(0, len(jobs), PART):
             if at:
                 yield
-            for job in jobs[at : at + PART]:
+            part = jobs[at : at + PART]
+            done += len(part)
+            for job in part:
                 # Others had a turn meanwhile: what left the token then is no longer its business.
-                if tokens.by_job.get(job) is token and token is not None and tokens.is_held(job, token.jobs[job]):
+                if tokens.by_job.get(job) is token and tokens.is_held(job, token.jobs[job]):
                     total += deed(broker, job)
     return integer(total)
 

@@ -1,25 +1,42 @@
-"""Reading config files, `include` and the directives of the command line.
+"""Reading config files, `include`, the environment and the directives of the command line.
 
-Later lines win, and those of the command line come last (spec: disque/config.md, section 1). Everything wrong is
-collected, so that one attempt to start shows all of it. Files are reached through `read` and `is_directory` only.
+Later lines win, and those of the command line come last (spec: disque/config.md, section 1). The environment comes
+between the file and the command line. Everything wrong is collected, so that one attempt to start shows all of it.
+Files are reached through `read` and `is_directory` only.
+
+A variable `DISQUE_<DIRECTIVE>` is one directive: DISQUE_TCP_BACKLOG. Other programs have variables of this prefix, too,
+such as the addresses of a Kubernetes service that is called disque. Only a name that looks like a slip of a directive
+is an error; the others are in `ignored`.
 """
 
 from __future__ import annotations
 
 import posixpath
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from disque_py.config.directives import BY_NAME, INCLUDE
 from disque_py.config.kinds import WRONG_COUNT
-from disque_py.config.settings import HIDDEN, DirectiveError, Settings
+from disque_py.config.settings import HIDDEN, DirectiveError, Settings, close_name
 from disque_py.config.words import UnbalancedQuotesError, quote_text, split_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 COMMAND_LINE: Final = "the command line"
 UNEXPECTED: Final = "unexpected argument: give directives as --name value"
+
+PREFIX: Final = "DISQUE_"
+# Variables of this project's own programs, which mean something else.
+OTHER_VARIABLES: Final = ("DISQUE_CHECKOUT_AGAIN", "DISQUE_PY_COMPILE", "DISQUE_RESTARTED", "DISQUE_VENV")
+# What click makes of the names of our programs, for their completion in shells.
+COMPLETION: Final = re.compile(r"_?DISQUE_\w+_COMPLETE")
+# Kubernetes, and links of Docker, tell each container where a service is. For one called disque, or disque-something:
+SERVICE: Final = re.compile(
+    r"DISQUE_(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_\w+)?)"
+)
+SERVICE_PORT: Final = re.compile(r"(?:tcp|udp|sctp)://")
 
 # Deeper nesting is a file that includes itself.
 INCLUDE_DEPTH_MAX: Final = 16
@@ -59,15 +76,24 @@ class ConfigReader:
     """Applies sources, one after the other, to a Settings object.
 
     included        names of directives set by included files
+    ignored         names of variables of the environment that look like ours and are no directives
+    check           called after each line with its directive's name; DirectiveError if it can't be
     directory       what relative paths refer to; a `dir` line changes it at once
     """
 
     def __init__(
-        self, settings: Settings, directory: str, read: Callable[[str], str], is_directory: Callable[[str], bool]
+        self,
+        settings: Settings,
+        directory: str,
+        read: Callable[[str], str],
+        is_directory: Callable[[str], bool],
+        check: Callable[[Settings, str], None] = lambda settings, name: None,
     ) -> None:
         self.settings = settings
         self.directory = directory
         self.included: set[str] = set()
+        self.ignored: list[str] = []
+        self._check = check
         self._read = read
         self._is_directory = is_directory
         self._problems: list[Problem] = []
@@ -83,6 +109,41 @@ class ConfigReader:
                 self._apply(split_text(line), depth)
             except (DirectiveError, UnbalancedQuotesError) as error:
                 self._problems.append(Problem(source, line_number, _without_secret(line), str(error)))
+
+    def read_environment(self, environ: Mapping[str, str]) -> int:
+        """Apply the variables that name directives, in the table's order; how many there were.
+
+        An empty variable counts as not set. The value is one word; where a directive takes several, it is a line of a
+        file behind the directive's name, or several of them.
+        """
+        wanted = {_variable(name): name for name in (INCLUDE, *BY_NAME)}
+        found = [(variable, name) for variable, name in wanted.items() if environ.get(variable)]
+        count = 0
+        for variable, name in found:
+            value = environ[variable]
+            if name.endswith("port") and SERVICE_PORT.match(value):
+                continue
+            count += 1
+            directive = BY_NAME.get(name)
+            try:
+                if directive is not None and directive.kind.takes_many_words:
+                    for line in value.splitlines():
+                        self._apply([name, *split_text(line)], 0)
+                else:
+                    self._apply([name, value], 0)
+            except (DirectiveError, UnbalancedQuotesError) as error:
+                self._problems.append(Problem(f"the environment variable {variable}", 0, "", str(error)))
+        for variable in sorted(environ):
+            if not variable.startswith(PREFIX) or variable in wanted or not environ[variable]:
+                continue
+            if variable in OTHER_VARIABLES or COMPLETION.fullmatch(variable) or SERVICE.fullmatch(variable):
+                continue
+            if meant := close_name(variable.removeprefix(PREFIX).replace("_", "-")):
+                reason = f"there is no such directive. Did you mean {_variable(meant)}?"
+                self._problems.append(Problem(f"the environment variable {variable}", 0, "", reason))
+            elif not (variable.endswith("PORT") and SERVICE_PORT.match(environ[variable])):
+                self.ignored.append(variable)
+        return count
 
     def read_options(self, options: Sequence[str]) -> None:
         """Apply `--name value …` groups; blanks inside one argument of the shell are kept."""
@@ -101,10 +162,11 @@ class ConfigReader:
                 line = "--" + " ".join([group[0], *map(quote_text, group[1:])])
                 self._problems.append(Problem(COMMAND_LINE, number, _without_secret(line), str(error)))
 
-    def finish(self) -> None:
-        """Everything was read: raise ConfigError if anything was wrong, or doesn't fit together."""
+    def finish(self, conflicts: Sequence[str] = ()) -> None:
+        """Everything was read: raise ConfigError if anything was wrong, or there are conflicts."""
         if not self._problems:
-            self._problems.extend(Problem("the configuration", 0, "", text) for text in self.settings.conflicts())
+            found = (*self.settings.conflicts(), *conflicts)
+            self._problems.extend(Problem("the configuration", 0, "", text) for text in found)
         if self._problems:
             raise ConfigError(self._problems)
 
@@ -116,6 +178,11 @@ class ConfigReader:
             self._include(words[1:], depth)
             return
         old = self.settings.set_text(name, words[1:])
+        try:
+            self._check(self.settings, name)
+        except DirectiveError:
+            self.settings.restore(name, old)
+            raise
         if depth:
             self.included.add(name)
         if name == "dir":
@@ -138,6 +205,11 @@ class ConfigReader:
         except ValueError as error:  # A NUL byte.
             raise DirectiveError(f"can't read '{path}': {error}") from None
         self.read_text(text, path, depth + 1)
+
+
+def _variable(name: str) -> str:
+    """The variable of the environment that stands for a directive."""
+    return PREFIX + name.upper().replace("-", "_")
 
 
 def _without_secret(line: str) -> str:

@@ -98,8 +98,9 @@ _NETWORK: Final = Section(
             "protected-mode",
             YES_NO,
             True,
-            "As long as this is yes and cluster-secret is not set, other nodes are accepted on loopback addresses only:"
-            " whoever reaches the bus can read and delete every job.",
+            "yes: without requirepass and bind, clients of other machines are refused (-DENIED); without"
+            " cluster-secret, other nodes are accepted on loopback addresses only. A machine that reaches an open port"
+            " can read and delete every job.",
         ),
         Directive(
             "tcp-backlog",
@@ -370,12 +371,13 @@ _CLUSTER: Final = Section(
             example="203.0.113.7",
         ),
         Directive("cluster-announce-port", PORT, 0, "Client port to announce in the same case; 0: the real one."),
+        Directive("cluster-announce-tls-port", PORT, 0, "The same for tls-port; 0: the real one."),
         Directive("cluster-announce-bus-port", PORT, 0, "Bus port to announce in the same case; 0: the real one."),
         Directive(
             "replicate-default",
             Integer(0, 65_535),
             0,
-            "Copies of a job added without REPLICATE; 0: the number of nodes in use, at most 3.",
+            "Copies of a job added without REPLICATE; 0: the number of linked nodes, this one included, at most 3.",
             is_live=True,
         ),
     ),
@@ -463,6 +465,13 @@ _JOURNAL: Final = Section(
             True,
             "Start with a journal whose last record is torn, and cut it off, instead of refusing it.",
             is_live=True,
+        ),
+        Directive(
+            "loading-wait",
+            Integer(0, 3_600),
+            2,
+            "Seconds after a start in which requests wait until the journal is read; after them they are refused with"
+            " -LOADING.",
         ),
         Directive(
             "aof-enqueue-jobs-once",

@@ -23,7 +23,8 @@ INTRODUCTION: Final = """\
 #     disque-server disque.conf --port 7712 --bind 127.0.0.1
 #
 # Each line below that starts with # and no blank shows a default (or an example, where there is no default);
-# remove the # to change it. Directives of the command line come after the file and win, as later lines do.
+# remove the # to change it. The environment comes after the file (DISQUE_TCP_BACKLOG=100), and directives of the
+# command line come last and win, as later lines do.
 # Amounts of memory: 1k is 1000 bytes, 1kb 1024; also m, mb, g, gb, in any case. Quotes and escapes ("\\n",
 # "\\x41") work as in commands. Values marked (live) can be changed with CONFIG SET and saved with CONFIG REWRITE.
 """

@@ -6,6 +6,7 @@ here takes effect on the process: server/settings_effects.py does that after a c
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 from disque_py.config.directives import BY_NAME, DIRECTIVES, NEVER, REDIS_ONLY_PREFIXES, Directive
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 HIDDEN: Final = "(hidden)"
 BUS_PORT_DISTANCE: Final = 10_000  # From the client port to the bus port, as in the original.
 PORT_MAX: Final = 65_535
+# How alike two names must be for one to be a slip of the other, and how long a name may be to be compared.
+SLIP_RATIO: Final = 0.8
+SLIP_CHARS_MAX: Final = 64
+FIXED: Final = "It can't be changed while the node runs: set it in the configuration, and restart the node"
 
 
 class DirectiveError(Exception):
@@ -51,6 +56,7 @@ class Settings:
     cluster_announce_bus_port: int
     cluster_announce_ip: str
     cluster_announce_port: int
+    cluster_announce_tls_port: int
     cluster_config_file: str
     cluster_node_timeout: int
     cluster_port: int
@@ -66,6 +72,7 @@ class Settings:
     hz: int
     job_meta_max_pairs: int
     latency_monitor_threshold: int
+    loading_wait: int
     log_format: str
     logfile: str
     loglevel: str
@@ -151,8 +158,10 @@ class Settings:
             raise DirectiveError(str(error)) from None
 
     def _set_live(self, name: str, directive: Directive | None, words: Sequence[str]) -> Any:
-        if directive is None or not directive.is_live:
-            raise DirectiveError(f"ERR Unsupported CONFIG parameter: {name}")
+        if directive is None:
+            raise DirectiveError(f"ERR Unsupported CONFIG parameter: {name}{did_you_mean(name)}")
+        if not directive.is_live:
+            raise DirectiveError(f"ERR Unsupported CONFIG parameter: {name}. {FIXED}")
         typed = " ".join(words)
         try:
             return self._put(directive, typed.split() if directive.kind.takes_many_words else words)
@@ -183,7 +192,19 @@ class Settings:
         return found
 
 
+def close_name(name: str) -> str:
+    """The directive that was meant, if `name` is a slip of one; else ""."""
+    found = get_close_matches(name.lower(), BY_NAME, 1, SLIP_RATIO) if len(name) <= SLIP_CHARS_MAX else []
+    return found[0] if found else ""
+
+
+def did_you_mean(name: str) -> str:
+    """The end of an error's text about an unknown directive."""
+    meant = close_name(name)
+    return f". Did you mean '{meant}'?" if meant else ""
+
+
 def _unknown_text(name: str) -> str:
     if name.startswith(REDIS_ONLY_PREFIXES):
         return f"{WRONG_COUNT}: '{name}' belongs to Redis and has no meaning here, remove the line"
-    return WRONG_COUNT
+    return WRONG_COUNT if name in BY_NAME else WRONG_COUNT + did_you_mean(name)

@@ -119,6 +119,7 @@ def try_collect(broker: Broker, job: Job) -> None:
     work = job.work
     if not isinstance(work, Collection):
         return
+    assert job.state == ACKED
     missing = _missing(broker, job, work)
     if not missing:
         finish(broker, job)
@@ -181,6 +182,7 @@ def _missing(broker: Broker, job: Job, work: Collection) -> tuple[Node, ...]:
 
 def finish(broker: Broker, job: Job) -> None:
     """Every holder knows: tell them that it is over, and forget the job."""
+    assert job.state == ACKED
     others = broker.sets.others(job.holders)
     if others:
         broker.send(others, DELJOB, (job.id, broker.sets.pack(job.holders)))
@@ -243,6 +245,7 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 def _collect_too(broker: Broker, job: Job, theirs: NodeSet) -> None:
     """We know more than the sender of a SETACK: collect, unless we are at it already and asked a moment ago."""
+    assert job.holders >= theirs
     work = job.work
     if isinstance(work, Collection) and work.attempts and theirs:
         if any(node not in work.confirmed and node in theirs for node in broker.sets.others(job.holders)):

@@ -16,7 +16,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from cluster_bus.messages import PAUSE
-from cluster_bus.node import FAIL, HANDSHAKE, LEAVING, MYSELF, Node
+from cluster_bus.node import HANDSHAKE, LEAVING, MYSELF, Node
 from cluster_bus.outgoing import Outgoing
 from disque_py.config.settings import Settings
 from disque_py.core.done import DoneTable
@@ -109,6 +109,8 @@ class Broker:
         self.queue_serial = 0
         self.queue_gc: Iterator[Queue] = iter(())
         self.waiting_repl: dict[Job, None] = {}
+        # The state of the cluster in which the copies of those that asked for no number were last counted.
+        self.counted_epoch = 0
         # (when to ask one more node, jobs of a millisecond), oldest first, of jobs in WAIT_REPL (replication.py).
         self.extensions: deque[tuple[int, list[Job]]] = deque()
         self.extending: list[Job] = []  # The newest of these lists, and its millisecond.
@@ -142,6 +144,9 @@ class Broker:
         self.acked_count = 0
         self.once_delivered_count = 0
         self.pause_versions: dict[bytes, tuple[int, int, bytes]] = {}
+        # All these names together, and those of them whose pause has ended, in order of that.
+        self.pause_name_bytes = 0
+        self.pauses_ended: dict[bytes, None] = {}
         # Jobs given back while their queue's input was paused -> their requeue_at_ms then (pausing.py).
         self.deferred: dict[Job, int] = {}
         # Deliveries that can be had again (tokens.py), and clients that wait for one, by token.
@@ -156,6 +161,7 @@ class Broker:
         self.key_conflicts: list[Job] = []
         self.outcome_waits: dict[bytes, dict[Node, None]] = {}
         self.question_number = 0
+        self.caller_count = 0  # ADDJOBs that wait until it is known whether their key is used.
         # Clients whose command is done a part per turn (slices.py).
         self.slices: dict[Client, Slices] = {}
         # Acked records are looked at anew, a part per tick, when a node comes back or is forgotten (acks.py).
@@ -166,6 +172,9 @@ class Broker:
         self.sweeps: dict[Queue, Iterator[None]] = {}
         self.clients_paused_until_ms = 0
         self.is_loading = False
+        # Until then requests wait for the loading instead of being refused; clients whose request does (inputs.py).
+        self.loading_wait_until_ms = 0
+        self.early: dict[Client, None] = {}
         # Commands in force, by name in lower and upper case; set by inputs.install.
         self.commands: dict[bytes, Row] = {}
         # The journal (journaling.py): jobs changed this turn -> whether their holders did; the segment that bases go
@@ -254,13 +263,6 @@ class Broker:
     def is_leaving(self) -> bool:
         """CLUSTER LEAVING yes is in force."""
         return bool(self.me.flags & LEAVING)
-
-    def countable(self) -> int:
-        """Other nodes the default REPLICATE counts: a merely suspected one counts (semantics.md, section 6)."""
-        cluster = self.cluster
-        if len(cluster.usable) == cluster.size - 1:
-            return len(cluster.usable)
-        return sum(not node.flags & (MYSELF | HANDSHAKE | LEAVING | FAIL) for node in cluster.nodes.values())
 
     def members(self) -> list[Node]:
         """All other nodes of the table that are known by id."""

@@ -25,6 +25,7 @@ WAITS_FOR_JOBS: Final = 2  # GETJOB
 WAITS_FOR_SLICES: Final = 3  # A long command, done a part per turn (slices.py).
 WAITS_FOR_ERRAND: Final = 4  # The process writes a file (errands.py).
 WAITS_FOR_ROOM: Final = 5  # Bodies are on their way out of memory (spilling.py).
+WAITS_FOR_LOADING: Final = 6  # The node has just started, and reads its journal (inputs.py).
 
 # What this turn's replies promise: nothing; something that was allowed although the disk is in trouble, and then need
 # not be recorded; something that has to be (promises.py).
@@ -55,7 +56,9 @@ class Client:
     reply_mode, is_silenced  CLIENT REPLY; and what it meant for the command that is waited for
     wrote                  whether this turn's replies wait for the journal (WROTE…)
     held, held_bytes       replies that wait for it: (position, replies), oldest first (promises.py); None: none do
+    is_tls, is_unix        how it came: through tls-port, through the unix socket
     is_monitor             gets a line for every command executed
+    is_in_multi            sent MULTI, which is refused: its commands are, too, until EXEC or DISCARD
     """
 
     __slots__ = (
@@ -70,8 +73,10 @@ class Client:
         "held_bytes",
         "id",
         "is_authenticated",
+        "is_in_multi",
         "is_monitor",
         "is_silenced",
+        "is_tls",
         "is_unix",
         "last_command",
         "name",
@@ -93,6 +98,7 @@ class Client:
         self.addr = addr
         self.fd = fd
         self.is_unix = False
+        self.is_tls = False
         self.name = b""
         self.connected_ms = now_ms
         self.active_ms = now_ms
@@ -103,6 +109,7 @@ class Client:
         self.reply_mode = REPLY_ON
         self.is_silenced = False
         self.is_monitor = False
+        self.is_in_multi = False
         self.last_command = ""
         self.close_asked = False
         self.waiting = RUNNING

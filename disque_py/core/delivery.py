@@ -14,7 +14,7 @@ from disque_py.core.broker import Broker
 from disque_py.core.client import RUNNING, WAITS_FOR_JOBS, WROTE, WROTE_IN_TROUBLE, Client
 from disque_py.core.errors import LEAVING
 from disque_py.core.job import Job
-from disque_py.core.queue import PAUSED_OUT, Queue
+from disque_py.core.queue import LINE_BYTES, PAUSED_OUT, Queue
 from disque_py.core.wish import COUNTERS, LEASE, META, PLAIN, WITH_COUNTERS, Wish
 from disque_py.resp import EMPTY_ARRAY, bulk_array, nil_array
 
@@ -122,6 +122,7 @@ def wait(broker: Broker, client: Client, queues: list[Queue], timeout_ms: int, w
     client.wish = wish
     client.waiting = WAITS_FOR_JOBS
     broker.blocked_count += 1
+    broker.used_memory += LINE_BYTES * len(distinct)
     if timeout_ms:
         broker.timeouts.set(client, broker.now_ms + timeout_ms)
     if wish.token:
@@ -138,6 +139,7 @@ def wait(broker: Broker, client: Client, queues: list[Queue], timeout_ms: int, w
 def stop_waiting(broker: Broker, client: Client) -> None:
     """Take the client out of every line."""
     wish = client.wish
+    broker.used_memory -= LINE_BYTES * len(client.queues)
     for queue in client.queues:
         queue.waiting.pop(client, None)
         if wish.is_picky:
@@ -245,6 +247,7 @@ def drop_client(broker: Broker, client: Client) -> None:
     broker.slices.pop(client, None)
     broker.stalled.pop(client, None)
     broker.spill.crowd.pop(client, None)
+    broker.early.pop(client, None)
     broker.clients.pop(client.id, None)
     broker.monitors.pop(client, None)
     broker.outbox.clients.pop(client, None)

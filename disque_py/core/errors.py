@@ -25,4 +25,6 @@ LEAVING: Final = "LEAVING This node is leaving the cluster, please connect to a 
 OOM: Final = "OOM command not allowed when used memory > 'maxmemory'."
 NOAUTH: Final = "NOAUTH Authentication required."
 MISCONF: Final = "MISCONF Errors writing to the AOF file: "
+IN_MULTI: Final = "EXECABORT Not executed: it follows a MULTI, which is not supported. DISCARD ends the transaction"
+EXEC_ABORT: Final = "EXECABORT Nothing of the transaction was executed: MULTI is not supported"
 LOADING: Final = "LOADING Disque is loading the dataset in memory"

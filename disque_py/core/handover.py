@@ -30,7 +30,7 @@ from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.groups import choose
 from disque_py.core.image import image_of
-from disque_py.core.job import Handover, Job
+from disque_py.core.job import ACTIVE, Handover, Job
 from disque_py.core.journaling import touch_holders
 
 TAKEN: Final = 0
@@ -38,8 +38,9 @@ TAKEN: Final = 0
 ELSEWHERE: Final = (REFUSED_PAUSED, REFUSED_MEMORY, REFUSED_LEAVING, REFUSED_BUSY, REFUSED_DISK)
 # A queue's jobs are not offered again to a node that refused one, for this long.
 REFUSED_MS: Final = 1_000
-# Queue names remembered per node as refused.
+# Queue names remembered per node as refused, and the longest of them: a refusal that is forgotten costs one more offer.
 NAMES_MAX: Final = 10_000
+NAME_BYTES_MAX: Final = 1_024
 RESEND_MS: Final = 1_000
 # Batches sent again per step, so that a long list of unanswered ones doesn't keep others waiting.
 RESEND_BATCHES: Final = 32
@@ -47,12 +48,16 @@ RESEND_STEP_MS: Final = 10
 
 
 class Batch:
-    """One hand-over: the jobs of a YOURJOBS, in order, and when it was last sent."""
+    """One hand-over: the jobs of a YOURJOBS, in order, and when it was last sent.
+
+    A job that is no longer this hand-over's is None from the next sending on: a taker that never answers must not keep
+    in memory all that was ever offered to it.
+    """
 
     __slots__ = ("handover", "jobs", "sent_ms")
 
     def __init__(self, jobs: list[Job], handover: Handover) -> None:
-        self.jobs = jobs
+        self.jobs: list[Job | None] = [*jobs]
         self.handover = handover
         self.sent_ms = 0
 
@@ -67,7 +72,7 @@ class Exchange:
     told_settled     what we last told it of `lowest`
     answers          number of its hand-over to us -> our answer, until settled
     answers_from     its numbers below this are settled
-    interest         queues its clients wait for -> how many
+    interest         queues its clients wait for -> how many; `interest_bytes` are the bytes of their names
     refused          queue -> until when nothing of it is offered to the node
     is_timed         a `resend` is scheduled
     """
@@ -76,6 +81,7 @@ class Exchange:
         "answers",
         "answers_from",
         "interest",
+        "interest_bytes",
         "is_timed",
         "lowest",
         "next_number",
@@ -94,6 +100,7 @@ class Exchange:
         self.answers: dict[int, bytes] = {}
         self.answers_from = 1
         self.interest: dict[bytes, int] = {}
+        self.interest_bytes = 0
         self.refused: dict[bytes, int] = {}
         self.is_timed = False
 
@@ -101,6 +108,7 @@ class Exchange:
         """All our numbers up to this one are answered."""
         while self.lowest < self.next_number and self.lowest not in self.pending:
             self.lowest += 1
+        assert self.told_settled < self.lowest
         return self.lowest - 1
 
     def refuses(self, name: bytes, now_ms: int) -> bool:
@@ -129,7 +137,9 @@ def hand_over(broker: Broker, node: Node, jobs: list[Job], due_ms: int = 0) -> H
     state.next_number = number + 1
     handover = Handover(node, number, due_ms)
     sets = broker.sets
+    assert number not in state.pending
     for job in jobs:
+        assert job.state == ACTIVE
         job.work = handover
         job.is_leased_here = False
         touch_holders(broker, job)
@@ -148,14 +158,15 @@ def hand_over(broker: Broker, node: Node, jobs: list[Job], due_ms: int = 0) -> H
 def _send(broker: Broker, node: Node, state: Exchange, number: int) -> None:
     batch = state.pending[number]
     batch.sent_ms = broker.now_ms
+    batch.jobs = [job if job is not None and job.work is batch.handover else None for job in batch.jobs]
     images = [_image(broker, job, batch.handover) for job in batch.jobs]
     settled = state.told_settled = state.settled()
     broker.send(broker.sets.only(node), YOURJOBS, (number, settled, images))
 
 
-def _image(broker: Broker, job: Job, handover: Handover) -> tuple[Any, ...] | None:
+def _image(broker: Broker, job: Job | None, handover: Handover) -> tuple[Any, ...] | None:
     """None for a job that is no longer ours to give: it was acknowledged, or queued again by its timer."""
-    if job.work is not handover:
+    if job is None:
         return None
     image = image_of(broker, job, max(0, handover.due_ms - broker.now_ms) if handover.due_ms else 0)
     if job.retry_ms:
@@ -186,6 +197,8 @@ def resend(broker: Broker, node: Node, state: Exchange) -> None:
                     break
                 # To the end of the line, so that all get their turn.
                 del state.pending[number]
+                if not any(job is not None and job.work is batch.handover for job in batch.jobs):
+                    continue  # Nothing of it is ours to give any more, so no answer to it matters.
                 state.pending[number] = batch
                 _send(broker, node, state, number)
                 sent += 1
@@ -208,13 +221,14 @@ def on_took(broker: Broker, sender: Node, items: list[Any]) -> None:
             raise ValueError("an answer for each job was expected")
         del state.pending[number]
         for job, answer in zip(batch.jobs, answers, strict=True):
-            if job.work is batch.handover:
+            if job is not None and job.work is batch.handover:
                 _settle(broker, job, batch.handover, answer)
         if not state.pending:
             _time_resend(broker, sender, state, RESEND_MS)
 
 
 def _settle(broker: Broker, job: Job, handover: Handover, answer: int) -> None:
+    assert job.state == ACTIVE  # Whatever ends or queues a job takes its hand-over from it.
     if answer in ELSEWHERE:
         _refused(broker, job, handover)
     elif handover.client is not None:
@@ -272,7 +286,8 @@ def remember_refusal(broker: Broker, node: Node, name: bytes) -> None:
     state = exchange(node)
     if len(state.refused) > NAMES_MAX:
         state.refused.clear()
-    state.refused[name] = broker.now_ms + REFUSED_MS
+    if len(name) <= NAME_BYTES_MAX:
+        state.refused[name] = broker.now_ms + REFUSED_MS
 
 
 # -- at-most-once jobs of which we keep no copy -------------------------------------------------------
@@ -348,7 +363,7 @@ def on_run_over(broker: Broker, node: Node) -> None:
     pending, state.pending = state.pending, {}
     for batch in pending.values():
         for job in batch.jobs:
-            if job.work is batch.handover:
+            if job is not None and job.work is batch.handover:
                 _given_up(broker, job, batch.handover)
     if node.run != state.run:
         state.run = node.run

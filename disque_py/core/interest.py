@@ -36,9 +36,15 @@ HINT_DOUBLINGS_MAX: Final = 3
 # A node whose clients poll, rather than wait, gets one job at a time, and not more often than this.
 POLLER_MS: Final = 100
 ENTRIES_PER_LINK_MAX: Final = 100_000
+NAME_BYTES_PER_LINK_MAX: Final = 16 * 1024 * 1024
 
 GONE: Final = -1
 RESET: Final = -2  # First thing on a new link: what was told before is void.
+
+
+def is_told(broker: Broker) -> bool:
+    """Whether other nodes hear of a client that asks here now. See `value_of` for the reasons why not."""
+    return bool(broker.cluster.linked) and not broker.is_leaving and broker.memory_level < 2
 
 
 def value_of(broker: Broker, queue: Queue) -> tuple[int, int]:
@@ -135,6 +141,7 @@ def forget_node(broker: Broker, node: Node) -> None:
         if broker.plain_interest:
             _note_plain(broker, name, node, None)
     state.interest.clear()
+    state.interest_bytes = 0
 
 
 def _note_plain(broker: Broker, name: bytes, node: Node, plain: int | None) -> None:
@@ -166,13 +173,17 @@ def on_interest(broker: Broker, sender: Node, items: list[Any]) -> None:
             _note_plain(broker, name, sender, None)
         if value < 0:
             if state.interest.pop(name, None) is not None:
+                state.interest_bytes -= len(name)
                 broker.interest[name].pop(sender, None)
                 if not broker.interest[name] and name not in broker.queues:
                     del broker.interest[name]
             continue
-        if name not in state.interest and len(state.interest) >= ENTRIES_PER_LINK_MAX:
-            broker.stats.ignored("interest in too many queues")
-            continue
+        if name not in state.interest:
+            size = state.interest_bytes + len(name)
+            if len(state.interest) >= ENTRIES_PER_LINK_MAX or size > NAME_BYTES_PER_LINK_MAX:
+                broker.stats.ignored("interest in too many queues")
+                continue
+            state.interest_bytes = size
         state.interest[name] = value
         nodes = broker.interest.get(name)
         queue = broker.queues.get(name)

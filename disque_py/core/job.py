@@ -28,6 +28,9 @@ STATE_NAMES: Final = ("wait-repl", "active", "queued", "acked", "gone")
 # What a job costs besides its body: object, id, entries in index, queue and schedule, as measured by
 # `make bench` (docs/performance.md). maxmemory is applied to the sum of these.
 JOB_BYTES: Final = 560
+# The name of its queue is part of that if it is no longer than this; of a longer one all bytes count, in each job: jobs
+# whose queue is not there have a name each.
+NAME_BYTES_FREE: Final = 64
 
 # A creation time is milliseconds times this, plus a sequence that keeps jobs of one millisecond apart.
 CTIMES_PER_MS: Final = 1_000_000
@@ -36,9 +39,12 @@ JobNodes = frozenset["Node"]
 
 
 class Replication:
-    """Work on a WAIT_REPL job: who waits for it and who has confirmed a copy (few: a tuple costs less than a set)."""
+    """Work on a WAIT_REPL job: who waits for it and who has confirmed a copy (few: a tuple costs less than a set).
 
-    __slots__ = ("asked_again_ms", "client", "confirmed", "deadline_ms", "is_external", "slot")
+    is_default   the producer asked for no number of copies
+    """
+
+    __slots__ = ("asked_again_ms", "client", "confirmed", "deadline_ms", "is_default", "is_external", "slot")
 
     def __init__(
         self,
@@ -48,6 +54,7 @@ class Replication:
         asked_ms: int,
         deadline_ms: int,
         is_external: bool,
+        is_default: bool,
     ) -> None:
         self.client = client
         self.slot = slot
@@ -55,6 +62,7 @@ class Replication:
         self.asked_again_ms = asked_ms
         self.deadline_ms = deadline_ms
         self.is_external = is_external
+        self.is_default = is_default
 
 
 class Collection:
@@ -254,3 +262,11 @@ class Job:
     def is_dummy(self) -> bool:
         """An ack for a job this node never held, with no holder learned yet."""
         return self.state == ACKED and not self.holders and not self.queue
+
+
+def memory_of(job: Job) -> int:
+    """What the job counts for in `used_memory`."""
+    size = JOB_BYTES + len(job.body)
+    if len(job.queue) > NAME_BYTES_FREE:
+        size += len(job.queue)
+    return size if job.traits is None else size + job.traits.size

@@ -36,13 +36,15 @@ from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import CommandError
 from disque_py.core.ids import ID_BYTES, is_valid_id
-from disque_py.core.job import ACTIVE, QUEUED, WAIT_REPL, Handover, Job, Replication, Wanted
+from disque_py.core.job import ACTIVE, QUEUED, WAIT_REPL, Handover, Job, Replication, Wanted, memory_of
 from disque_py.core.keys import KEY_AT, KEY_END, KEY_LENGTH
 from disque_py.resp import error
 
 REPEAT_MS: Final = 1_000
-# A caller that waits longer is looked at this often.
-WATCH_MS: Final = 10_000
+# A caller that waits longer is looked at this often. What looks at it keeps it in memory, so this is short.
+WATCH_MS: Final = 1_000
+# While memory is full so many callers may ask other nodes whether a key is used.
+CALLERS_SPARE: Final = 1_000
 UNREACHABLE: Final = "UNREACHABLE The key may be used on a node that can't be asked now, and RETRY is 0"
 
 # Makes the job: the reply, or None if its client waits. The slot, if there is one, is where the reply goes.
@@ -92,10 +94,28 @@ def add(broker: Broker, client: Client, job: Job, timeout_ms: int, create: Creat
     deadline_ms = broker.now_ms + timeout_ms if timeout_ms else 0
     job.work = Wanted(client, slot, deadline_ms, create)
     search.callers.append(job)
+    caller_in(broker, job)
     broker.key_events[job.id] = None
     if deadline_ms:
         _watch(broker, job, deadline_ms)
     return None
+
+
+def caller_in(broker: Broker, job: Job) -> None:
+    """A caller waits from now on, and its job takes memory although it is not entered yet."""
+    broker.caller_count += 1
+    broker.used_memory += memory_of(job)
+
+
+def is_known(broker: Broker, chars: bytes) -> bool:
+    """Whether an ADDJOB with this key is answered at once, with the id of its job."""
+    named = broker.keys.named(chars)
+    return bool(named) and chars not in broker.searches and not _is_open(broker, named)
+
+
+def may_ask(broker: Broker) -> bool:
+    """Whether other nodes may be asked about a key although memory is full here."""
+    return bool(broker.cluster.linked) and broker.caller_count < CALLERS_SPARE
 
 
 def _create_alone(broker: Broker, client: Client, job: Job, timeout_ms: int, create: Create) -> bytes | None:
@@ -130,6 +150,8 @@ def _on_deadline(broker: Broker, job: Job) -> None:
 def _answer(broker: Broker, job: Job, work: Wanted, reply: bytes) -> None:
     """The caller waits no longer."""
     work.is_over = True
+    replication.caller_out(broker, job)
+    job.body = b""  # A watch may name it for a while.
     broker.key_events[job.id] = None
     replication.answer(broker, work.client, job, work.slot, reply)
 
@@ -252,6 +274,7 @@ def _make(broker: Broker, search: Search) -> None:
     job = search.callers.pop(0)
     wanted = job.work
     assert isinstance(wanted, Wanted)
+    replication.caller_out(broker, job)
     job.work = None
     try:
         _refuse_unsure(broker, job, search.asked)
@@ -300,6 +323,7 @@ def _begin_again(broker: Broker, job: Job) -> None:
     broker.blocked_count += 1
     again.work = Wanted(client, slot, wanted.deadline_ms, wanted.create)
     search.callers.insert(0, again)
+    caller_in(broker, again)
     search.making = search.wanted = None
     search.asked = {}
     if wanted.deadline_ms:

@@ -136,6 +136,8 @@ class Keys:
         self._broker.outbox.keys.clear()
 
     def _remember(self, job_id: bytes, expire_at_ms: int, place: int) -> None:
+        assert job_id not in self.over
+        assert job_id in self.jobs.get(job_id[KEY_AT:KEY_END], ())
         self.over[job_id] = (expire_at_ms, place)
         self._broker.used_memory += USED_BYTES
         number = expire_at_ms >> SPAN_SHIFT

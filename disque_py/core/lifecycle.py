@@ -24,7 +24,7 @@ from disque_py.core.events import (
     note,
 )
 from disque_py.core.image import ATTEMPT_MAX
-from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, QUEUED, WAIT_REPL, Collection, Job
+from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, NAME_BYTES_FREE, QUEUED, WAIT_REPL, Collection, Job
 from disque_py.core.queue import DEAD_ENTRIES_MIN, Queue
 from disque_py.core.spilled import Spilled, released
 from disque_py.core.traits import Traits
@@ -46,10 +46,15 @@ AHEAD_MIN: Final = 128
 
 def register(broker: Broker, job: Job) -> None:
     """Enter a job that is not known here; it is ACTIVE, and its timer is the caller's to set."""
+    assert job.state == ACTIVE
     job_id = job.id
-    broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63][job_id] = job
+    shard = broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63]
+    assert job_id not in shard
+    shard[job_id] = job
     broker.job_count += 1
     broker.used_memory += JOB_BYTES + len(job.body)
+    if len(job.queue) > NAME_BYTES_FREE:
+        broker.used_memory += len(job.queue)
     if job.traits is not None:
         traits_in(broker, job, job.traits)
     if broker.is_spilling:
@@ -61,10 +66,13 @@ def register_queued(broker: Broker, job: Job, queue: Queue | None) -> None:
 
     The way of nearly every ADDJOB of REPLICATE 1, hence written out.
     """
+    assert job.state == ACTIVE
     job_id = job.id
     broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63][job_id] = job
     broker.job_count += 1
     broker.used_memory += JOB_BYTES + len(job.body)
+    if len(job.queue) > NAME_BYTES_FREE:
+        broker.used_memory += len(job.queue)
     if job.traits is not None:
         traits_in(broker, job, job.traits)
     if broker.is_spilling:
@@ -97,10 +105,13 @@ def register_queued(broker: Broker, job: Job, queue: Queue | None) -> None:
 
 def register_waiting(broker: Broker, job: Job) -> None:
     """Enter a job whose producer waits for copies; `register`, written out."""
+    assert job.state == ACTIVE
     job_id = job.id
     broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63][job_id] = job
     broker.job_count += 1
     broker.used_memory += JOB_BYTES + len(job.body)
+    if len(job.queue) > NAME_BYTES_FREE:
+        broker.used_memory += len(job.queue)
     if job.traits is not None:
         traits_in(broker, job, job.traits)
     job.state = WAIT_REPL
@@ -145,6 +156,7 @@ def never_was(broker: Broker, job: Job) -> None:
 
 def achieve(broker: Broker, job: Job) -> None:
     """Enough nodes hold a WAIT_REPL job: it is ACTIVE from now on."""
+    assert job.state == WAIT_REPL
     del broker.waiting_repl[job]
     job.work = None
     job.state = ACTIVE
@@ -157,6 +169,7 @@ def achieve(broker: Broker, job: Job) -> None:
 
 def enqueue(broker: Broker, job: Job) -> Queue:
     """Put an ACTIVE job into its queue. Whether it may be queued (pause, at-most-once) is the caller's question."""
+    assert job.state == ACTIVE
     name = job.queue
     queue = broker.queues.get(name)
     if queue is None:
@@ -262,6 +275,7 @@ def _if_in_memory(broker: Broker, queue: Queue, job: Job) -> Job | None:
 
 def put_back(broker: Broker, job: Job) -> None:
     """Undo a `fetch`: the job is in its queue again as if nothing had happened."""
+    assert job.state == ACTIVE
     job.state = QUEUED
     queue = broker.queue(job.queue)
     queue.push(job)
@@ -273,6 +287,7 @@ def put_back(broker: Broker, job: Job) -> None:
 
 def dequeue(broker: Broker, job: Job) -> None:
     """Take a QUEUED job out of its queue without delivering it; its timer is the caller's to set."""
+    assert job.state == QUEUED
     job.state = ACTIVE
     queue = broker.queues.get(job.queue)
     if queue is not None:
@@ -282,6 +297,8 @@ def dequeue(broker: Broker, job: Job) -> None:
 
 def lease(broker: Broker, job: Job) -> None:
     """The job goes to a consumer of this node: its lease starts now (semantics.md, section 2; quirks Q9)."""
+    assert job.state == ACTIVE
+    assert job.work is None
     if job.attempt < ATTEMPT_MAX:
         job.attempt += 1
     job.version += 1
@@ -313,6 +330,8 @@ def lease(broker: Broker, job: Job) -> None:
 
 def extend(broker: Broker, job: Job, lease_ms: int) -> None:
     """A leased job's lease lasts so long from now (LEASE, EXTENDTOKEN, WORKING)."""
+    assert job.state == ACTIVE
+    assert job.retry_ms > 0
     job.requeue_at_ms = broker.now_ms + lease_ms
     job.was_announced = False
     arm(broker, job)
@@ -321,6 +340,7 @@ def extend(broker: Broker, job: Job, lease_ms: int) -> None:
 
 def postpone(broker: Broker, job: Job, until_ms: int) -> None:
     """An ACTIVE job is not to be queued before `until_ms`."""
+    assert job.state == ACTIVE
     job.requeue_at_ms = until_ms
     job.was_announced = False
     if job.awake_at_ms == 0 or job.awake_at_ms > until_ms:
@@ -329,6 +349,7 @@ def postpone(broker: Broker, job: Job, until_ms: int) -> None:
 
 def acknowledge(broker: Broker, job: Job) -> None:
     """The job is done: out of its queue, kept until every holder knows (acks.py). Not for WAIT_REPL jobs."""
+    assert job.state == QUEUED or job.state == ACTIVE
     if job.state == QUEUED:
         queue = broker.queues.get(job.queue)
         if queue is not None:
@@ -360,6 +381,7 @@ def acknowledge(broker: Broker, job: Job) -> None:
 def forget(broker: Broker, job: Job) -> None:
     """Nothing of the job is left here. Waiting producers are answered by the caller before."""
     state = job.state
+    assert state != GONE
     if state == QUEUED:
         queue = broker.queues.get(job.queue)
         if queue is not None:
@@ -376,11 +398,15 @@ def forget(broker: Broker, job: Job) -> None:
     body = job.body
     size = len(body)
     broker.used_memory -= JOB_BYTES + size
+    if len(job.queue) > NAME_BYTES_FREE:
+        broker.used_memory -= len(job.queue)
+    assert broker.used_memory >= 0
     if job.traits is not None:
         traits_out(broker, job, job.traits)
     if type(body) is Spilled:
         size = released(broker, body)
-        job.body = b""
+    # A queue, a hand-over or a list may name the object for a while; the body need not wait for that.
+    job.body = b""
     if job.awake_at_ms:
         broker.schedule.cancel(job)
     if broker.deferred:
@@ -393,8 +419,6 @@ def forget(broker: Broker, job: Job) -> None:
         broker.outbox.gone.append((job_id, job.place))
         broker.live_bytes[job.place] -= BASE_BYTES + len(job.queue) + size
         broker.live_records[job.place] -= 1
-    if job.is_listed or broker.is_spilling:
-        job.body = b""  # Its queue, or a list, may name the object for a while; the body need not wait for that.
 
 
 def arm(broker: Broker, job: Job) -> None:
@@ -432,5 +456,6 @@ def acked_again(broker: Broker, job: Job) -> None:
 
 def _left(broker: Broker, queue: Queue, job: Job) -> None:
     queue.removed(job)
+    assert queue.length >= queue.once_length >= 0
     if queue.dead > DEAD_ENTRIES_MIN and queue.needs_sweep and queue not in broker.sweeps:
         broker.sweeps[queue] = queue.sweep()

@@ -12,10 +12,18 @@ from typing import Final
 
 from disque_py.core import events, lifecycle
 from disque_py.core.broker import SHARDS, Broker
+from disque_py.core.errors import OOM, CommandError
 from disque_py.core.job import ACKED, Job
+from disque_py.core.queue import LINE_BYTES, QUEUE_BYTES
 
 # Jobs looked at per attempt: about a millisecond of work.
 LOOKED_PER_ATTEMPT: Final = 3_000
+# However full memory is, so many queues may be there, and a client may wait in so many lines: consumers of a node whose
+# memory is full go on waiting, for they are the ones that empty it.
+QUEUES_SPARE: Final = 1_000
+LINES_SPARE: Final = 64
+# Names of queues that are made beyond the limit are no longer than this, all names of one command together.
+NAMES_SPARE: Final = 4_096
 
 
 def make_room(broker: Broker) -> bool:
@@ -62,6 +70,43 @@ def is_full(broker: Broker) -> bool:
         return False
     make_room(broker)
     return broker.used_memory >= limits[2]
+
+
+def has_room(broker: Broker, size: int) -> bool:
+    """Whether so many bytes more stay below 100 %."""
+    limits = broker.memory_limits
+    if broker.used_memory + size > limits[1]:
+        make_room(broker)
+    return broker.used_memory + size < limits[2]
+
+
+def has_spare_queues(broker: Broker, names: list[bytes]) -> bool:
+    """Whether queues of these names may be made however full memory is."""
+    return _is_spare(broker, len(names), sum(map(len, names)))
+
+
+def refuse_queue(broker: Broker, name: bytes) -> None:
+    """CommandError if a queue of this name would have to be made and there is no room for it."""
+    if name in broker.queues or _is_spare(broker, 1, len(name)):
+        return
+    if not has_room(broker, QUEUE_BYTES + len(name)):
+        raise CommandError(OOM)
+
+
+def refuse_lines(broker: Broker, names: list[bytes]) -> None:
+    """CommandError if there is no room for a client that waits in the lines of all these queues."""
+    distinct = dict.fromkeys(names)
+    missing = [name for name in distinct if name not in broker.queues]
+    name_bytes = sum(map(len, missing))
+    if len(distinct) <= LINES_SPARE and _is_spare(broker, len(missing), name_bytes):
+        return
+    if not has_room(broker, len(distinct) * LINE_BYTES + len(missing) * QUEUE_BYTES + name_bytes):
+        raise CommandError(OOM)
+
+
+def _is_spare(broker: Broker, count: int, name_bytes: int) -> bool:
+    """Whether so many new queues may be made however full memory is."""
+    return not count or (len(broker.queues) + count <= QUEUES_SPARE and name_bytes <= NAMES_SPARE)
 
 
 def replicates_externally(broker: Broker, replicate: int) -> bool:

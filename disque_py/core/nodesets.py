@@ -104,6 +104,8 @@ class NodeSets:
                 result = self.of((*nodes, self._intern(node.id)))
             else:
                 result = nodes
+            assert len(result) >= len(nodes)
+            assert node in result
             self._added[(nodes, node)] = result
         return result
 
@@ -116,6 +118,8 @@ class NodeSets:
             if len(self._united) > SETS_MAX:
                 self._united.clear()
             result = self._united[(left, right)] = self.of(left | right)
+            assert result >= left
+            assert result >= right
         return result
 
     def _list_others(self, nodes: NodeSet) -> tuple[Node, ...]:

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from cluster_bus.node import Node
+from cluster_bus.node import ID_BYTES, Node
 from disque_py.core import events, lifecycle, requeue
 from disque_py.core.broker import Broker
 from disque_py.core.job import Job
 from disque_py.core.queue import PAUSED_IN, PAUSED_OUT, Queue
 
-# Versions of ended pauses are kept for nodes that were away; past this many the oldest ended ones go, some at a time.
-VERSIONS_MAX: Final = 10_000
-VERSIONS_PER_SWEEP: Final = 1_000
-# Queues that other nodes may pause here; each is a queue in memory.
-PAUSED_FROM_ELSEWHERE_MAX: Final = 100_000
+# Versions of ended pauses are kept for nodes that were away; past this many the oldest goes.
+ENDED_MAX: Final = 10_000
+# Queues with a state that was set with BCAST, and all their names. Each that is paused is a queue in memory, besides.
+VERSIONED_MAX: Final = 100_000
+VERSIONED_BYTES_MAX: Final = 16 * 1024 * 1024
+FULL: Final = (
+    f"ERR too many queues were paused with BCAST, at most {VERSIONED_MAX} with {VERSIONED_BYTES_MAX} bytes of names:"
+    " end some of these pauses (PAUSE queue none BCAST)"
+)
 # Far beyond any wall clock, and exactly a number everywhere.
 VERSION_MS_MAX: Final = 1 << 53
 
@@ -69,8 +73,31 @@ def defer(broker: Broker, job: Job) -> None:
     broker.deferred[job] = job.requeue_at_ms
 
 
+def has_room(broker: Broker, name: bytes) -> bool:
+    """Whether a state of this queue can be remembered. Ended pauses make room, the oldest first."""
+    if name in broker.pause_versions:
+        return True
+    bytes_max = VERSIONED_BYTES_MAX - len(name)
+    if bytes_max < 0:
+        return False
+    while broker.pauses_ended and not _is_within(broker, bytes_max):
+        _forget_oldest(broker)
+    return _is_within(broker, bytes_max)
+
+
+def _is_within(broker: Broker, bytes_max: int) -> bool:
+    return len(broker.pause_versions) < VERSIONED_MAX and broker.pause_name_bytes <= bytes_max
+
+
+def _forget_oldest(broker: Broker) -> None:
+    name = next(iter(broker.pauses_ended))
+    del broker.pauses_ended[name]
+    del broker.pause_versions[name]
+    broker.pause_name_bytes -= len(name)
+
+
 def broadcast(broker: Broker, name: bytes, flags: int) -> None:
-    """Make the state everybody's, with a version that is later than any known."""
+    """Make the state everybody's, with a version that is later than any known. There is room for it."""
     known = broker.pause_versions.get(name)
     version_ms = min(max(broker.wall_ms, known[1] + 1 if known else 0), VERSION_MS_MAX)
     _remember(broker, name, flags, version_ms, broker.me.id)
@@ -86,13 +113,14 @@ def on_pause(broker: Broker, sender: Node, items: list[Any]) -> None:
             or type(flags) is not int
             or type(version_ms) is not int
             or type(version_node) is not bytes
+            or len(version_node) > ID_BYTES
             or not 0 <= version_ms <= VERSION_MS_MAX
         ):
             raise ValueError("a pause that is not a name, flags and a version")
         known = broker.pause_versions.get(name)
         if known is not None and (known[1], known[2]) >= (version_ms, version_node):
             continue
-        if known is None and len(broker.pause_versions) >= PAUSED_FROM_ELSEWHERE_MAX:
+        if not has_room(broker, name):
             broker.stats.ignored("pause of too many queues")
             continue
         state = flags & (PAUSED_IN | PAUSED_OUT)
@@ -108,15 +136,23 @@ def on_link_up(broker: Broker, node: Node) -> None:
 
 
 def _remember(broker: Broker, name: bytes, flags: int, version_ms: int, version_node: bytes) -> None:
-    versions = broker.pause_versions
-    is_new = versions.pop(name, None) is None
-    versions[name] = (flags, version_ms, version_node)
-    if is_new and len(versions) > VERSIONS_MAX and not len(versions) % VERSIONS_PER_SWEEP:
-        ended = [old for old, (state, _, _) in versions.items() if not state]
-        for old in ended[: len(versions) - VERSIONS_MAX]:
-            del versions[old]
+    remember(broker, name, flags, version_ms, version_node)
     if broker.is_journaling:
         broker.outbox.pauses[name] = None
+
+
+def remember(broker: Broker, name: bytes, flags: int, version_ms: int, version_node: bytes) -> None:
+    """The queue's state was set with BCAST, now or before this node started."""
+    versions = broker.pause_versions
+    if name not in versions:
+        broker.pause_name_bytes += len(name)
+    versions[name] = (flags, version_ms, version_node)
+    ended = broker.pauses_ended
+    ended.pop(name, None)
+    if not flags:
+        ended[name] = None
+        if len(ended) > ENDED_MAX:
+            _forget_oldest(broker)
 
 
 def is_paused_in(broker: Broker, job: Job) -> bool:

@@ -31,6 +31,7 @@ PAUSE_NAMES: Final = ("none", "in", "out", "all")
 # Dead entries are worth a sweep when they outnumber the living by this.
 DEAD_ENTRIES_MIN: Final = 1024
 QUEUE_BYTES: Final = 1320  # The object, its containers and its name's entries, as measured.
+LINE_BYTES: Final = 100  # A client in the line of one queue: an entry of `waiting`, as measured.
 
 # Most queues have no job of RETRY 0; this stands for their second lane and is never pushed to.
 NO_LANE: Final = Lane()
@@ -211,6 +212,11 @@ class Queue:
         self.dead += 1
         if not job.retry_ms:
             self.once_length -= 1
+
+    @property
+    def wanted_ms(self) -> int:
+        """When a client last asked for jobs of it, or else when it was made."""
+        return max(self.created_ms, self.polled_ms, self.waited_ms, self.picky_ms)
 
     @property
     def listed(self) -> int:

@@ -37,7 +37,18 @@ from disque_py.core.broker import Broker
 from disque_py.core.client import RUNNING, WAITS_FOR_COPIES, WROTE, Client
 from disque_py.core.groups import choose
 from disque_py.core.image import SPAN_BITS, image_of, job_of
-from disque_py.core.job import ACKED, ACTIVE, JOB_BYTES, WAIT_REPL, Handover, Job, Replication, Wanted
+from disque_py.core.job import (
+    ACKED,
+    ACTIVE,
+    JOB_BYTES,
+    NAME_BYTES_FREE,
+    WAIT_REPL,
+    Handover,
+    Job,
+    Replication,
+    Wanted,
+    memory_of,
+)
 from disque_py.core.journaling import touch_holders
 from disque_py.core.keys import KEY_AT, KEY_END
 from disque_py.core.memory import make_room
@@ -47,6 +58,8 @@ from disque_py.core.queue import PAUSED_IN
 EXTEND_MS: Final = 50
 # When there is no further node to ask, the silent ones get the job again this often: their link may have broken.
 RESEND_MS: Final = 1_000
+
+COPIES_DEFAULT: Final = 3
 
 NOREPL_TIMEOUT: Final = b"-NOREPL Timeout reached before replicating to the requested number of nodes\r\n"
 NOREPL_REMOVED: Final = b"-NOREPL job removed (expired?) before the requested replication level was achieved\r\n"
@@ -66,11 +79,13 @@ def start(
     timeout_ms: int,
     *,
     is_external: bool,
+    is_default: bool = False,
     slot: list[bytes | None] | None = None,
 ) -> None:
     """Register the job and make `client` wait for its copies; `timeout_ms` 0 waits for ever.
 
-    slot   where it waits already, if it does
+    is_default   its producer asked for no number of copies: they may become fewer (`count_again`)
+    slot         where it waits already, if it does
     """
     if is_external:
         targets = choose(broker, job.replicate)
@@ -84,7 +99,7 @@ def start(
         broker.blocked_count += 1
     now_ms = broker.now_ms
     deadline_ms = now_ms + timeout_ms if timeout_ms else 0
-    job.work = work = Replication(client, slot, confirmed, now_ms, deadline_ms, is_external)
+    job.work = work = Replication(client, slot, confirmed, now_ms, deadline_ms, is_external, is_default)
     lifecycle.register_waiting(broker, job)
     if targets:
         broker.send(targets, REPLJOB, (image_of(broker, job), 0 if job.traits is None else _flags(job)))
@@ -177,6 +192,8 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
         shard[job_id] = job
         broker.job_count += 1
         broker.used_memory += JOB_BYTES + len(job.body)
+        if len(job.queue) > NAME_BYTES_FREE:
+            broker.used_memory += len(job.queue)
         if job.traits is not None:
             lifecycle.traits_in(broker, job, job.traits)
         if broker.is_spilling:
@@ -272,6 +289,8 @@ def on_gotjob(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 def achieve(broker: Broker, job: Job, work: Replication) -> None:
     """Enough nodes hold the job: queue it, or have it queued, and answer the producer."""
+    assert job.state == WAIT_REPL
+    assert len(work.confirmed) >= (job.replicate if work.is_external else job.replicate - 1)
     reply = b"+" + job.id + b"\r\n"
     if work.is_external:
         first = broker.rng.choice(sorted(work.confirmed, key=_node_id))
@@ -287,6 +306,28 @@ def achieve(broker: Broker, job: Job, work: Replication) -> None:
         lifecycle.touch(broker, job)
     broker.stats.jobs_added += 1
     answer(broker, work.client, job, work.slot, reply)
+
+
+def default_copies(broker: Broker, *, is_external: bool) -> int:
+    """`replicate-default`, or 3 but no more than there are nodes to count on (semantics.md, section 6; quirks Q13)."""
+    configured = broker.settings.replicate_default
+    if configured:
+        return configured
+    others = broker.cluster.counted
+    return max(1, min(COPIES_DEFAULT, others if is_external else others + 1))
+
+
+def count_again(broker: Broker) -> None:
+    """The cluster has changed: producers that asked for no number of copies wait for no node that is out of sight."""
+    broker.counted_epoch = broker.cluster.epoch
+    for job in list(broker.waiting_repl):
+        work = job.work
+        if isinstance(work, Replication) and work.is_default:
+            copies = default_copies(broker, is_external=work.is_external)
+            if copies < job.replicate:
+                job.replicate = copies
+                if len(work.confirmed) >= copies:
+                    achieve(broker, job, work)
 
 
 def queue_or_delay(broker: Broker, job: Job) -> None:
@@ -378,6 +419,12 @@ def remove(broker: Broker, job: Job) -> None:
     lifecycle.forget(broker, job)
 
 
+def caller_out(broker: Broker, job: Job) -> None:
+    """The caller of a job that is not entered yet waits for its key no longer (keying.py)."""
+    broker.caller_count -= 1
+    broker.used_memory -= memory_of(job)
+
+
 def drop_client(broker: Broker, client: Client, reply: bytes | None) -> None:
     """The producer is gone (None), or is sent away with an error: its jobs that miss copies go too."""
     for job, slot in list(client.waiting_jobs.items()):
@@ -388,6 +435,7 @@ def drop_client(broker: Broker, client: Client, reply: bytes | None) -> None:
             job.work.client = None  # It may be taken already; without its producer it is a job like any other.
         elif isinstance(job.work, Wanted):
             job.work.is_over = True
+            caller_out(broker, job)
             broker.key_events[job.id] = None
         if reply is None:
             client.waiting_jobs.pop(job, None)

@@ -53,7 +53,7 @@ def _handed_over(broker: Broker) -> Iterator[Job]:
     for node in broker.cluster.nodes.values():
         if node.core is not None:
             for batch in list(handover.exchange(node).pending.values()):
-                yield from batch.jobs
+                yield from [job for job in batch.jobs if job is not None]
 
 
 def _drop_jobs(broker: Broker) -> None:
@@ -92,6 +92,8 @@ def _drop_queues(broker: Broker) -> None:
     broker.queue_gc = iter(())
     for planned in (broker.ready, broker.hint_due, broker.interest_due, broker.sweeps, broker.pause_versions):
         planned.clear()
+    broker.pause_name_bytes = 0
+    broker.pauses_ended = {}
     # Millions of entries are not let go of in one moment either.
     for queue in dropped:
         broker.sweeps[queue] = queue.dismantle()

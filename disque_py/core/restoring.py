@@ -26,7 +26,7 @@ from cluster_bus.node import ID_BYTES
 from disque_py.core import events, lifecycle, pausing, requeue
 from disque_py.core.broker import Broker
 from disque_py.core.image import HEADER, VERSION
-from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, QUEUED, Job
+from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, NAME_BYTES_FREE, QUEUED, Job
 from disque_py.core.journaling import (
     BASE_STATE,
     IS_ACKED,
@@ -178,6 +178,8 @@ class Restoring:
                 lifecycle.traits_in(broker, job, traits)
                 traits.is_open = traits.is_keyed  # Asked for again: its outcome may not have been heard.
             used += len(body)
+            if len(queue) > NAME_BYTES_FREE:
+                used += len(queue)
             size += len(queue) + len(body)
             count += 1
             if state == QUEUED_BASE and retry_ms:
@@ -288,6 +290,8 @@ class Restoring:
         del broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63][job_id]
         broker.job_count -= 1
         broker.used_memory -= JOB_BYTES
+        if len(job.queue) > NAME_BYTES_FREE:
+            broker.used_memory -= len(job.queue)
         self._drop_body(job)
         broker.live_bytes[job.place] -= base_bytes(job)
         broker.live_records[job.place] -= 1
@@ -432,7 +436,7 @@ class Restoring:
         for name, (flags, version_ms, version_node) in self.pauses.items():
             state = flags & (PAUSED_IN | PAUSED_OUT)
             if version_ms:
-                broker.pause_versions[name] = (state, version_ms, version_node)
+                pausing.remember(broker, name, state, version_ms, version_node)
             pausing.set_pause(broker, name, state)
 
 

@@ -21,6 +21,10 @@ from disque_py.core.pulls import NEEDJOBS_MAX, imported
 
 # Nobody asks for more than half of this at once.
 IMAGES_MAX: Final = 2 * NEEDJOBS_MAX
+# A hand-over is answered only if its number is below the first that is not settled plus this. The giver asks again, and
+# settles more meanwhile: whatever it waits for longest is the first number, which is always answered. So no answer has
+# to be forgotten before it is settled (semantics.md, section 4).
+ANSWERS_MAX: Final = 20_000
 
 
 def on_yourjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
@@ -34,10 +38,14 @@ def on_yourjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
         _forget_answers(state, settled)
         if type(number) is not int or number < state.answers_from:
             continue
+        if number >= state.answers_from + ANSWERS_MAX:
+            broker.stats.ignored("a hand-over too far beyond those that are settled")
+            continue
         if len(images) > IMAGES_MAX:
             raise ValueError("more jobs than anybody asks for")
         answers = state.answers.get(number)
         if answers is None:
+            assert 0 <= number - state.answers_from < ANSWERS_MAX
             answers = bytes([_take(broker, sender, image) for image in images])
             state.answers[number] = answers
         broker.send(broker.sets.only(sender), TOOK, (number, answers))
@@ -80,8 +88,10 @@ def _take(broker: Broker, sender: Node, image: Any) -> int:
         job.was_queued = False
         lifecycle.arm(broker, job)
     else:
+        assert job.work is None
         queue = lifecycle.enqueue(broker, job)
         imported(broker, queue, sender)
+    assert broker.me in job.holders
     touch_holders(broker, job)
     return TAKEN
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from disque_py.core import acks, delivery, events, handover, leaving, pulls, replication, requeue, slices
+from disque_py.core import acks, delivery, events, handover, leaving, memory, pulls, replication, requeue, slices
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, Handover, Job, Replication
 from disque_py.core.lifecycle import announce_span_ms, arm
@@ -30,6 +30,9 @@ ASKING_PER_TICK: Final = 100
 # An empty queue that nobody used for so long is dropped; sooner when memory is short
 # (disque/jobs-and-queues.md, section 7).
 QUEUE_IDLE_MS: Final = (300_000, 10_000, 2_000, 2_000)
+# A queue that never had a job is there only because clients asked for it. Where there are very many queues it goes so
+# long after the last of them.
+UNUSED_MS: Final = 10_000
 
 
 def tick(broker: Broker) -> bool:
@@ -66,6 +69,8 @@ def next_ms(broker: Broker) -> int:
     at_ms = broker.housekept_ms + HOUSEKEEPING_MS
     if broker.extensions and broker.extensions[0][0] < at_ms:
         at_ms = broker.extensions[0][0]
+    if broker.early and broker.loading_wait_until_ms < at_ms:
+        at_ms = broker.loading_wait_until_ms
     for due_ms in (None if broker.is_loading else broker.schedule.next_ms(), broker.timeouts.next_ms()):
         if due_ms is not None and due_ms < at_ms:
             at_ms = due_ms
@@ -180,6 +185,13 @@ def is_idle(broker: Broker, queue: Queue, idle_ms: int) -> bool:
         not queue.length
         and not queue.waiting
         and not queue.paused
-        and broker.now_ms - queue.active_ms >= idle_ms
         and queue.name not in broker.told_interest
+        and (broker.now_ms - queue.active_ms >= idle_ms or _is_unused(broker, queue))
     )
+
+
+def _is_unused(broker: Broker, queue: Queue) -> bool:
+    """It is one of very many that clients asked for in vain."""
+    if queue.jobs_in or queue.jobs_out or len(broker.queues) <= memory.QUEUES_SPARE:
+        return False
+    return broker.now_ms - queue.wanted_ms >= UNUSED_MS

@@ -32,12 +32,9 @@ class ClusterSide:
     """Owner of the Bus. `seeds` are those not reached yet."""
 
     def __init__(self, shell: Shell, membership: Membership, seeds: Sequence[Seed]) -> None:
-        self.seeds = {(seed.host, seed.port): seed.bus_port or seed.port + BUS_PORT_DISTANCE for seed in seeds}
+        self.seeds = bus_addresses(seeds)
         self._shell = shell
         self._membership = membership
-        for (host, port), bus_port in self.seeds.items():
-            if bus_port > PORT_MAX:
-                raise StartError(f"cluster-seeds: {host}:{port} needs a bus port, as in {host}:{port}@10000")
 
     def meet_seeds(self) -> None:
         """Meet who was not reached yet, now and every SEED_SECONDS."""
@@ -51,7 +48,8 @@ class ClusterSide:
     # -- BusOwner ----------------------------------------------------------------------------------
 
     def hello(self) -> Hello:
-        """What we say when a link opens."""
+        """What we say when a link opens: our id, which the file has before."""
+        self._shell.driver.write_first()
         return self._membership.hello()
 
     def on_link_up(self, node: Node, hello: Hello, peer_host: str, local_host: str) -> Node | None:
@@ -91,3 +89,12 @@ class ClusterSide:
             self._shell.driver.receive(sender, runs)
         except inputs.MalformedMessageError as error:
             raise FrameError("malformed message", str(error)) from None
+
+
+def bus_addresses(seeds: Sequence[Seed]) -> dict[tuple[str, int], int]:
+    """The bus port of each seed, by its host and client port; StartError."""
+    found = {(seed.host, seed.port): seed.bus_port or seed.port + BUS_PORT_DISTANCE for seed in seeds}
+    for (host, port), bus_port in found.items():
+        if bus_port > PORT_MAX:
+            raise StartError(f"cluster-seeds: {host}:{port} needs a bus port, as in {host}:{port}@10000")
+    return found

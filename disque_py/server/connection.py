@@ -13,6 +13,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Final, cast
 
+from cluster_bus.bus import is_loopback
 from disque_py import inputs
 from disque_py.commands.clients import runs_in_pause
 from disque_py.core import delivery
@@ -21,6 +22,7 @@ from disque_py.core.client import (
     WAITS_FOR_COPIES,
     WAITS_FOR_ERRAND,
     WAITS_FOR_JOBS,
+    WAITS_FOR_LOADING,
     WAITS_FOR_SLICES,
     Client,
 )
@@ -30,6 +32,7 @@ from disque_py.server.log import VERBOSE, is_logged, tell
 from disque_py.server.shell import now_s
 
 if TYPE_CHECKING:
+    from disque_py.config.settings import Settings
     from disque_py.server.shell import Shell
 
 # Unread replies at which a client's commands are no longer read.
@@ -43,11 +46,17 @@ STAR: Final = 42
 NEXT_REQUEST: Final = b"\r\n*"
 INLINE_PIECE_BYTES: Final = 2 * 1024
 # What a client that will say nothing more may still be waiting for: it ends by itself, and soon.
-ENDING_SOON: Final = (RUNNING, WAITS_FOR_SLICES, WAITS_FOR_ERRAND)
+ENDING_SOON: Final = (RUNNING, WAITS_FOR_SLICES, WAITS_FOR_ERRAND, WAITS_FOR_LOADING)
 # A longer pause is looked at again after this; the loop takes no time that large.
 ALARM_MS_MAX: Final = 60_000
 
 TOO_MANY: Final = error("ERR max number of clients reached")
+PROTECTED: Final = error(
+    "DENIED this node is in protected mode: it has no password and no bind, so it serves clients of its own machine"
+    " only. One of three things opens it to others: a password (requirepass in the config file, or CONFIG SET"
+    " requirepass from the node's machine); bind with the addresses that it shall listen on; protected-mode no, where"
+    " only trusted machines reach this port. The last two are read at start"
+)
 
 
 class ClientConnection(asyncio.Protocol):
@@ -95,13 +104,16 @@ class ClientConnection(asyncio.Protocol):
     # -- asyncio -----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has connected; refuse it if there are too many."""
+        """A client has connected; refuse it if there are too many, or the node is protected from its machine."""
         shell = self._shell
         broker = shell.driver.broker
         self._transport = transport = cast(asyncio.Transport, transport)
-        if len(shell.connections) >= broker.settings.maxclients:
+        refusal = TOO_MANY if len(shell.connections) >= broker.settings.maxclients else b""
+        if is_protected(broker.settings) and _is_foreign(transport):
+            refusal = PROTECTED
+        if refusal:
             broker.stats.connections_rejected += 1
-            transport.write(TOO_MANY)
+            transport.write(refusal)
             transport.close()
             return
         shell.driver.begin()
@@ -110,6 +122,7 @@ class ClientConnection(asyncio.Protocol):
         shell.next_client_id += 1
         client = Client(client_id, self, self._address(transport), broker.now_ms)
         client.is_unix = transport.get_extra_info("socket").family.name == "AF_UNIX"
+        client.is_tls = transport.get_extra_info("sslcontext") is not None
         client.fd = transport.get_extra_info("socket").fileno()
         self.client = client
         broker.clients[client_id] = client
@@ -440,3 +453,14 @@ class ClientConnection(asyncio.Protocol):
 
     def _is_paused(self, now_ms: int) -> bool:
         return self._shell.driver.broker.clients_paused_until_ms > now_ms
+
+
+def is_protected(settings: Settings) -> bool:
+    """Whether nothing says that other machines are welcome (protected-mode)."""
+    return settings.protected_mode and not settings.bind and not settings.requirepass
+
+
+def _is_foreign(transport: asyncio.Transport) -> bool:
+    """Whether the client is on another machine, as far as its address tells; a unix socket's never is."""
+    peer = transport.get_extra_info("peername")
+    return isinstance(peer, tuple) and len(peer) >= 2 and not is_loopback(str(peer[0]))

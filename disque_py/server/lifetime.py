@@ -37,13 +37,12 @@ from disque_py.server.chores import Chores
 from disque_py.server.clock import SystemClock
 from disque_py.server.cluster_side import ClusterSide
 from disque_py.server.collector import tune_collector
-from disque_py.server.connection import ClientConnection
+from disque_py.server.connection import ClientConnection, is_protected
 from disque_py.server.event_place import EventPlace
 from disque_py.server.host import NO_RESTART, Ending, ProcessHost
 from disque_py.server.listeners import Listeners, backlog_limit
 from disque_py.server.log import log, log_mistake, tell, write
 from disque_py.server.nodes_keeper import NodesKeeper
-from disque_py.server.renames import check_renames
 from disque_py.server.scribe import Scribe
 from disque_py.server.settings_file import Configuration
 from disque_py.server.shell import Shell
@@ -142,7 +141,7 @@ class Lifetime:
     # -- start -------------------------------------------------------------------------------------
 
     async def _start(self, side: ClusterSide) -> None:
-        """Open it, to other nodes and then to clients, who hear LOADING until the journal was read."""
+        """Open it, to other nodes and then to clients, which wait or hear LOADING until the journal was read."""
         settings = self._settings
         try:
             # The id is ours for ever from here on: nobody may see it before it is on disk.
@@ -153,6 +152,7 @@ class Lifetime:
             self._keeper.save()  # It has our id already: there is no hurry.
         # From the first message on: a copy that is confirmed before the journal is open would be in no journal.
         self._broker.is_loading = settings.appendonly or settings.aof_enqueue_jobs_once
+        self._broker.loading_wait_until_ms = self._broker.now_ms + 1000 * settings.loading_wait
         await self._open_bus()
         self._host.bus = self._bus
         self._host.listeners = self._listeners
@@ -236,11 +236,10 @@ class Lifetime:
     def _build(self, lines: list[NodeLine]) -> ClusterSide:
         """The node out of its parts; nothing is open yet."""
         settings = self._settings
-        check_renames(settings.rename_command)
         shell = self._shell
         rng = Random(os.urandom(SEED_BYTES))
         outgoing = Outgoing()
-        me = _myself(settings, lines[0].id if lines else rng.randbytes(ID_BYTES))
+        me = myself(settings, lines[0].id if lines else rng.randbytes(ID_BYTES))
         tell("start", version=__version__, node=me.name.decode(), pid=os.getpid())
         membership = self._membership = Membership(
             me,
@@ -250,6 +249,7 @@ class Lifetime:
             announced_host=settings.cluster_announce_ip,
         )
         self._keeper.nodes = lambda: list(membership.nodes.values())
+        self._keeper.text = membership.dump
         side = ClusterSide(shell, membership, settings.cluster_seeds)
         bus_server_tls, bus_client_tls = tls.bus_contexts(settings)
         self._bus = Bus(
@@ -273,12 +273,14 @@ class Lifetime:
             self._keeper.save,
             write,
         )
+        shell.driver.write_nodes = self._keeper.write
         self._host.begin_turn = shell.driver.begin
         self._remembering = self._host.remembering = Remembering(shell.driver, self._open_disk, self._close_disk, write)
         self._spill = self._host.spill = SpillPlace(settings, shell)
         self._events = self._host.events = EventPlace(settings, shell)
         shell.driver.begin()
         membership.load(lines)
+        membership.resume(self._keeper.notes)
         return side
 
     async def _open_bus(self) -> None:
@@ -299,8 +301,12 @@ class Lifetime:
         settings = self._settings
         if self._configuration.is_default:
             tell("no-config-file")
+        for name in self._configuration.ignored:
+            tell("environment-ignored", variable=name)
         if not self._listeners.names:
             tell("no-listener")
+        if is_protected(settings):
+            tell("protected")
         if settings.protected_mode and not settings.cluster_secret and not all(map(is_loopback, settings.bind or [""])):
             tell("no-cluster-secret")
         if 0 < settings.maxmemory < MAXMEMORY_LOW:
@@ -399,7 +405,7 @@ def journal_directory(settings: Settings) -> str:
     return os.path.abspath(settings.appendfilename + ".d")
 
 
-def _myself(settings: Settings, node_id: bytes) -> Node:
+def myself(settings: Settings, node_id: bytes) -> Node:
     """This node, as it presents itself to others."""
     if not is_host(settings.cluster_announce_ip):
         raise StartError(f"cluster-announce-ip: '{settings.cluster_announce_ip}' is not an address")
@@ -409,5 +415,8 @@ def _myself(settings: Settings, node_id: bytes) -> Node:
         settings.cluster_announce_port or settings.port or settings.tls_port,
         settings.cluster_announce_bus_port or settings.bus_port,
     )
+    if settings.tls_port:
+        announced = settings.cluster_announce_port if not settings.port else 0
+        me.tls_port = settings.cluster_announce_tls_port or announced or settings.tls_port
     me.version = __version__
     return me

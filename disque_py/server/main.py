@@ -21,29 +21,35 @@ import uvloop
 from disque_py import __version__
 from disque_py.config.conf_file import ConfigError
 from disque_py.config.settings import Settings
-from disque_py.server import log, process, settings_file
+from disque_py.server import log, process, settings_file, trial
 from disque_py.server.host import NO_RESTART, UVLOOP_VERSION, Ending
 from disque_py.server.lifetime import Lifetime
-from disque_py.server.settings_file import Configuration
+from disque_py.server.settings_file import IGNORED, Configuration
 from disque_py.server.start_error import StartError
 
 USAGE: Final = """\
 Usage: disque-server [<config file> | -] [--<directive> <value> ...]
+       disque-server --test-config [<config file> | -] [--<directive> <value> ...]
        disque-server -h | --help
        disque-server -v | --version
 
-Runs a node of disque-py. `-` reads the configuration from standard input. Directives of the command
-line come after the file and win. conf/disque.conf explains them all.
+Runs a node of disque-py. `-` reads the configuration from standard input. The environment comes after
+the file, and the command line wins: DISQUE_TCP_BACKLOG=100 is --tcp-backlog 100. conf/disque.conf
+explains all directives. --test-config starts nothing: it says what is wrong, with status 1, or that all
+is well, with status 0.
 
   disque-server                               all defaults: port 7711, nodes.conf in this directory
   disque-server /etc/disque/disque.conf
   disque-server disque.conf --port 7712 --bind 10.0.0.1 127.0.0.1
   disque-server - < disque.conf
+  DISQUE_PORT=7712 disque-server
+  disque-server --test-config /etc/disque/disque.conf
 
 SIGTERM and SIGINT stop the node; the status is 0 then, and 1 if it could not start.
 """
 
 FAILURE: Final = 1
+TEST_CONFIG: Final = "--test-config"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -57,11 +63,14 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.write(_version())
         return 0
     start_directory = os.getcwd()
+    is_trial = arguments[:1] == [TEST_CONFIG]
     try:
-        configuration = settings_file.load(arguments)
+        configuration = settings_file.load(arguments[is_trial:])
     except ConfigError as error:
         sys.stderr.write(error.report())
         return FAILURE
+    if is_trial:
+        return _try(configuration)
     try:
         ending = _run(configuration, may_restart="-" not in arguments[:1])
     except StartError as error:
@@ -71,6 +80,19 @@ def main(argv: list[str] | None = None) -> int:
         time.sleep(ending.restart_delay_ms / 1000)
         process.exec_again(start_directory)
     return ending.status
+
+
+def _try(configuration: Configuration) -> int:
+    """Say what is wrong with the configuration, or that nothing is; the exit status."""
+    for name in configuration.ignored:
+        sys.stderr.write(f"disque-server: {IGNORED.format(name)}\n")
+    problems = trial.problems(configuration.settings)
+    for problem in problems:
+        sys.stderr.write(f"disque-server: {problem}\n")
+    if problems:
+        return FAILURE
+    sys.stdout.write("disque-server: the configuration can be used\n")
+    return 0
 
 
 def _run(configuration: Configuration, *, may_restart: bool) -> Ending:

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from disque_py.commands.table import COMMANDS
-from disque_py.server.start_error import StartError
+from disque_py.config.settings import DirectiveError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
+
+    from disque_py.config.settings import Settings
 
 
-def check_renames(renames: Iterable[tuple[str, str]]) -> None:
-    """StartError if a command is unknown, renamed twice, or if two would have the same name."""
-    names = {command.name: command.name for command in COMMANDS}
-    for old, new in renames:
-        if names.get(old) != old:
-            known = "is renamed by an earlier line" if old in names else "is no command"
-            raise StartError(f"rename-command {old}: '{old}' {known}")
-        if not new.isascii():
-            raise StartError(f"rename-command {old}: '{new}' is not ASCII")
-        names[old] = new.lower()
-    used = [name for name in names.values() if name]
-    for name in used:
-        if used.count(name) > 1:
-            raise StartError(f"rename-command: two commands would be called '{name}'")
+def check_line(settings: Settings, name: str) -> None:
+    """DirectiveError if the directive `name`, of the line that was just read, is a rename that can't be."""
+    if name != "rename-command":
+        return
+    *earlier, (old, new) = settings.rename_command
+    names = [command.name for command in COMMANDS]
+    if old not in names:
+        meant = get_close_matches(old, names, 1)
+        raise DirectiveError(f"'{old}' is no command" + (f". Did you mean '{meant[0]}'?" if meant else ""))
+    if old in dict(earlier):
+        raise DirectiveError(f"'{old}' is renamed by an earlier line")
+    if not new.isascii():
+        raise DirectiveError(f"'{new}' is not ASCII")
+
+
+def conflicts(renames: Sequence[tuple[str, str]]) -> list[str]:
+    """The names that two commands would have, as sentences; commands may be swapped, so all lines must be known."""
+    renamed = dict(renames)
+    names = [renamed.get(command.name, command.name).lower() for command in COMMANDS]
+    twice = dict.fromkeys(name for name in names if name and names.count(name) > 1)
+    return [f"rename-command: two commands would be called '{name}'" for name in twice]

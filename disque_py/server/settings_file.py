@@ -11,15 +11,20 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from disque_py.config.conf_file import ConfigError, ConfigReader, Problem
 from disque_py.config.rewriting import rewrite
 from disque_py.config.settings import Settings
+from disque_py.server import renames
 from persistence.files import sync_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+
+# For each name of Configuration.ignored.
+IGNORED: Final = "the environment variable {} names no directive and is ignored"
 
 
 @dataclass(slots=True)
@@ -29,21 +34,23 @@ class Configuration:
     path            the config file, absolute; "" without one (standard input is none)
     included        directives set by included files, see rewriting.rewrite
     is_default      nothing was given at all
+    ignored         variables of the environment that look like directives and are none
     """
 
     settings: Settings
     path: str = ""
     included: set[str] = field(default_factory=set)
     is_default: bool = False
+    ignored: list[str] = field(default_factory=list)
 
 
-def load(arguments: Sequence[str]) -> Configuration:
-    """Read `[file | -] [--name value …]`; ConfigError with everything that is wrong.
+def load(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> Configuration:
+    """Read `[file | -] [--name value …]` and the environment; ConfigError with everything that is wrong.
 
     Paths inside stay as they are and refer to `settings.dir`, which becomes absolute; the caller changes to it.
     """
-    configuration = Configuration(Settings(), is_default=not arguments)
-    reader = ConfigReader(configuration.settings, os.getcwd(), _read, os.path.isdir)
+    configuration = Configuration(Settings())
+    reader = ConfigReader(configuration.settings, os.getcwd(), _read, os.path.isdir, renames.check_line)
     options = list(arguments)
     if options and not options[0].startswith("--"):
         source = options.pop(0)
@@ -52,9 +59,12 @@ def load(arguments: Sequence[str]) -> Configuration:
         else:
             configuration.path = os.path.abspath(source)
             reader.read_text(_read_main(source), source)
+    count = reader.read_environment(environ)
     reader.read_options(options)
-    reader.finish()
+    reader.finish(renames.conflicts(configuration.settings.rename_command))
     configuration.included = reader.included
+    configuration.ignored = reader.ignored
+    configuration.is_default = not arguments and not count
     return configuration
 
 

@@ -12,7 +12,38 @@ if TYPE_CHECKING:
     from disque_py.simulator.folder import SimFolder
     from disque_py.simulator.plan import Fault
 
+FOR_EVER_MS: Final = 1 << 60
 TROUBLES: Final = ("slow", "stuck", "full", "sync fails", "write fails")
+
+
+class Health:
+    """How a disk has been.
+
+    is_troubled   it is slow, stuck, full or failing now
+    well_ms       when its last trouble ended; FOR_EVER_MS while one lasts
+    """
+
+    __slots__ = ("well_ms",)
+
+    def __init__(self) -> None:
+        self.well_ms = 0
+
+    @property
+    def is_troubled(self) -> bool:
+        """Whether a trouble lasts."""
+        return self.well_ms == FOR_EVER_MS
+
+    def fall_ill(self) -> None:
+        """A trouble begins."""
+        self.well_ms = FOR_EVER_MS
+
+    def get_well(self, now_ms: int) -> None:
+        """All troubles are over."""
+        self.well_ms = now_ms
+
+    def is_well(self, since_ms: int) -> bool:
+        """Whether there has been no trouble since this moment."""
+        return self.well_ms < since_ms
 
 
 def afflict(folder: SimFolder, disk: SimDisk, kind: str, fault: Fault, slow_ms: int) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from disque_py.core.events import ACKED, DELETED, DELETED_COPY, DROPPED, EXPIRED_EVENT, FLUSHED, LOST, PENDING
 from disque_py.core.job import QUEUED
 from disque_py.event_keeper import CLOSED, OFF, ON, OPENING, EventKeeper
+from disque_py.simulator.ailing import Health
 from disque_py.simulator.disk import SimDisk
 from disque_py.simulator.folder import SimFolder
 from disque_py.simulator.ledger import RuleBrokenError
@@ -37,6 +38,8 @@ SEGMENT_BYTES: Final = 20_000
 # More than a log may ever be (plan.py): only a fault makes this disk full.
 CAPACITY_BYTES: Final = 2 << 30
 # server/event_place.py: a disk that has not answered until then is not waited for.
+# What a disk that is well again has heard and done after so long.
+WRITTEN_MS: Final = 1_000
 START_MS: Final = 3_000
 # What of an event is compared with what is on disk; the rest is a dict that comes back as another type.
 PLAIN_FIELDS: Final = 11
@@ -52,7 +55,9 @@ class Annals:
     keeper       the server's keeper of this run
     logs         all logs there were, by id; `current`: the one that is written, or was last
     is_whole     this run has had a log since it began to listen
-    had_trouble  the disk was slow, full or failing once: a log may have been closed
+    health       how the disk has been
+    had_trouble  the disk was slow, full or failing, and no log has been written since: it may have been closed
+    had_gap      the disk was in trouble once, so events may be in no log
     was_off      events were switched off since the log was begun
     lost         events that power cuts took
     missed       events that are in no log, as the keepers counted
@@ -69,7 +74,9 @@ class Annals:
         self.logs: dict[str, Written] = {}
         self.current: Written | None = None
         self.is_whole = False
+        self.health = Health()
         self.had_trouble = False
+        self.had_gap = False
         self.was_off = False
         self.lost = 0
         self.missed = 0
@@ -133,10 +140,13 @@ class Annals:
         """The process is gone, or, once more, its machine has lost its power."""
         self.missed += self.keeper.missed
         disk = getattr(self, "disk", None)
+        is_busy = disk is not None and any(lane.tasks for lane in disk.lanes)
         if disk is not None:
             disk.crash()
         current = self.current
         if current is not None:
+            if is_busy or (power and not self.health.is_well(self.machine.world.now_ms - WRITTEN_MS)):
+                current.has_hole = False  # That it was closed may not have got to the disk.
             log = self._watched
             if log is not None:
                 is_written = not log.error and (not power or log.syncs_each)
@@ -165,16 +175,27 @@ class Annals:
                     f"{self.machine.name} has none: {keeper.trouble}",
                     self.machine.name,
                 )
+            if self.current is not None and keeper.state == CLOSED:
+                events = self.machine.broker.events
+                self.current.has_hole |= events is not None and events.count > 0
         log = keeper.log
         if log is not None and log is not self._watched:
             self._meet(log)
         elif log is None:
             self._watched = None
+        elif keeper.state == ON and self.had_trouble and self.health.is_well(self.machine.world.now_ms - WRITTEN_MS):
+            self.had_trouble = False  # It is written, and the disk is well: what closes it now is no fault.
 
     def _meet(self, log: EventLog) -> None:
         """Another log is written from now on, or this one again, by another process."""
         known = self.logs.get(log.log_id)
         if known is not None:
+            if known.has_hole:
+                raise RuleBrokenError(
+                    "a log goes on without a hole",
+                    f"{self.machine.name} goes on with {known.log_id}",
+                    self.machine.name,
+                )
             self.lost += known.cut(log.next_seq)
             self._compare(known, log)
         else:

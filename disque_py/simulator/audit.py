@@ -105,7 +105,7 @@ def is_complete(machine: Machine) -> bool:
         annals is not None
         and annals.missed + annals.keeper.missed == 0
         and annals.lost == 0
-        and not (annals.had_trouble or annals.was_off)
+        and not (annals.had_gap or annals.was_off)
         and len(annals.logs) <= 1
     )
 

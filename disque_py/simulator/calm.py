@@ -71,6 +71,7 @@ class Drainer(Connection):
         elif isinstance(reply, list):
             ledger, now_ms = self._calm.simulation.ledger, self.world.now_ms
             promises = [ledger.deliver(queue, job_id, body, now_ms) for queue, job_id, body in reply]
+            self.world.on_delivered(self.machine, reply)
             for promise in promises:
                 ledger.acknowledging(promise, now_ms)
             self._calm.acknowledging[self] = promises if self.broker.cluster.linked else []

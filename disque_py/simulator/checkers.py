@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from disque_py.core.client import WAITS_FOR_JOBS
-from disque_py.core.job import ACKED, ACTIVE, JOB_BYTES, QUEUED, WAIT_REPL, Handover, Job
+from disque_py.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Handover, Job, Wanted, memory_of
 from disque_py.core.keys import USED_BYTES
-from disque_py.core.queue import QUEUE_BYTES
+from disque_py.core.queue import LINE_BYTES, QUEUE_BYTES
 from disque_py.core.schedule import HORIZON_MS, SWEEP_MS
 from disque_py.core.tokens import ENTRY_BYTES, TOKEN_BYTES
 from disque_py.simulator.ledger import Ledger, Promise, RuleBrokenError
@@ -63,7 +63,6 @@ class Losses:
     """Who lost what; see the module.
 
     asleep      machines that are down, or read their journal: what they will know again
-    has_leavers   some node began to leave
     mishap_ms   when a node last lost something, or somebody was forgotten
     settle_ms   so long an ack may be forgotten again, by a power cut
     """
@@ -76,7 +75,6 @@ class Losses:
         self._set_back: dict[Machine, None] = {}
         self.asleep: dict[Machine, Asleep] = {}
         self.mishap_ms = 0
-        self.has_leavers = False
         self.settle_ms = 0
 
     def died(self, machine: Machine, *, power: bool) -> None:
@@ -127,7 +125,7 @@ class Losses:
             age_ms = asleep.at_ms - recorded_ms
             if (
                 machine.keeper is not None
-                and age_ms > machine.keeper.lost_ms_max
+                and age_ms > machine.keeper.lost_ms_max(asleep.at_ms)
                 and is_owed(promise, machine.world.now_ms)
             ):
                 raise RuleBrokenError(
@@ -165,7 +163,6 @@ class Losses:
 
     def leaving(self, machine: Machine) -> None:
         """A node begins to leave; where all others have the job already, it gives its copy up, and counts that."""
-        self.has_leavers = True
         for job in jobs_of(machine.broker):
             if job.state != ACKED:
                 self._left.setdefault(job.id, []).append(machine)
@@ -277,10 +274,13 @@ def check_books(machine: Machine) -> None:
     """A node's counters, sums and indexes equal a recount."""
     broker = machine.broker
     jobs = list(jobs_of(broker))
-    used = sum(JOB_BYTES + len(job.body) + (job.traits.size if job.traits is not None else 0) for job in jobs)
+    used = sum(map(memory_of, jobs))
     used += USED_BYTES * len(broker.keys.over) + ENTRY_BYTES * len(broker.tokens.by_job)
     used += sum(TOKEN_BYTES + len(name) for name in broker.tokens.by_name)
     used += sum(QUEUE_BYTES + len(name) for name in broker.queues)
+    for search in broker.searches.values():
+        used += sum(memory_of(job) for job in search.callers if isinstance(job.work, Wanted) and not job.work.is_over)
+    used += LINE_BYTES * sum(len(client.queues) for client in broker.clients.values())
     queued: dict[bytes, int] = {}
     acked = once = scheduled = 0
     waiting: dict[Job, None] = {}

@@ -52,12 +52,14 @@ class EventFaults(OperatorFaults):
         annals = machine.annals
         assert annals is not None
         folder, disk = annals.folder, annals.disk
-        annals.had_trouble = True
+        annals.had_trouble = annals.had_gap = True
+        annals.health.fall_ill()
         self.ledger.delays_ms += fault.span_ms  # A copy that is given away waits for its event.
         kind = TROUBLES[fault.picks[1] % len(TROUBLES)]
         afflict(folder, disk, kind, fault, SLOW_MS[fault.picks[2] % len(SLOW_MS)])
 
         def heal() -> None:
             cure(folder, disk, CAPACITY_BYTES)
+            annals.health.get_well(self.world.now_ms)
 
         return f"disk under the events of {machine.name}: {kind}", heal

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from cluster_bus.messages import DELJOB, LEFT, LEFT_OK, REPLJOB, SETACK, YOURJOBS
+from cluster_bus.messages import DELJOB, LEFT, LEFT_OK, PAUSE, REPLJOB, SETACK, YOURJOBS
 from disque_py.core.job import ACKED, WAIT_REPL, Job
 from disque_py.simulator.checkers import may_have_died
 from disque_py.simulator.ledger import Ledger, RuleBrokenError
+from disque_py.simulator.pauses import Pauses
 
 if TYPE_CHECKING:
     from disque_py.simulator.checkers import Losses
@@ -44,6 +45,8 @@ class Farewells:
         self._ledger = ledger
         self._losses = losses
         self._remembered_ms = node_timeout_ms
+        self._evicted = self._evicted_ms = 0
+        self.pauses = Pauses(world)
         self.leaving: dict[bytes, int] = {}
         self.heard: dict[tuple[str, int, bytes], int] = {}
 
@@ -61,6 +64,8 @@ class Farewells:
                 for item in run[1:]:
                     if item[1] and machine.broker.find(item[0]) is not None:
                         self._world.later(0, self._deleted, machine, machine.runs, item[0])
+            elif kind == PAUSE:
+                self.pauses.heard(machine, run[1:])
             elif kind == SETACK:
                 for item in run[1:]:
                     if machine.membership.me.id in item[1]:
@@ -91,10 +96,10 @@ class Farewells:
             # Its creator may have given it up, and forgotten whom it had asked to hold it. Holders that had named it by
             # its key (asked: None) keep their copies then, and each knows of those it was told of.
             return
-        if any(other.count("jobs_evicted") for other in self._world.machines.values()):
+        if promise.added_ms <= self._last_eviction_ms():
             return  # For want of memory (semantics.md, section 7) acks are dropped, and the holders they knew of.
-        if self._losses.has_leavers:
-            return  # Copies go as soon as answers are read, or stay after all: sets run ahead of that.
+        if job_id in self.leaving:
+            return  # A leaver's copy goes as soon as answers are read, or stays after all: sets run ahead of that.
         for other in self._world.running():
             if _is_alive(other.broker.find(job_id)) and not self._is_torn():
                 raise RuleBrokenError(
@@ -102,6 +107,13 @@ class Farewells:
                     f"{machine.name} deleted {promise}, and {other.name} has it alive",
                     job_id,
                 )
+
+    def _last_eviction_ms(self) -> int:
+        """When it was last noticed that a node had dropped jobs for want of memory."""
+        evicted = sum(machine.count("jobs_evicted") for machine in self._world.machines.values())
+        if evicted != self._evicted:
+            self._evicted, self._evicted_ms = evicted, self._world.now_ms
+        return self._evicted_ms
 
     def _is_torn(self) -> bool:
         """Somebody was told to forget a node that is there, and has not met it again."""

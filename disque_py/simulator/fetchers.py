@@ -10,7 +10,7 @@ leases as asked for; and it never has an at-most-once job.
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from disque_py.core.ids import is_retried_id
 from disque_py.core.job import ACTIVE
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 LEASES_S: Final = (0, 1, 2, 4)
 COUNTS: Final = (1, 3, 10, 40)
 TIMEOUTS_MS: Final = (20, 300, 2_000)
+SLEEPY_SHARE: Final = 0.2
+SLEEP_MS_MAX: Final = 4_000
 # queue, id, body, then names and values in the order of the options.
 META_AT: Final = 4
 LEASE_AT: Final = 6
@@ -44,10 +46,14 @@ class Batch:
     lease_ms   asked for; 0: each job's RETRY
     is_old     the token may be unknown again: it was given back, acknowledged, or the node began anew
     is_unheard asked for, and not answered: nobody acknowledges what they may have got and have not heard of
+    was_lost   an answer to it was lost: the node may know of a delivery that the client does not
     is_recorded the node's next process knows of it: it has a journal, and could write it then
     """
 
-    __slots__ = ("attempts", "is_old", "is_recorded", "is_unheard", "lease_ms", "machine", "promises", "run", "token")
+    __slots__ = (
+        "attempts", "is_old", "is_recorded", "is_unheard", "lease_ms", "machine", "promises", "run", "token",
+        "was_lost",
+    )  # fmt: skip
 
     def __init__(self, machine: Machine, token: bytes, lease_ms: int) -> None:
         self.machine = machine
@@ -56,7 +62,7 @@ class Batch:
         self.lease_ms = lease_ms
         self.attempts: dict[bytes, int] = {}
         self.promises: list[Promise] = []
-        self.is_old = self.is_unheard = self.is_recorded = False
+        self.is_old = self.is_unheard = self.is_recorded = self.was_lost = False
 
     def held(self) -> list[bytes]:
         """The ids that are still leased by this delivery, as the node's memory has it."""
@@ -68,6 +74,14 @@ class Batch:
                 if job.requeue_at_ms > broker.now_ms:
                     held.append(job_id)
         return held
+
+
+class Ending(NamedTuple):
+    """ACKTOKEN, NACKTOKEN or EXTENDTOKEN under way: the jobs that were got, and how many of them were leased then."""
+
+    batch: Batch
+    promises: list[Promise]
+    most: int
 
 
 class Fetcher(Actor):
@@ -93,6 +107,8 @@ class Fetcher(Actor):
         batch = self.batch
         if batch is not None and (batch.machine is not line.machine or rng.random() < 0.05):
             batch = self.batch = None  # Forgotten: the leases end by themselves.
+        if batch is not None and batch.promises and not batch.is_unheard and rng.random() < SLEEPY_SHARE:
+            return rng.randrange(SLEEP_MS_MAX)  # Longer than most leases: others may get the jobs meanwhile.
         if batch is None:
             self._count += 1
             token = b"t%d-%d" % (self.number, self._count)
@@ -109,6 +125,7 @@ class Fetcher(Actor):
     def _fetch(self, line: Line, batch: Batch) -> None:
         rng = self.rng
         self.batch = batch
+        batch.was_lost |= batch.is_unheard
         batch.is_unheard = True
         queues = rng.sample(self.queues, rng.randrange(1, min(3, len(self.queues)) + 1))
         how: list[str | int | bytes] = ["TIMEOUT", rng.choice(TIMEOUTS_MS), "COUNT", rng.choice(COUNTS)]
@@ -130,18 +147,33 @@ class Fetcher(Actor):
         may_know = batch.run == batch.machine.runs or batch.is_recorded
         if may_know and any(batch.attempts.get(entry[1]) == entry[ATTEMPT_AT] for entry in reply):
             check_repeated(batch, ids)
+            check_attempts(batch, reply)
             return
         if batch.attempts and batch.run == batch.machine.runs and batch.held():
             raise RuleBrokenError(
                 "a token answers again", f"{batch.token!r}: others than the {len(batch.held())} that are leased", *ids
             )
+        if batch.attempts and batch.run == batch.machine.runs and not batch.was_lost:
+            self._check_new(reply, batch)
         self._deliver(reply, batch)
+
+    def _check_new(self, reply: list[list[Any]], batch: Batch) -> None:
+        """All deliveries under the token were heard of, and these are others: each of their leases begins now."""
+        for entry in reply:
+            promise = self.ledger.by_id.get(entry[1])
+            if promise is not None and entry[LEASE_AT] < (batch.lease_ms or promise.retry_ms):
+                raise RuleBrokenError(
+                    "a token answers for its own deliveries",
+                    f"{batch.token!r}: attempt {entry[ATTEMPT_AT]}, of which {entry[LEASE_AT]} ms are left",
+                    entry[1],
+                )
 
     def _deliver(self, reply: list[list[Any]], batch: Batch) -> None:
         """A first answer; or one that looks like it, whose first was not heard."""
         machine, now_ms = batch.machine, self.world.now_ms
         lease_ms_max = 0 if batch.run == machine.runs else RESTORED_LEASE_MS_MAX
         batch.run = machine.runs
+        batch.was_lost = False
         batch.is_recorded = machine.keeper is not None and not machine.broker.disk_level
         batch.attempts = {entry[1]: entry[ATTEMPT_AT] for entry in reply}
         batch.promises = [self.ledger.deliver(entry[0], entry[1], entry[2], now_ms) for entry in reply]
@@ -172,25 +204,39 @@ class Fetcher(Actor):
         if dice < 0.6:
             for promise in batch.promises:
                 self.ledger.acknowledging(promise, self.world.now_ms)
-            line.ask([(words("ACKTOKEN", batch.token), self._acknowledged, batch)], self.travel())
+            line.ask([(words("ACKTOKEN", batch.token), self._acknowledged, self._end_of(batch))], self.travel())
             self.batch = None
-        elif dice < 0.75:
-            line.ask([(words("NACKTOKEN", batch.token), self._counted, batch)], self.travel())
+            return
+        for promise in batch.promises:
+            self.ledger.freeing(promise)
+        if dice < 0.75:
+            line.ask([(words("NACKTOKEN", batch.token), self._freed, self._end_of(batch))], self.travel())
             self.batch = None
         else:
             span_s = rng.choice((1, 2, 4))
-            line.ask([(words("EXTENDTOKEN", batch.token, span_s), self._counted, batch)], self.travel())
+            line.ask([(words("EXTENDTOKEN", batch.token, span_s), self._freed, self._end_of(batch))], self.travel())
 
-    def _counted(self, reply: Any, batch: Batch) -> None:
-        if isinstance(reply, int) and not 0 <= reply <= len(batch.attempts):
-            raise RuleBrokenError("tokens are counted", f"{reply} of {len(batch.attempts)} under {batch.token!r}")
+    def _end_of(self, batch: Batch) -> Ending:
+        broker = batch.machine.broker
+        most = len(batch.attempts) if broker.is_loading else len(batch.held())
+        return Ending(batch, list(batch.promises), most)
 
-    def _acknowledged(self, reply: Any, batch: Batch) -> None:
-        self._counted(reply, batch)
+    def _counted(self, reply: Any, end: Ending) -> None:
+        if isinstance(reply, int) and not 0 <= reply <= end.most:
+            raise RuleBrokenError("tokens are counted", f"{reply} of {end.most} under {end.batch.token!r}")
+
+    def _freed(self, reply: Any, end: Ending) -> None:
+        self._counted(reply, end)
+        for promise in end.promises:
+            self.ledger.freed(promise, self.world.now_ms)
+
+    def _acknowledged(self, reply: Any, end: Ending) -> None:
+        self._counted(reply, end)
+        batch = end.batch
         if reply == len(batch.attempts):
             batch.machine.check_acked(list(batch.attempts))
             for promise in batch.promises:
-                self.ledger.acknowledged(promise, self.world.now_ms)
+                self.ledger.acknowledged(promise, self.world.now_ms, batch.machine)
 
 
 def check_repeated(batch: Batch, ids: list[bytes]) -> None:
@@ -203,6 +249,17 @@ def check_repeated(batch: Batch, ids: list[bytes]) -> None:
         missing = [job_id for job_id in batch.held() if job_id not in ids]
         if missing:
             raise RuleBrokenError("a token answers again", f"{batch.token!r}: {missing} are leased still", *missing)
+
+
+def check_attempts(batch: Batch, entries: list[list[Any]]) -> None:
+    """What a token answers again are its own deliveries, not later ones of the same jobs; RuleBrokenError."""
+    for entry in entries:
+        if entry[ATTEMPT_AT] != batch.attempts[entry[1]]:
+            raise RuleBrokenError(
+                "a token answers for its own deliveries",
+                f"{batch.token!r}: attempt {entry[ATTEMPT_AT]}, not {batch.attempts[entry[1]]}",
+                entry[1],
+            )
 
 
 def check_order(machine: Machine, entries: list[list[Any]]) -> None:

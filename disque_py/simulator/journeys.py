@@ -42,6 +42,7 @@ class Waiter(Connection):
         """The job, or that there was none; it is acknowledged."""
         if isinstance(reply, list):
             ledger, now_ms = self._simulation.ledger, self.world.now_ms
+            self.world.on_delivered(self.machine, reply)
             for queue, job_id, body in reply:
                 ledger.acknowledging(ledger.deliver(queue, job_id, body, now_ms), now_ms)
                 self.send([words("ACKJOB", job_id)], 1)

@@ -18,6 +18,7 @@ from disque_py.core.job import WAIT_REPL, Job
 from disque_py.core.restoring import Restoring
 from disque_py.core.spilled import Spilled
 from disque_py.remembering import Remembering
+from disque_py.simulator.ailing import Health
 from disque_py.simulator.disk import SimDisk
 from disque_py.simulator.folder import SimFolder
 from disque_py.simulator.ledger import RuleBrokenError
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 SEGMENT_BYTES: Final = 40_000
 # semantics.md, section 8, and a disk's and a turn's time besides.
 LOST_MS_MAX: Final = 2_300
+# A journal that failed tries again every second; what gathered meanwhile takes a moment.
+RECOVERED_MS: Final = 3_000
 RESERVE_BYTES: Final = 64 << 10
 # Room for a journal that grows until it is rewritten by itself (`auto-aof-rewrite-min-size`, 64 MiB), for the headers
 # of its many small files, each of which names those before it, and for the rewrite: only a fault makes this disk full.
@@ -54,8 +57,8 @@ class Keeper:
     noted        ids of which this run has recorded anything
     pledges      what it says, against what is recorded; None until its journal is read
     is_loaded    this run has read its journal
-    had_trouble  its disk was slow, full or failing: what a power cut costs with everysec is unknown then
-    had_failure  it was full or failing: with everysec and no, acks were in memory only
+    health       how the disk has been
+    had_failure  it was full or failing: with everysec and no, acks were in memory only until it was written again
     is_ill       its disk fails now: a process that begins may end with an error of the disk
     has_refused  this run's process ended so; whoever heals the disk starts another
     """
@@ -72,7 +75,7 @@ class Keeper:
         self.noted: dict[bytes, None] = {}
         self.is_loaded = False
         self.pledges: Pledges | None = None
-        self.had_trouble = False
+        self.health = Health()
         self.had_failure = False
         self.is_ill = False
         self.has_refused = False
@@ -86,12 +89,16 @@ class Keeper:
         """Whether the end of this process may cost records that somebody relied on."""
         if self.policy == ALWAYS:
             return False
-        return power or self.had_failure
+        return power or (self.had_failure and self.is_excused())
 
-    @property
-    def lost_ms_max(self) -> int:
-        """How old a record may be that a power cut costs (semantics.md, section 8)."""
-        return LOST_MS_MAX if self.policy == EVERYSEC and not self.had_trouble else 1 << 60
+    def is_excused(self) -> bool:
+        """Whether the disk is in trouble, or was a moment ago: the journal may not be written again yet."""
+        return not self.health.is_well(self.machine.world.now_ms - RECOVERED_MS)
+
+    def lost_ms_max(self, at_ms: int) -> int:
+        """How old a record may be that a power cut costs at this moment (semantics.md, section 8)."""
+        is_judged = self.policy == EVERYSEC and self.health.is_well(at_ms - LOST_MS_MAX - RECOVERED_MS)
+        return LOST_MS_MAX if is_judged else 1 << 60
 
     # -- life --------------------------------------------------------------------------------------
 

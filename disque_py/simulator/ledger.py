@@ -50,12 +50,15 @@ class Promise:
     is_over              everybody who had it has learnt of the ack: it must not come again
     asked                the node that was asked; None: its answer was lost, and who used its key again was told its id
     is_deleted           by DELJOB or FASTACK, which promise nothing to other nodes
+    acked_at, acked_run  the node that was the first to answer an ACKJOB for it, and which of its processes
+    loose                requests that end a lease early (NACK, ENQUEUE …) and were not answered
+    freed_ms             when the last of them was answered
     """
 
     __slots__ = (
-        "ack_answered_ms", "acked_ms", "added_ms", "answered_ms",
-        "asked", "body_bytes", "calm_ack_ms", "clean_ms", "copies", "delivered", "early_ms", "id",
-        "is_deleted", "is_over", "losses", "number", "queue", "retry_ms", "ttl_ms",
+        "ack_answered_ms", "acked_at", "acked_ms", "acked_run", "added_ms", "answered_ms",
+        "asked", "body_bytes", "calm_ack_ms", "clean_ms", "copies", "delivered", "early_ms", "freed_ms", "id",
+        "is_deleted", "is_over", "loose", "losses", "number", "queue", "retry_ms", "ttl_ms",
     )  # fmt: skip
 
     def __init__(
@@ -80,6 +83,10 @@ class Promise:
         self.is_over = False
         self.is_deleted = False
         self.asked: Machine | None = None
+        self.acked_at: Machine | None = None
+        self.acked_run = 0
+        self.loose = 0
+        self.freed_ms = 0
 
     def __str__(self) -> str:
         kind = "at-most-once job" if not self.retry_ms else "job"
@@ -188,12 +195,23 @@ class Ledger:
             promise.acked_ms = now_ms
         promise.is_deleted = promise.is_deleted or is_deletion
 
-    def acknowledged(self, promise: Promise, now_ms: int) -> None:
+    def freeing(self, promise: Promise) -> None:
+        """A request that ends a lease of it early is about to be sent."""
+        promise.loose += 1
+
+    def freed(self, promise: Promise, now_ms: int) -> None:
         """It was answered."""
+        promise.loose -= 1
+        promise.freed_ms = now_ms
+
+    def acknowledged(self, promise: Promise, now_ms: int, machine: Machine | None = None) -> None:
+        """It was answered, by this node."""
         if self.is_calm and not promise.calm_ack_ms:
             promise.calm_ack_ms = now_ms
         if not promise.ack_answered_ms:
             promise.ack_answered_ms = now_ms
+            if machine is not None:
+                promise.acked_at, promise.acked_run = machine, machine.runs
             self.acked += 1
             if not promise.is_over:
                 self.open[promise] = None

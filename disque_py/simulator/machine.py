@@ -5,7 +5,8 @@ dies in three ways: killed (what it sent still arrives, other nodes see the conn
 sees anything until it is back), and at a *fuse*: a given number of things it does to the outside later, so in the midst
 of a turn, with some messages and replies gone out and others not. Stopped (SIGSTOP), it keeps what comes for later.
 
-The nodes file is written a moment after membership asks for it, and a crash may come before.
+The nodes file is synced a moment after membership asks for it; a power cut may come before. What a kill must not undo
+is written at once (`write_nodes`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from cluster_bus.node import Node
-from cluster_bus.nodes_file import dump, parse
+from cluster_bus.nodes_file import parse, parse_notes
 from disque_py import inputs
 from disque_py.config.settings import Settings
 from disque_py.core.broker import Broker
@@ -62,6 +63,7 @@ class Machine:
     is_deaf            it listens to no client yet: its log of events is being opened
     runs               how often it was started
     fuse               it dies after so many further things it does to the outside; 0: it does not
+    stopped_ms         when it was last stopped, or went on
     held               what came while it was stopped, or deaf
     nodes_file         what a start would read: never an older text than what was written before
     forgot             ids it was ever told to forget, by FORGET or RESET
@@ -99,9 +101,11 @@ class Machine:
         self.has_power = True
         self.runs = 0
         self.fuse = 0
+        self.stopped_ms = 0
         self.held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self.nodes_file = ""
         self._saves = self._saved_number = 0
+        self._latest = (0, "")
         self.forgot: dict[bytes, None] = {}
         self.totals: dict[str, int] = {}
         self.keeper: Keeper | None = None
@@ -149,14 +153,17 @@ class Machine:
         self.driver = Driver(
             self.broker, self.membership, outgoing, self, self, self._on_turn, self._save_nodes, self._notice
         )
+        self.driver.write_nodes = self.write_nodes
         self.open()
         if lines:
             self.membership.load(lines)
+            self.membership.resume(parse_notes(self.nodes_file, self.wall_ms()))
         if values.maxmemory_spill:
             give_desk(self)
         if self.keeper is not None:
             # As in lifetime.py: a copy that is confirmed before the journal is open would be in no journal.
             self.broker.is_loading = True
+            self.broker.loading_wait_until_ms = self.broker.now_ms + 1000 * values.loading_wait
             self.keeper.begin()
         self.is_deaf = True
         if self.annals is not None:
@@ -194,6 +201,9 @@ class Machine:
         """The process is gone, and with `power` the whole machine: nobody hears of it."""
         self.world.on_death(self, power=power)
         self.harvest()
+        number, text = self._latest
+        if not power and number > self._saved_number:
+            self._saved_number, self.nodes_file = number, text
         if self.keeper is not None:
             self.keeper.died(power=power)
         if self.annals is not None:
@@ -234,7 +244,7 @@ class Machine:
     def end_run(self, run: int, then: Callable[[], None]) -> None:
         """The process of this run ends by itself, if it is there still; `then` is called."""
         if self.is_up and self.runs == run:
-            self.nodes_file = dump(list(self.membership.nodes.values()))
+            self.save_at_end()
             self.die()
             then()
 
@@ -252,10 +262,12 @@ class Machine:
     def stop(self) -> None:
         """SIGSTOP."""
         self.is_stopped = True
+        self.stopped_ms = self.world.now_ms
 
     def go_on(self) -> None:
         """SIGCONT: it reads what came meanwhile, then looks at its clock."""
         self.is_stopped = False
+        self.stopped_ms = self.world.now_ms
         self._timer_ms = 0
         held, self.held = self.held, []
         for call, args in held:
@@ -307,6 +319,7 @@ class Machine:
         if self.annals is not None:
             for at, entry in enumerate(entries):
                 self.annals.check_delivered(entry[1], since, attempts[at] if attempts else 0)
+        self.world.on_delivered(self, entries)
 
     def check_acked(self, job_ids: list[bytes]) -> None:
         """A client is told that these are done: that is in the journal; RuleBrokenError."""
@@ -316,9 +329,8 @@ class Machine:
                 pledges.check_acked(job_id)
 
     def _pledges(self) -> Pledges | None:
-        """What may be asked about what it says; a disk that had trouble excuses it (semantics.md, section 8)."""
-        keeper = self.keeper
-        return None if keeper is None or keeper.had_trouble else keeper.pledges
+        """What may be asked about what it says."""
+        return None if self.keeper is None else self.keeper.pledges
 
     # -- turns -------------------------------------------------------------------------------------
 
@@ -416,12 +428,24 @@ class Machine:
 
     # -- files -------------------------------------------------------------------------------------
 
+    def write_nodes(self) -> None:
+        """What a kill must not undo, before others are told."""
+        if self.fuse:
+            self.burn()
+        self._saves += 1
+        self._latest = (self._saves, self.membership.dump())
+
+    def save_at_end(self) -> None:
+        """In an orderly way: the file is up to date."""
+        self._saves += 1
+        self._saved_number, self.nodes_file = self._saves, self.membership.dump()
+
     def _save_nodes(self) -> None:
         self.save_nodes(None)
 
     def save_nodes(self, done: Callable[[OSError | None], None] | None) -> None:
         """Write the nodes file as it is now; it is there a moment later."""
-        text = dump(list(self.membership.nodes.values()))
+        text = self.membership.dump()
         span_ms = 0 if self.world.is_prompt else self.rng.randrange(SAVE_MS_MAX)
         self._saves += 1
         self.world.later(span_ms, self._saved, self.runs, self._saves, text, done)

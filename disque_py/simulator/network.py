@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # cluster_bus/bus.py and link.py: how long an attempt to connect, or a handshake, may take.
 CONNECT_MS: Final = 5_000
 REPEATED_FRAMES_MAX: Final = 3
+NEVER_MS: Final = 1 << 60
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # The benchmarks deliver by hand.
@@ -137,6 +138,23 @@ class Network(Traffic):
             pipe.is_open = False
             pipe.frames.clear()
 
+    def whole_since_ms(self, one: Machine, other: Machine) -> int:
+        """Since when all that two nodes say has reached each other in time; NEVER_MS if that is not sure."""
+        since_ms = 0
+        for dialer, target in ((one, other), (other, one)):
+            pipes = [pipe for pipe in dialer.pipes.values() if pipe.target is target and pipe.target_run == target.runs]
+            if (
+                not pipes
+                or not target.is_up
+                or any(
+                    pipe.was_harmed or not pipe.is_open or target.incoming.get(pipe.hello.id) is not pipe
+                    for pipe in pipes
+                )
+            ):
+                return NEVER_MS
+            since_ms = max(since_ms, *(pipe.made_ms for pipe in pipes))
+        return since_ms
+
     # -- weather -----------------------------------------------------------------------------------
 
     def cut(self, one: str, other: str, *, silently: bool = False) -> None:
@@ -145,7 +163,7 @@ class Network(Traffic):
         cuts[one, other] = cuts.get((one, other), 0) + 1
         for pipe in self._between(one, other):
             if silently:
-                pipe.is_stuck = True
+                pipe.is_stuck = pipe.was_harmed = True
             else:
                 self._break(pipe)
 

@@ -85,6 +85,8 @@ class Pledges:
         self._journal = journal
         self._decoder = Decoder(versions=(OLD, NEW))
         self._noted: dict[bytes, Noted] = {}
+        # Where the records begin and end that were made while the disk was in trouble.
+        self._unwaited = (1, 0)
         for shard in machine.broker.shards:
             for job in shard.values():
                 noted = self._noted[job.id] = Noted(0)
@@ -94,6 +96,9 @@ class Pledges:
     def note(self, runs: list[list[Any]], position: int) -> None:
         """The journal was told this; it stands before `position`."""
         known = self._noted
+        if not self._journal.must_wait():
+            start, end = self._unwaited
+            self._unwaited = position if self._journal.ready_position() >= end else start, position
         for run in runs:
             kind = run[0]
             if kind == STATE:
@@ -177,7 +182,7 @@ class Pledges:
                     self._check(job.id, NOWHERE if noted is None else noted.given, "YOURJOBS")
         else:
             for job, answer in zip(self._offered(node, item[0], item[1]), item[1], strict=False):
-                if answer == TAKEN:
+                if answer == TAKEN and job is not None:
                     self._check_here(job.id, "the answer to YOURJOBS")
 
     def _was_held_for_a_moment(self, job_id: bytes) -> bool:
@@ -187,14 +192,18 @@ class Pledges:
             noted is not None and noted.first > self._journal.ready_position() and job_id in self._machine.broker.done
         )
 
-    def _offered(self, node: Node, number: int, answers: bytes) -> list[Job]:
-        """The jobs of a hand-over, as who gave them away has them still."""
+    def _offered(self, node: Node, number: int, answers: bytes) -> list[Job | None]:
+        """The jobs of a hand-over, as far as who gave them away has them still."""
         giver = self._machine.world.machines.get(node.host)
         if giver is None or not giver.is_up or exchange(node).answers.get(number) != answers:
             return []
         us = giver.broker.cluster.find(self._machine.membership.me.id)
         batch = exchange(us).pending.get(number) if us is not None and us.core is not None else None
         return batch.jobs if batch is not None else []
+
+    def _had_failure(self) -> bool:
+        keeper = self._machine.keeper
+        return keeper is not None and keeper.had_failure
 
     # -- the rule ------------------------------------------------------------------------------------
 
@@ -212,8 +221,12 @@ class Pledges:
         journal = self._journal
         ready = journal.ready_position()
         if position == NOWHERE or position > ready:
+            if self._unwaited[0] <= position <= self._unwaited[1] and self._had_failure():
+                return  # What was decided then waits for nothing, even if it leaves behind what does wait.
             if not journal.must_wait():
-                # What is allowed then needs no disk (semantics.md, section 8), and after a fault nobody asks here.
+                keeper = self._machine.keeper
+                if keeper is not None and keeper.is_excused():
+                    return  # What is allowed while the disk is in trouble needs no disk (semantics.md, section 8).
                 raise RuleBrokenError(
                     "a disk that nobody harmed is well", f"{self._machine.name}: {journal.trouble}", job_id
                 )

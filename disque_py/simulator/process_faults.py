@@ -100,7 +100,7 @@ class ProcessFaults(LinkFaults):
         keeper = machine.keeper
         assert keeper is not None
         folder = keeper.folder
-        keeper.had_trouble = True
+        keeper.health.fall_ill()
         self.ledger.delays_ms += fault.span_ms  # A copy that is given away waits for its record.
         kind = TROUBLES[fault.picks[1] % len(TROUBLES)]
         disk = keeper.disk
@@ -110,6 +110,7 @@ class ProcessFaults(LinkFaults):
 
         def heal() -> None:
             cure(folder, disk, CAPACITY_BYTES)
+            keeper.health.get_well(self.world.now_ms)
             keeper.is_ill = False
             if keeper.has_refused:
                 self._rise(machine)

@@ -88,7 +88,7 @@ def check_refusal(question: Question, text: str) -> int:
     if word != "TRIMMED" or int(rest) <= question.start:
         raise RuleBrokenError("no odd errors", f"{text!r} for {question}")
     log = annals.keeper.log
-    if log is not None and log.first_seq <= question.start and not annals.had_trouble:
+    if log is not None and log.first_seq <= question.start and not annals.had_gap:
         raise RuleBrokenError("events stay", f"{text!r} for {question}: {log.first_seq} is the first one")
     return int(rest)
 

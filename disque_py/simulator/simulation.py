@@ -9,6 +9,7 @@ from disque_py.simulator.calm import Calm
 from disque_py.simulator.checkers import Losses, look
 from disque_py.simulator.farewells import Farewells
 from disque_py.simulator.faults import Weather
+from disque_py.simulator.leases import Leases
 from disque_py.simulator.ledger import Ledger, RuleBrokenError
 from disque_py.simulator.plan import NAMES, Plan
 from disque_py.simulator.staff import hire
@@ -59,6 +60,7 @@ class SimulatedWorld(World):
     def on_death(self, machine: Machine, *, power: bool) -> None:
         """Its memory is about to go."""
         self.simulation.losses.died(machine, power=power)
+        self.simulation.farewells.pauses.died(machine, power=power)
         self.simulation.weather.called[machine.membership.me.id] = None
         self.simulation.deaths += 1
         self.later(0, self.simulation.look)
@@ -66,6 +68,20 @@ class SimulatedWorld(World):
     def on_loaded(self, machine: Machine) -> None:
         """It knows again what it knew, or not."""
         self.simulation.losses.loaded(machine)
+        self.simulation.leases.loaded(machine)
+
+    def on_asked(self, machine: Machine, command: tuple[str | bytes | int, ...]) -> None:
+        """An operator says something."""
+        self.simulation.farewells.pauses.asked(machine, command)
+
+    def on_answered(self, machine: Machine, command: tuple[str | bytes | int, ...], reply: Any) -> None:
+        """… and is answered."""
+        self.simulation.farewells.pauses.answered(machine, command, reply)
+
+    def on_delivered(self, machine: Machine, entries: list[Any]) -> None:
+        """A consumer got jobs."""
+        self.simulation.farewells.pauses.delivered(machine, entries)
+        self.simulation.leases.delivered(machine, entries)
 
 
 class Simulation:
@@ -95,6 +111,7 @@ class Simulation:
         self.world.simulation = self
         self.weather = Weather(self.world, plan, self.ledger, self.losses)
         self.farewells = Farewells(self.world, self.ledger, self.losses, plan.node_timeout_ms)
+        self.leases = Leases(self.world, self.ledger, self.losses)
         self.world.network.tap = self.farewells.hear
         self.calm = Calm(self)
         for at in range(plan.nodes):
@@ -120,6 +137,7 @@ class Simulation:
         self.look()
         self.calm.play()
         self.look()
+        self.farewells.pauses.check_agreed()
 
     def look(self) -> None:
         """Compare what was promised with what is there, and one node's memory with its journal."""

@@ -28,12 +28,17 @@ Struck = tuple[str, End] | None
 
 
 class Operator(Connection):
-    """A connection for one command, whose reply nobody needs."""
+    """A connection for one command."""
 
-    __slots__ = ()
+    __slots__ = ("_command",)
+
+    def __init__(self, world: World, command: tuple[str | bytes | int, ...]) -> None:
+        super().__init__(world)
+        self._command = command
 
     def on_reply(self, reply: Any) -> None:
         """Enough."""
+        self.world.on_answered(self.machine, self._command, reply)
         self.world.later(0, self._leave)
 
     def _leave(self) -> None:
@@ -68,7 +73,8 @@ class Striking:
     def ask(self, machine: Machine, *command: str | bytes | int) -> None:
         """An operator's command; it is run at once, unless the node is stopped."""
         if machine.is_up:
-            connection = self.world.connect(machine, Operator(self.world))
+            connection = self.world.connect(machine, Operator(self.world, command))
+            self.world.on_asked(machine, command)
             connection.send([words(*command)])
 
     def ask_all(self, *command: str | bytes | int) -> None:

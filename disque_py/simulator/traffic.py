@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from disque_py.simulator.world import World
 
 REPEATED_MS_MAX: Final = 3_000
+# Longer than a frame takes on any link that no fault slows down (plan.py).
+LATE_MS: Final = 100
 
 IDS: Final = Ids()
 
@@ -47,11 +49,13 @@ class Pipe:
     last_ms         when the last of them lands
     is_open         it is read; else what is in it is lost
     is_stuck        a silent cut holds up what lands
+    made_ms         when it came about
+    was_harmed      a frame on it was lost, stuck or very late
     """
 
     __slots__ = (
-        "decoder", "dialer", "ends", "frames", "hello", "is_open", "is_stuck", "landed", "last_ms", "node", "sender",
-        "target", "target_run", "version",
+        "decoder", "dialer", "ends", "frames", "hello", "is_open", "is_stuck", "landed", "last_ms", "made_ms", "node",
+        "sender", "target", "target_run", "version", "was_harmed",
     )  # fmt: skip
 
     def __init__(self, dialer: Machine, target: Machine, hello: Hello) -> None:
@@ -70,6 +74,8 @@ class Pipe:
         self.last_ms = 0
         self.is_open = True
         self.is_stuck = False
+        self.made_ms = dialer.world.now_ms
+        self.was_harmed = False
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # The benchmarks deliver by hand.
@@ -129,6 +135,7 @@ class Traffic:
             told = "; ".join(tell_frame(IDS, frame, pipe.version))
             world.trace.write(world.now_ms, f"{dialer.name} → {pipe.target.name}  {told}")
         if self.loss and self.rng.random() < self.loss:
+            pipe.was_harmed = True
             return
         self._fly(pipe, frame)
 
@@ -137,6 +144,8 @@ class Traffic:
         at_ms = world.now_ms + self._delay()
         if at_ms < pipe.last_ms:
             at_ms = pipe.last_ms
+        if at_ms - world.now_ms > LATE_MS:
+            pipe.was_harmed = True
         pipe.last_ms = at_ms
         pipe.frames.append((world.now_ms, frame))
         self.flying += 1

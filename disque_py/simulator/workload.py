@@ -277,12 +277,16 @@ class Consumer(Actor):
         if isinstance(reply, int):
             line.machine.check_acked([promise.id for promise in promises])
             for promise in promises if counts else ():
-                self.ledger.acknowledged(promise, self.world.now_ms)
+                self.ledger.acknowledged(promise, self.world.now_ms, line.machine)
 
     def _say(self, command: str, promise: Promise, machine: Machine) -> None:
         line = self._line_to(machine)
         if line is not None:
-            line.ask([(words(command, promise.id), self.nothing, promise)], self.travel())
+            self.ledger.freeing(promise)
+            line.ask([(words(command, promise.id), self._said, promise)], self.travel())
+
+    def _said(self, reply: Any, promise: Promise) -> None:
+        self.ledger.freed(promise, self.world.now_ms)
 
     def _delete(self, command: str, promise: Promise, machine: Machine) -> None:
         self.ledger.acknowledging(promise, self.world.now_ms, is_deletion=True)

@@ -253,5 +253,14 @@ class World:
     def on_loaded(self, machine: Machine) -> None:
         """A process has read its journal."""
 
+    def on_asked(self, machine: Machine, command: tuple[str | bytes | int, ...]) -> None:
+        """An operator's command is about to reach a node."""
+
+    def on_answered(self, machine: Machine, command: tuple[str | bytes | int, ...], reply: Any) -> None:
+        """An operator's command is answered."""
+
+    def on_delivered(self, machine: Machine, entries: list[Any]) -> None:
+        """A consumer got these from a node, [queue, id, …] each."""
+
     def on_lost(self, sender: str, receiver: str, kind: int, item: Any) -> None:
         """The network's filter took this message."""

@@ -40,13 +40,14 @@ class Written:
     lost_of     jobs of which events went with a process; a journal may have kept what they told of
     durable     number of the first event that was not known to be on disk, when its process ended
     safe        number of the first event that the end of its process may have cost
+    has_hole    events were noted while it was closed: no process may go on with it
     told        the highest number below which readers were told that all can be read
     read        lines that readers got, by number
     """
 
     __slots__ = (
-        "_lines", "by_job", "durable", "ends", "events", "first_seq", "log_id", "lost_of", "moments", "node", "read",
-        "safe", "told",
+        "_lines", "by_job", "durable", "ends", "events", "first_seq", "has_hole", "log_id", "lost_of", "moments",
+        "node", "read", "safe", "told",
     )  # fmt: skip
 
     def __init__(self, log_id: str, first_seq: int, node: bytes = b"") -> None:
@@ -59,6 +60,7 @@ class Written:
         self.by_job: dict[bytes, list[int]] = {}
         self.lost_of: dict[bytes, None] = {}
         self.durable = self.safe = self.told = first_seq
+        self.has_hole = False
         self.read: dict[int, bytes] = {}
         self._lines = Lines()
 

@@ -343,12 +343,10 @@ class Cluster:
         return self
 
     def join(self) -> None:
-        """Introduce the first node to all others, and wait until each sees all, and will know them after a crash."""
+        """Introduce the first node to all others, and wait until each sees all."""
         for other in self.servers[1:]:
             self.servers[0].meet(other)
         self.wait_whole()
-        for server in self.servers:
-            server.command("CLUSTER", "SAVECONFIG")
 
     def wait_whole(self, seconds: float = START_SECONDS) -> None:
         """Wait until every running node sees every node of the cluster well."""

@@ -59,22 +59,75 @@ def test_the_programs_look_for_all_that_the_package_depends_on():
     assert sorted(needed) == sorted(word.partition(">")[0] for word in project["dependencies"])
 
 
-def test_what_is_missing_is_said_with_what_to_do(checkout):
-    status, _, errors = output_of(sys.executable, checkout / "bin" / "disque-cli")
-    assert status == 1
-    assert errors.startswith("disque-cli: the package nobody_has_this is missing. Run bin/test once")
+def fake_python(path, output):
+    """An interpreter that says what it is asked to run."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{output}\n")
+    path.chmod(0o755)
+    return path
+
+
+def run_in(checkout):
+    """Its program, by this interpreter, with nothing prepared elsewhere."""
+    return output_of(sys.executable, checkout / "bin" / "disque-cli", "PING", "x", DISQUE_VENV="")
 
 
 def test_a_virtual_environment_of_the_checkout_is_used(checkout):
-    python = checkout / ".venv" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.write_text('#!/bin/sh\necho "again: $2 $3"\n')
-    python.chmod(0o755)
-    assert output_of(sys.executable, checkout / "bin" / "disque-cli", "PING", "x") == (0, "again: PING x\n", "")
+    fake_python(checkout / ".venv" / "bin" / "python", 'echo "again: $2 $3"')
+    assert run_in(checkout) == (0, "again: PING x\n", "")
 
 
-def test_starting_again_happens_once(checkout):
+def test_a_fresh_clone_prepares_itself_and_goes_on(checkout):
+    python = fake_python(checkout / "made" / "python", 'echo "again: $2 $3"')
+    fake_python(checkout / "bin" / "prepare", f"echo Preparing >&2; echo {python}")
+    status, output, errors = run_in(checkout)
+    assert (status, output) == (0, "again: PING x\n")
+    assert errors.endswith("Preparing\n")
+    assert errors.startswith("disque-cli: the package nobody_has_this is missing, so bin/prepare makes an environment")
+
+
+def test_an_environment_that_lacks_a_new_dependency_is_brought_up_to_date(checkout):
+    """`git pull`, and pyproject.toml names one more package: the second attempt has it."""
     python = checkout / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.symlink_to(sys.executable)
-    assert output_of(sys.executable, checkout / "bin" / "disque-cli")[0] == 1
+    newer = fake_python(checkout / "made" / "python", 'echo "again: $2 $3"')
+    fake_python(checkout / "bin" / "prepare", f"echo {newer}")
+    assert run_in(checkout)[:2] == (0, "again: PING x\n")
+
+
+@pytest.mark.parametrize("prepare", ["exit 1", "echo " + sys.executable, "echo nowhere"])
+def test_what_stays_missing_is_said_with_what_to_do(checkout, prepare):
+    """Preparing happens once, whether it fails or does not help."""
+    fake_python(checkout / "bin" / "prepare", f"echo Preparing >&2; {prepare}")
+    status, output, errors = run_in(checkout)
+    assert (status, output, errors.count("Preparing")) == (1, "", 1)
+    assert "disque-cli: the package nobody_has_this is missing. Run bin/prepare, which makes .venv, or: pip" in errors
+
+
+# -- help -------------------------------------------------------------------------------------------
+
+
+PROGRAMS = sorted(path.name for path in BIN.iterdir() if os.access(path, os.X_OK) and path.is_file())
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_every_program_has_help(program):
+    """On standard output, with status 0; nothing is tested, fetched or installed for it."""
+    status, output, _ = output_of(BIN / program, "--help", DISQUE_VENV=Path(sys.executable).parents[1])
+    assert status == 0
+    assert output.lower().startswith(("usage:", "disque-cli", "make the virtual"))
+    assert program in output
+
+
+def test_help_of_the_demo_with_spark_needs_no_spark():
+    output = output_of(BIN / "demo", "--spark", "--help", DISQUE_VENV=Path(sys.executable).parents[1])[1]
+    assert output.startswith("usage: bin/demo --spark")
+
+
+@pytest.mark.parametrize("words", [["--hlep"], ["tset"], ["test,sprak"], ["test", "spark"]])
+def test_prepare_refuses_what_is_no_extra(words):
+    status, output, errors = output_of(BIN / "prepare", *words)
+    assert (status, output) == (2, "")
+    assert errors.startswith("bin/prepare: ")
+    assert "see bin/prepare --help" in errors

@@ -9,11 +9,13 @@ import sys
 import threading
 import time
 from contextlib import closing, contextmanager
+from itertools import pairwise
 
 import pytest
 
 from disque_py.client import (
     AsyncDisque,
+    Backoff,
     BadIdError,
     Disque,
     DisqueError,
@@ -290,6 +292,56 @@ def test_a_long_job_is_delivered_once(cluster):
 
     asyncio.run(run())
     assert len(done) == 1
+
+
+def test_a_job_that_always_fails_rests_and_is_given_up(cluster):
+    """RETRY 1 s, rests of half a second: the worker keeps it invisible, and the cluster counts its deliveries."""
+    tried, buried = [], []
+
+    async def fail(job):
+        tried.append(time.monotonic())
+        raise ValueError(job.meta)
+
+    async def bury(job, error):
+        buried.append((job.delivery_count, error.args[0]))
+
+    async def run():
+        async with AsyncDisque(*cluster.addresses) as disque:
+            job_id = await disque.add_job("failing", "", retry=1, meta={"a": "b"})
+            policy = Backoff("fixed", base_ms=500, jitter_percent=0)
+            worker = Worker(
+                disque,
+                ["failing"],
+                fail,
+                backoff=policy,
+                max_attempts=3,
+                on_give_up=bury,
+                withmeta=True,
+            )
+            serving = asyncio.ensure_future(worker.serve())
+            until = time.monotonic() + 30
+            while not buried and time.monotonic() < until:
+                await asyncio.sleep(0.02)
+            await asyncio.sleep(1.5)
+            worker.stop()
+            await serving
+            assert await disque.show(job_id) is None
+
+    asyncio.run(run())
+    assert buried == [(3, {"a": "b"})]
+    assert len(tried) == 3
+    assert all(later - earlier > 0.45 for earlier, later in pairwise(tried))
+
+
+def test_what_an_iterator_does_not_hand_out_is_there_for_others(client):
+    """At once, and for every node."""
+    client.add_jobs("batch", [b"%d" % number for number in range(10)], retry=300)
+    first = next(iter(client.jobs("batch", count=10, idle_ms=5_000)))
+    rest = []
+    until = time.monotonic() + 10
+    while len(rest) < 9 and time.monotonic() < until:
+        rest += client.get_jobs("batch", count=10, timeout_ms=1_000)
+    assert len({first.id, *(job.id for job in rest)}) == 10
 
 
 def test_a_consumer_sits_down_where_its_jobs_are_made(cluster):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import socket
 import time
 from collections import Counter
 from itertools import pairwise
 
+import hiredis
 import pytest
 
 from servers import BUS_PORT_ABOVE, HOST, Connection, free_port, until
@@ -17,6 +20,8 @@ FAST_FAILURES = ("--cluster-node-timeout", 1000)
 NODES_FILE = "nodes.conf"
 # A latency is judged by the best of some rounds: a busy machine spoils one of them, a defect all.
 ROUNDS = 3
+# Of a machine that others use as well.
+SLOWNESS = 1.5
 
 
 # -- nodes that die, hang and come back ------------------------------------------------------------
@@ -46,6 +51,68 @@ def test_a_killed_node_loses_nothing_that_was_acknowledged(make_cluster):
     assert len(added) == len(set(added))
     # An ack whose answer was lost with the connection is asked for again after three minutes at most (semantics, 3).
     until(lambda: jobs_of(a) == jobs_of(b) == jobs_of(c) == 0, 200)
+
+
+def test_a_crash_of_one_of_three_costs_producers_with_the_default_a_second(make_cluster):
+    """With the default node timeout; a producer that asks for three copies is refused, as it has to be."""
+    a, b, c = make_cluster(3).servers
+    a.command("ADDJOB", "q", "before", 1000)
+    b.kill()
+    killed = time.monotonic()
+    reply = None
+    with a.connect() as waiting:
+        waiting.send("ADDJOB", "q", "waits for ever", 0)
+        while reply is None and time.monotonic() < killed + 5:
+            with contextlib.suppress(hiredis.ReplyError):
+                reply = a.command("ADDJOB", "q", "body", 100)
+        taken_s = time.monotonic() - killed
+        assert waiting.read().startswith(b"D-")
+        assert time.monotonic() - killed < 1.5 * SLOWNESS
+    assert taken_s < 1.2 * SLOWNESS
+    assert c.command("SHOW", reply) is not None
+    with pytest.raises(hiredis.ReplyError, match="NOREPL"):
+        a.command("ADDJOB", "q", "body", 300, "REPLICATE", 3)
+
+
+def test_two_nodes_that_are_killed_right_after_a_meeting_find_the_cluster_again(make_cluster):
+    """Reset, met, linked, and two gone in the same moment: what they told the others is in their files."""
+    cluster = make_cluster(5)
+    for server in cluster.servers:
+        server.command("CLUSTER", "RESET", "HARD")
+    for other in cluster.servers[1:]:
+        cluster[0].meet(other)
+    cluster.wait_whole()
+    victims = cluster.servers[3:]
+    for server in victims:
+        os.kill(server.pid, signal.SIGKILL)
+    for server in victims:
+        server.kill()
+        server.restart()
+    cluster.wait_whole()
+
+
+def test_a_meeting_goes_on_although_both_ends_are_killed_as_soon_as_it_is_answered(make_server):
+    a, b = make_server().start(), make_server().start()
+    a.meet(b)
+    for server in (a, b):
+        os.kill(server.pid, signal.SIGKILL)
+    for server in (a, b):
+        server.kill()
+        server.restart()
+    until(lambda: a.sees_well(2) and b.sees_well(2))
+
+
+def test_a_wiped_node_is_told_of_in_the_log_of_the_others_with_what_helps(make_cluster):
+    a, b = make_cluster(2).servers
+    old = b.node_id
+    b.kill()
+    (b.folder / NODES_FILE).unlink()
+    b.restart()
+    assert b.node_id != old
+    until(lambda: f"CLUSTER FORGET {old}" in a.output())
+    a.meet(b)
+    a.command("CLUSTER", "FORGET", old)
+    until(lambda: a.sees_well(2) and b.sees_well(2))
 
 
 def test_jobs_without_an_ack_come_back_although_their_consumer_and_node_died(make_cluster):

@@ -10,7 +10,7 @@ import hiredis
 import pytest
 
 from persistence.records import HEADER_ALIGN
-from servers import Server, until
+from servers import Connection, Server, until
 
 JOURNAL = ("--appendonly", "yes")
 ALWAYS = (*JOURNAL, "--appendfsync", "always")
@@ -171,9 +171,51 @@ def fill(server: Server, count: int, body: int = 100, queue: str = "q") -> None:
                 assert isinstance(client.read(), bytes)
 
 
+def launch_and_connect(server: Server) -> Connection:
+    """A connection to a node that was just started, and may be reading its journal."""
+    server.launch()
+    found: list[Connection] = []
+
+    def is_there() -> bool:
+        try:
+            found.append(server.connect(30.0))
+        except OSError:
+            return False
+        return True
+
+    until(is_there, 20)
+    return found[0]
+
+
+def test_requests_of_a_young_start_wait_for_the_journal(make_server):
+    """A script that starts a node and uses it sees no -LOADING, and all is done in order."""
+    server = make_server(*JOURNAL, "--loading-wait", 60).start()
+    fill(server, JOBS_TO_LOAD)
+    server.kill()
+    with launch_and_connect(server) as client, server.connect() as other:
+        for words in (("ADDJOB", "new", "body", 0), ("QLEN", "new"), ("QLEN", "q")):
+            client.send(*words)
+        other.send("INFO", "persistence")
+        assert b"loading:1" in other.read()
+        replies = [client.read() for _ in range(3)]
+    assert replies[0].startswith(b"D-")
+    assert replies[1:] == [1, 0]
+    assert server.info("jobs")["registered_jobs"] == str(JOBS_TO_LOAD + 1)
+
+
+def test_shutdown_works_while_requests_wait_for_the_journal(make_server):
+    server = make_server(*JOURNAL, "--loading-wait", 60).start()
+    fill(server, JOBS_TO_LOAD)
+    server.kill()
+    with launch_and_connect(server) as client, server.connect() as other:
+        client.send("QLEN", "q")
+        other.send("SHUTDOWN")
+        assert server.wait_ended() == 0
+
+
 def test_while_it_loads_a_node_says_so_and_answers_what_needs_no_jobs(make_server):
     """LOADING for commands about jobs; PING, too; INFO tells how far it is. Then everything is there."""
-    server = make_server(*JOURNAL).start()
+    server = make_server(*JOURNAL, "--loading-wait", 0).start()
     fill(server, JOBS_TO_LOAD)
     server.kill()
     server.launch()

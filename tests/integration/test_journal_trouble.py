@@ -180,7 +180,7 @@ def test_acks_free_a_full_disk(crowded, options):
 
 def test_a_start_on_a_full_disk_goes_on_when_there_is_room(crowded, small_disk):
     """What became of an at-most-once job has to be recorded before anybody is served."""
-    server = crowded(*EVERYSEC)
+    server = crowded(*EVERYSEC, "--loading-wait", 0)
     job_id = server.command("ADDJOB", "q", "body", 0, "RETRY", 0)
     server.kill()
     (server.folder / FOLDER / "reserve").unlink(missing_ok=True)  # With it there would be room.

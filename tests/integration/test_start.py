@@ -84,12 +84,33 @@ def test_a_wrong_configuration_is_told_with_line_and_reason(tmp_path):
     assert ">>> 'nonsense 1'" in errors
 
 
+def test_a_configuration_is_tried_while_a_node_runs_with_it(tmp_path, server):
+    (tmp_path / "try.conf").write_text(f"port {server.port}\ndir {server.folder}\nbind {HOST}\n")
+    assert run("--test-config", tmp_path / "try.conf") == (0, "disque-server: the configuration can be used\n", "")
+    status, _, errors = run("--test-config", tmp_path / "try.conf", "--rename-command", "XDEBUG", "")
+    assert status == 1
+    assert "'xdebug' is no command. Did you mean 'debug'?" in errors
+
+
+def test_the_environment_configures_a_node(make_server):
+    """Between the file and the command line; a restart of its own has it as well."""
+    server = make_server("--timeout", "7", config=["timeout 1", "hz 20", "slowlog-max-len 5"])
+    server.environment = {"DISQUE_TIMEOUT": "2", "DISQUE_HZ": "30", "DISQUE_URL": "x"}
+    server.start()
+    for _ in range(2):
+        found = [server.command("CONFIG", "GET", name)[1] for name in ("timeout", "hz", "slowlog-max-len")]
+        assert found == [b"7", b"30", b"5"]
+        assert "the environment variable DISQUE_URL names no directive and is ignored" in server.output()
+        with contextlib.suppress(EOFError, OSError):
+            server.command("DEBUG", "RESTART")
+        until(server.answers)
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
         (["--logfile", "/no/such/log"], "can't open the log /no/such/log: No such file or directory"),
         (["--cluster-config-file", "no/nodes.conf"], "no/nodes.conf: No such file or directory"),
-        (["--rename-command", "XDEBUG", ""], "rename-command xdebug: 'xdebug' is no command"),
         (["--cluster-seeds", "10.0.0.1:60000"], "cluster-seeds: 10.0.0.1:60000 needs a bus port"),
         (["--cluster-announce-ip", "a b"], "'a b' is not an address"),
         (["--bind", "198.51.100.1"], "can't accept clients on 198.51.100.1:"),

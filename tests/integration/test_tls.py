@@ -11,8 +11,9 @@ import pytest
 
 from disque_py.cli import local_nodes
 from disque_py.cli.address import Target, Tls
-from disque_py.client import Disque
-from servers import BUS_PORT_ABOVE, HOST, Connection, free_port
+from disque_py.client import Address, Disque
+from disque_py.client.tls import trusting
+from servers import BUS_PORT_ABOVE, HOST, Cluster, Connection, free_port
 from test_cli import CLI, CLUSTER, PROGRAM_SECONDS, run
 
 
@@ -216,3 +217,30 @@ def test_the_client_library_speaks_tls(certificates, port):
         job_id = client.add_job("library", b"x")
         assert [job.id for job in client.get_jobs("library")] == [job_id]
         assert client.ack(job_id) == 1
+
+
+@pytest.fixture(scope="module")
+def both_ports(certificates, tmp_path_factory):
+    """Two joined nodes that take clients with and without TLS, and the TLS ports."""
+    files = {"cert": "node.crt", "key": "node.key", "ca-cert": "authority.crt"}
+    words = [str(word) for kind, name in files.items() for word in (f"--tls-{kind}-file", certificates / name)]
+    cluster = Cluster(tmp_path_factory.mktemp("both"), 2, words)
+    ports = [free_port(), free_port()]
+    for server, port in zip(cluster.servers, ports, strict=True):
+        server.options += ["--tls-port", str(port)]
+    with cluster:
+        yield cluster, ports
+
+
+def test_a_client_over_tls_finds_every_node(certificates, both_ports):
+    """HELLO names the port of the kind that asks; without TLS it names the plain ones."""
+    cluster, ports = both_ports
+    context = trusting(str(certificates / "authority.crt"))
+    context.load_cert_chain(certificates / "client.crt", certificates / "client.key")
+    with Disque(f"{HOST}:{ports[0]}", tls=context, patience=2.0) as disque:
+        assert sorted(node.port for node in disque.hello().nodes) == sorted(ports)
+        cluster[0].kill()
+        assert disque.ping() == "PONG"
+        assert disque.node == Address(HOST, ports[1])
+    with Disque(f"{HOST}:{cluster[1].port}") as disque:
+        assert sorted(node.port for node in disque.hello().nodes) == sorted(server.port for server in cluster.servers)

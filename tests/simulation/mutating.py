@@ -133,6 +133,21 @@ MUTATIONS = (
              "named = broker.keys.named(chars)", 'named = b""'),
     Mutation("a token forgets its first job", "disque_py.core.tokens:Tokens.held",
              "for job, attempt in list(token.jobs.items()):", "for job, attempt in list(token.jobs.items())[1:]:"),
+    Mutation("a queue paused with all delivers", "disque_py.core.delivery:collect",
+             "queue.paused & PAUSED_OUT", "queue.paused == PAUSED_OUT", "queues"),
+    Mutation("who waits is served from a paused queue", "disque_py.core.delivery:serve_ready",
+             "and not queue.paused & PAUSED_OUT", "", "queues"),
+    Mutation("an old word ends a newer pause", "disque_py.core.pausing:on_pause",
+             "(known[1], known[2]) >= (version_ms, version_node)", "False", "queues+shifting"),
+    Mutation("a lease is half as long as RETRY", "disque_py.core.lifecycle:lease",
+             "broker.now_ms + retry_ms", "broker.now_ms + retry_ms // 2"),
+    Mutation("after trouble with its disk a node answers at once", "disque_py.promises:Promises.hold_replies",
+             "(wrote and position > ready)",
+             "(wrote and position > ready and not getattr(gate, '_failed_ms', 0))", "disks"),
+    Mutation("a log that was closed may be continued", "persistence.event_log:EventLog.fail",
+             "lambda folder: mark_closed(folder, mark)", "lambda folder: None", "disks"),
+    Mutation("a node that comes back does not ask", "disque_py.core.restoring:Restoring._place",
+             "if not is_mine and job.requeue_at_ms < ask_at_ms:", "if False:", "restarts"),
 )  # fmt: skip
 
 

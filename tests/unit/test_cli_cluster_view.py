@@ -90,6 +90,22 @@ def test_who_does_not_know_whom_is_a_problem(cluster_of):
     assert any("counts 2 nodes, but 3 were found" in problem for problem in problems)
 
 
+def test_what_helps_a_node_that_has_lost_its_table_is_told(cluster_of):
+    nodes = cluster_of(A, B, unknown={(B, A)})
+    problems = look_around([target(nodes[A]), target(nodes[B])]).problems()
+    advice = (
+        f"CLUSTER MEET 127.0.0.1 {nodes[A].port} on 127.0.0.1:{nodes[B].port} joins them,"
+        f" CLUSTER FORGET {B} on 127.0.0.1:{nodes[A].port} if it was forgotten on purpose"
+    )
+    assert any(problem.endswith(advice) for problem in problems)
+
+
+def test_what_helps_when_another_node_answers_at_an_address_is_told(cluster_of):
+    nodes = cluster_of(A, B, flags={B: "noaddr"})
+    problems = look_around([target(nodes[A])]).problems()
+    assert any(f"CLUSTER FORGET {B} on every node" in problem for problem in problems)
+
+
 def test_a_missing_link_is_a_problem(cluster_of):
     nodes = cluster_of(A, B, unlinked={(A, B)})
     (problem,) = look_around([target(nodes[A])]).problems()

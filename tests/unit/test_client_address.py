@@ -57,7 +57,7 @@ def test_a_unix_url_is_one_socket():
     assert parse_url("unix:///run/d.sock?name=x").nodes == (Address(path="/run/d.sock"),)
 
 
-@pytest.mark.parametrize("url", ["redis://h", "h:7711", "disque://", "disque://h/0", "disque://,"])
+@pytest.mark.parametrize("url", ["amqp://h", "redis://h/1", "h:7711", "disque://", "disque://h/0", "disque://,"])
 def test_what_names_no_cluster_is_refused(url):
     """A path would be a database number in Redis; here it is a mistake."""
     with pytest.raises(ValueError, match=r"."):

@@ -16,6 +16,7 @@ from disque_py.client.errors import (
     ClientClosedError,
     ConnectionLostError,
     LeavingError,
+    NoReplError,
     NotConnectedError,
     PausedError,
     ReplyTimeoutError,
@@ -380,3 +381,102 @@ def test_a_url_makes_a_client():
 
         assert asyncio.run(scenario()) == (2.0, "PONG")
         wait_until(lambda: [b"AUTH", b"pw"] in node.commands)
+
+
+MISSING = b"-NOREPL Not enough reachable nodes for the requested replication level\r\n"
+ADDED = f"+{JOB_A}\r\n".encode()
+
+
+def test_missing_nodes_are_waited_for():
+    """A crash of one node of three costs a producer a moment; one that asked for a number of copies is told at once."""
+    with Node(answers={"ADDJOB": in_turn(MISSING, MISSING, ADDED, MISSING)}) as node:
+
+        async def scenario(client):
+            assert await client.add_job("q", "") == JOB_A
+            with pytest.raises(NoReplError):
+                await client.add_job("q", "", replicate=3)
+
+        with_client(scenario, node)
+        assert len(node.named("ADDJOB")) == 4
+
+
+def test_missing_nodes_are_waited_for_no_longer_than_the_patience():
+    """Then the node's refusal is the answer; so it is when the job may exist already."""
+    late = b"-NOREPL Timeout reached before replicating to the requested number of nodes\r\n"
+    with Node(answers={"ADDJOB": MISSING}) as node, pytest.raises(NoReplError):
+        with_client(lambda client: client.add_job("q", ""), node, patience=0.1)
+    with Node(answers={"ADDJOB": in_turn(late, ADDED)}) as node, pytest.raises(NoReplError):
+        with_client(lambda client: client.add_job("q", ""), node)
+
+
+def test_missing_nodes_are_waited_for_by_many_jobs_too():
+    """Those that were refused are sent again."""
+    with Node(answers={"ADDJOB": in_turn(MISSING, ADDED)}) as node:
+        assert with_client(lambda client: client.add_jobs("q", [b"1", b"2"]), node) == [JOB_A, JOB_A]
+
+
+def test_an_iterator_left_early_gives_the_rest_back():
+    """With the loop, and before the client is closed."""
+    with Node(answers={"GETJOB": jobs_reply(JOB_A, JOB_B), "NACK": b":1\r\n"}) as node:
+
+        async def scenario(client):
+            async for job in client.jobs("q", count=2):
+                assert job.id == JOB_A
+                break
+
+        with_client(scenario, node)
+        assert node.named("NACK") == [[b"NACK", JOB_B.encode()]]
+
+
+def test_an_iterator_that_is_kept_gives_the_rest_back_with_its_client():
+    """Or when it is closed itself; then it ends."""
+    with Node(answers={"GETJOB": jobs_reply(JOB_A, JOB_B), "NACK": b":1\r\n"}) as node:
+
+        async def scenario(client):
+            stream, kept = client.jobs("q", count=2), client.jobs("q", count=2)
+            assert [(await anext(stream)).id, (await anext(kept)).id] == [JOB_A, JOB_A]
+            await stream.aclose()
+            assert [job async for job in stream] == []
+            return kept
+
+        with_client(scenario, node)
+        assert node.named("NACK") == [[b"NACK", JOB_B.encode()]] * 2
+
+
+def test_an_iterator_whose_task_is_cancelled_gives_the_rest_back():
+    """The job that was being worked on is its handler's."""
+    with Node(answers={"GETJOB": jobs_reply(JOB_A, JOB_B), "NACK": b":1\r\n"}) as node:
+
+        async def scenario(client):
+            async def consume():
+                async for _ in client.jobs("q", count=2):
+                    await asyncio.sleep(60)
+
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(consume(), 0.1)
+
+        with_client(scenario, node)
+        assert node.named("NACK") == [[b"NACK", JOB_B.encode()]]
+
+
+def test_a_silent_node_does_not_hold_up_the_end():
+    """A GETJOB that was cancelled may still be answered; near nodes do so in a tenth of a second or never."""
+    released = threading.Event()
+
+    def stuck(words):
+        released.wait(5)
+        return HANG_UP
+
+    with Node(answers={"GETJOB": stuck}) as node:
+
+        async def scenario():
+            client = AsyncDisque(node.address)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(client.get_job("q"), 0.05)
+            began = asyncio.get_running_loop().time()
+            await client.close()
+            return asyncio.get_running_loop().time() - began
+
+        seconds = asyncio.run(scenario())
+        released.set()
+        assert seconds < 0.5

@@ -158,3 +158,17 @@ def test_a_closed_pool_dials_no_more():
                 await take(PING)
 
         with_pool(node, scenario)
+
+
+def test_a_node_that_can_not_be_reached_is_a_warning(caplog):
+    """With its address and the reason, once."""
+
+    async def run():
+        pool = AsyncPool(make_options((f"127.0.0.1:{closed_port()}",), {}), Random(1))
+        for _ in range(2):
+            with pytest.raises(NotConnectedError):
+                await pool.connection(commands.ping(), Patience(0.0, Random(1)))
+
+    asyncio.run(run())
+    assert len(caplog.messages) == 1
+    assert "can't be reached" in caplog.messages[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -15,6 +16,7 @@ from disque_py.client.errors import (
     ClientClosedError,
     ConnectionLostError,
     LeavingError,
+    NoReplError,
     NotConnectedError,
     PausedError,
     ReplyTimeoutError,
@@ -221,3 +223,56 @@ def test_a_url_makes_a_client():
     """With settings of its own."""
     with Node() as node, Disque.from_url(f"disque://{node.address}?timeout=2") as client:
         assert client.options.timeout == 2.0
+
+
+MISSING = b"-NOREPL Not enough reachable nodes for the requested replication level\r\n"
+
+
+def test_missing_nodes_are_waited_for():
+    """If the caller asked for no number of copies; single jobs, and many."""
+    added = f"+{JOB_A}\r\n".encode()
+    with Node(answers={"ADDJOB": in_turn(MISSING, added, MISSING, added)}) as node, client_of(node) as client:
+        assert client.add_job("q", "") == JOB_A
+        assert client.add_jobs("q", [b"1", b"2"]) == [JOB_A, JOB_A]
+    with (
+        Node(answers={"ADDJOB": in_turn(MISSING, added)}) as node,
+        client_of(node) as client,
+        pytest.raises(NoReplError),
+    ):
+        client.add_job("q", "", replicate=2)
+
+
+def test_an_iterator_left_early_gives_the_rest_back():
+    """When its loop is left, by whatever way; when it is closed; and with its client."""
+    with Node(answers={"GETJOB": jobs_reply(JOB_A, JOB_B), "NACK": b":1\r\n"}) as node:
+        with client_of(node) as client:
+            for _ in client.jobs("q", count=2):
+                break
+            with suppress(ZeroDivisionError):
+                for _ in client.jobs("q", count=2):
+                    raise ZeroDivisionError
+            jobs, kept = client.jobs("q", count=2), client.jobs("q", count=2)
+            assert (next(jobs).id, next(kept).id) == (JOB_A, JOB_A)
+            jobs.close()
+            assert len(node.named("NACK")) == 3
+        assert node.named("NACK") == [[b"NACK", JOB_B.encode()]] * 4
+
+
+def test_a_single_job_shows_what_was_asked_for():
+    """And counts where it comes from, as jobs in a list do."""
+    entry = b"*1\r\n*5\r\n" + bulk("q") + bulk(JOB_A) + bulk(b"hi") + bulk("meta") + b"*2\r\n" + bulk("a") + bulk("b")
+    with Node(answers={"GETJOB": entry}) as node, client_of(node, decode="utf-8") as client:
+        job = client.get_job("q", withmeta=True)
+        assert job is not None
+        assert (job.meta, job.value, job.node) == ({"a": "b"}, "hi", client.node)
+
+
+def test_giving_back_does_not_look_for_nodes():
+    """A loop that ends because its node is gone must not wait for it a second time."""
+    with Node(answers={"GETJOB": jobs_reply(JOB_A, JOB_B)}) as node, client_of(node, patience=5.0) as client:
+        jobs = client.jobs("q", count=2)
+        next(jobs)
+        node.close()
+        began = time.monotonic()
+        jobs.close()
+        assert time.monotonic() - began < 2

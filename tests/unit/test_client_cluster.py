@@ -125,3 +125,20 @@ def test_a_maker_of_jobs_is_found_by_the_digits_in_their_ids():
     assert cluster.node_with_prefix("bbbbbbbb", 0) == B
     assert cluster.node_with_prefix("cccccccc", 0) is None
     assert cluster.node_with_prefix("", 0) is None
+
+
+def test_a_node_that_hello_names_with_another_address_is_asked_there():
+    """It was moved, or the first HELLO did not know its port for TLS yet; a seed keeps the address it was given by."""
+    cluster = cluster_of(A)
+    cluster.greeted(A, hello_from("a", ("b", 1)))
+    moved = Hello(1, "a" * 40, [NodeInfo("a" * 40, "elsewhere", 9, 1), NodeInfo("b" * 40, "b", 2, 1)])
+    cluster.greeted(A, moved)
+    assert set(cluster.choices(0)) == {A, Address("b", 2)}
+
+
+def test_a_failure_is_news_once():
+    """Until the node has answered again: a warning each, not one per attempt."""
+    cluster = cluster_of(A)
+    assert [cluster.failed(A, 1.0), cluster.failed(A, 2.0)] == [True, False]
+    cluster.greeted(A, hello_from("a"))
+    assert cluster.failed(A, 3.0)

@@ -15,7 +15,7 @@ from disque_py.client.results import Job
 A, B = Address("a", 1), Address("b", 1)
 
 # What a client offers under another name, or by a method of its own.
-ELSEWHERE = {"get_jobs", "qscan_page", "jscan_page", "jscan_info_page", "execute", "add_options", "by_node"}
+ELSEWHERE = {"qscan_page", "jscan_page", "jscan_info_page", "execute", "add_options", "by_node"}
 
 
 class Echo(BlockingCommands):
@@ -28,10 +28,23 @@ class Echo(BlockingCommands):
         self.asked.append((request.argv, request.node))
         return len(request.argv) - 1
 
+    def run_adding(self, adding):
+        return [payload for bulk in adding.bulks(retry_unsafe=False) for payload, _ in bulk.chunks()]
+
+    def iterate(self, request):
+        return iter(request.argv)
+
 
 class AsyncEcho(AsyncCommands):
     async def run(self, request):
         await asyncio.sleep(0)
+        return request.argv
+
+    async def run_adding(self, adding):
+        await asyncio.sleep(0)
+        return adding.template.request.argv
+
+    def iterate(self, request):
         return request.argv
 
 
@@ -54,6 +67,8 @@ def test_a_method_takes_the_arguments_of_its_command():
     """And passes them on."""
     assert asyncio.run(AsyncEcho().qpeek("q", 3)) == (b"QPEEK", b"q", b"3")
     assert QueueEcho().qpeek("q", count=3) == (b"QPEEK", b"q", b"3")
+    assert asyncio.run(AsyncEcho().add_jobs("r", []))[1] == b"r"
+    assert AsyncEcho().jobs("r", withmeta=True)[-3:] == (b"WITHMETA", b"FROM", b"r")
 
 
 def test_a_method_shows_its_signature_and_documentation():
@@ -70,6 +85,22 @@ def test_acks_of_several_nodes_become_several_commands():
     jobs = [Job("q", "1", b"", node=A), Job("q", "2", b"", node=B), Job("q", "3", b"", node=A)]
     assert client.ack(*jobs) == 3
     assert client.asked == [((b"ACKJOB", b"1", b"3"), A), ((b"ACKJOB", b"2"), B)]
+
+
+def test_a_collection_is_put_back_as_single_jobs_are():
+    """Also a generator's."""
+    client = Echo()
+    assert client.nack_jobs(job_id for job_id in ("1", "2")) == 2
+    assert client.asked == [((b"NACK", b"1", b"2"), None)]
+
+
+def test_jobs_and_many_jobs_take_every_option():
+    """Those of GETJOB and ADDJOB."""
+    client = Echo()
+    words = b" ".join(client.jobs("q", count=2, idle_ms=9, withmeta=True, withlease=True, lease=5))
+    assert words == b"GETJOB TIMEOUT 9 COUNT 2 WITHMETA WITHLEASE LEASE 5 FROM q"
+    (payload,) = client.add_jobs("q", [b"b"], priority=3, meta={"a": "b"}, key=lambda body: b"k" + body)
+    assert payload.split()[2::2] == [b"ADDJOB", b"q", b"b", b"5000", *b"PRIORITY 3 META a b KEY kb".split()]
 
 
 def test_no_ids_are_allowed():

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ssl
+from dataclasses import fields
 
 import pytest
 
+from disque_py.client import Disque
 from disque_py.client.address import Address, parse_url
-from disque_py.client.options import make_options, settings_of_url
+from disque_py.client.options import ClientOptions, ClientSettings, make_options, settings_of_url
 
 
 def test_without_a_node_the_local_one_is_meant():
@@ -72,3 +74,34 @@ def test_tls_is_a_context_or_a_word():
     assert make_options((), {"tls": context}).tls_context() is context
     assert make_options((), {"tls": True}).tls_context() is not None
     assert make_options((), {}).tls_context() is None
+
+
+def test_a_redis_url_names_a_cluster_too():
+    """With the options' names of Redis clients; the database can only be the first."""
+    url = "redis://user:pw@h:1,i/0?client_name=me&socket_timeout=2&max_connections=3&db=0&decode=utf-8"
+    nodes, settings = settings_of_url(url)
+    assert nodes == (Address("h", 1), Address("i", 7711))
+    assert settings == {
+        "username": "user", "password": "pw", "name": "me", "timeout": 2.0, "pool_size": 3, "decode": "utf-8",
+    }  # fmt: skip
+    with pytest.raises(ValueError, match="Disque has one database, 0"):
+        settings_of_url("redis://h?db=1")
+
+
+def test_a_rediss_url_means_tls():
+    """It verifies unless told otherwise."""
+    _, settings = settings_of_url("rediss://h")
+    assert settings["tls"].verify_mode == ssl.CERT_REQUIRED
+    _, settings = settings_of_url("rediss://h?ssl_cert_reqs=none")
+    assert settings["tls"].verify_mode == ssl.CERT_NONE
+
+
+def test_a_word_that_was_probably_meant_is_named():
+    """A typo in `password` would only show as a refused login."""
+    with pytest.raises(TypeError, match="'pasword' is no setting of a client; did you mean 'password'"):
+        Disque("h", pasword="secret")  # type: ignore[call-arg]
+
+
+def test_every_setting_can_be_given():
+    """The typed dictionary and the dataclass have the same names."""
+    assert {setting.name for setting in fields(ClientOptions)} - {"seeds"} == set(ClientSettings.__annotations__)

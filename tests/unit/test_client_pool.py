@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from client_node import Node, wait_until
+from client_node import Node, closed_port, wait_until
 from disque_py.client import commands
 from disque_py.client.errors import ClientClosedError, ConnectionLostError, NotConnectedError
 from disque_py.client.options import make_options
@@ -133,3 +133,13 @@ def test_a_forked_child_starts_with_connections_of_its_own():
         assert take(pool) is parents
         pool.close()
         parents.close()
+
+
+def test_a_node_that_can_not_be_reached_is_a_warning(caplog):
+    """With its address and the reason, once."""
+    pool = Pool(make_options((f"127.0.0.1:{closed_port()}",), {}), Random(1))
+    for _ in range(2):
+        with pytest.raises(NotConnectedError):
+            take(pool)
+    assert len(caplog.messages) == 1
+    assert "can't be reached" in caplog.messages[0]

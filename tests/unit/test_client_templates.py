@@ -6,7 +6,8 @@ import pytest
 
 from disque_py.client.commands import add_job, add_options
 from disque_py.client.errors import BatchError, from_reply
-from disque_py.client.templates import SLAB, AddTemplate, slabs
+from disque_py.client.request import Repeat
+from disque_py.client.templates import SLAB, AddTemplate, add_jobs, slabs
 
 
 def template(**options):
@@ -37,3 +38,33 @@ def test_bodies_are_taken_in_parts():
     """A generator of millions must not be in memory as a whole."""
     assert [len(part) for part in slabs(b"x" for _ in range(SLAB + 1))] == [SLAB, 1]
     assert list(slabs([])) == []
+
+
+def adding(bodies, **options):
+    return [
+        payload for bulk in add_jobs("q", bodies, **options).bulks(retry_unsafe=False) for payload, _ in bulk.chunks()
+    ]
+
+
+def test_options_of_one_body_follow_those_of_all():
+    """A key, pairs and a priority each; the words are those of single commands."""
+    (payload,) = adding([b"a", b"b"], retry=5, priority=int.from_bytes, meta=lambda body: {"n": body}, key=[b"1", b"2"])
+    same = [
+        add_job("q", body, retry=5, priority=body[0], meta={"n": body}, key=key)
+        for body, key in ((b"a", b"1"), (b"b", b"2"))
+    ]
+    assert payload == b"".join(each.payload() for each in same)
+
+
+def test_jobs_with_keys_may_be_sent_again():
+    """The second attempt is answered with the first one's ids, so bulk adding is idempotent."""
+    assert add_jobs("q", [], key=lambda body: body).template.request.repeat is Repeat.SAFE
+    assert add_jobs("q", []).template.request.repeat is Repeat.ASK
+
+
+def test_one_key_for_all_bodies_is_a_mistake():
+    """It would make one job of them; and every body needs its own."""
+    with pytest.raises(TypeError, match="one key makes one job"):
+        add_jobs("q", [b"a"], key="k")
+    with pytest.raises(ValueError, match="fewer keys than bodies"):
+        adding([b"a", b"b"], key=[b"1"])

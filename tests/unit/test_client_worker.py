@@ -8,11 +8,12 @@ import os
 import signal
 import threading
 import time
+from datetime import timedelta
 
 import pytest
 
-from client_node import HANG_UP, SILENCE, Node, bulk
-from disque_py.client import AsyncDisque, Worker, WorkerHooks
+from client_node import HANG_UP, SILENCE, Node, bulk, wait_until
+from disque_py.client import AsyncDisque, AttemptsSpentError, AuthError, Backoff, ReplyError, Worker, WorkerHooks
 
 
 class Queue(Node):
@@ -306,3 +307,199 @@ def test_arguments_that_make_no_sense_are_refused(queues, concurrency, error):
     """One name instead of a list would mean queues of single letters."""
     with pytest.raises(error):
         Worker(AsyncDisque(), queues, nothing, concurrency=concurrency)
+
+
+class Failing(Node):
+    """A scripted node with one job, which comes again when it is put back, with one more nack."""
+
+    def __init__(self, job_id="D-aaaaaaaa-000000000000000000000000-05a1", when_empty=b"*-1\r\n", **answers):
+        self.job_id = job_id
+        self.when_empty = when_empty
+        self.nacks = 0
+        self.is_queued = True
+        self.fetched_at = []
+        given = {"GETJOB": self.get, "NACK": self.nack, "ACKJOB": b":1\r\n", "WORKING": b":300\r\n"}
+        super().__init__("a", {**given, **answers})
+
+    def get(self, words):
+        until = time.monotonic() + 0.01
+        while not self.is_queued and time.monotonic() < until:
+            time.sleep(0.001)
+        if not self.is_queued:
+            return self.when_empty
+        self.is_queued = False
+        self.fetched_at.append(time.monotonic())
+        counters = bulk("nacks") + b":%d\r\n" % self.nacks + bulk("additional-deliveries") + b":0\r\n"
+        return b"*1\r\n*7\r\n" + bulk("q") + bulk(self.job_id) + bulk(b"body") + counters
+
+    def nack(self, words):
+        self.nacks += 1
+        self.is_queued = True
+        return b":1\r\n"
+
+
+QUICK = Backoff("fixed", base_ms=100, jitter_percent=0)
+
+
+async def fail(job):
+    raise ValueError(f"delivery {job.delivery_count}")
+
+
+def test_a_job_that_fails_rests_before_it_comes_again(caplog):
+    """Longer each time; its lease is kept meanwhile, and each failure has one line with a traceback."""
+    with Failing() as node:
+        work(node, fail, until=lambda: len(node.fetched_at) == 3, backoff=Backoff(base_ms=200, jitter_percent=0))
+        gaps = [later - earlier for earlier, later in zip(node.fetched_at, node.fetched_at[1:], strict=False)]
+        assert gaps[0] > 0.19
+        assert gaps[1] > 0.39
+        assert len(node.named("WORKING")) >= 2
+    failures = [record for record in caplog.records if "failed" in record.message]
+    assert [record.exc_info[1].args for record in failures[:2]] == [("delivery 1",), ("delivery 2",)]
+    assert len(failures) == 3
+
+
+def test_by_default_a_job_rests_for_about_a_second():
+    """A handler that always fails is no busy loop."""
+    with Failing() as node:
+        work(node, fail, until=lambda: len(node.fetched_at) == 2)
+        assert node.fetched_at[1] - node.fetched_at[0] > 0.7
+
+
+def test_jobs_that_rest_hold_up_no_others():
+    """They take no handler's place."""
+    told = Told()
+    with Queue(20, WORKING=b":300\r\n") as node:
+        work(node, fail, until=lambda: len(told.lines) == 40, concurrency=1, hooks=told)
+
+
+def test_a_worker_that_stops_puts_resting_jobs_back():
+    """At once: another worker may take them."""
+
+    def is_waiting():
+        return len(node.named("GETJOB")) == 2 and time.monotonic() > node.fetched_at[0] + 0.1
+
+    with Failing(when_empty=SILENCE) as node:
+        began = time.monotonic()
+        work(node, fail, until=is_waiting, backoff=Backoff("fixed", base_ms=60_000))
+        assert node.nacks == 1
+        assert time.monotonic() - began < 2
+
+
+def test_a_resting_job_whose_lease_is_lost_is_left_alone():
+    """It comes again by itself, and a NACK would hit that delivery."""
+
+    def is_over():
+        return node.named("WORKING") and time.monotonic() > node.fetched_at[0] + 0.4
+
+    with Failing(WORKING=b"-TOOLATE no\r\n") as node:
+        work(node, fail, until=is_over, backoff=Backoff("fixed", base_ms=60_000))
+        assert node.nacks == 0
+
+
+def test_after_all_attempts_a_job_is_given_up():
+    """To a handler of the user's, with the last error; then it is acknowledged."""
+    given_up = []
+
+    async def bury(job, error):
+        given_up.append((job.delivery_count, str(error)))
+
+    with Failing() as node:
+        work(node, fail, until=lambda: node.named("ACKJOB"), backoff=QUICK, max_attempts=3, on_give_up=bury)
+        assert given_up == [(3, "delivery 3")]
+        assert node.nacks == 2
+
+
+def test_a_job_that_had_all_its_attempts_is_given_up_untried():
+    """The last one ended with its worker: a job that kills workers must not kill them all."""
+    given_up = []
+    with Failing() as node:
+        node.nacks = 3
+        handler = lambda job: given_up.append("tried")  # noqa: E731
+        bury = lambda job, error: given_up.append(type(error))  # noqa: E731
+        work(node, handler, until=lambda: node.named("ACKJOB"), max_attempts=3, on_give_up=bury)
+    assert given_up == [AttemptsSpentError]
+
+
+def test_a_job_of_retry_0_has_one_attempt():
+    """It never comes again."""
+    given_up = []
+
+    async def bury(job, error):
+        given_up.append(job.id)
+
+    with Failing("D-aaaaaaaa-000000000000000000000000-05a0") as node:
+        work(node, fail, until=lambda: node.named("ACKJOB"), max_attempts=5, on_give_up=bury)
+        assert given_up == [node.job_id]
+
+
+def test_a_job_that_could_not_be_given_up_rests():
+    """And is given up again; the handler does not run any more."""
+    tries = []
+
+    async def bury(job, error):
+        tries.append(type(error))
+        if len(tries) < 2:
+            raise OSError
+
+    with Failing() as node:
+        work(node, fail, until=lambda: node.named("ACKJOB"), backoff=QUICK, max_attempts=1, on_give_up=bury)
+        assert tries == [ValueError, AttemptsSpentError]
+
+
+def test_a_wrong_password_ends_a_worker_at_once():
+    """No waiting can mend it."""
+    with Queue(1, AUTH=b"-WRONGPASS no\r\n") as node, pytest.raises(AuthError):
+        Worker(AsyncDisque(node.address, password="wrong"), ["q"], nothing).run()
+
+
+def test_a_getjob_that_is_not_understood_ends_a_worker():
+    """An older node knows no META, and will not learn it while we try."""
+    with Queue(1, GETJOB=b"-ERR syntax error\r\n") as node, pytest.raises(ReplyError, match="syntax error"):
+        Worker(AsyncDisque(node.address), ["q"], nothing, withmeta=True).run()
+
+
+def test_a_worker_without_work_stops_at_once():
+    """Its last GETJOB has nothing to say; also when the node says nothing at all."""
+    released = threading.Event()
+    for answer in (SILENCE, lambda words: released.wait(5) and HANG_UP):
+        with Queue(0, GETJOB=answer) as node:
+            took = []
+
+            def stop(node=node, took=took):
+                wait_until(lambda: node.named("GETJOB"))
+                time.sleep(0.05)
+                took.append(time.monotonic())
+                os.kill(os.getpid(), signal.SIGTERM)
+
+            thread = threading.Thread(target=stop)
+            thread.start()
+            Worker(AsyncDisque(node.address), ["q"], nothing).run()
+            took.append(time.monotonic())
+            thread.join()
+            released.set()
+            assert took[1] - took[0] < 0.4
+
+
+def test_handlers_see_what_the_worker_asks_for():
+    """Pairs, leases and counters."""
+    with Queue(1) as node:
+        settings = {"withmeta": True, "withlease": True, "lease": timedelta(minutes=1)}
+        work(node, nothing, until=lambda: node.ids_of("ACKJOB"), **settings)
+        assert b"WITHCOUNTERS WITHMETA WITHLEASE LEASE 60 FROM q" in b" ".join(node.named("GETJOB")[0])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"max_attempts": 3},
+        {"on_give_up": print},
+        {"max_attempts": 0, "on_give_up": print},
+        {"on_failure": "drop"},
+        {"concurrency": 1.5},
+        {"lease": 0.5},
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings):
+    """A job that is given up is acknowledged: without a handler it would be gone in silence."""
+    with pytest.raises(ValueError, match=r"must|need"):
+        Worker(AsyncDisque(), ["q"], nothing, **settings)

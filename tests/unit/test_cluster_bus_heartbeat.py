@@ -33,6 +33,16 @@ def test_a_heartbeat_read_back_says_the_same():
     assert entries == [heartbeat.Entry(other.id, "10.0.0.1", 7002, 17002, PFAIL)]
 
 
+def test_a_header_names_the_tls_port_only_if_there_is_one():
+    """Nodes without TLS say the same bytes as before; a port that is none is not believed."""
+    me = node(1)
+    assert "tls_port" not in heartbeat.header_map(me, "")
+    me.tls_port = 7801
+    item = heartbeat.header_map(me, "")
+    assert heartbeat.read(over_the_wire((item, [])))[0].tls_port == 7801
+    assert heartbeat.read(over_the_wire((item | {"tls_port": -1}, [])))[0].tls_port == 0
+
+
 def test_gossip_tells_ages_not_moments():
     other = node(2)
     assert heartbeat.entry(other, 5_000)[5:] == (-1, -1)

@@ -168,18 +168,28 @@ def test_a_node_that_takes_the_id_of_a_placeholder_is_a_stranger():
     assert node.link_up(seventh, STRANGER._replace(id=sixth.id)) is None
 
 
-def test_a_crowd_is_saved_in_one_go():
-    """Each save costs two syncs of the disk."""
+def test_a_crowd_of_newcomers_costs_no_save():
+    """Each costs two syncs of the disk, and a newcomer says MEET again until it was reached."""
     node = lone()
-    saves = 0
+    node.announced_host = "10.0.0.1"
     for hello in strangers(100):
         meet_from(node, hello)
-        saves += node.must_save
-        node.must_save = False
-    assert saves == 1
+    assert len(node.newcomers) == 100
+    assert (node.must_write, node.must_save) == (False, False)
     node.now_ms += TICK_MS
     node.tick()
-    assert node.must_save
+    assert not node.must_save
+
+
+def test_a_member_is_written_before_it_is_told_of_anything():
+    node = lone()
+    (hello,) = strangers(1)
+    meet_from(node, hello)
+    (newcomer,) = node.newcomers
+    assert not node.must_write
+    node.link_up(newcomer, hello, "10.0.0.9", "10.0.0.1")
+    assert node.must_write
+    assert hello.id.hex() in node.dump()
 
 
 def test_fifty_nodes_on_one_machine_that_meet_one_of_them_are_whole_in_two_seconds():

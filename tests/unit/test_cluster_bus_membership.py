@@ -13,7 +13,7 @@ from cluster_bus.meeting import BLACKLIST_MS
 from cluster_bus.membership import HEARTBEATS_MAX, LONE_TICK_MS, TICK_MS, Membership
 from cluster_bus.messages import FAIL_NODE, MEET, PING, PONG
 from cluster_bus.node import FAIL, FORGOTTEN, HANDSHAKE, LEAVING, NOADDR, PFAIL, UNKNOWN, Node
-from cluster_bus.nodes_file import dump, parse
+from cluster_bus.nodes_file import NodeLine, dump, parse, parse_notes
 from cluster_bus.outgoing import Outgoing
 
 STRANGER = Hello(b"s" * 20, b"run-one-", "", 7999, 17999)
@@ -186,18 +186,71 @@ def test_a_placeholder_of_a_job_becomes_the_node_when_it_is_met():
 
 
 def test_of_a_stranger_only_meet_counts():
+    """And it is told once what helps. (This node was reset; else it would come back: see below.)"""
     node = lone()
+    node.reset(hard=False)
     assert node.accept(STRANGER, "10.0.0.9", "10.0.0.1") is None
     for kind in (PING, PONG):
         node.receive(None, STRANGER, "10.0.0.9", "10.0.0.1", kind, [heartbeat_item()])
     node.receive(None, STRANGER, "10.0.0.9", "10.0.0.1", FAIL_NODE, [[b"x" * 20]])
     assert node.ignored["stranger"] == 3
+    assert [name for name, _ in node.notices].count("unknown-member") == 1
     assert node.size == 1
     node.receive(None, STRANGER, "10.0.0.9", "10.0.0.1", MEET, [heartbeat_item()])
     newcomer = node.nodes[STRANGER.id]
     assert newcomer.host == "10.0.0.9"
     assert node.me.host == "10.0.0.1"
     assert node.accept(STRANGER, "10.0.0.9", "10.0.0.1") is newcomer
+
+
+def test_a_ping_from_a_stranger_brings_a_node_back_that_lost_its_table():
+    """The stranger dialed it by its id, so they have been members of one cluster."""
+    node = lone()
+    node.receive(None, STRANGER, "10.0.0.9", "10.0.0.1", PING, [heartbeat_item()])
+    assert node.nodes[STRANGER.id].is_newcomer
+    assert list(node.dials) == [node.nodes[STRANGER.id]]
+    assert "coming-back" in [name for name, _ in node.notices]
+
+
+def test_a_node_that_knows_others_believes_no_ping_of_a_stranger():
+    node = lone()
+    node.load([NodeLine(b"o" * 20, "10.0.0.5", 7001, 17001, 0, 0, 0)])
+    node.receive(None, STRANGER, "10.0.0.9", "10.0.0.1", PING, [heartbeat_item()])
+    assert STRANGER.id not in node.nodes
+
+
+def test_a_meeting_goes_on_after_a_kill():
+    node = lone()
+    node.meet("10.0.0.9", 7999)
+    again = lone()
+    again.load(parse(node.dump()))
+    again.resume(parse_notes(node.dump(), 0))
+    assert again.find_handshake("10.0.0.9", 7999) is not None
+
+
+def test_a_meeting_that_was_given_up_is_not_begun_again():
+    node = lone()
+    node.meet("10.0.0.9", 7999)
+    node.must_save = False
+    node.now_ms += 2_001
+    node.tick()
+    assert node.must_save
+    assert "10.0.0.9" not in node.dump()
+
+
+def test_who_has_not_answered_is_met_again_by_the_next_process():
+    node = lone()
+    node.meet("10.0.0.9", 7999)
+    (placeholder,) = node.dials
+    found = node.link_up(placeholder, STRANGER, "10.0.0.9", "10.0.0.1")
+    again = lone()
+    again.load(parse(node.dump()))
+    assert again.nodes[STRANGER.id].must_meet
+    node.receive(found, STRANGER, "10.0.0.9", "10.0.0.1", PONG, [heartbeat_item()])
+    assert node.must_write
+    again = lone()
+    again.load(parse(node.dump()))
+    assert not again.nodes[STRANGER.id].must_meet
 
 
 def test_a_meet_from_ourselves_is_ignored():
@@ -301,6 +354,31 @@ def test_a_frozen_process_is_suspected_and_its_link_tried_anew():
     exchange.peer(third).is_frozen = False
     exchange.run(3000)
     assert is_whole([first, second, third])
+
+
+def test_a_node_without_a_link_counts_no_longer_for_copies_after_a_second():
+    exchange = Exchange()
+    first, second, third = exchange.start_joined(3)
+    exchange.stop(third)
+    exchange.run(800)
+    assert first.counted == 2
+    exchange.run(200)
+    assert (first.counted, second.counted) == (1, 1)
+    exchange.start(third.me.port, node_id=third.me.id).load(parse(dump(third.nodes.values())))
+    exchange.run(2_000)
+    assert (first.counted, second.counted) == (2, 2)
+
+
+def test_a_node_that_has_just_started_counts_those_it_has_not_reached():
+    """Its file names them: alone it is a minority."""
+    exchange = Exchange()
+    first, *_ = exchange.start_joined(3)
+    again = Exchange().start(7001, node_id=first.me.id)
+    again.load(parse(dump(first.nodes.values())))
+    assert again.counted == 2
+    again.now_ms += 5_000
+    again.tick()
+    assert again.counted == 2
 
 
 def test_two_nodes_alone_never_get_past_suspicion():

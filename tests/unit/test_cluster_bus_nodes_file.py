@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster_bus.node import FAIL, HANDSHAKE, LEAVING, MYSELF, PFAIL, Node
-from cluster_bus.nodes_file import NodeLine, NodesFileError, dump, parse, six_fields
+from cluster_bus.nodes_file import NodeLine, NodesFileError, Notes, dump, parse, parse_notes, six_fields
 
 ME, OTHER = b"\x01" * 20, b"\x02" * 20
 ORIGINAL = (
@@ -36,6 +36,14 @@ def test_what_was_dumped_is_parsed_back_without_handshakes():
         NodeLine(ME, "10.0.0.1", 7711, 17711, MYSELF, 0, 0),
         NodeLine(OTHER, "fe80::1", 7712, 27712, PFAIL | LEAVING, 1_795_000_000_000, 1_794_000_000_000),
     ]
+
+
+def test_a_tls_port_is_kept():
+    mine, other, _ = nodes()
+    other.tls_port = 7800
+    assert [line.tls_port for line in parse(dump([mine, other]))] == [0, 7800]
+    with pytest.raises(NodesFileError, match="tls-port is not a port"):
+        parse(ORIGINAL.replace("myself 0 0 connected", "myself 0 0 connected tls-port=x"))
 
 
 def test_a_file_of_the_original_is_read_its_bus_ports_are_known():
@@ -123,3 +131,16 @@ def test_failed_nodes_and_text_that_is_none_survive_to_the_parser():
     assert parse(dump(failed))[1].flags == FAIL
     with pytest.raises(NodesFileError):
         parse(b"\xff\xfe\n".decode(errors="surrogateescape"))
+
+
+def test_notes_come_back_and_time_passes_meanwhile():
+    me = Node(b"m" * 20, "10.0.0.1", 7711, 17711, MYSELF)
+    text = dump([me], Notes([("10.0.0.2", 7711, 17711)], [(b"f" * 20, 60_000), (b"g" * 20, 500)], True), 1_000_000)
+    assert len(parse(text)) == 1
+    notes = parse_notes(text, 1_010_000)
+    assert notes == Notes([("10.0.0.2", 7711, 17711)], [(b"f" * 20, 50_000), (b"g" * 20, 0)], True)
+    assert parse_notes(text, 0).forgotten == [(b"f" * 20, 60_000), (b"g" * 20, 500)]
+
+
+def test_notes_of_other_versions_are_ignored():
+    assert parse_notes("vars currentEpoch 0\nvars meet x\nvars forgot zz 1 2\n", 0) == Notes([], [], False)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster_bus.nodes_store import NodesFileLockedError, NodesFileStore
+from cluster_bus.nodes_store import NodesFileLockedError, NodesFileStore, crc_of
 
 
 def test_what_was_saved_is_loaded(tmp_path: Path):
@@ -56,3 +56,21 @@ def test_a_directory_that_is_missing_is_the_systems_error(tmp_path: Path):
     store = NodesFileStore(str(tmp_path / "missing" / "nodes.conf"))
     with pytest.raises(FileNotFoundError):
         store.lock()
+
+
+def test_a_later_text_is_found_beside_the_file_that_it_follows(tmp_path: Path):
+    store = NodesFileStore(str(tmp_path / "nodes.conf"))
+    store.save("one\n")
+    store.write("two\n", [crc_of("zero\n"), crc_of("one\n")])
+    assert store.load() == "one\n"
+    assert store.load_latest("one\n") == "two\n"
+    assert store.load_latest("restored by an operator\n") is None
+    store.save("three\n")
+    assert store.load_latest("three\n") is None
+
+
+@pytest.mark.parametrize("data", [b"", b"\0" * 40, b"follows\n", b"follows zz\nx\n", b"\xff\n"])
+def test_what_a_power_cut_left_of_a_later_text_is_ignored(tmp_path: Path, data: bytes):
+    store = NodesFileStore(str(tmp_path / "nodes.conf"))
+    (tmp_path / "nodes.conf.latest").write_bytes(data)
+    assert store.load_latest("one\n") is None

@@ -52,6 +52,29 @@ def test_groups_are_sorted_by_id_and_the_same_tuple_while_nothing_changes():
     assert table.epoch == epoch
 
 
+@pytest.mark.parametrize(
+    ("others", "missed", "counted"),
+    [
+        (2, 0, 2),
+        (2, 1, 1),
+        (2, 2, 2),  # Of three this node is left alone: it counts all, and so refuses.
+        (1, 1, 1),  # A half is no majority.
+        (3, 1, 2),
+        (3, 2, 3),
+        (4, 2, 2),
+        (4, 3, 4),
+    ],
+)
+def test_nodes_out_of_sight_do_not_count_for_copies_while_a_majority_is_in_sight(others, missed, counted):
+    table = table_of(*range(1, 1 + others))
+    epoch = table.epoch
+    for number in range(1, 1 + missed):
+        table.nodes[bytes([number]) * 20].is_missed = True
+    table.refresh()
+    assert table.counted == counted
+    assert (table.epoch > epoch) == (counted < others)
+
+
 @pytest.mark.parametrize("flag", [PFAIL, FAIL, LEAVING])
 def test_failing_and_leaving_nodes_are_counted_but_not_used(flag: int):
     table = table_of(3, 7)

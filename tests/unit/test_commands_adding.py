@@ -265,17 +265,32 @@ def test_the_default_of_copies_is_three_or_as_many_nodes_as_there_are(nodes, cop
     assert job.replicate == copies
 
 
-def test_failed_and_leaving_nodes_are_not_counted_and_suspected_ones_are():
-    """So that draining one node breaks no producer, and a minority refuses rather than promises less (quirks Q13)."""
+def test_failed_and_leaving_nodes_are_not_counted():
+    """So that draining one node breaks no producer (quirks Q13)."""
     broker, client = start()
-    b, c = add_node(broker, 2), add_node(broker, 3)
-    b.flags |= FAIL
-    c.flags |= LEAVING
+    add_node(broker, 2).flags |= FAIL
+    add_node(broker, 3).flags |= LEAVING
     broker.cluster.refresh()
     assert added(broker, client).replicate == 1
-    b.flags = PFAIL
+
+
+def test_a_minority_refuses_rather_than_promises_less():
+    """Two of three don't answer: the default is three copies still."""
+    broker, client = start()
+    add_node(broker, 2).flags |= PFAIL
+    add_node(broker, 3).flags |= PFAIL
     broker.cluster.refresh()
     assert error_of(broker, client, "ADDJOB", "q", "body", 0).startswith("NOREPL")
+
+
+def test_a_majority_does_not_count_whom_it_suspects():
+    broker, client = start()
+    add_node(broker, 2).flags |= PFAIL
+    add_node(broker, 3)
+    broker.cluster.refresh()
+    ask(broker, client, "ADDJOB", "q", "body", 0)
+    assert [job.replicate for job in broker.waiting_repl] == [2]
+    assert error_of(broker, make_client(broker), "ADDJOB", "q", "body", 0, "REPLICATE", 3).startswith("NOREPL")
 
 
 def test_replicate_default_overrides_it():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from brokers import ask, ask_parsed, host_of, make_broker, make_client
-from disque_py.config.settings import DirectiveError
+from disque_py.config.settings import FIXED, DirectiveError
 
 
 def test_get_lists_names_and_values_that_fit_the_pattern():
@@ -50,7 +50,7 @@ def test_what_the_process_refuses_is_put_back():
 @pytest.mark.parametrize(
     ("name", "value", "text"),
     [
-        ("port", "1", b"-ERR Unsupported CONFIG parameter: port"),
+        ("port", "1", b"-ERR Unsupported CONFIG parameter: port. %b" % FIXED.encode()),
         ("nonsense", "1", b"-ERR Unsupported CONFIG parameter: nonsense"),
         ("timeout", "-1", b"-ERR Invalid argument '-1' for CONFIG SET 'timeout'"),
         ("maxmemory", "10zb", b"-ERR Invalid argument '10zb' for CONFIG SET 'maxmemory'"),

@@ -8,6 +8,7 @@ from brokers import ask, ask_parsed, error_of, make_broker, make_client
 from cluster_bus.node import LEAVING
 from copies import hold_queued
 from disque_py import inputs
+from disque_py.commands.fetching import FROM_ADVICE
 from disque_py.core.client import WAITS_FOR_JOBS
 from disque_py.core.slices import PART
 
@@ -20,16 +21,16 @@ def start():
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("q",), "ERR syntax error"),
-        (("FROM",), "ERR syntax error"),
-        (("NOHANG",), "ERR syntax error"),
+        (("q",), f"ERR syntax error: 'q' is no option of GETJOB. {FROM_ADVICE}"),
+        (("FROM",), f"ERR syntax error: there is no queue behind FROM. {FROM_ADVICE}"),
+        (("NOHANG",), f"ERR syntax error: FROM is missing. {FROM_ADVICE}"),
         (("TIMEOUT",), "ERR syntax error"),
         (("COUNT",), "ERR syntax error"),
         (("TIMEOUT", "FROM", "q"), "ERR timeout is not an integer or out of range"),
         (("TIMEOUT", -1, "FROM", "q"), "ERR timeout is negative"),
         (("COUNT", 0, "FROM", "q"), "ERR COUNT must be a number greater than zero"),
         (("COUNT", "x", "FROM", "q"), "ERR COUNT must be a number greater than zero"),
-        (("NOSUCH", "FROM", "q"), "ERR syntax error"),
+        (("NOSUCH", "FROM", "q"), f"ERR syntax error: 'NOSUCH' is no option of GETJOB. {FROM_ADVICE}"),
         (("COUNT", 0, "NOSUCH"), "ERR COUNT must be a number greater than zero"),
     ],
 )
@@ -52,7 +53,7 @@ def test_a_large_count_waits_as_a_small_one_does_when_a_long_queue_has_nothing_f
     assert ask_parsed(broker, client, "GETJOB", "NOHANG", "COUNT", 1000, "FROM", "q") is None
     assert ask(broker, client, "GETJOB", "COUNT", 1000, "FROM", "q", "new") == b""
     assert client.waiting == WAITS_FOR_JOBS
-    job = hold_queued(broker, queue=b"new", number=-1)
+    job = hold_queued(broker, queue=b"new", number=5_000)
     inputs.settle(broker)
     assert job.id in b"".join(client.out)
 

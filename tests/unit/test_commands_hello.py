@@ -103,3 +103,17 @@ def test_versions_that_do_not_exist():
     assert ask(broker, client, "HELLO", 4) == b"-NOPROTO unsupported protocol version\r\n"
     assert ask(broker, client, "HELLO", "x") == b"-ERR Protocol version is not an integer or out of range\r\n"
     assert ask(broker, client, "HELLO", "EXTENDED", "x").startswith(b"-ERR wrong number of arguments for 'hello'")
+
+
+def test_hello_names_the_port_of_the_kind_that_asks():
+    """A client that came over TLS reaches the others over TLS; a node without such a port has only one to name."""
+    broker = make_broker()
+    add_node(broker, 2).tls_port = 7801
+    broker.me.tls_port = 7800
+    add_node(broker, 3)
+    client = make_client(broker)
+    assert [node[2] for node in ask_parsed(broker, client, "HELLO")[2:]] == [b"7711"] * 3
+    lines = ask(broker, client, "CLUSTER", "NODES")
+    client.is_tls = True
+    assert [node[2] for node in ask_parsed(broker, client, "HELLO")[2:]] == [b"7800", b"7801", b"7711"]
+    assert ask(broker, client, "CLUSTER", "NODES") == lines

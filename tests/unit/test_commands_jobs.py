@@ -98,7 +98,7 @@ def test_nack_counts_and_enqueue_counts_something_else():
 def test_a_long_enqueue_is_refused_as_a_whole_for_the_last_of_its_jobs():
     broker, client = start()
     jobs = [hold(broker, number=number) for number in range(2 * PART)]
-    last = hold(broker, number=-1, queue=b"paused")
+    last = hold(broker, number=5_000, queue=b"paused")
     ask(broker, client, "PAUSE", "paused", "in")
     assert in_parts(broker, client, "ENQUEUE", *(job.id for job in jobs), last.id).startswith(b"-PAUSED")
     assert all(job.state == ACTIVE for job in jobs)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from disque_py.config.conf_file import ConfigError, ConfigReader
+from disque_py.config.directives import DIRECTIVES, NEVER
 from disque_py.config.settings import Settings
+from disque_py.config.words import quote_text
 
 FILES = {
     "/etc/shared.conf": "maxclients 5\n",
@@ -137,3 +142,102 @@ def test_a_file_of_the_original_is_accepted():
         rename-command DEBUG ""
     """
     assert read(text).settings.rename_command == (("debug", ""),)
+
+
+# -- the environment ----------------------------------------------------------------------------------------
+
+
+def environment(text="", *options, **variables):
+    it = reader()
+    it.read_text(text, "a.conf")
+    it.read_environment(variables)
+    it.read_options(options)
+    it.finish()
+    return it
+
+
+def variable_problems(**variables):
+    with pytest.raises(ConfigError) as caught:
+        environment(**variables)
+    return [(problem.source, problem.reason) for problem in caught.value.problems]
+
+
+def test_the_environment_wins_over_the_file_and_the_command_line_over_both():
+    settings = environment("port 1\ntimeout 1\nhz 1", "--port", "3", DISQUE_PORT="2", DISQUE_TIMEOUT="2").settings
+    assert (settings.port, settings.timeout, settings.hz) == (3, 2, 1)
+
+
+def test_every_directive_has_a_variable():
+    """Its own text is a value of each."""
+    for directive in DIRECTIVES:
+        lines = [" ".join(map(quote_text, words)) for words in directive.kind.lines(directive.default)]
+        value = "\n".join(lines) if directive.kind.takes_many_words else directive.kind.text(directive.default)
+        if not value or directive.rewriting == NEVER or directive.name == "dir":
+            continue
+        it = environment(**{f"DISQUE_{directive.attribute.upper()}": value})
+        assert it.settings.value(directive.name) == directive.default
+        assert it.ignored == []
+
+
+def test_words_and_lines_of_a_variable_are_those_of_a_file():
+    many = {"DISQUE_BIND": "10.0.0.1 ::1", "DISQUE_RENAME_COMMAND": 'debug ""\nconfig secret'}
+    settings = environment(DISQUE_REQUIREPASS='two words "', **many).settings
+    assert settings.bind == ("10.0.0.1", "::1")
+    assert settings.rename_command == (("debug", ""), ("config", "secret"))
+    assert settings.requirepass == 'two words "'
+
+
+def test_an_empty_variable_is_not_set():
+    assert environment("requirepass x", DISQUE_REQUIREPASS="", DISQUE_PORT="", DISQUE_X="").settings.requirepass == "x"
+
+
+def test_directory_and_include_come_before_what_they_concern():
+    it = environment(DISQUE_INCLUDE="shared.conf", DISQUE_DIR="/data", DISQUE_MAXCLIENTS="6")
+    assert (it.settings.maxclients, it.settings.dir, it.included) == (6, "/data", {"maxclients"})
+
+
+def test_a_wrong_value_names_its_variable_and_shows_no_secret():
+    assert variable_problems(DISQUE_PORT="x") == [
+        ("the environment variable DISQUE_PORT", "argument must be an integer")
+    ]
+    assert "xxx" not in str(variable_problems(DISQUE_REQUIREPASS="x" * 600))
+    assert "Bad directive" in variable_problems(DISQUE_WATCHDOG_PERIOD="1")[0][1]
+
+
+def test_a_slip_is_an_error_and_says_what_was_meant():
+    reason = "there is no such directive. Did you mean DISQUE_MAXMEMORY?"
+    assert variable_problems(DISQUE_MAXMEMRY="1gb") == [("the environment variable DISQUE_MAXMEMRY", reason)]
+
+
+def test_variables_of_others_are_ignored_and_named():
+    others = {"DISQUE_URL": "x", "DISQUE_NODES": "x", "DISQUE_PASSWORD": "x", "DISQUE_HOST": "x", "DISQUE_TIMEOUT": "4"}
+    it = environment(DISQUECLI_AUTH="x", OTHER="x", **others)
+    assert it.ignored == ["DISQUE_HOST", "DISQUE_NODES", "DISQUE_PASSWORD", "DISQUE_URL"]
+    assert it.settings.timeout == 4
+
+
+def test_our_own_variables_are_no_directives():
+    """Those that the sources name, and those of completions."""
+    root = Path(__file__).resolve().parents[2]
+    files = [*root.glob("bin/*"), root / "setup.py", *root.glob("disque_py/**/*.py")]
+    named = {name for file in files for name in re.findall(r"\bDISQUE_[A-Z_]+[A-Z]\b", file.read_text("utf-8"))}
+    named -= {"DISQUE_TCP_BACKLOG", "DISQUE_PORT"}  # Examples of directives.
+    assert {"DISQUE_VENV", "DISQUE_PY_COMPILE", "DISQUE_RESTARTED"} <= named
+    assert environment(**dict.fromkeys(named, "x"), _DISQUE_CLI_COMPLETE="x").ignored == []
+
+
+def test_a_service_of_kubernetes_that_is_called_disque_is_no_configuration():
+    """It sets DISQUE_PORT to the address of the service in each container beside it."""
+    service = {
+        "DISQUE_SERVICE_HOST": "10.0.0.7",
+        "DISQUE_SERVICE_PORT": "7711",
+        "DISQUE_SERVICE_PORT_CLIENTS": "7711",
+        "DISQUE_PORT": "tcp://10.0.0.7:7711",
+        "DISQUE_TLS_PORT": "tcp://10.0.0.7:7712",
+        "DISQUE_NODES_PORT": "tcp://10.0.0.7:7711",
+        "DISQUE_PORT_7711_TCP": "tcp://10.0.0.7:7711",
+        "DISQUE_PORT_7711_TCP_ADDR": "10.0.0.7",
+        "DISQUE_NODES_PORT_7711_TCP_PROTO": "tcp",
+    }
+    it = environment(**service)
+    assert (it.settings.port, it.settings.tls_port, it.ignored) == (7711, 0, [])

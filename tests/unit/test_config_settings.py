@@ -29,9 +29,18 @@ def test_names_are_not_attributes_that_anybody_could_invent(settings):
         settings.max_memory = 1
 
 
-def test_config_set_refuses_unknown_and_fixed_directives_alike(settings):
+def test_config_set_tells_fixed_directives_from_unknown_ones(settings):
     assert refusal(settings, "Foo", "1") == "ERR Unsupported CONFIG parameter: Foo"
-    assert refusal(settings, "port", "1") == "ERR Unsupported CONFIG parameter: port"
+    assert refusal(settings, "maxmemry", "1") == "ERR Unsupported CONFIG parameter: maxmemry. Did you mean 'maxmemory'?"
+    assert refusal(settings, "port", "1").startswith(
+        "ERR Unsupported CONFIG parameter: port. It can't be changed while the node runs"
+    )
+
+
+def test_a_slip_in_a_file_is_met_with_the_name_that_was_meant(settings):
+    text = "Bad directive or wrong number of arguments. Did you mean 'requirepass'?"
+    assert refusal(settings, "requirepas", "x", source="file") == text
+    assert refusal(settings, "x" * 100_000, "1", source="file") == "Bad directive or wrong number of arguments"
 
 
 @pytest.mark.parametrize(

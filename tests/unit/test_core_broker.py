@@ -6,7 +6,7 @@ import pytest
 
 from brokers import WALL_MS, add_node, make_broker
 from cluster_bus.messages import PAUSE
-from cluster_bus.node import FAIL, HANDSHAKE, LEAVING, PFAIL
+from cluster_bus.node import FAIL, HANDSHAKE
 from copies import hold, make_id, sent
 from disque_py.core.broker import JITTER_MS
 from disque_py.core.queue import QUEUE_BYTES
@@ -76,17 +76,6 @@ def test_a_new_queue_knows_who_is_interested_already():
     node = add_node(broker)
     broker.interest[b"q"] = {node: 2}
     assert broker.queue(b"q").interested == {node: 2}
-
-
-def test_the_default_of_copies_counts_suspected_nodes_but_none_that_fail_or_leave():
-    """So that a minority refuses rather than promises less (semantics.md, section 6)."""
-    broker = make_broker()
-    nodes = [add_node(broker, number) for number in range(2, 6)]
-    assert broker.countable() == 4
-    for node, flag in zip(nodes, (PFAIL, FAIL, LEAVING, HANDSHAKE), strict=True):
-        node.flags |= flag
-    broker.cluster.refresh()
-    assert broker.countable() == 1
 
 
 def test_members_are_all_others_known_by_id():

@@ -22,7 +22,7 @@ from cluster_bus.messages import QUEUED as JOB_QUEUED
 from cluster_bus.node import FORGOTTEN
 from copies import advance, deliver, hold_queued, image, pack, queue_of, say, sent, sent_of
 from disque_py import inputs
-from disque_py.core import events
+from disque_py.core import events, lifecycle
 from disque_py.core.event_packing import Noted
 from disque_py.core.handover import REFUSED_MS, TAKEN, exchange
 from disque_py.core.image import image_of
@@ -127,14 +127,34 @@ def test_a_new_link_of_the_same_process_is_asked_at_once():
 
 
 def test_a_job_done_meanwhile_is_no_longer_offered():
+    broker, node = make_pair()
+    jobs = fill(broker, 4)
+    ids, _ = pull(broker, node, 2)
+    say(broker, node, SETACK, (ids[0], pack(broker.me, node)))
+    sent(broker)
+    advance(broker, 1010)
+    ((_, (_, _, images)),) = sent_of(broker, YOURJOBS)
+    assert [image and image[0] for image in images] == [None, ids[1]]
+    say(broker, node, TOOK, (1, bytes([REFUSED_DONE, TAKEN])))
+    assert (jobs[0].state, jobs[1].state) == (ACKED, ACTIVE)
+
+
+def test_a_hand_over_of_which_nothing_is_left_is_over_and_keeps_no_job():
+    """A node that pulls and never answers must not keep in memory all that was ever offered to it."""
     broker, node, job = give_one()
     say(broker, node, SETACK, (job.id, pack(broker.me, node)))
     sent(broker)
     advance(broker, 1010)
-    ((_, (_, _, images)),) = sent_of(broker, YOURJOBS)
-    assert images == [None]
+    assert (sent_of(broker, YOURJOBS), exchange(node).pending) == ([], {})
+    assert exchange(node).told_settled == 1
     say(broker, node, TOOK, (1, bytes([REFUSED_DONE])))
     assert job.state == ACKED
+
+
+def test_a_job_that_is_forgotten_keeps_no_body_whoever_names_it():
+    broker, _, job = give_one()
+    lifecycle.forget(broker, job)
+    assert (job.state, job.body) == (GONE, b"")
 
 
 def test_an_answer_to_a_hand_over_that_is_over_is_ignored():

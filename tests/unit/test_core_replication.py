@@ -175,6 +175,26 @@ def test_a_refusal_of_a_job_that_needs_no_more_copies_is_ignored():
     assert sent(broker) == []
 
 
+def test_a_producer_that_asked_for_no_number_waits_for_no_node_out_of_sight():
+    """The crash of one of three: its job has two copies and is added."""
+    broker, b, c = make_cluster()
+    producer = make_client(broker)
+    strict = make_client(broker)
+    ask(broker, producer, "ADDJOB", "q", "body", 0)
+    ask(broker, strict, "ADDJOB", "q", "body", 0, "REPLICATE", 3)
+    by_default, by_number = broker.waiting_repl
+    broker.cluster.link_down(c)
+    say(broker, b, GOTJOB, by_default.id, by_number.id)
+    inputs.settle(broker)
+    assert by_default.state == WAIT_REPL
+    broker.cluster.now_ms += 900
+    broker.cluster.tick()
+    inputs.settle(broker)
+    assert (by_default.state, by_default.replicate) == (QUEUED, 2)
+    assert producer.out == [b"+" + by_default.id + b"\r\n"]
+    assert (by_number.state, by_number.replicate) == (WAIT_REPL, 3)
+
+
 @pytest.mark.parametrize("timeout_ms", [10, 49, 50, 300])
 def test_at_the_deadline_the_producer_hears_so_and_the_job_goes_everywhere(timeout_ms):
     """To the millisecond of the timer's grain; the original needed up to a second (quirks Q26)."""

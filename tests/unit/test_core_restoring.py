@@ -6,7 +6,8 @@ import pytest
 
 import journal_files
 from brokers import ME, add_node, make_broker, pass_time
-from copies import advance, hold_queued, queue_of
+from cluster_bus.messages import SETACK, WILLQUEUE
+from copies import advance, hold_queued, pack, queue_of, say, sent_of
 from disque_py.core import journaling
 from disque_py.core.job import ACKED, ACTIVE, QUEUED
 from disque_py.core.restoring import Restoring, give_up_once
@@ -132,6 +133,29 @@ def test_a_job_with_other_holders_asks_them_first():
     job = broker.find(QUEUED_ID)
     assert (job.state, job.was_announced, restoring.waiting) == (ACTIVE, False, 1)
     assert broker.now_ms < job.requeue_at_ms <= broker.now_ms + 3_000
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_job_that_is_overdue_is_queued_after_its_holders_were_asked(is_done):
+    """Its RETRY ran out while the node was down, and perhaps it was acknowledged elsewhere meanwhile."""
+    record = base(QUEUED_ID, b"q", b"x", retry_ms=30_000, flags=IN_QUEUE)
+    record[4] = journal_files.NODE + journal_files.OTHER
+    broker, _ = restored([JOB, record], age_ms=100_000)
+    other = add_node(broker, journal_files.OTHER[0])
+    advance(broker, 2_400)
+    assert sent_of(broker, WILLQUEUE) == []
+    advance(broker, 200)
+    assert sent_of(broker, WILLQUEUE) == [((other,), (QUEUED_ID, 0))]
+    if is_done:
+        say(broker, other, SETACK, (QUEUED_ID, pack(other)))
+    advance(broker, 600)
+    assert broker.find(QUEUED_ID).state == (ACKED if is_done else QUEUED)
+
+
+def test_an_overdue_job_that_no_other_node_has_is_queued_at_once():
+    """No node can be asked."""
+    broker, _ = restored([JOB, base(QUEUED_ID, b"q", b"x", retry_ms=30_000, flags=IN_QUEUE)], age_ms=100_000)
+    assert broker.find(QUEUED_ID).state == QUEUED
 
 
 def test_an_at_most_once_job_is_queued_again_only_if_it_is_certain_that_it_never_left():

@@ -10,6 +10,7 @@ from random import Random
 import hiredis
 import pytest
 
+from disque_py import event_keeper
 from disque_py.event_keeper import CLOSED, NEW_LOG_AFTER_MS, OFF, ON
 from disque_py.simulator.folder import SimFolder
 from evented import EventedNode, names, turn
@@ -214,6 +215,32 @@ def test_a_folder_that_cannot_be_had_keeps_nobody_from_starting():
     node.settle(6_000)
     assert node.keeper.state == ON
     assert node.keeper.missed >= 1
+
+
+def test_a_log_that_could_not_be_had_for_a_while_is_not_continued():
+    """What happened meanwhile is in no log: the old one would go on over a hole."""
+    node = EventedNode()
+    whole_way(node)
+    old = node.keeper.log.log_id
+    node = node.crash(open_error=PermissionError(errno.EACCES, "Permission denied"))
+    whole_way(node)
+    node.open_error = None
+    node.settle(6_000)
+    assert (node.keeper.state, node.keeper.missed > 0) == (ON, True)
+    assert node.keeper.log.log_id != old
+
+
+def test_a_log_that_takes_so_long_to_open_that_events_are_dropped_is_not_continued(monkeypatch):
+    node = EventedNode()
+    whole_way(node)
+    old = node.keeper.log.log_id
+    monkeypatch.setattr(event_keeper, "WAITING_MAX", 2)
+    node = node.crash(is_waited_for=False)
+    for _ in range(4):
+        node.ask("ADDJOB", "q", "body", 0)
+    node.settle()
+    assert (node.keeper.state, node.keeper.missed > 0) == (ON, True)
+    assert node.keeper.log.log_id != old
 
 
 def test_a_damaged_log_gives_way_to_a_new_one():

@@ -14,7 +14,8 @@ from cluster_bus.messages import GOTJOB, LEASED, NEEDJOBS
 from copies import hold, hold_queued, image, make_id, pack, say, sent
 from disque_py import inputs
 from disque_py.commands.table import COMMANDS
-from disque_py.core.client import RUNNING, WAITS_FOR_COPIES
+from disque_py.core import timers
+from disque_py.core.client import RUNNING, WAITS_FOR_COPIES, WAITS_FOR_LOADING
 from disque_py.inputs import MalformedMessageError, execute
 
 
@@ -106,6 +107,52 @@ def test_while_loading_only_what_is_marked_for_it_works():
     assert ask(broker, client, "QLEN", "q") == b"-LOADING Disque is loading the dataset in memory\r\n"
     assert ask(broker, client, "INFO").startswith(b"$")
     assert ask(broker, client, "QLEN").startswith(b"-ERR wrong number")
+
+
+def start_loading(wait_ms=2_000):
+    """A node that has just started, and reads its journal."""
+    broker, client = start()
+    broker.is_loading = True
+    broker.loading_wait_until_ms = broker.now_ms + wait_ms
+    return broker, client
+
+
+def test_after_a_start_requests_wait_for_the_loading_in_order():
+    broker, client = start_loading()
+    commands = ("INFO", "ADDJOB q body 0", "INFO", "QLEN q")
+    assert run(broker, client, *commands) == 1
+    assert run(broker, client, *commands[1:]) == 0
+    assert client.waiting == WAITS_FOR_LOADING
+    replies(client)
+    broker.is_loading = False
+    inputs.settle(broker)
+    assert client.waiting == RUNNING
+    assert client in broker.outbox.clients
+    assert run(broker, client, *commands[1:]) == 3
+    assert replies(client).endswith(b":1\r\n")
+
+
+def test_when_the_wait_is_over_requests_are_refused():
+    broker, client = start_loading(wait_ms=2_000)
+    assert run(broker, client, "QLEN q") == 0
+    assert timers.next_ms(broker) <= broker.loading_wait_until_ms
+    broker.now_ms = broker.loading_wait_until_ms
+    inputs.settle(broker)
+    assert run(broker, client, "QLEN q") == 1
+    assert replies(client).startswith(b"-LOADING")
+
+
+def test_ping_and_info_do_not_wait_for_the_loading():
+    broker, client = start_loading()
+    assert run(broker, client, "PING", "INFO server") == 2
+    assert replies(client).startswith(b"-LOADING Disque is loading the dataset in memory\r\n$")
+
+
+def test_a_client_that_hangs_up_waits_for_no_loading():
+    broker, client = start_loading()
+    run(broker, client, "QLEN q")
+    inputs.disconnect(broker, client)
+    assert not broker.early
 
 
 def test_a_password_set_in_a_pipeline_counts_from_the_next_command_on():
@@ -403,3 +450,95 @@ def test_whatever_a_node_says_it_is_taken_ignored_or_malformed(kind, items):
     inputs.settle(BROKER)
     assert BROKER.job_count == sum(map(len, BROKER.shards))
     assert ask_parsed(BROKER, make_client(BROKER), "PING") == b"PONG"
+
+
+# -- transactions that there are none of ---------------------------------------------------------------------
+
+ABORTED = b"-EXECABORT "
+
+
+def answers(client):
+    """The first word of each reply, and the rest of the line of none."""
+    return [line.split()[0] for line in replies(client).splitlines()]
+
+
+def test_nothing_of_a_transaction_is_executed():
+    broker, client = start()
+    run(broker, client, "MULTI", "ADDJOB q a 0", "ADDJOB q b 0", "EXEC", "ADDJOB q c 0", "QLEN q")
+    *refused, added, length = replies(client).splitlines()
+    assert [line.split()[0] for line in refused] == [b"-ERR", b"-EXECABORT", b"-EXECABORT", b"-EXECABORT"]
+    assert (added[:3], length) == (b"+D-", b":1")
+
+
+def test_multi_says_what_to_do_and_begins_as_an_unknown_command():
+    broker, client = start()
+    assert ask(broker, client, "multi").startswith(b"-ERR unknown command 'multi': there are no transactions")
+
+
+def test_discard_ends_it_and_is_no_error():
+    """Nothing was executed, as DISCARD promises."""
+    broker, client = start()
+    run(broker, client, "MULTI", "PING", "DISCARD", "PING")
+    assert answers(client) == [b"-ERR", b"-EXECABORT", b"+OK", b"+PONG"]
+
+
+@pytest.mark.parametrize("word", ["EXEC", "DISCARD"])
+def test_without_multi_these_are_unknown(word):
+    broker, client = start()
+    assert ask(broker, client, word) == b"-ERR unknown command '%b'\r\n" % word.encode()
+
+
+def test_a_second_multi_needs_no_second_exec():
+    broker, client = start()
+    run(broker, client, "MULTI", "MULTI", "EXEC", "PING")
+    assert answers(client) == [b"-ERR", b"-ERR", b"-EXECABORT", b"+PONG"]
+
+
+def test_it_lasts_over_pipelines_and_concerns_one_connection():
+    broker, client = start()
+    other = make_client(broker)
+    run(broker, client, "MULTI")
+    assert ask(broker, other, "PING") == b"+PONG\r\n"
+    replies(client)
+    assert ask(broker, client, "MONITOR").startswith(ABORTED)
+    assert ask(broker, client, "CLIENT", "REPLY", "OFF").startswith(ABORTED)
+    assert ask(broker, client, "SUBSCRIBE", "c").startswith(b"-ERR unknown command 'SUBSCRIBE'")
+    assert not broker.monitors
+
+
+def test_reset_ends_it_and_quit_works():
+    broker, client = start()
+    run(broker, client, "MULTI", "RESET", "PING", "MULTI", "QUIT")
+    assert answers(client) == [b"-ERR", b"+RESET", b"+PONG", b"-ERR", b"+OK"]
+    assert client.close_asked
+
+
+@pytest.mark.parametrize("mode", ["SKIP", "OFF"])
+def test_it_counts_although_its_error_is_not_sent(mode):
+    broker, client = start()
+    run(broker, client, f"CLIENT REPLY {mode}", "MULTI", "ADDJOB q a 0", "EXEC", "CLIENT REPLY ON", "QLEN q")
+    assert replies(client).endswith(b"+OK\r\n:0\r\n")
+
+
+def test_a_monitor_sees_nothing_of_it():
+    broker, client = start()
+    monitor = make_client(broker)
+    ask(broker, monitor, "MONITOR")
+    run(broker, client, "MULTI", "ADDJOB q a 0", "EXEC")
+    assert replies(monitor) == b""
+
+
+def test_a_stranger_may_not_log_in_within_it():
+    broker, client = start(requirepass="secret")
+    run(broker, client, "MULTI", "AUTH secret", "EXEC", "PING")
+    assert answers(client) == [b"-ERR", b"-EXECABORT", b"-EXECABORT", b"-NOAUTH"]
+
+
+def test_it_waits_behind_an_addjob_that_waits_for_copies():
+    broker, client = start()
+    node = add_node(broker)
+    assert run(broker, client, "ADDJOB q a 0 REPLICATE 2", "MULTI", "ADDJOB q b 0", "EXEC") == 1
+    (job,) = client.waiting_jobs
+    say(broker, node, GOTJOB, (job.id,))
+    assert run(broker, client, "MULTI", "ADDJOB q b 0", "EXEC") == 3
+    assert answers(client) == [b"+%b" % job.id, b"-ERR", b"-EXECABORT", b"-EXECABORT"]

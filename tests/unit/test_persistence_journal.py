@@ -93,6 +93,21 @@ def test_a_closed_segment_can_be_dropped_once_the_record_of_that_is_on_disk():
     assert read(disk)[1].missing == {1}
 
 
+def test_a_dropped_segment_stays_until_the_record_of_that_is_synced():
+    """After a power cut the journal would name a file that is gone, and no record would say why."""
+    journal, disk = make("everysec", segment_bytes=100)
+    for _ in range(3):
+        journal.append(RECORD)
+        disk.run()
+    journal.drop(1)
+    disk.run()
+    assert journal.written == journal.position > journal.synced
+    assert "0000000001.seg" in disk.folder.names()
+    journal.hurry()
+    disk.run()
+    assert "0000000001.seg" not in disk.folder.names()
+
+
 def test_what_was_dropped_is_said_again_while_the_newest_header_names_it():
     """The record that said it first may be in a segment that is dropped itself."""
     journal, disk = make(segment_bytes=100)

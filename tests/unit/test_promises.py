@@ -7,6 +7,7 @@ import errno
 import hiredis
 import pytest
 
+from brokers import add_node
 from cluster_bus.codec import Decoder
 from cluster_bus.handshake import Hello
 from cluster_bus.messages import FIRST_JOB_KIND, GOTJOB, PING, REPLJOB, SETACK, YOURJOBS
@@ -205,6 +206,29 @@ def test_what_was_meant_for_a_process_is_not_said_to_the_next_one(waits):
     node.settle()
     assert YOURJOBS not in [kind for kind, _ in sent(node)]
     assert broker.stats.once_lost_in_handover == 1
+
+
+def test_messages_of_several_turns_are_not_said_to_the_next_process_and_reach_the_others():
+    """All of them wait for the disk when the process that they were meant for is replaced."""
+    node = start()
+    other, third = node.other(), add_node(node.broker, 3)
+    node.answer("ADDJOB", "q", "x", 0, "RETRY", 0)
+    node.answer("ADDJOB", "q", "y", 0, "RETRY", 0)
+    cluster, broker = node.broker.cluster, node.broker
+    for _ in range(2):
+        node.driver.begin()
+        handover.hand_over(broker, other, [lifecycle.fetch(broker, broker.queue(b"q"))])
+        broker.send(broker.sets.of((other, third)), SETACK, (b"some id", b"", 0))
+        node.end_turn()
+    node.frames.clear()
+    node.driver.begin()
+    cluster.link_down(other)
+    cluster.link_up(other, Hello(other.id, b"another.", "", 7711, 17711, "0.1.0"), other.host, "127.0.0.1")
+    node.end_turn()
+    node.settle()
+    runs = [(to, run) for to, data in node.frames for runs in Decoder().feed(data) for run in runs]
+    assert [run for to, run in runs if run[0] in (YOURJOBS, SETACK) and to is other] == []
+    assert sum(len(run) - 1 for to, run in runs if run[0] == SETACK and to is third) == 2
 
 
 def test_when_the_journal_goes_nobody_waits_any_more():

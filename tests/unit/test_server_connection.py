@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
 import uvloop
@@ -479,3 +480,95 @@ def test_a_client_that_hangs_up_during_a_pause_is_gone():
         assert await one.reply() == b"PONG"
 
     serve(story)
+
+
+def test_a_client_that_waits_for_the_loading_may_close_its_end_and_is_answered():
+    async def story(server):
+        server.broker.is_loading = True
+        server.broker.loading_wait_until_ms = server.broker.now_ms + 60_000
+        talk = await server.connect()
+        talk.send("ADDJOB q body 0", "QLEN q")
+        talk.writer.write_eof()
+        await until(lambda: server.broker.early)
+        server.driver.begin()
+        server.broker.is_loading = False
+        assert (await talk.rest()).endswith(b"\r\n:1\r\n")
+
+    serve(story)
+
+
+def test_a_client_that_waits_for_the_loading_may_hang_up():
+    """Whether it only closed its own end can't be seen, so it is let go when the wait is over."""
+
+    async def story(server):
+        server.broker.is_loading = True
+        server.broker.loading_wait_until_ms = server.broker.now_ms + 200
+        talk = await server.connect()
+        talk.send("QLEN q")
+        await until(lambda: server.broker.early)
+        talk.hang_up()
+        await until(lambda: not server.broker.early and not server.shell.connections)
+
+    serve(story)
+
+
+# -- protected mode -------------------------------------------------------------------------------------------
+
+
+class ForeignTransport(asyncio.Transport):
+    """A connection from another machine; `sent` is what it was told."""
+
+    def __init__(self, host, family=socket.AF_INET):
+        super().__init__({"peername": (host, 40_000), "socket": socket.socket(family)})
+        self.sent = b""
+        self.is_closed = False
+
+    def write(self, data):
+        self.sent += data
+
+    def close(self):
+        self.is_closed = True
+        self.get_extra_info("socket").close()
+
+    abort = close
+
+    def is_closing(self):
+        return self.is_closed
+
+    def get_write_buffer_size(self):
+        return 0
+
+    def set_write_buffer_limits(self, high=None, low=None):
+        pass
+
+
+def greeted(host, **settings):
+    """The connection of a client from there, and what the node counts."""
+
+    async def story(server):
+        transport = ForeignTransport(host)
+        connection_module.ClientConnection(server.shell).connection_made(transport)
+        seen.append((transport.sent, transport.is_closed, server.broker.stats.connections_rejected))
+        transport.close()
+
+    seen = []
+    serve(story, **settings)
+    return seen[0]
+
+
+@pytest.mark.parametrize("host", ["10.0.0.9", "fd00::9", "fe80::1%eth0"])
+def test_a_node_that_nobody_has_opened_refuses_other_machines(host):
+    sent, is_closed, rejected = greeted(host)
+    assert sent.startswith(b"-DENIED ")
+    assert (is_closed, rejected) == (True, 1)
+    assert all(word in sent for word in (b"requirepass", b"bind", b"protected-mode no"))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "::1"])
+def test_this_machine_is_always_let_in(host):
+    assert greeted(host) == (b"", False, 0)
+
+
+@pytest.mark.parametrize("opened", [{"requirepass": "x"}, {"bind": ("0.0.0.0",)}, {"protected_mode": False}])
+def test_each_of_three_things_opens_a_node(opened):
+    assert greeted("10.0.0.9", **opened) == (b"", False, 0)

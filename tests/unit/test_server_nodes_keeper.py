@@ -161,3 +161,66 @@ def test_who_asks_for_a_save_hears_that_it_failed(keeper):
         return await end
 
     assert asyncio.run(main()).strerror == "Is a directory"
+
+
+def port_at_start(keeper, scribe):
+    """Of the node, as the next process finds it."""
+    keeper.close()
+    again = NodesKeeper(keeper.path, scribe, print)
+    (line,) = again.open()
+    again.close()
+    return line.port
+
+
+def test_what_was_written_survives_the_process_although_no_save_was_done(keeper, scribe):
+    keeper.save_now()
+    keeper.me.port = 7
+    keeper.write()
+    assert saved_port(keeper) == 1
+    assert port_at_start(keeper, scribe) == 7
+
+
+def test_a_save_that_comes_after_a_write_counts(keeper, scribe):
+    keeper.save_now()
+    keeper.me.port = 7
+    keeper.write()
+    keeper.me.port = 8
+    keeper.save_now()
+    assert port_at_start(keeper, scribe) == 8
+
+
+def test_a_save_that_was_asked_for_before_a_write_does_not_undo_it(keeper, scribe):
+    """The thread is slow: it does the save when the loop has written a newer text."""
+    keeper.save_now()
+    older = keeper._deed()
+    keeper.me.port = 7
+    keeper.write()
+    older()
+    assert port_at_start(keeper, scribe) == 7
+
+
+def test_a_file_that_was_moved_away_is_not_brought_back(keeper, scribe):
+    keeper.save_now()
+    keeper.write()
+    keeper.close()
+    os.remove(keeper.path)
+    again = NodesKeeper(keeper.path, scribe, print)
+    assert again.open() == []
+    again.close()
+
+
+def test_a_written_text_that_a_power_cut_damaged_is_passed_over(keeper, scribe, lines):
+    keeper.save_now()
+    keeper.me.port = 7
+    keeper.write()
+    with open(f"{keeper.path}.latest", "r+b") as file:
+        file.seek(-5, os.SEEK_END)
+        file.write(b"\0\0\0\0\0")
+    assert port_at_start(keeper, scribe) == 1
+
+
+def test_a_write_that_fails_is_told_and_stops_nothing(keeper, lines):
+    keeper.save_now()
+    os.mkdir(f"{keeper.path}.latest.new")
+    keeper.write()
+    assert "can't write the nodes file" in lines[0]

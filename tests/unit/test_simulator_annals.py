@@ -7,7 +7,7 @@ import errno
 import pytest
 
 from disque_py.core.events import ACKED, ADDED
-from disque_py.event_keeper import ON
+from disque_py.event_keeper import CLOSED, ON
 from disque_py.simulator.ledger import RuleBrokenError
 from disque_py.simulator.world import World
 from simulated import ask, asker, words
@@ -138,3 +138,39 @@ def test_a_log_that_ends_on_a_healthy_disk_breaks_a_rule(world, annals):
     annals.folder.fail("write", errno.EIO)
     with pytest.raises(RuleBrokenError, match="a disk in health"):
         ask(world, "a", "ADDJOB", "q", "x", 0)
+
+
+def test_a_log_goes_on_over_no_hole(world, annals):
+    """Events that happened while it was closed are in no log."""
+    annals.had_trouble = True
+    annals.keeper.state = CLOSED
+    ask(world, "a", "ADDJOB", "q", "x", 0)
+    assert annals.current.has_hole
+    world.machines["a"].die()
+    world.restart("a")
+    with pytest.raises(RuleBrokenError, match="a log goes on without a hole"):
+        world.run(500)
+
+
+@pytest.mark.parametrize(("is_stuck", "power"), [(True, False), (False, True), (False, False)])
+def test_that_a_log_was_closed_may_not_have_got_to_a_disk_in_trouble(world, annals, is_stuck, power):
+    """Removing a file needs no room, but a disk that does something."""
+    annals.current.has_hole = annals.had_trouble = True
+    annals.health.fall_ill()
+    annals.disk.is_stuck = is_stuck
+    world.run(1)
+    if is_stuck:
+        annals.disk.start(0, lambda folder: None, lambda outcome: None)
+    world.machines["a"].die(power=power)
+    assert annals.current.has_hole == (not is_stuck and not power)
+
+
+def test_the_excuse_of_a_trouble_ends_when_a_log_is_written_again(world, annals):
+    annals.had_trouble = True
+    annals.health.fall_ill()
+    ask(world, "a", "PING")
+    assert annals.had_trouble
+    annals.health.get_well(world.now_ms)
+    world.run(1_100)
+    ask(world, "a", "PING")
+    assert not annals.had_trouble

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from cluster_bus.messages import DELJOB, LEFT_OK, REPLJOB, SETACK
+from cluster_bus.messages import DELJOB, LEFT, LEFT_OK, REPLJOB, SETACK
 from disque_py.core import lifecycle
 from disque_py.simulator.checkers import Asleep, Losses
 from disque_py.simulator.farewells import Farewells
@@ -65,6 +65,26 @@ def test_an_ack_that_was_dropped_for_want_of_memory_excuses_it():
     scene.world["a"].stats.jobs_evicted += 1
     scene.delete_on_b()
     assert scene.farewells.heard
+
+
+def test_evictions_before_the_job_came_do_not_excuse_it():
+    scene = Scene()
+    scene.world["a"].stats.jobs_evicted += 1
+    scene.farewells._last_eviction_ms()
+    scene.promise.added_ms = scene.world.now_ms + 1
+    with pytest.raises(RuleBrokenError, match="ends when all know"):
+        scene.delete_on_b()
+
+
+@pytest.mark.parametrize("is_given_up", [True, False])
+def test_a_leaver_excuses_the_jobs_that_it_gives_up_and_no_others(is_given_up):
+    """Its copy goes when the other holders have answered, and sets run ahead of that."""
+    scene = Scene()
+    scene.losses.leaving(scene.world.machines["a"])
+    if is_given_up:
+        scene.farewells.hear("a", "b", [[LEFT, [scene.job_id, b"a", b"", b""]]])
+    with nullcontext() if is_given_up else pytest.raises(RuleBrokenError, match="ends when all know"):
+        scene.delete_on_b()
 
 
 def test_a_job_whose_life_is_over_on_some_node_excuses_it():

@@ -6,7 +6,14 @@ from contextlib import nullcontext
 
 import pytest
 
-from disque_py.simulator.fetchers import RESTORED_LEASE_MS_MAX, Batch, Fetcher, check_order, check_repeated
+from disque_py.simulator.fetchers import (
+    RESTORED_LEASE_MS_MAX,
+    Batch,
+    Fetcher,
+    check_attempts,
+    check_order,
+    check_repeated,
+)
 from disque_py.simulator.keyed import KeyBook, Label
 from disque_py.simulator.ledger import Ledger, RuleBrokenError
 from disque_py.simulator.plan import ClientPlan
@@ -107,10 +114,41 @@ def test_when_all_leases_are_over_the_token_is_unknown_again(world, fetcher, bat
 
 
 def test_counts_are_those_of_the_answer(world, fetcher, batch):
-    fetcher._acknowledged(ask(world, "a", "ACKTOKEN", "t"), batch)
+    end = fetcher._end_of(batch)
+    fetcher._acknowledged(ask(world, "a", "ACKTOKEN", "t"), end)
     assert fetcher.ledger.acked == 3
     with pytest.raises(RuleBrokenError, match="tokens are counted"):
-        fetcher._counted(4, batch)
+        fetcher._counted(4, end)
+
+
+def test_a_token_counts_what_is_leased_under_it_and_no_later_delivery_of_the_same_job(world, fetcher, batch):
+    """After the leases ended another consumer has one of the jobs."""
+    world.run(6_000)
+    ask(world, "a", "GETJOB", "FROM", "q0")
+    end = fetcher._end_of(batch)
+    fetcher._counted(ask(world, "a", "ACKTOKEN", "t"), end)
+    with pytest.raises(RuleBrokenError, match="tokens are counted"):
+        fetcher._counted(1, end)
+
+
+def test_a_repeat_has_the_attempts_of_the_answer(batch):
+    [first, *_] = batch.attempts
+    check_attempts(batch, [[b"q0", first, b"", b"meta", [], b"lease-ms", 5, b"attempt", 1]])
+    with pytest.raises(RuleBrokenError, match="a token answers for its own deliveries"):
+        check_attempts(batch, [[b"q0", first, b"", b"meta", [], b"lease-ms", 5, b"attempt", 2]])
+
+
+@pytest.mark.parametrize(("left_ms", "was_lost"), [(2_000, False), (900, True), (900, False)])
+def test_a_later_delivery_to_another_client_is_no_answer_under_the_token(world, fetcher, batch, left_ms, was_lost):
+    """Its lease began before the question, unless an answer to this token was lost."""
+    world.run(3_000)
+    batch.was_lost = was_lost
+    promise = batch.promises[0]
+    entry = [b"q0", promise.id, promise.body(), b"meta", [], b"lease-ms", left_ms, b"attempt", 2]
+    is_wrong = left_ms < 2_000 and not was_lost
+    rule = "a token answers for its own deliveries"
+    with pytest.raises(RuleBrokenError, match=rule) if is_wrong else nullcontext():
+        fetcher._got([entry], batch)
 
 
 def test_metadata_and_priority_are_those_that_were_given(world, fetcher, machine):
@@ -153,7 +191,7 @@ def test_what_was_not_heard_is_asked_for_again(fetcher, batch):
         fetcher.batch = batch
         fetcher.act()
         line = fetcher.reach()
-        asked.append(line._waiting[-1][0] == fetcher._got)
+        asked.append(bool(line._waiting) and line._waiting[-1][0] == fetcher._got)
         line.hang_up()
     assert all(asked[:30])
     assert not all(asked[30:]), "what was heard is acknowledged, given back or kept"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from disque_py.simulator.figures import ACKED_MIN, COLUMNS, FAIR, MIXED, SEEDS_MIN, Figures
 
 
@@ -37,6 +39,18 @@ def test_too_many_deliveries_after_an_ack_are_an_excess():
     assert len(figures.excesses()) == 2
     figures.add(("kills",), run(100 * ACKED_MIN, 0))
     assert figures.excesses() == []
+
+
+@pytest.mark.parametrize("weather", [("restarts",), ("power",), ("forgetting",), ("kills", "halves")])
+def test_kinds_that_the_original_was_not_measured_in_have_limits_of_our_own(weather):
+    """Mixtures are one kind."""
+    figures = Figures()
+    for _ in range(SEEDS_MIN):
+        figures.add(weather, run(1_000, 3))
+    assert figures.excesses() == []
+    figures.add(weather, run(1_000, 400))
+    [excess] = figures.excesses()
+    assert excess.startswith(weather[0] if len(weather) == 1 else MIXED)
 
 
 def test_kinds_of_weather_are_judged_together_where_there_are_few_seeds_of_each():

@@ -83,4 +83,18 @@ def test_what_a_crash_may_cost_is_the_policy(policy, power, may_lose):
     world = World("")
     keeper = world.add("a", journal=policy).keeper
     assert keeper.may_lose(power=power) == may_lose
-    assert (keeper.lost_ms_max == LOST_MS_MAX) == (policy == "everysec")
+    assert (keeper.lost_ms_max(world.now_ms) == LOST_MS_MAX) == (policy == "everysec")
+
+
+def test_a_disk_in_trouble_excuses_what_was_recorded_then_and_nothing_later():
+    world = World("")
+    keeper = world.add("a", journal="everysec").keeper
+    keeper.had_failure = True
+    keeper.health.fall_ill()
+    world.run(1_000)
+    assert keeper.may_lose(power=False)
+    keeper.health.get_well(world.now_ms)
+    assert keeper.lost_ms_max(world.now_ms + 5_000) > LOST_MS_MAX
+    assert keeper.lost_ms_max(world.now_ms + 6_000) == LOST_MS_MAX
+    world.run(3_100)
+    assert not keeper.may_lose(power=False)

@@ -112,3 +112,16 @@ def test_an_orderly_stop_leaves_a_nodes_file_that_is_up_to_date():
     world.run(50)
     assert not machine.is_up
     assert len(machine.nodes_file.splitlines()) >= 3
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_a_kill_undoes_no_write_of_the_nodes_file_and_a_power_cut_may(power):
+    """It is synced a moment later."""
+    world = World("ab", is_prompt=False)
+    machine = world.machines["a"]
+    machine.rng.randrange = lambda _: 50
+    world.meet("a", "b")
+    world.until(lambda: len(machine.membership.linked) == 1)
+    world.run(1)
+    machine.die(power=power)
+    assert ("b:7711" in machine.nodes_file) == (not power)

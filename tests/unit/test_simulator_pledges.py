@@ -11,7 +11,7 @@ from cluster_bus.messages import DELJOB, GOTACK, GOTJOB, YOURJOBS
 from disque_py.core import handover
 from disque_py.simulator.disk import DELAYS_MS
 from disque_py.simulator.ledger import RuleBrokenError
-from disque_py.simulator.pledges import Pledges
+from disque_py.simulator.pledges import NOWHERE, Pledges
 from disque_py.simulator.world import World
 from simulated import ask, asker, words
 
@@ -182,3 +182,16 @@ def test_frames_are_opened_while_something_is_not_safe(world):
     free(world)
     world.run(100)
     pledges(world).check_frame(world["b"].me, data)
+
+
+def test_what_was_decided_in_trouble_is_excused_and_what_comes_later_is_not(world):
+    """The record of an ack that needed no disk may be written later than its answer leaves."""
+    machine = world.machines["a"]
+    journal = machine.keeper.remembering.journal
+    held = pledges(world)
+    machine.keeper.had_failure = True
+    held._unwaited = (journal.position + 1, journal.position + 10)
+    held._check(b"some", journal.position + 5, "an ack")
+    for position in (journal.position + 11, NOWHERE):
+        with pytest.raises(RuleBrokenError, match="no promise before its record"):
+            held._check(b"some", position, "an ack")

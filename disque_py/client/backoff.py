@@ -1,0 +1,53 @@
+"""How long a job rests after each failure, until it is tried again.
+
+The policy and its arithmetic are those that Disque-style brokers use for their own (`exponential:<base-ms>:<cap-ms>:
+<jitter-percent>`): after k failures base, base × k or base × 2^(k−1), at most cap, then shortened at random by up to
+jitter percent, so that jobs which failed together don't come back together. Pure; chance is handed in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import Final, Literal
+
+from disque_py.client.spans import Milliseconds, milliseconds, whole
+
+# Beyond it every cap is reached; the power itself must stay small.
+DOUBLINGS_MAX: Final = 62
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """A policy of waiting between the attempts of a job.
+
+    kind             "fixed", "linear" or "exponential", the default: how the wait grows with each failure
+    base_ms          milliseconds after the first failure, 1000 by default
+    cap_ms           milliseconds at most, 300000 (five minutes) by default
+    jitter_percent   up to so much of a wait is left out at random, 25 by default
+
+    Raises ValueError for a policy that makes no sense.
+    """
+
+    kind: Literal["fixed", "linear", "exponential"] = "exponential"
+    base_ms: Milliseconds = 1_000
+    cap_ms: Milliseconds = 300_000
+    jitter_percent: int = 25
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("fixed", "linear", "exponential"):
+            raise ValueError(f"kind must be fixed, linear or exponential, not {self.kind!r}")
+        if not 0 < milliseconds("base_ms", self.base_ms) <= milliseconds("cap_ms", self.cap_ms):
+            raise ValueError("base_ms must be above 0, and cap_ms not below it")
+        if not 0 <= whole("jitter_percent", self.jitter_percent) <= 100:
+            raise ValueError("jitter_percent must be from 0 to 100")
+
+    def wait_s(self, failure_count: int, rng: Random) -> float:
+        """Return how long a job rests after so many failures, in seconds."""
+        base_ms, cap_ms = milliseconds("base_ms", self.base_ms), milliseconds("cap_ms", self.cap_ms)
+        wait_ms = base_ms
+        if self.kind == "linear":
+            wait_ms = base_ms * failure_count
+        elif self.kind == "exponential":
+            wait_ms = base_ms << min(failure_count - 1, DOUBLINGS_MAX)
+        return min(wait_ms, cap_ms) * (1 - self.jitter_percent / 100 * rng.random()) / 1000

@@ -1,0 +1,78 @@
+"""Jobs one by one, for asyncio: what `AsyncDisque.jobs` returns.
+
+A GETJOB may bring more jobs than its caller looks at. An iterator that is left early (its loop was left, its task was
+cancelled, its client is closed) gives the rest back at once; otherwise those jobs would wait for their RETRY. Giving
+back is a task of the client, which `AsyncDisque.close` waits for: an async generator would do it too late, when the
+loop comes to its finalizers. Knows no connection; the client hands in its ways to fetch and to give back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from typing import Self
+
+from disque_py.client.request import Request
+from disque_py.client.results import Job
+
+
+class JobStream(AsyncIterator[Job]):
+    """An iterator over jobs, which fetches when it has none.
+
+    `aclose` ends it; so does leaving a loop over it, as long as nothing else refers to it.
+    """
+
+    def __init__(
+        self,
+        request: Request[list[Job]],
+        fetch: Callable[[Request[list[Job]]], Awaitable[list[Job]]],
+        give_back: Callable[[Collection[Job]], None],
+    ) -> None:
+        self._request = request
+        self._fetch = fetch
+        self._give_back = give_back
+        self._found: deque[Job] = deque()
+        self._is_over = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Job:
+        if not self._found and not self._is_over:
+            self._loop = asyncio.get_running_loop()
+            found = await self._fetch(self._request)
+            self._found.extend(found)
+            self._is_over = self._is_over or not found
+        if self._is_over:
+            self.give_back()  # It was closed while it fetched.
+            raise StopAsyncIteration
+        return self._found.popleft()
+
+    async def aclose(self) -> None:
+        """End the iterator; jobs that it has fetched and not handed out are given back."""
+        self.give_back()
+
+    def give_back(self) -> None:
+        """End the iterator without waiting until the jobs are given back. To be called in its loop."""
+        self._is_over = True
+        if self._found:
+            found, self._found = self._found, deque()
+            self._give_back(found)
+
+    def __del__(self) -> None:
+        # In the loop, or wherever garbage is collected. Without a running loop nothing can be sent: RETRY brings them.
+        loop, found = self._loop, self._found
+        if found and loop is not None and loop.is_running():
+            if _is_running_here(loop):
+                self._give_back(found)
+            else:
+                loop.call_soon_threadsafe(self._give_back, found)
+
+
+def _is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False

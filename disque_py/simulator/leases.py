@@ -1,0 +1,190 @@
+"""Leases and acks, held against deliveries: while one stands, no consumer gets the job a second time.
+
+Three rules look at each delivery, and at the nodes and links that it concerns, whatever happens elsewhere:
+
+* While a lease runs, its node lives, and its links to the other holders are whole, there is no second delivery.
+* A node that was linked to the node where an ACKJOB was answered, and that this node knows as a holder, delivers the
+  job no more.
+* A node that comes back with a journal asks before it queues what ran out meanwhile: if a holder that it names knows of
+  the ack and is linked in time, the job is not delivered again.
+
+An excuse names its job (a NACK or ENQUEUE is under way), its node (it was stopped, or its disk was in trouble), its
+link (a frame on it was lost, stuck or late) or the moment when a node lost what it knew.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from disque_py.core.ids import is_retried_id
+from disque_py.core.job import ACKED
+from disque_py.core.lifecycle import WILLQUEUE_LEAD_MS
+from disque_py.core.restoring import ASK_AFTER_MS
+from disque_py.simulator.checkers import jobs_of
+from disque_py.simulator.ledger import Ledger, Promise, RuleBrokenError
+
+if TYPE_CHECKING:
+    from disque_py.simulator.checkers import Losses
+    from disque_py.simulator.machine import Machine
+    from disque_py.simulator.world import World
+
+# A reply that waits for a healthy disk, and the turns around it.
+TURNS_MS: Final = 200
+# What was under way before a lease began has come by then.
+SETTLED_MS: Final = 1_000
+# Clocks drift by half a percent at most.
+DRIFT_SHARE: Final = 100
+# A question, its answer, and the disks of both nodes.
+HEARD_MS: Final = 1_000
+
+
+class Lease:
+    """The last delivery of a job that a consumer saw."""
+
+    __slots__ = ("left_ms", "machine", "run", "seen_ms")
+
+    def __init__(self, machine: Machine, seen_ms: int, left_ms: int) -> None:
+        self.machine = machine
+        self.run = machine.runs
+        self.seen_ms = seen_ms
+        self.left_ms = left_ms
+
+
+class Return:
+    """A job that a node has alive when it comes back, and that others know to be done."""
+
+    __slots__ = ("knowers", "loaded_ms")
+
+    def __init__(self, loaded_ms: int, knowers: list[tuple[Machine, int]]) -> None:
+        self.loaded_ms = loaded_ms
+        self.knowers = knowers
+
+
+class Leases:
+    """See the module.
+
+    running   the last delivery of each job
+    returns   by node, run and job
+    """
+
+    def __init__(self, world: World, ledger: Ledger, losses: Losses) -> None:
+        self._world = world
+        self._ledger = ledger
+        self._losses = losses
+        self.running: dict[bytes, Lease] = {}
+        self.returns: dict[tuple[str, int, bytes], Return] = {}
+
+    def delivered(self, machine: Machine, entries: list[Any]) -> None:
+        """A consumer got these; RuleBrokenError."""
+        for entry in entries:
+            job_id = entry[1]
+            promise = self._ledger.by_id.get(job_id)
+            if promise is None or not is_retried_id(job_id):
+                continue
+            if promise.ack_answered_ms and not promise.is_deleted and promise.loose == 0:
+                self._check_heard(machine, promise)
+                self._check_return(machine, promise)
+            lease = self.running.get(job_id)
+            if lease is not None and promise.loose == 0:
+                self._check_lease(machine, promise, lease)
+            self.running[job_id] = Lease(machine, self._world.now_ms, _left_ms(entry, promise))
+
+    # -- leases ------------------------------------------------------------------------------------
+
+    def _check_lease(self, machine: Machine, promise: Promise, lease: Lease) -> None:
+        world = self._world
+        passed_ms = world.now_ms - lease.seen_ms
+        race_ms = TURNS_MS + 2 * world.network.delay_ms[1]
+        if not race_ms < passed_ms < lease.left_ms - lease.left_ms // DRIFT_SHARE - TURNS_MS:
+            return
+        since_ms = lease.seen_ms - SETTLED_MS
+        if promise.freed_ms > since_ms or self._losses.mishap_ms > since_ms or lease.machine.runs != lease.run:
+            return
+        holders = [other for other in world.running() if other is machine or other.broker.find(promise.id) is not None]
+        if is_well(lease.machine, since_ms) and all(
+            self._is_whole(lease.machine, other, since_ms) for other in holders
+        ):
+            raise RuleBrokenError(
+                "no second delivery during a lease",
+                f"{promise}: by {lease.machine.name}, and {passed_ms} ms later, of {lease.left_ms}, by {machine.name}",
+                promise.id,
+            )
+
+    def _is_whole(self, one: Machine, other: Machine, since_ms: int) -> bool:
+        """Nothing is wrong with the other node and the link to it."""
+        if one is other:
+            return True
+        return is_well(other, since_ms) and self._world.network.whole_since_ms(one, other) < since_ms
+
+    # -- acks --------------------------------------------------------------------------------------
+
+    def _check_heard(self, machine: Machine, promise: Promise) -> None:
+        knower, now_ms = promise.acked_at, self._world.now_ms
+        if knower is None or knower.runs != promise.acked_run or not knower.is_up or knower is machine:
+            return
+        since_ms = now_ms - HEARD_MS
+        job = knower.broker.find(promise.id)
+        if job is None or job.state != ACKED or machine.membership.me.id not in [node.id for node in job.holders]:
+            return
+        if max(promise.ack_answered_ms, promise.freed_ms) > since_ms or not is_well(knower, since_ms):
+            return
+        if self._is_whole(knower, machine, since_ms):
+            raise RuleBrokenError(
+                "an ack reaches those who are linked",
+                f"{promise}: acknowledged on {knower.name}, and {now_ms - promise.ack_answered_ms} ms later"
+                f" delivered by {machine.name}",
+                promise.id,
+            )
+
+    def loaded(self, machine: Machine) -> None:
+        """A node has read its journal."""
+        by_id = self._ledger.by_id
+        for job in jobs_of(machine.broker):
+            promise = by_id.get(job.id)
+            if promise is None or not promise.ack_answered_ms or not job.retry_ms or job.state == ACKED:
+                continue
+            knowers = []
+            for other in self._world.running():
+                known = other.broker.find(job.id) if other is not machine else None
+                if known is not None and known.state != ACKED:
+                    break
+                if known is not None and other.membership.me.id in [node.id for node in job.holders]:
+                    knowers.append((other, other.runs))
+            else:
+                if knowers and not self._losses.may_come_back(job.id):
+                    self.returns[machine.name, machine.runs, job.id] = Return(self._world.now_ms, knowers)
+
+    def _check_return(self, machine: Machine, promise: Promise) -> None:
+        back = self.returns.get((machine.name, machine.runs, promise.id))
+        if back is None or promise.freed_ms > back.loaded_ms or not is_well(machine, back.loaded_ms):
+            return
+        asked_ms = back.loaded_ms + ASK_AFTER_MS - WILLQUEUE_LEAD_MS - TURNS_MS
+        for knower, run in back.knowers:
+            known = knower.broker.find(promise.id) if knower.is_up and knower.runs == run else None
+            if known is not None and known.state == ACKED and is_well(knower, back.loaded_ms):
+                if self._is_whole(machine, knower, asked_ms):
+                    raise RuleBrokenError(
+                        "a node that comes back asks first",
+                        f"{promise}: {knower.name} knows that it is done, and {machine.name} delivered it",
+                        promise.id,
+                    )
+
+
+def is_well(machine: Machine, since_ms: int) -> bool:
+    """Whether a node has gone on without a pause, and without trouble of its disks, since this moment."""
+    keeper, annals = machine.keeper, machine.annals
+    return (
+        machine.is_up
+        and not machine.is_stopped
+        and machine.stopped_ms < since_ms
+        and (keeper is None or keeper.health.is_well(since_ms))
+        and (annals is None or annals.health.is_well(since_ms))
+    )
+
+
+def _left_ms(entry: list[Any], promise: Promise) -> int:
+    """How long the lease runs: as the client was told, or the job's RETRY."""
+    if b"lease-ms" in entry:
+        left_ms: int = entry[entry.index(b"lease-ms") + 1]
+        return left_ms
+    return promise.retry_ms

@@ -1,0 +1,149 @@
+"""Pauses: a queue whose output is paused delivers nothing, and a pause that was ended everywhere is ended everywhere.
+
+A claim begins when a node answers a PAUSE with `out` or `all`: from then on no consumer gets a job of this queue from
+this node. Excused are the deliveries that were decided before: jobs in replies that wait for their record, and jobs
+under a token, which may be asked for again. A claim ends with the next PAUSE of the queue at this node, with a later
+one that another node tells it, with FLUSHALL or RESET, and with the process unless the journal is sure to have it.
+
+At the end, when the mesh is whole, the nodes agree on what was set with BCAST. The state with the latest version is
+in force on each of them, unless the node was asked for another one without BCAST.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from disque_py.core.queue import PAUSED_OUT
+from disque_py.simulator.ledger import RuleBrokenError
+from disque_py.simulator.underway import unseen_jobs
+
+if TYPE_CHECKING:
+    from disque_py.simulator.machine import Machine
+    from disque_py.simulator.world import World
+
+PAUSED_OUTPUT: Final = (b"out", b"all")
+# Commands after which a node may know nothing of a pause, or not from its journal.
+FORGETFUL: Final = ("DEBUG", "RESET", "APPENDONLY")
+
+Command = tuple[str | bytes | int, ...]
+
+
+class Claim:
+    """One queue of one node, whose pause was answered.
+
+    excused      ids of jobs that were on their way to consumers then
+    is_recorded  the journal has it
+    """
+
+    __slots__ = ("excused", "is_recorded")
+
+    def __init__(self, excused: dict[bytes, None], *, is_recorded: bool) -> None:
+        self.excused = excused
+        self.is_recorded = is_recorded
+
+
+class Pauses:
+    """All claims; see the module.
+
+    claims   by node and queue
+    own      nodes and queues where a PAUSE without BCAST came last
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._asked: dict[tuple[str, bytes], int] = {}
+        self.claims: dict[tuple[str, bytes], Claim] = {}
+        self.own: dict[tuple[str, bytes], None] = {}
+
+    def asked(self, machine: Machine, command: Command) -> None:
+        """An operator's command is about to reach the node."""
+        words = _upper(command)
+        if words[0] == "PAUSE":
+            key = machine.name, _name(command)
+            self.claims.pop(key, None)
+            self._asked[key] = self._asked.get(key, 0) + 1
+            self.own.pop(key, None)
+            if "BCAST" not in words:
+                self.own[key] = None
+        elif any(word in FORGETFUL for word in words):
+            self._forget(machine)
+
+    def answered(self, machine: Machine, command: Command, reply: Any) -> None:
+        """It is answered. While others are under way, their order is not known, and nothing is claimed."""
+        if _upper(command)[0] != "PAUSE":
+            return
+        key = machine.name, _name(command)
+        left = self._asked[key] = self._asked.get(key, 1) - 1
+        if left <= 0 and reply in PAUSED_OUTPUT:
+            excused = dict.fromkeys(unseen_jobs(machine))
+            excused |= {job.id: None for job in machine.broker.tokens.by_job}
+            self.claims[key] = Claim(excused, is_recorded=_is_recorded(machine))
+
+    def heard(self, machine: Machine, items: list[Any]) -> None:
+        """Another node's states of queues are about to be read: (name, flags, version, node)."""
+        for name, flags, version_ms, version_node, *_ in items:
+            known = machine.broker.pause_versions.get(name)
+            if known is None or (known[1], known[2]) < (version_ms, version_node):
+                self.own.pop((machine.name, name), None)
+                if not flags & PAUSED_OUT:
+                    self.claims.pop((machine.name, name), None)
+
+    def died(self, machine: Machine, *, power: bool) -> None:
+        """A process ends."""
+        keeper = machine.keeper
+        for key in [key for key in self._asked if key[0] == machine.name]:
+            del self._asked[key]
+        if keeper is None or keeper.may_lose(power=power):
+            self._forget(machine)
+        for key, claim in list(self.claims.items()):
+            if key[0] == machine.name and not claim.is_recorded:
+                del self.claims[key]
+
+    def _forget(self, machine: Machine) -> None:
+        for key in [key for key in self.claims if key[0] == machine.name]:
+            del self.claims[key]
+
+    def delivered(self, machine: Machine, entries: list[Any]) -> None:
+        """A consumer got these; RuleBrokenError."""
+        for queue, job_id, *_ in entries:
+            claim = self.claims.get((machine.name, queue))
+            if claim is not None and job_id not in claim.excused:
+                raise RuleBrokenError(
+                    "a paused queue delivers nothing", f"{job_id!r} of {queue!r} by {machine.name}", job_id
+                )
+
+    def check_agreed(self) -> None:
+        """The mesh is whole, and has been for a while: one state everywhere; RuleBrokenError."""
+        running = self._world.running()
+        latest: dict[bytes, tuple[tuple[int, bytes], int]] = {}
+        for machine in running:
+            for name, (flags, version_ms, node) in machine.broker.pause_versions.items():
+                latest[name] = max(latest.get(name, ((0, b""), 0)), ((version_ms, node), flags))
+        for name, (version, flags) in latest.items():
+            for machine in running:
+                known = machine.broker.pause_versions.get(name)
+                queue = machine.broker.queues.get(name)
+                paused = queue.paused if queue is not None else 0
+                is_own = (machine.name, name) in self.own
+                if known is None or (known[1], known[2]) != version or (paused != flags and not is_own):
+                    raise RuleBrokenError(
+                        "a pause is the same everywhere",
+                        f"{name!r} on {machine.name}: {paused} by {known}; the latest is {flags} by {version}",
+                        machine.name,
+                    )
+
+
+def _upper(command: Command) -> list[str]:
+    return [word.upper() if isinstance(word, str) else "" for word in command]
+
+
+def _name(command: Command) -> bytes:
+    name = command[1]
+    return name if isinstance(name, bytes) else str(name).encode()
+
+
+def _is_recorded(machine: Machine) -> bool:
+    keeper = machine.keeper
+    if keeper is None or keeper.remembering.journal is None:
+        return False
+    return keeper.remembering.journal.must_wait()

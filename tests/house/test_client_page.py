@@ -1,0 +1,45 @@
+"""The examples of docs/client.md and README.md: each one stands for itself and can be pasted into a program."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+
+import pytest
+
+import disque_py.client
+from rewrite_docs import ROOT
+
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+EXAMPLES = [
+    pytest.param(code, id=f"{page}-{number}")
+    for page in ("docs/client.md", "README.md")
+    for number, code in enumerate(BLOCK.findall((ROOT / page).read_text(encoding="utf-8")), 1)
+]
+
+
+@pytest.mark.parametrize("code", EXAMPLES)
+def test_an_example_defines_all_names_that_it_uses(code):
+    """`async with` outside of a function is what `python -m asyncio` takes."""
+    compile(code, "example", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    tree = ast.parse(code)
+    names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    defined = {node.id for node in names if isinstance(node.ctx, ast.Store)} | set(dir(builtins))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            defined |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            defined.add(node.name)
+        elif isinstance(node, ast.arg):
+            defined.add(node.arg)
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            defined.add(node.name)
+    assert sorted({node.id for node in names} - defined) == []
+
+
+@pytest.mark.parametrize("code", EXAMPLES)
+def test_what_an_example_imports_is_there(code):
+    froms = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.ImportFrom)]
+    wanted = {alias.name for node in froms if node.module == "disque_py.client" for alias in node.names}
+    assert wanted <= set(disque_py.client.__all__)

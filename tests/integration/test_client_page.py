@@ -1,0 +1,45 @@
+"""The examples of docs/client.md, run as they stand against a node; only the addresses are another's."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from disque_py.client import Disque
+from servers import HOST, ROOT, Server
+
+PAGE = ROOT / "docs" / "client.md"
+EXAMPLES = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+RUN_SECONDS = 60
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory):
+    with Server(tmp_path_factory.mktemp("node"), options=["--requirepass", "secret"]) as server:
+        yield server
+
+
+@pytest.mark.parametrize("number", range(len(EXAMPLES)))
+def test_an_example_runs_as_it_stands(node, number):
+    """A worker runs until it is told to end."""
+    code = re.sub(r"10\.0\.0\.\d:7711", f"{HOST}:{node.port}", EXAMPLES[number])
+    with Disque(f"{HOST}:{node.port}", password="secret") as disque:
+        disque.add_job("mail", b"for the worker")
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if ").run()" in code:
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(0.2)
+        process.send_signal(signal.SIGTERM)
+    output, errors = process.communicate(timeout=RUN_SECONDS)
+    assert (process.returncode, errors) == (0, ""), output
+
+
+def test_there_are_examples():
+    """Of the three ways in, and of what surprises."""
+    assert len(EXAMPLES) >= 7

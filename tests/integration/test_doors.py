@@ -1,0 +1,97 @@
+"""Who is let in, and what a Redis client's habits do to the jobs: real nodes, sockets and redis-py."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+import redis
+
+from servers import HOST, Connection, Server, free_port
+
+
+class Unbound(Server):
+    """A node without `bind`."""
+
+    @property
+    def words(self):
+        words = super().words
+        at = words.index("--bind")
+        return words[:at] + words[at + 2 :]
+
+
+def own_address():
+    """An address of this machine that is no loopback address, or "". Nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.connect(("203.0.113.1", 9))
+        except OSError:
+            return ""
+        address = sock.getsockname()[0]
+    return "" if address.startswith(("127.", "0.")) else address
+
+
+@pytest.fixture
+def foreign():
+    """The address, as other machines see it."""
+    return own_address() or pytest.skip("this machine has no other address than loopback")
+
+
+@pytest.fixture
+def client():
+    """Of redis-py, for a node."""
+    made = []
+
+    def make(server, host=HOST, **options):
+        made.append(redis.Redis(host, server.port, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def test_without_bind_and_password_other_machines_are_refused(tmp_path, foreign, client):
+    with Unbound(tmp_path) as server:
+        assert client(server).ping()
+        with pytest.raises(redis.ResponseError, match=r"^DENIED .*requirepass.*bind.*protected-mode no"):
+            client(server, foreign).ping()
+        server.command("CONFIG", "SET", "requirepass", "secret")
+        assert client(server, foreign, password="secret").ping()
+
+
+@pytest.mark.parametrize("options", [("--bind", "0.0.0.0"), ("--protected-mode", "no"), ("--requirepass", "x")])
+def test_each_of_three_things_lets_other_machines_in(tmp_path, foreign, options):
+    with Unbound(tmp_path, None, options) as server, socket.create_connection((foreign, server.port)) as sock:
+        talk = Connection(sock)
+        talk.send("PING")
+        assert "DENIED" not in str(talk.read())
+
+
+def test_a_unix_socket_is_this_machine(tmp_path):
+    with Unbound(tmp_path, free_port(), ("--unixsocket", tmp_path / "sock")), socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(str(tmp_path / "sock"))
+        assert Connection(sock).command("PING") == b"PONG"
+
+
+def test_the_default_pipeline_of_redis_py_adds_nothing(tmp_path, client):
+    """It is a transaction; half of one must not be there when it raises."""
+    with Server(tmp_path) as server:
+        pipeline = client(server).pipeline()
+        for number in range(3):
+            pipeline.execute_command("ADDJOB", "q", f"job {number}", 0)
+        with pytest.raises(redis.ResponseError, match="unknown command 'MULTI': there are no transactions"):
+            pipeline.execute()
+        assert server.command("QLEN", "q") == 0
+        pipeline = client(server).pipeline(transaction=False)
+        pipeline.execute_command("ADDJOB", "q", "job", 0)
+        assert pipeline.execute()[0].startswith(b"D-")
+
+
+def test_a_half_closed_transaction_is_answered_and_adds_nothing(tmp_path):
+    with Server(tmp_path) as server, server.connect() as talk:
+        talk.send_raw(b"MULTI\r\nADDJOB q body 0\r\nEXEC\r\n")
+        talk.sock.shutdown(socket.SHUT_WR)
+        assert [str(talk.read()).split()[0] for _ in range(3)] == ["ERR", "EXECABORT", "EXECABORT"]
+        assert talk.is_closed()
+        assert server.command("QLEN", "q") == 0

@@ -1,0 +1,58 @@
+"""disque-server --test-config: what a start would refuse, without a start."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from disque_py.server.main import main
+
+
+@pytest.fixture
+def conf(tmp_path):
+    """Writes a config file, and gives its path."""
+
+    def write(*lines):
+        path = tmp_path / "disque.conf"
+        path.write_text("\n".join((f"dir {tmp_path}", *lines)))
+        return str(path)
+
+    return write
+
+
+def test_a_configuration_that_can_be_used(conf, capsys, tmp_path):
+    before = os.getcwd()
+    assert main(["--test-config", conf("port 7712", "appendonly yes"), "--maxmemory", "1gb"]) == 0
+    assert capsys.readouterr() == ("disque-server: the configuration can be used\n", "")
+    assert (os.listdir(tmp_path), os.getcwd()) == (["disque.conf"], before)
+
+
+def test_wrong_lines_are_told_with_their_numbers(conf, capsys):
+    assert main(["--test-config", conf("port x", "rename-command NOSUCH x")]) == 1
+    output, errors = capsys.readouterr()
+    assert output == ""
+    assert "at line 2" in errors
+    assert "at line 3\n>>> 'rename-command NOSUCH x'\n'nosuch' is no command" in errors
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("cluster-seeds 10.0.0.1:60000", "10.0.0.1:60000 needs a bus port"),
+        ("cluster-announce-ip 'a b'", "'a b' is not an address"),
+        ("tls-port 7713\ntls-cert-file x\ntls-key-file y\ntls-auth-clients no", "can't use tls-cert-file x"),
+        ("logfile no/such/log", "logfile no/such/log: there is no directory"),
+        ("unixsocket /no/such/disque.sock", "unixsocket /no/such/disque.sock: there is no directory /no/such"),
+    ],
+)
+def test_what_a_start_would_refuse_is_told(conf, capsys, line, reason):
+    assert main(["--test-config", conf(line)]) == 1
+    assert capsys.readouterr().err.startswith("disque-server: ")
+    main(["--test-config", conf(line)])
+    assert reason in capsys.readouterr().err
+
+
+def test_all_of_it_is_told_at_once(conf, capsys):
+    assert main(["--test-config", conf("logfile no/log", "cluster-announce-ip 'a b'")]) == 1
+    assert capsys.readouterr().err.count("disque-server: ") == 2

@@ -1,0 +1,163 @@
+"""Leases: second deliveries, deliveries after an ack, and their excuses, each of which names what it excuses."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import pytest
+
+from disque_py.simulator.checkers import Losses
+from disque_py.simulator.leases import Leases, is_well
+from disque_py.simulator.ledger import Ledger, RuleBrokenError
+from simulated import ask, joined
+
+
+class Scene:
+    """A job with copies on two of three nodes."""
+
+    def __init__(self) -> None:
+        self.world = joined("abc")
+        self.world.run(2_000)
+        self.ledger = Ledger()
+        self.losses = Losses(self.ledger)
+        self.leases = Leases(self.world, self.ledger, self.losses)
+        self.promise = self.ledger.add(b"q", 20, 10_000, 3_600_000, 2, self.world.now_ms)
+        job_id = ask(self.world, "a", "ADDJOB", "q", self.promise.body(), 0, "RETRY", 10, "REPLICATE", 3)
+        self.ledger.answered(self.promise, job_id, self.world.now_ms)
+        self.world.run(100)
+
+    def deliver(self, name: str, *more: object) -> None:
+        """A consumer of this node gets the job."""
+        entry = [b"q", self.promise.id, b"", *more]
+        self.leases.delivered(self.world.machines[name], [entry])
+
+    def acknowledge(self, name: str) -> None:
+        """A consumer says on this node that it is done."""
+        ask(self.world, name, "ACKJOB", self.promise.id)
+        self.ledger.acknowledged(self.promise, self.world.now_ms, self.world.machines[name])
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_while_a_lease_runs_there_is_no_second_delivery(name):
+    scene = Scene()
+    scene.deliver("a")
+    scene.world.run(3_000)
+    with pytest.raises(RuleBrokenError, match=r"during a lease.* by a, and 3000 ms later, of 10000"):
+        scene.deliver(name)
+
+
+@pytest.mark.parametrize("passed_ms", [20, 9_900])
+def test_two_queues_at_once_and_the_end_of_a_lease_are_excused(passed_ms):
+    """What is told to the others needs its time."""
+    scene = Scene()
+    scene.deliver("a")
+    scene.world.run(passed_ms)
+    scene.deliver("b")
+
+
+def test_a_lease_is_as_long_as_the_client_was_told():
+    scene = Scene()
+    scene.deliver("a", b"lease-ms", 2_000, b"attempt", 1)
+    scene.world.run(3_000)
+    scene.deliver("b")
+
+
+@pytest.mark.parametrize("excuse", ["nack", "freed", "stopped", "restarted", "link", "loss", "mishap", "other link"])
+def test_what_concerns_the_job_its_node_or_a_link_to_a_holder_excuses_it(excuse):
+    scene = Scene()
+    world, machine = scene.world, scene.world.machines["a"]
+    scene.deliver("a")
+    world.run(1_000)
+    if excuse == "nack":
+        scene.ledger.freeing(scene.promise)
+    elif excuse == "freed":
+        scene.ledger.freeing(scene.promise)
+        scene.ledger.freed(scene.promise, world.now_ms)
+    elif excuse == "stopped":
+        machine.stop()
+        world.run(100)
+        machine.go_on()
+    elif excuse == "restarted":
+        machine.runs += 1
+    elif excuse in ("link", "other link"):
+        world.network.hiccup("a" if excuse == "link" else "c", "b")
+    elif excuse == "loss":
+        next(pipe for pipe in machine.pipes.values() if pipe.target.name == "b").was_harmed = True
+    else:
+        scene.losses.mishap(machine)
+    world.run(2_000)
+    is_wrong = excuse == "other link"  # It leads from neither to the node that has the lease.
+    with pytest.raises(RuleBrokenError, match="during a lease") if is_wrong else nullcontext():
+        scene.deliver("b")
+
+
+@pytest.mark.parametrize("is_linked", [True, False])
+def test_a_holder_that_is_linked_has_heard_of_an_ack(is_linked):
+    scene = Scene()
+    scene.world.network.filter = lambda *_: True
+    scene.acknowledge("a")
+    scene.deliver("b")  # The word may be under way.
+    scene.world.run(1_500)
+    if not is_linked:
+        scene.world.network.hiccup("a", "b")
+        scene.world.run(200)
+    with pytest.raises(RuleBrokenError, match="an ack reaches") if is_linked else nullcontext():
+        scene.deliver("b")
+
+
+def test_a_stopped_node_and_a_disk_in_trouble_are_not_well():
+    world = joined("a")
+    machine = world.add("b", journal="always")
+    world.run(1_000)
+    since_ms = world.now_ms - 500
+    assert is_well(machine, since_ms)
+    machine.keeper.health.fall_ill()
+    assert not is_well(machine, since_ms)
+    machine.keeper.health.get_well(world.now_ms)
+    assert not is_well(machine, since_ms)
+    world.run(600)
+    assert is_well(machine, world.now_ms - 500)
+    machine.stop()
+    assert not is_well(machine, world.now_ms - 500)
+
+
+class Returned:
+    """b comes back with a job alive that a knows to be done."""
+
+    def __init__(self) -> None:
+        self.world = joined("a", cluster_node_timeout=60_000)
+        self.back = self.world.add("b", journal="always")
+        self.world.join()
+        self.ledger = Ledger()
+        self.losses = Losses(self.ledger)
+        self.leases = Leases(self.world, self.ledger, self.losses)
+        self.promise = self.ledger.add(b"q", 20, 2_000, 3_600_000, 2, self.world.now_ms)
+        job_id = ask(self.world, "a", "ADDJOB", "q", self.promise.body(), 0, "RETRY", 2, "REPLICATE", 2)
+        self.ledger.answered(self.promise, job_id, self.world.now_ms)
+        self.back.die()
+        ask(self.world, "a", "ACKJOB", job_id)
+        self.ledger.acknowledged(self.promise, self.world.now_ms)  # By which node is another rule's business.
+        self.world.run(4_000)
+        self.world.on_loaded = self.leases.loaded
+        self.world.network.filter = lambda *_: True  # No word of the ack gets through.
+        self.world.restart("b")
+        self.world.run(2_000)
+
+
+def test_a_node_that_comes_back_has_asked_before_it_delivers():
+    scene = Returned()
+    assert scene.leases.returns
+    with pytest.raises(RuleBrokenError, match=r"asks first.*a knows that it is done, and b delivered it"):
+        scene.leases.delivered(scene.back, [[b"q", scene.promise.id, b""]])
+
+
+@pytest.mark.parametrize("excuse", ["enqueue", "knower restarted", "link"])
+def test_an_enqueue_a_knower_that_died_and_a_link_excuse_it(excuse):
+    scene = Returned()
+    if excuse == "enqueue":
+        scene.ledger.freeing(scene.promise)
+    elif excuse == "knower restarted":
+        scene.world.machines["a"].runs += 1
+    else:
+        scene.world.cut("a", "b")
+    scene.leases.delivered(scene.back, [[b"q", scene.promise.id, b""]])

@@ -1,0 +1,120 @@
+"""Pauses: what a node that answered a PAUSE may still deliver, and what nodes agree on in the end."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import pytest
+
+from disque_py.core import pausing
+from disque_py.core.queue import PAUSED_OUT
+from disque_py.simulator.ledger import RuleBrokenError
+from disque_py.simulator.pauses import Pauses
+from simulated import ask, asker, joined, words
+
+RULE = "a paused queue delivers nothing"
+ENTRY = [b"q", b"some id", b"body"]
+
+
+@pytest.fixture
+def world():
+    return joined("ab")
+
+
+@pytest.fixture
+def pauses(world):
+    return Pauses(world)
+
+
+def pause(pauses, world, name, *how):
+    """An operator's PAUSE, and its answer."""
+    command = ("PAUSE", "q", *how)
+    machine = world.machines[name]
+    pauses.asked(machine, command)
+    pauses.answered(machine, command, ask(world, name, *command))
+    return machine
+
+
+def delivered(pauses, machine, *, is_wrong):
+    """A consumer gets a job."""
+    with pytest.raises(RuleBrokenError, match=RULE) if is_wrong else nullcontext():
+        pauses.delivered(machine, [ENTRY])
+
+
+@pytest.mark.parametrize(("how", "is_wrong"), [("out", True), ("all", True), ("in", False)])
+def test_a_queue_that_is_paused_for_output_delivers_nothing(pauses, world, how, is_wrong):
+    delivered(pauses, pause(pauses, world, "a", how), is_wrong=is_wrong)
+    delivered(pauses, world.machines["b"], is_wrong=False)
+
+
+def test_the_next_pause_ends_it(pauses, world):
+    """From the moment when it is asked for."""
+    machine = pause(pauses, world, "a", "all")
+    pauses.asked(machine, ("PAUSE", b"q", "none"))
+    delivered(pauses, machine, is_wrong=False)
+
+
+def test_while_two_are_under_way_nothing_is_claimed(pauses, world):
+    machine = world.machines["a"]
+    for _ in range(2):
+        pauses.asked(machine, ("PAUSE", "q", "out"))
+    pauses.answered(machine, ("PAUSE", "q", "out"), b"out")
+    delivered(pauses, machine, is_wrong=False)
+    pauses.answered(machine, ("PAUSE", "q", "out"), b"out")
+    delivered(pauses, machine, is_wrong=True)
+
+
+@pytest.mark.parametrize(("later_ms", "is_wrong"), [(1, False), (0, True), (-1, True)])
+def test_the_word_of_another_node_ends_it_if_it_is_later(pauses, world, later_ms, is_wrong):
+    machine = pause(pauses, world, "a", "out", "bcast")
+    _, version_ms, node = machine.broker.pause_versions[b"q"]
+    pauses.heard(machine, [(b"q", 0, version_ms + later_ms, node)])
+    delivered(pauses, machine, is_wrong=is_wrong)
+
+
+def test_what_was_on_its_way_is_excused(pauses, world):
+    """It waits in a reply that the client has not read."""
+    machine = world.machines["a"]
+    job_id = ask(world, "a", "ADDJOB", "q", "x", 0)
+    connection = asker(world, "a")
+    machine.open()
+    connection.send([words("GETJOB", "FROM", "q")])
+    connection.client.out = [b"*1\r\n*3\r\n$1\r\nq\r\n$40\r\n%b\r\n$1\r\nx\r\n" % job_id]
+    pauses.answered(machine, ("PAUSE", "q", "out"), b"out")
+    pauses.delivered(machine, [[b"q", job_id, b"x"]])
+    delivered(pauses, machine, is_wrong=True)
+
+
+@pytest.mark.parametrize(("journal", "power", "is_wrong"), [
+    ("", False, False), ("always", True, True), ("everysec", False, True), ("everysec", True, False),
+])  # fmt: skip
+def test_it_outlives_the_process_as_the_journal_does(journal, power, is_wrong):
+    world = joined("ab")
+    machine = world.add("c", journal=journal)
+    world.run(200)
+    pauses = Pauses(world)
+    pause(pauses, world, "c", "out")
+    pauses.died(machine, power=power)
+    delivered(pauses, machine, is_wrong=is_wrong)
+
+
+@pytest.mark.parametrize("command", [("DEBUG", "FLUSHALL"), ("CLUSTER", "RESET", "SOFT"),
+                                     ("CONFIG", "SET", "appendonly", "no")])  # fmt: skip
+def test_a_node_that_forgets_it_is_excused(pauses, world, command):
+    machine = pause(pauses, world, "a", "out")
+    pauses.asked(machine, command)
+    delivered(pauses, machine, is_wrong=False)
+
+
+def test_all_nodes_agree_in_the_end(pauses, world):
+    pause(pauses, world, "a", "out", "bcast")
+    world.run(50)
+    pauses.check_agreed()
+    pausing.set_pause(world["b"], b"q", 0)
+    with pytest.raises(RuleBrokenError, match=r"the same everywhere: b'q' on b: 0 by .* the latest is 2"):
+        pauses.check_agreed()
+    pause(pauses, world, "b", "none")
+    pauses.check_agreed()
+    world["b"].pause_versions[b"q"] = (PAUSED_OUT, 1, b"")
+    with pytest.raises(RuleBrokenError, match="the same everywhere"):
+        pauses.check_agreed()
