@@ -75,8 +75,8 @@ class BusOwner(Protocol):
 def bind_addresses(bind: Sequence[str], *, has_secret: bool, protected_mode: bool) -> list[str]:
     """Where the bus listens, given `bind` (empty: everywhere).
 
-    Without a secret anybody who reaches the bus could delete or inject jobs (Q28), so it stays on
-    loopback unless `protected-mode no` (semantics.md, section 14).
+    Without a secret anybody who reaches the bus could delete or inject jobs (spec Q28), so it stays on
+    loopback unless `protected-mode no` (spec S2).
     """
     if has_secret or not protected_mode:
         return list(bind or ALL_ADDRESSES)
@@ -94,7 +94,7 @@ def is_loopback(host: str) -> bool:
 def source_address(binds: Sequence[str], target: str) -> str | None:
     """The address to dial `target` (numeric) from: our first bind address that reaches it; None: the system chooses.
 
-    The other end takes our address from the socket (disque/cluster.md, section 2), so it should be one we listen on.
+    The other end takes our address from the socket (spec N7), so it should be one we listen on.
     """
     goal = ipaddress.ip_address(target)
     for host in binds:

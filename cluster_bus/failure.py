@@ -4,7 +4,7 @@ A node is *suspected* (PFAIL, `fail?`) by us alone when a ping of ours stays una
 time-out. Others gossip their suspicions: these are reports, each valid for two time-outs. A node *has
 failed* (FAIL) when we suspect it and, counting ourselves, a majority of the cluster reports it; that
 is then told to everybody, who believe it. So two nodes alone never get past `fail?`. Any answer from
-the node itself ends both at once. (disque/cluster.md, sections 2 and 5)
+the node itself ends both at once. (spec N3)
 
 Everything here reads and writes one Node; who is told and what is saved is membership's business.
 Times are monotonic milliseconds.

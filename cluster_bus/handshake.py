@@ -3,7 +3,7 @@
 Each end sends HELLO at once and PROOF when the other's HELLO has come. The proof is an HMAC-SHA256
 keyed with `cluster-secret` over the prover's role, both nonces and both ids, so it can be neither
 replayed (nonces) nor sent back to its author (role). Nothing else is read before both frames of the
-other end were found good (semantics.md, section 14). Without a secret proofs are empty; an end with
+other end were found good (spec S1). Without a secret proofs are empty; an end with
 a secret and one without refuse each other, each saying why.
 
 The proof shows that the other end knows the secret, not that nobody sits in between: for that,

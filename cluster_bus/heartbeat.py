@@ -4,7 +4,7 @@
     header = map: host, port, bus_port, flags, memory, version; tls_port unless it is 0
     entry  = (node id, host, port, bus_port, flags, ms since our unanswered ping, ms since its last answer); -1: none
 
-Of a sender's own flags only LEAVING is believed (disque/cluster.md, section 1); of an entry's,
+Of a sender's own flags only LEAVING is believed (spec N1); of an entry's,
 PFAIL and FAIL are its reporter's opinion. Ages are spans, so no two clocks are compared.
 Fields and positions we don't know are ignored, those a shorter item lacks are an error.
 """
@@ -25,7 +25,7 @@ GOSSIP_FLAGS: Final = PFAIL | FAIL | LEAVING | NOADDR
 FAILING: Final = PFAIL | FAIL
 MEMORY_LEVEL_MAX: Final = 3
 
-# Entries per heartbeat: at least three, a tenth of the table (disque/cluster.md, section 2). A node that
+# Entries per heartbeat: at least three, a tenth of the table (spec N2). A node that
 # has just been met learns (almost) everybody at once, so that a cluster is whole in milliseconds.
 GOSSIP_MIN: Final = 3
 GREETING_ENTRIES_MAX: Final = 100

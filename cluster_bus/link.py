@@ -5,7 +5,7 @@ does its owner, the Bus, hear of it. From then on the dialing end writes frames 
 reads them, never the other way round: what a node says goes on the link it dialed.
 
 Bounds: a frame's declared length (codec.py), what one callback decodes before other links get their
-turn, and what may lie unsent (Q34: a stalled node must not eat our memory). Whatever goes wrong closes
+turn, and what may lie unsent (spec Q34: a stalled node must not eat our memory). Whatever goes wrong closes
 the link, and the owner is told why. The link decides nothing else: not who is welcome, not when to redial.
 """
 

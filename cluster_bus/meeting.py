@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cluster_bus.handshake import Hello
     from cluster_bus.heartbeat import Entry, Header
 
-# disque/cluster.md, section 2.
+# Spec N4.
 HANDSHAKE_MS_MIN: Final = 1_000
 BLACKLIST_MS: Final = 60_000
 # What others may start at a time: a liar can't make us dial the whole world. Twice what a greeting names.
@@ -140,7 +140,7 @@ class Meeting(Links):
         self.note("node-joined", node)
 
     def _is_over(self, node: Node) -> bool:
-        """Whether the time is up in which a node must be reached (disque/cluster.md, section 2: handshake lifetime)."""
+        """Whether the time is up in which a node must be reached (spec N4: handshake lifetime)."""
         return self.now_ms - node.known_since_ms > max(self.node_timeout_ms, HANDSHAKE_MS_MIN)
 
     def _expel(self, node: Node) -> None:

@@ -41,7 +41,7 @@ from cluster_bus.outgoing import Outgoing
 if TYPE_CHECKING:
     from random import Random
 
-# disque/cluster.md, section 2, unless said otherwise.
+# Spec N2, N3, N4, unless said otherwise.
 NODE_TIMEOUT_MS: Final = 15_000
 TICK_MS: Final = 100
 RANDOM_PING_MS: Final = 1_000

@@ -5,7 +5,7 @@
     ...
     checksum 89abcdef
 
-The six fields are the original's (disque/cluster.md, section 6); `key=value` fields may follow, and
+The six fields are the original's (spec N6); `key=value` fields may follow, and
 unknown ones are ignored, so a newer version may say more. Files of the original are read, too: they
 have neither version, checksum nor further fields. Exactly one line is `myself`. Handshakes are not
 saved. Empty lines are ignored, and so are lines starting with `vars` by those who don't know them (`Notes`):
@@ -15,7 +15,7 @@ saved. Empty lines are ignored, and so are lines starting with `vars` by those w
     vars alone                               it knows nobody because an operator wanted that
 
 The checksum (crc32, hex) covers everything above it and must be there when a version is: a file that was
-damaged or cut off is reported (Q36), never half believed. nodes_store.py does the writing.
+damaged or cut off is reported (spec Q36), never half believed. nodes_store.py does the writing.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ NO_NOTES: Final = Notes([], [], False)
 
 
 def six_fields(node: Node) -> str:
-    """A node's line in CLUSTER NODES, without the line end (disque/info.md, section 3)."""
+    """A node's line in CLUSTER NODES, without the line end (spec N6)."""
     link = "connected" if node.is_linked or node.flags & MYSELF else "disconnected"
     return (
         f"{node.name.decode()} {node.host}:{node.port} {node.flag_text()} "

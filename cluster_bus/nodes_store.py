@@ -1,7 +1,7 @@
 """The nodes file on disk: one owner at a time, and never half written.
 
 A save writes a new file, syncs it, renames it over the old one and syncs the directory, so after
-a power cut either the old or the new table is there (Q36: rewriting in place bricked nodes). An
+a power cut either the old or the new table is there (spec Q36: rewriting in place bricked nodes). An
 advisory lock on `<path>.lock` is held as long as the process lives, for two nodes with one id would
 ruin each other's jobs; it is a file of its own because a rename would leave a lock on the old one behind.
 

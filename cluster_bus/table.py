@@ -25,11 +25,11 @@ from typing import Final
 
 from cluster_bus.node import FAIL, FORGOTTEN, HANDSHAKE, LEAVING, MYSELF, PFAIL, UNKNOWN, Node
 
-# None of these may be asked for copies (disque/cluster.md, section 1: reachable nodes). Whether a link
+# None of these may be asked for copies (spec N1: reachable nodes). Whether a link
 # is up does not matter: it will be again, or the node becomes suspected.
 UNUSABLE: Final = MYSELF | HANDSHAKE | LEAVING | PFAIL | FAIL
 
-# These do not count when copies are (semantics.md, section 6).
+# These do not count when copies are (spec C1).
 UNCOUNTED: Final = MYSELF | LEAVING | FAIL
 
 # Ids that peers may make us remember, whoever they belong to.

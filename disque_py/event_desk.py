@@ -9,7 +9,7 @@ was asked for; the next request goes on from there. Few events are made into lin
 works beside the loop, if there is one.
 
 A reader that names itself is remembered with the place it asked for last: INFO shows how far behind it is.
-Source: pipeline.md, section 1.
+Spec E6.
 """
 
 from __future__ import annotations

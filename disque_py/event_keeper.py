@@ -9,7 +9,7 @@ continued only by a process that goes on where it ended, and whatever happens un
 in trouble) makes the next log a new one with another id.
 
 At the end of a turn `record` gives the log what the core noted down, and replies and messages wait until that is
-written (promises.py, gate.py). Source: pipeline.md, section 1.
+written (promises.py, gate.py). Spec E4, E5.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 `incoming_lost`, `new_run`, `forgotten` what became of links and nodes. What they want done outside lies in
 `broker.outbox` afterwards.
 
-The order of checks before a command runs is the original's (disque/commands.md, section 1.4). Rare conditions
+The order of checks before a command runs is the original's (spec R3). Rare conditions
 (a password, MONITOR, loading) are looked at only when one of them is there at all.
 """
 
@@ -366,7 +366,7 @@ def receive(broker: Broker, sender: Node, runs: list[Any]) -> None:
     """Job messages of one frame; MalformedMessageError if a run is not what its kind says."""
     for run in runs:
         if broker.is_loading and run[0] not in WHILE_LOADING:
-            continue  # As if it had been lost: what is important is said again (quirks Q32).
+            continue  # As if it had been lost: what is important is said again (spec Q32).
         handler = MESSAGES.get(run[0])
         if handler is None:
             broker.stats.ignored("message of an unknown kind")  # A newer node; it does not rely on our understanding.

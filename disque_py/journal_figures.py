@@ -1,6 +1,6 @@
 """Journal figures: INFO persistence, as docs/info.md has it.
 
-Names and meanings are those of the original (disque/info.md) where it has them; what has no meaning here any more, like
+Names and meanings are those of the original (spec R8) where it has them; what has no meaning here any more, like
 the buffer of a rewriting child, stays with the value it has when nothing is wrong.
 """
 

@@ -3,7 +3,7 @@
 The disk reads and decodes a piece beside the loop while the loop takes in the one before; other work of the loop
 (clients that hear LOADING, heartbeats, INFO) goes on in between. When all is read, every job is put in its place, what
 became of the at-most-once jobs is recorded and synced, and only then `done` is called. Nothing is written before
-that but the end of the clean-shutdown mark, which goes first (semantics.md, section 5).
+that but the end of the clean-shutdown mark, which goes first (spec O3).
 
 A full disk is waited for: the start goes on by itself when there is room. Other errors of the disk end it; where there
 is nothing to go back to (`is_patient`: a DEBUG LOADAOF, reloading.py) not before PATIENCE_MS are over.

@@ -1,7 +1,7 @@
 """Promises: what must not leave before its record is safe.
 
 A reply to a command that changed something, and a message that another node relies on, wait behind the journal's
-position of their turn; what needs no record goes on at once (semantics.md, section 8). Later replies on a connection
+position of their turn; what needs no record goes on at once (spec P1, P2, P3). Later replies on a connection
 wait behind earlier ones, later messages that wait keep their order, too. "Safe" is the policy's business
 (persistence/journal.py). What the event log must be handed before anybody acts on it waits in the same way, on a node
 without a journal, too; then a gate stands for both logs (gate.py).
@@ -71,7 +71,7 @@ class Holding:
     def leave_out(self, node: Node) -> None:
         """Its process is gone that the messages were meant for: the next one must not get them.
 
-        Numbers of hand-overs hold for one process (semantics.md, section 4). To another one a hand-over that is over
+        Numbers of hand-overs hold for one process (spec H1). To another one a hand-over that is over
         would be a new one, of a job that was perhaps delivered, and an answer the answer to another hand-over.
         """
         self._messages = deque((position, without(runs, node)) for position, runs in self._messages)

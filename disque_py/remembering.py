@@ -1,8 +1,8 @@
 """Remembering: a node's journal from start to end, as directives and commands ask for it.
 
 Off, on, switched on and off while the node runs, loaded at start, closed with the clean-shutdown mark. Server and
-simulator give it a disk; the parts that do the work are Loading, Journal, Promises and Rewriting. Source:
-disque/persistence.md for what users of the original know; semantics.md, sections 5 and 8.
+simulator give it a disk; the parts that do the work are Loading, Journal, Promises and Rewriting. Spec J1, J4, O2, O4,
+P1, P2, P3.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Remembering:
     def _spend_once(self, serve: Callable[[], None]) -> None:
         """`aof-enqueue-jobs-once` is `no` again, in the file, too, before anybody is served.
 
-        Else a crash soon after would queue again what was delivered meanwhile (semantics.md, section 5).
+        Else a crash soon after would queue again what was delivered meanwhile (spec O3).
         """
         host = self._broker.host
         self._broker.settings.aof_enqueue_jobs_once = False
@@ -256,7 +256,7 @@ class Remembering:
     def disable(self, done: Outcome) -> None:
         """CONFIG SET appendonly no: what was promised gets on disk, then nothing is recorded any more.
 
-        A disk in trouble doesn't keep it up, nor what is refused because of that (quirks Q27).
+        A disk in trouble doesn't keep it up, nor what is refused because of that (spec Q27).
         """
         journal = self.journal
         disk = self._disk

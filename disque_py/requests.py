@@ -1,6 +1,6 @@
 """Requests from bytes: RESP arrays of bulk strings, and inline commands.
 
-`_careful` is the protocol: every limit and every error text of disque/commands.md, sections 1.1 and 1.2,
+`_careful` is the protocol: every limit and every error text of spec R1,
 resumable at any byte. `_fast` is hiredis, a fifth of the cost, for what nearly all clients send nearly always:
 complete commands. It is only trusted with input that can't hurt it (it would reserve memory for whatever array
 length is declared) and only believed when its result is what the careful one would give; otherwise the same

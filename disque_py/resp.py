@@ -1,6 +1,6 @@
 """Replies as bytes (RESP2, and the two types RESP3 adds for us).
 
-Spec: disque/commands.md, "Notation for replies"; semantics.md, section 12: after HELLO 3 only
+Spec R4: after HELLO 3 only
 nil and maps differ.
 """
 

@@ -1,4 +1,4 @@
-r"""The original's disque.aof, for nodes that move in. Source: disque/persistence.md, sections 1, 2 and 5.
+r"""The original's disque.aof, for nodes that move in. Spec J6.
 
 The file is a sequence of RESP commands, of two kinds: `LOADJOB <blob>`, the job exists, and `DELJOB <id>`, it is gone
 or acknowledged. Deliveries, nacks and leases are not in it, so nobody can know what happened to a job after it
@@ -7,7 +7,7 @@ was queued. Hence:
 * RETRY > 0: the job waits for its retry (or what is left of its DELAY, counted from its creation) and is queued then.
   What stood as queued is queued at once when the node is started with `aof-enqueue-jobs-once yes`.
 * RETRY 0: it may have been delivered. It comes back not queueable, to be seen in SHOW, unless the caller knows better
-  (semantics.md, section 5: at-most-once prefers loss).
+  (spec O5: at-most-once prefers loss).
 
 Whose file it is stands nowhere. The node holds every job in it, so its id is in every set of holders (the original
 names itself there when it keeps a copy); `common_holders` are the ids that all jobs share.

@@ -291,7 +291,7 @@ class Gathering:
 
         is_certain   a clean shutdown: what the journal says is all there is to know
         is_whole     its tail is not torn
-        An at-most-once job that may have been delivered comes as delivered (semantics.md, section 5).
+        An at-most-once job that may have been delivered comes as delivered (spec O4).
         """
         uncertain = self._uncertain if is_whole else self._serial
         for job in self._jobs.values():

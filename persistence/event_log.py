@@ -17,7 +17,7 @@ next log has a new id.
 
 Segments go, the oldest first, when there are more bytes than `bytes_max`, or when the youngest event of one is older
 than `age_ms_max`. Nothing here knows what an event is, a clock or a file: Disk does the work, the caller says what time
-it is. Source: pipeline.md, section 1.
+it is. Spec E4, E5.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A fresh journal, written in one go: what an import makes.
 
 Blocks say that they were *not* written under `appendfsync always`, so a node that loads them takes nothing for
-certain: jobs wait for their retry, at-most-once jobs are not queued (semantics.md, section 5). Who knows that an
+certain: jobs wait for their retry, at-most-once jobs are not queued (spec O5). Who knows that an
 at-most-once job was never delivered adds it last, as `is_certain`.
 
 Nothing of it counts before `finish` has returned; where it is written until then is the caller's business (placing.py).

@@ -2,7 +2,7 @@
 
 A turn's records become a block, blocks are written in order by one lane of the disk, and whoever must not go ahead of
 them asks for a *position*: `append` says where the turn ends, `ready_position` how far everything has come. What
-"come" means is the policy (semantics.md, section 8):
+"come" means is the policy (spec P1, P4):
 
     always     on disk; one fsync serves all that was written since the last one
     everysec   written, so that only a power cut can lose it; on disk at least once a second, and when the oldest
@@ -43,7 +43,7 @@ BACKLOG_BYTES_MAX: Final = 256 * 1024 * 1024
 
 SYNC_EVERY_MS: Final = 1_000
 TICK_MS: Final = 20  # No sooner than this, whatever is late.
-LATE_MS: Final = 2_000  # A power cut loses no more than this (semantics.md, section 8).
+LATE_MS: Final = 2_000  # A power cut loses no more than this (spec P4).
 REFUSE_MS: Final = 5_000
 RETRY_MS: Final = 1_000
 
@@ -292,7 +292,7 @@ class Journal(Writing):
             self._sync_aside()
 
     def set_policy(self, policy: str) -> None:
-        """`appendfsync` changed. Leaving `always` takes effect when the journal shows it on disk (section 5)."""
+        """`appendfsync` changed. Leaving `always` takes effect when the journal shows it on disk (spec J2)."""
         self._next_policy = None
         if policy == self.policy:
             return
@@ -310,7 +310,7 @@ class Journal(Writing):
     def close(self, done: Callable[[OSError | None], None], *, leave_mark: bool) -> None:
         """Write and sync all, then say so; or say why not, and go on.
 
-        leave_mark  the clean-shutdown mark (section 5): the node ends, and nothing can happen any more. Without it
+        leave_mark  the clean-shutdown mark (spec O3): the node ends, and nothing can happen any more. Without it
                     the journal says instead that what comes after it is not known.
         """
         self._leaves_mark = leave_mark

@@ -36,7 +36,7 @@ from persistence.reserve import RESERVE_NAME
 from persistence.writing import CLEAN_NAME
 
 # Put there by the restore of a backup, or when a journal is switched off that can't be written any more: at-most-once
-# jobs are never queued from it (semantics.md, section 5).
+# jobs are never queued from it (spec O5).
 RESTORED_NAME: Final = "restored"
 # Read at a time; blocks of a piece are handed on together.
 PIECE_BYTES: Final = 1024 * 1024
@@ -258,7 +258,7 @@ class Recovery:
         self._write_again()
         if self.torn is not None:
             # A journal that was torn must not look whole once it is cut: a block that promises nothing takes the
-            # place of what is cut off, so the next one who reads it is as careful (semantics.md, section 5).
+            # place of what is cut off, so the next one who reads it is as careful (spec J3).
             name, at, _ = self.torn
             block = encode_block([], self.position, self.position, 0, 0)
             folder.write(name, at, [block])

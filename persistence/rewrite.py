@@ -7,7 +7,7 @@ there is to know of it, and a GONE is carried on as long as a file that may hold
 
 Which segments: those with most bytes to be won, as long as it is worth it (`chosen`); all that have any for
 BGREWRITEAOF. A segment in which nothing lives at all, and that is older than all others, needs no reading.
-Source: disque/persistence.md, section 6, for when; the rest is ours.
+Spec J5, for when; the rest is ours.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Trouble with the disk: what its errors mean, and how much is refused therefore.
 
-Each level includes those before; semantics.md, section 8.
+Each level includes those before; spec P5.
 """
 
 from __future__ import annotations

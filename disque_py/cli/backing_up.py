@@ -5,7 +5,7 @@ read from there, so it has to be readable from here: on another machine one does
 a description (persistence/backup.py); gathered ones are directories by node id, in a directory or in a tar file.
 
 A restored journal carries a mark: its node asks the other holders about every job, and at-most-once jobs are never
-queued (semantics.md, section 5). Nothing is put in place before every byte of it was read back.
+queued (spec O5). Nothing is put in place before every byte of it was read back.
 """
 
 from __future__ import annotations

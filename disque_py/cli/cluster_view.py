@@ -25,7 +25,7 @@ THREADS_MAX: Final = 16
 # Where a node's bus is unless it says otherwise.
 BUS_PORT_DISTANCE: Final = 10_000
 
-# A node in one of these flags can't be counted on (disque/cluster.md, section 1).
+# A node in one of these flags can't be counted on (spec N1).
 BAD_FLAGS: Final = ("fail", "fail?", "handshake", "noaddr")
 
 

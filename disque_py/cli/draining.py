@@ -1,6 +1,6 @@
 """Taking a node out of its cluster without losing a copy: LEAVING, wait, FORGET.
 
-The node itself moves its jobs away (semantics.md, section 10); here we only tell it to, watch
+The node itself moves its jobs away (spec V1, V2); here we only tell it to, watch
 `registered_jobs` fall to zero, and pass on the reasons it gives when something can't go. Only then the
 others are told to forget it: a node that is forgotten early takes its copies with it.
 """
@@ -75,7 +75,7 @@ def drain(connection: Connection, timeout_s: float | None, show: Callable[[Drain
 def forget_everywhere(cluster: ClusterView, leaver: NodeView, manners: Target) -> list[str]:
     """Tell every other node to forget the leaver. What went wrong, a line per node; empty when nothing did.
 
-    All must be told within a minute, or gossip brings it back (disque/cluster.md, section 7).
+    All must be told within a minute, or gossip brings it back (spec N5).
     """
     failures = []
     for node in cluster.nodes:

@@ -1,6 +1,6 @@
 """Replies as text: formatted for people, raw for pipes, CSV and JSON for other programs.
 
-Spec: disque/cli.md, section 1.3. Everything returns bytes, because bodies are bytes, with the line
+Spec X2. Everything returns bytes, because bodies are bytes, with the line
 end that belongs to it.
 """
 

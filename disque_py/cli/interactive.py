@@ -2,7 +2,7 @@
 
 Nothing ends it but quit and the end of input.
 
-Spec: disque/cli.md, section 1.5.
+Spec X3.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ is printed bare, a bulk string quoted, and RESP3 has types of its own. So a Repl
 text of a scalar exactly as it came, and the items of an aggregate in order (a map is its keys and
 values in turn). The parser takes bytes in any portions and never parses a byte of a body twice.
 
-Spec: disque/commands.md, "Notation for replies"; RESP3's types because of HELLO 3.
+Spec R4; RESP3's types because of HELLO 3.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ server. Nothing that a command does ends the lines but quit: errors are printed,
 made again with the next command. Where lines come from is elsewhere: `obey` reads standard input,
 interactive.py has the line editor, which takes long to load.
 
-Spec: disque/cli.md, section 1.5.
+Spec X3.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Parsing stops at the first word that is no option: everything from there on is the command, so its own
 words may start with a dash. The last of two equal options wins.
 
-Spec: disque/cli.md, section 1.1; the rest are redis-cli's habits. docs/cli.md lists what differs.
+Spec X1; the rest are redis-cli's habits. docs/cli.md lists what differs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Text that a person typed, as the words of a command.
 
-The rules of the server's inline commands (disque/commands.md, section 1.1), except that an empty
+The rules of the server's inline commands (spec R1), except that an empty
 argument in quotes is kept: we send words as an array, where it can be said.
 """
 

@@ -1,4 +1,4 @@
-"""Which node to talk to (Disque README, "Client libraries").
+"""Which node to talk to (spec X4).
 
 A client begins at a random seed; HELLO tells it the others and how well each is. It stays with
 one node, its *home*, until that fails or leaves; its consumers may have another one, the node
@@ -24,7 +24,7 @@ from disque_py.client.address import Address
 from disque_py.client.request import Request
 from disque_py.client.results import Hello
 
-# HELLO's numbers (spec/disque/commands.md, 4.1).
+# HELLO's numbers (spec X4).
 GOOD: Final = 1
 SUSPECTED: Final = 10
 LEAVING: Final = 100

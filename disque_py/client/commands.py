@@ -3,7 +3,7 @@
 The faces (AsyncDisque, Disque, the pipelines) derive their methods from these functions, so a signature and its
 documentation stand here only. Spans of time are whole numbers or a `timedelta` (spans.py): seconds where Disque takes
 seconds, milliseconds where an argument ends in `_ms`. Commands that have no function here go by `execute`. Pure.
-Spec: spec/disque/commands.md.
+Spec R8.
 """
 
 from __future__ import annotations

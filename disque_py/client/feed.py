@@ -1,4 +1,4 @@
-"""Noticing that another node feeds us (Disque README, "Client libraries", step 3).
+"""Noticing that another node feeds us (spec X4).
 
 Job ids say which node made a job (`D-<8 hex>-`). When nearly all jobs that a consumer gets come
 from one other node, every one of them crosses the cluster first; the consumer had better sit there.

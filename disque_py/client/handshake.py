@@ -1,7 +1,7 @@
 """How every connection begins, and how it ends for those who wait on it.
 
 Pure; shared by the asyncio and the blocking connection. AUTH, CLIENT SETNAME and HELLO leave in one
-write: a connection is ready after one round trip (Disque README, "Client libraries", step 2).
+write: a connection is ready after one round trip (spec X4).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Keeping running jobs invisible: WORKING at half of each job's RETRY.
 
 Most handlers are done in milliseconds, so a job costs nothing here until it has run for a moment.
-Then the first WORKING tells its RETRY (Disque README, WORKING), and further ones follow at half of
+Then the first WORKING tells its RETRY (spec L7), and further ones follow at half of
 it. RETRY 0 jobs are never delivered again and need none. WORKING only works where the job is known:
 at the node that delivered it, or else at the one that made it.
 

@@ -1,6 +1,6 @@
 """What commands answer, as typed objects.
 
-Formats: spec/disque/info.md and semantics.md, section 12: name-value replies may grow more pairs
+Formats: spec R5: name-value replies may grow more pairs
 at the end, and GETJOB entries more words, so every parser reads by name and keeps what it doesn't
 know in `more`. Pure. Queue names and ids are text, bodies stay bytes: only the program knows what
 they are, and `Job.value` decodes them when it is asked, in the handler, where an error belongs.
@@ -154,7 +154,7 @@ def job_id(reply: Reply) -> str:
 
 
 def is_at_most_once(text_id: str) -> bool:
-    """Whether an id belongs to a RETRY 0 job: its TTL field is even (spec: jobs-and-queues.md, section 1)."""
+    """Whether an id belongs to a RETRY 0 job: its TTL field is even (spec F4)."""
     return text_id[-1:] in "02468aceACE"
 
 

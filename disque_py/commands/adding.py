@@ -2,7 +2,7 @@
 
 Nearly all jobs have a few options that end in fields of the job. PRIORITY, META and KEY are rare; what is read of them
 (`Adding`) ends as the job's traits (core/traits.py). Arguments are read into locals, and refused before anything is
-changed. Spec: disque/commands.md, section 2; queues.md, sections 1 to 3 and 9.
+changed. Spec C2, F1, K1, K6, F3, K2.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """CLIENT: who is connected, names, reply modes, pausing and disconnecting.
 
-Spec: disque/commands.md, section 5; disque/info.md, section 9. SETINFO, ID, INFO, NO-EVICT, NO-TOUCH and TRACKING off
+Spec R8. SETINFO, ID, INFO, NO-EVICT, NO-TOUCH and TRACKING off
 are there because generic clients send them when they connect; apart from ID and INFO they change nothing here.
 """
 

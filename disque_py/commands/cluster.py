@@ -1,6 +1,6 @@
 """CLUSTER: joining, inspecting and leaving.
 
-Spec: disque/commands.md, section 4.2; disque/cluster.md, section 7; disque/info.md, sections 2 and 3. Membership does
+Spec N5, R8. Membership does
 the work; here arguments are read, and what a change means for the jobs is called in the right order. A change is
 answered when the nodes file is on disk.
 """

@@ -1,4 +1,4 @@
-"""CONFIG: directives in force. Spec: disque/commands.md, section 6; disque/config.md.
+"""CONFIG: directives in force. Spec R8, D4.
 
 A SET changes the settings, then puts the change into effect: in the process through `broker.host`, in the broker here.
 If that fails, the old value is put back and the client hears why, so settings never promise what is not so.

@@ -1,6 +1,6 @@
 """What a client says about its own connection: AUTH, PING, and ECHO, SELECT and RESET, which generic clients send.
 
-Spec: disque/commands.md, section 5. There is one password and no users; where a user name is asked for (HELLO … AUTH)
+Spec R7. There is one password and no users; where a user name is asked for (HELLO … AUTH)
 it is `default`. Passwords are compared in constant time. QUIT needs no row: it works in every state and is inputs.py's.
 """
 

@@ -1,4 +1,4 @@
-"""DEBUG: deeds for tests and drills. Spec: disque/commands.md, section 6; disque/info.md, section 13.
+"""DEBUG: deeds for tests and drills. Spec R8.
 
 What happens to the process is done by `broker.host`. Not for production: `rename-command DEBUG ""` takes it away.
 """

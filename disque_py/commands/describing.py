@@ -1,4 +1,4 @@
-"""COMMAND: what commands there are. Spec: disque/commands.md, section 6; disque/info.md, section 12.
+"""COMMAND: what commands there are. Spec R8.
 
 Everything comes from table.py, which imports this module, hence the late imports. Commands that rename-command took
 away are not shown, renamed ones are found under their new name and described under the original one.

@@ -1,7 +1,7 @@
 """EVENTS INFO, READ, SEEK, TAIL: the node's log of events, for those who follow what becomes of jobs.
 
 Readers work through a log by its id and the numbers of its events; docs/events.md describes both, and the lines.
-Source: pipeline.md, section 1.
+Spec E6.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """GETJOB: at once, in parts, from disk, or when there is something.
 
 Arguments are read into locals, and refused before anything is changed; who gets which job is the core's (delivery.py).
-Spec: disque/commands.md, section 2; queues.md, section 2.
+Spec R10, G1.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """HELLO: the nodes of the cluster for clients that choose one, and the protocol version for those that ask for it.
 
-Without a number it is Disque's own command (disque/info.md, section 4). `HELLO 2|3 [AUTH user password] [SETNAME name]`
+Without a number it is Disque's own command (spec R5). `HELLO 2|3 [AUTH user password] [SETNAME name]`
 is what generic clients open a connection with; all of it is checked before any of it is done. It may come before the
-login, hence the login is checked here (semantics.md, section 12).
+login, hence the login is checked here (spec R7).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """INFO: what this node knows about itself, in sections.
 
-Names, order and meaning of the original's fields are those of disque/info.md, section 1; ours follow them within a
+Names, order and meaning of the original's fields are those of spec R8; ours follow them within a
 section, and the sections cluster, federation and events follow the original's. docs/info.md explains each field.
 Nothing is estimated: what this version does not have (journal, forks) shows the value that is true without it.
 """

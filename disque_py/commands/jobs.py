@@ -1,7 +1,7 @@
 """ACKJOB, FASTACK, DELJOB, WORKING, NACK, ENQUEUE, DEQUEUE, SHOW.
 
 Handlers read their arguments into locals and refuse before anything is changed; what happens then is the core's.
-Spec: disque/commands.md, section 2.
+Spec R11.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def _show_from_disk(broker: Broker, client: Client, job: Job) -> slices.Slices:
 
 
 def describe(broker: Broker, client: Client, job: Job, body: bytes) -> bytes:
-    """The reply of SHOW: fifteen pairs, then what this server adds (disque/info.md, section 6)."""
+    """The reply of SHOW: fifteen pairs, then what this server adds (spec R8)."""
     nil = nil_bulk(client.protocol)
     is_dummy = job.is_dummy
     now_ms = broker.now_ms

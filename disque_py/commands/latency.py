@@ -1,6 +1,6 @@
 """LATENCY: events that took long, as remembered in stats.latency.
 
-Spec: disque/commands.md, section 6; disque/info.md, section 11. Charts and advice are made in latency_report.py.
+Spec R8. Charts and advice are made in latency_report.py.
 """
 
 from __future__ import annotations

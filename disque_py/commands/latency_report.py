@@ -2,7 +2,7 @@
 
 The chart has four rows of three heights each, filled below, 80 columns per block, and under each column the age of its
 sample, written downwards. The advice says what the numbers are and what can cause such an event in this server;
-its wording is no contract (disque/info.md, section 11).
+its wording is no contract (spec R8).
 """
 
 from __future__ import annotations

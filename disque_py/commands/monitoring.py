@@ -1,8 +1,8 @@
 """MONITOR and SLOWLOG: what was executed, and what took long.
 
-Both show commands to whoever may ask, so passwords are blacked out first (quirks Q35). inputs.py calls `monitor_line`
+Both show commands to whoever may ask, so passwords are blacked out first (spec Q35). inputs.py calls `monitor_line`
 for every executed command while somebody monitors, and `redact` before a command is remembered.
-Spec: disque/commands.md, section 6; disque/info.md, section 10.
+Spec R8.
 """
 
 from __future__ import annotations

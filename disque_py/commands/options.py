@@ -1,6 +1,6 @@
 """Reading arguments: integers, job ids, options.
 
-Spec: disque/commands.md, sections 1.3 and 2: an optional sign, leading zeros, no blanks, 64 bits; the empty string is 0
+Spec R2: an optional sign, leading zeros, no blanks, 64 bits; the empty string is 0
 and parsing stops at a NUL byte. Python's int() accepts more (underscores, blanks, other digits), hence the pattern.
 """
 
@@ -17,7 +17,7 @@ INT64_MIN: Final = -(1 << 63)
 INT64_MAX: Final = (1 << 63) - 1
 UINT64_MASK: Final = (1 << 64) - 1
 
-# Spans are kept in milliseconds in 64 bits; longer ones are refused, never cut (quirks Q19).
+# Spans are kept in milliseconds in 64 bits; longer ones are refused, never cut (spec Q19).
 SECONDS_MAX: Final = INT64_MAX // 1_000_000
 LEASE_ERROR: Final = "ERR LEASE must be a number of seconds > 0"
 TOKEN_ERROR: Final = f"ERR TOKEN must have 1 to {TOKEN_BYTES_MAX} bytes"

@@ -1,4 +1,4 @@
-"""QLEN, QPEEK, QSTAT, PAUSE. Spec: disque/commands.md, section 3."""
+"""QLEN, QPEEK, QSTAT, PAUSE. Spec R8, U1, U4."""
 
 from __future__ import annotations
 

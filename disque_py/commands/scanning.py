@@ -1,4 +1,4 @@
-"""JSCAN and QSCAN. Spec: disque/commands.md, sections 2.11 and 3.4; the walk itself is core/scan.py."""
+"""JSCAN and QSCAN. Spec R11; the walk itself is core/scan.py."""
 
 from __future__ import annotations
 

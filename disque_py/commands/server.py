@@ -1,4 +1,4 @@
-"""TIME, SHUTDOWN, BGREWRITEAOF. Spec: disque/commands.md, section 6. JOURNAL is our own."""
+"""TIME, SHUTDOWN, BGREWRITEAOF. Spec R8. JOURNAL is our own."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """All commands on one screen. COMMAND, COMMAND DOCS, help and docs derive from these rows or are compared with them.
 
-Flags are the original's, in its order (disque/commands.md, section 1.5); commands it did not have come last.
+Flags are the original's, in its order (spec R9); commands it did not have come last.
 """
 
 from __future__ import annotations

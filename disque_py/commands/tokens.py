@@ -1,7 +1,7 @@
 """ACKTOKEN, NACKTOKEN, EXTENDTOKEN: what ACKJOB, NACK and WORKING do, to all jobs of a delivery.
 
 A token is known on the node that answered the GETJOB, as long as one of its leases runs (core/tokens.py); an unknown
-one counts 0. Spec: queues.md, section 2.
+one counts 0. Spec G1, G2, G3.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def extendtoken(broker: Broker, client: Client, argv: list[bytes]) -> bytes | No
 
     def extend(broker: Broker, job: Job) -> int:
         if job.is_half_over(broker.now_ms, broker.wall_ms):
-            return 0  # As WORKING refuses it (disque/commands.md, section 2.6).
+            return 0  # As WORKING refuses it (spec L7).
         lifecycle.extend(broker, job, lease_ms)
         requeue.tell_leased(broker, job)
         return 1

@@ -1,6 +1,6 @@
 """Reading config files, `include`, the environment and the directives of the command line.
 
-Later lines win, and those of the command line come last (spec: disque/config.md, section 1). The environment comes
+Later lines win, and those of the command line come last (spec D1). The environment comes
 between the file and the command line. Everything wrong is collected, so that one attempt to start shows all of it.
 Files are reached through `read` and `is_directory` only.
 

@@ -1,8 +1,8 @@
 """Every directive, declared once: name, kind, default, help, and where it may be used.
 
 CONFIG, the config file, conf/disque.conf (sample.py) and the attributes of `Settings` derive from this table or are
-compared with it by tests. The ranges are the original's unless it accepted nonsense (spec: disque/config.md, section 2;
-quirks.md, Q5, Q24 and section 4); what is ours alone is explained in docs/divergence.md.
+compared with it by tests. The ranges are the original's unless it accepted nonsense (spec D4, Q5, Q24); what is ours
+alone is explained in docs/divergence.md.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class OutputLimit(NamedTuple):
 
 
 class OutputLimits(NamedTuple):
-    """One limit per class of clients; 0 means unlimited (semantics.md, section 13)."""
+    """One limit per class of clients; 0 means unlimited (spec B2)."""
 
     normal: OutputLimit
     stream: OutputLimit  # MONITOR and event tails, which nobody can slow down.
@@ -124,7 +124,7 @@ class Integer(Kind):
 
 
 class KeepAlive(Integer):
-    """Seconds; `yes` and `no` are understood as well, as the original's CONFIG SET had them (quirks.md, Q24)."""
+    """Seconds; `yes` and `no` are understood as well, as the original's CONFIG SET had them (spec Q24)."""
 
     YES_SECONDS: Final = 300  # Redis's default; the original's one second would be a flood.
 

@@ -1,7 +1,7 @@
 """Amounts of memory as people write them: `64mb`, `1gb`, `1000`.
 
-Units (spec: disque/config.md, section 1): none or `b` are bytes; `k` `m` `g` are powers of 1000, `kb` `mb` `gb` powers
-of 1024; any case. An unknown unit is an error: `10zb` must not become ten bytes (quirks.md, Q5).
+Units (spec D2): none or `b` are bytes; `k` `m` `g` are powers of 1000, `kb` `mb` `gb` powers
+of 1024; any case. An unknown unit is an error: `10zb` must not become ten bytes (spec Q5).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """CONFIG REWRITE as text: the old file and the values in force give the new file.
 
 Comments, order, unknown lines and the lines of directives marked KEPT survive; a managed directive replaces its own
-lines where they stand, and is added at the end only if it differs from its default (spec: disque/config.md, section 3).
+lines where they stand, and is added at the end only if it differs from its default (spec D3).
 Writing the result safely is server/settings_file.py.
 """
 

@@ -133,7 +133,7 @@ class Settings:
         return HIDDEN if directive.is_secret and text else text
 
     def matching(self, pattern: str) -> list[tuple[str, str]]:
-        """CONFIG GET: names, in the order of the table, and values. Any case fits (quirks.md, section 4)."""
+        """CONFIG GET: names, in the order of the table, and values. Any case fits (spec D4)."""
         return [
             (directive.name, self.get_text(directive.name))
             for directive in DIRECTIVES
@@ -145,7 +145,7 @@ class Settings:
 
         `source` is "file" (also the command line): words as they stand behind the name; or "set": the one value of
         CONFIG SET. DirectiveError if the name is unknown or not allowed there, or the value is wrong; the texts for
-        CONFIG SET are those of disque/commands.md, section 6.
+        CONFIG SET are those of spec R8.
         """
         directive = BY_NAME.get(name.lower())
         if source == "set":

@@ -1,7 +1,7 @@
 r"""Lines of words, as inline commands and config files have them.
 
 Blanks separate words. Single and double quotes group; inside double quotes `\n \r \t \b \a \\ \" \xHH` are escapes,
-inside single quotes only `\'` (spec: disque/commands.md, section 1.1). A closing quote ends its word. The work is done
+inside single quotes only `\'` (spec R1). A closing quote ends its word. The work is done
 on bytes, because `\xHH` may name any byte; config files are handled as text with undecodable bytes kept as surrogates.
 """
 

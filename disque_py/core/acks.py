@@ -12,11 +12,10 @@ node: "not a holder" may stop being true.
 
 An empty set comes from a *dummy ack*: an ack taken by a node that never held the job. It is told whom the
 holders are and then collects like anybody else; it never counts as a holder itself. Two dummies tell each other
-nothing (quirks Q10).
+nothing (spec Q10).
 
 The node that ends a collection tells all with DELJOB and its set; who knows more collects on. Timers call
-try_collect again; nothing here waits. Source: README "Acknowledged jobs garbage collection"; semantics.md,
-section 3.
+try_collect again; nothing here waits. Spec A1, A2, A3, A4, A5, A7, A9, A10.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ def acknowledge(broker: Broker, job: Job, *, is_news: bool = False) -> None:
             events.added(broker, job, events.ADDED_INVISIBLE)
             replication.answer(broker, work.client, job, work.slot, b"+%b\r\n" % job.id)
         elif isinstance(work, Replication):
-            # Somebody consumed a replica: the producer's job exists and was processed (quirks Q11).
+            # Somebody consumed a replica: the producer's job exists and was processed (spec Q11).
             reply = b"+%b\r\n" % job.id
             lifecycle.achieve(broker, job)
             events.added(broker, job, events.ADDED)
@@ -228,7 +227,7 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
         if not was_acked:
             acknowledge(broker, job, is_news=len(item) > 2 and item[2] == UNTOLD)
         elif not ours and not theirs:
-            send(only, GOTACK, (job_id, b"", 0))  # Two dummy acks: neither is an owner (quirks Q10).
+            send(only, GOTACK, (job_id, b"", 0))  # Two dummy acks: neither is an owner (spec Q10).
             continue
         if ours is not theirs:
             job.holders = sets.union(ours, theirs)

@@ -48,7 +48,7 @@ SHARDS: Final = 4096
 # Above the number of every segment: no job's `place` means anything (journaling.py).
 NO_PLACE: Final = 1 << 62
 
-# Offsets that keep nodes from acting at the same moment (disque/cluster.md, section 2: +-250 ms), drawn in advance.
+# Offsets that keep nodes from acting at the same moment (spec N8: +-250 ms), drawn in advance.
 JITTER_MS: Final = 250
 JITTERS: Final = 1024
 
@@ -278,7 +278,7 @@ class Broker:
     def apply_maxmemory(self) -> None:
         """`maxmemory` changed, or whether bodies may spill: compute the marks at 60, 75, 95 and 100 %.
 
-        0 means no limit. Source: semantics.md, section 7.
+        0 means no limit. Spec M5.
         """
         limit = self.settings.maxmemory
         if limit:

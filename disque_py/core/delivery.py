@@ -2,7 +2,7 @@
 
 A client that finds its queues empty waits in the line of each of them. Whatever puts a job into a queue with
 such a line marks it ready, and once per turn the ready queues are served, first come, first served, one job for
-each client. Source: disque/commands.md, section 2.2; jobs-and-queues.md, section 9.
+each client. Spec R10.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from disque_py.core.queue import LINE_BYTES, PAUSED_OUT, Queue
 from disque_py.core.wish import COUNTERS, LEASE, META, PLAIN, WITH_COUNTERS, Wish
 from disque_py.resp import EMPTY_ARRAY, bulk_array, nil_array
 
-# A reply stops growing here; the client can ask again (semantics.md, section 13).
+# A reply stops growing here; the client can ask again (spec B1).
 REPLY_BYTES_MAX: Final = 1024 * 1024
 
 LEAVING_REPLY: Final = b"-%b\r\n" % LEAVING.encode()
@@ -83,7 +83,7 @@ def deliver(broker: Broker, queue: Queue, job: Job, wish: Wish) -> bytes:
 
 
 def entry_of(broker: Broker, job: Job, body: bytes, shows: int) -> bytes:
-    """A delivered job as an entry of GETJOB's reply, with all that was asked for (semantics.md, section 12)."""
+    """A delivered job as an entry of GETJOB's reply, with all that was asked for (spec R6)."""
     name, job_id = job.queue, job.id
     count = 3
     more = b""
@@ -221,7 +221,7 @@ def time_out(broker: Broker, client: Client) -> None:
 
 
 def send_away(broker: Broker) -> None:
-    """This node leaves: whoever waits here goes elsewhere (README, "Gracefully removal of nodes")."""
+    """This node leaves: whoever waits here goes elsewhere (spec V6)."""
     for client in list(broker.clients.values()):
         if client.waiting == WAITS_FOR_JOBS:
             stop_waiting(broker, client)

@@ -1,7 +1,7 @@
 """Ids of jobs known as done, for a while.
 
 Whoever deletes an acked record remembers its id for twice the node time-out, so that a copy that
-arrives late is answered with the ack instead of being delivered (semantics.md, section 3). Two
+arrives late is answered with the ack instead of being delivered (spec A6). Two
 generations make a look-up two probes; the table is bounded: under load a generation is short.
 """
 

@@ -1,6 +1,6 @@
 """Errands: what the process does for a client beside the loop, while the client waits.
 
-A disk may take long, so a thread writes the file, and nobody is held up but who asked (semantics.md, section 13). A
+A disk may take long, so a thread writes the file, and nobody is held up but who asked (spec B4). A
 handler gives the errand to `broker.host`; the process calls back inside a turn of its own when it is done, and then
 the client is answered. Nothing looks in between whether it is over. What the client sent behind the command waits, as
 behind a long one (slices.py). A client that hangs up ends nothing: the file is written all the same.

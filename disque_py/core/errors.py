@@ -1,7 +1,7 @@
 """Errors a client can be answered with.
 
 `CommandError(text)` becomes `-<text>`; its first word is the code programs match on. Texts that
-several commands share stand here, each once (spec: disque/commands.md, section "Shared error texts").
+several commands share stand here, each once (spec R8).
 """
 
 from __future__ import annotations

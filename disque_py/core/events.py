@@ -1,6 +1,6 @@
 """Events: the transitions of jobs, as the node that makes them notes them down.
 
-A user sees a job in one of seven states (queues.md, section 2): invisible, pending, running, completed, canceled,
+A user sees a job in one of seven states (spec E2): invisible, pending, running, completed, canceled,
 errored, expired. Whoever takes it from one to the next writes an event; who only learns of it writes nothing. Where
 several make a transition alone (expiry, a requeue on both sides of a cut), each writes its own, and readers take equal
 (job, version, event) as one. An ack of a job that a node never held writes nothing there: the holder that first learns
@@ -18,7 +18,7 @@ that was just made has version 1.
 
 and the three that nearly all events are have shorter ones of their own (see CODES). event_lines.py makes the lines of
 the outside of them; docs/events.md describes those. Codes are on disk: one is never used for another meaning.
-Source: pipeline.md, section 1.
+Spec E1, E2, E3.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ job with RETRY > 0 stays with the giver as a copy, whose holder the taker become
 once it is taken. When either process changed, the hand-over is over: retried jobs wait for their timer,
 at-most-once jobs are dropped and counted. Who gets which jobs is decided elsewhere: pulls.py for consumers,
 leaving.py for a node that goes, `start_once` for an at-most-once job of which no copy is kept here.
-Source: semantics.md, section 4; README "Cluster messages related to nodes federation".
+Spec H1, H2, H4, H7, H8.
 """
 
 from __future__ import annotations
@@ -296,7 +296,7 @@ def remember_refusal(broker: Broker, node: Node, name: bytes) -> None:
 def start_once(
     broker: Broker, client: Client, job: Job, timeout_ms: int, slot: list[bytes | None] | None = None
 ) -> None:
-    """An at-most-once job of which we keep no copy: hand it over, and answer when it was taken (quirks Q3, Q39)."""
+    """An at-most-once job of which we keep no copy: hand it over, and answer when it was taken (spec Q3, Q39)."""
     if slot is None:
         slot = replication.wait_for_copies(client, job)
         broker.blocked_count += 1
@@ -335,7 +335,7 @@ def answer_producer(broker: Broker, job: Job) -> None:
 
 
 def on_deadline(broker: Broker, job: Job, handover: Handover) -> None:
-    """Nobody has answered in time; it may have been taken all the same (quirks Q30)."""
+    """Nobody has answered in time; it may have been taken all the same (spec Q30)."""
     broker.stats.replication_timeouts += 1
     replication.end_wait(broker, job, replication.NOREPL_TIMEOUT)
     lifecycle.forget(broker, job)

@@ -2,7 +2,7 @@
 
 `D-` + 8 hex digits of the creating node + `-` + 24 random characters (144 bits) + `-` + 4 hex digits of the TTL
 in minutes, forced odd when the job is retried and even when it is delivered at most once
-(spec: disque/jobs-and-queues.md, section 1). Unlike the original's, no character repeats bits of another (quirks Q18).
+(spec F4). Unlike the original's, no character repeats bits of another (spec Q18).
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def image_of(broker: Broker, job: Job, after_ms: int = 0) -> Image:
 def job_of(broker: Broker, image: Any) -> Job:
     """A Job from its image, in state ACTIVE, held by whom the image names; ValueError if it is malformed.
 
-    The receiver counts the life left from now, so clocks need not agree (disque/cluster.md, section 3).
+    The receiver counts the life left from now, so clocks need not agree (spec T4).
     """
     try:
         length = len(image)

@@ -3,8 +3,8 @@
 A node tells every linked node which queues its clients wait on (INTEREST: a number of clients, 0 when some
 waited within the last second, -1 when none do). A node with jobs that nobody here waits for owes such nodes a
 HINT; the hinted node pulls with NEEDJOBS. So a job on a queue that was silent for an hour finds its consumer on
-another node within two messages, and a silent cluster sends nothing. Source: semantics.md, section 9 (the
-original polls with growing gaps: quirks, section 3).
+another node within two messages, and a silent cluster sends nothing. Spec I1, I2, I3, I4, I5, I7 (the original polls
+with growing gaps: spec Q26).
 
 Clients are of two kinds: those that take every job, and the *picky* ones of GETJOB with LEASE or TOKEN, which pass
 at-most-once jobs by (wish.py). INTEREST says how many there are of both together and, where that differs, how many

@@ -243,7 +243,7 @@ class Job:
 
     @property
     def priority(self) -> int:
-        """A lower one is served first: as asked for, or the creation's Unix milliseconds (queues.md, section 1)."""
+        """A lower one is served first: as asked for, or the creation's Unix milliseconds (spec F1)."""
         traits = self.traits
         if traits is None or traits.priority is None:
             return self.ctime // CTIMES_PER_MS
@@ -255,7 +255,7 @@ class Job:
         return () if self.traits is None else self.traits.meta
 
     def is_half_over(self, now_ms: int, wall_ms: int) -> bool:
-        """Half of its TTL is over: its delivery can't be postponed any more (disque/commands.md, section 2.6)."""
+        """Half of its TTL is over: its delivery can't be postponed any more (spec L7)."""
         return wall_ms - self.ctime // CTIMES_PER_MS > self.expire_at_ms - now_ms
 
     @property

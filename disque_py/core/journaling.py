@@ -9,7 +9,7 @@ journal always says what memory says, however many rules had a hand in it.
 journal's, and as good as none. Forgetting a job that has one leaves a GONE, with
 the place: as long as that segment exists, somebody must remember that the job is over.
 
-Times are spans, counted from the wall clock in the block's head (semantics.md, section 1). A base is never written
+Times are spans, counted from the wall clock in the block's head (spec T3). A base is never written
 for a job that still waits for its copies: nobody was promised anything yet.
 """
 

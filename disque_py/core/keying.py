@@ -20,7 +20,7 @@ A copy of a new job is refused by a node that knows another job with its key: tw
 found a third. The creator drops its job and asks that node.
 
 Whatever happens to a job with a key leaves its id in `broker.key_events`, and `settle` looks at the end of the turn
-who waited for that. Source: queues.md, section 2.
+who waited for that. Spec K2, K3, K4, K5, K7.
 """
 
 from __future__ import annotations

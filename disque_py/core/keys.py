@@ -6,7 +6,7 @@ however early the job itself is: who held the job remembers its id until then, a
 never came to be (its copies could not be made) frees its key. One key may name several jobs, when nodes could not
 ask each other; they are never merged, and the first that was known here is the one named.
 
-Who asks whom is keying.py. Source: queues.md, section 2.
+Who asks whom is keying.py. Spec K1, K6.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PART_EVERY_MS: Final = 10
 
 
 def key_chars(queue: bytes, key: bytes) -> bytes:
-    """The characters of a job's id that its key decides (queues.md, section 2)."""
+    """The characters of a job's id that its key decides (spec K1)."""
     return b64encode(sha256(len(queue).to_bytes(4, "big") + queue + key).digest())[:KEY_LENGTH]
 
 

@@ -5,7 +5,7 @@ tells all holders who replaces us, and when every one of them has answered our c
 is said to hold the job already, LEFT without a new holder asks them whether they do: one that does is enough, and the
 missing copy is counted; if none does, ours stays. Leased jobs wait for their ack or the end of the lease, delivered
 at-most-once jobs are dropped, acks are collected or passed on. What can't go stays, and `blocked_by` says why.
-Source: semantics.md, section 10.
+Spec V1, V2, V3, V4, V5.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from disque_py.core.queue import DEAD_ENTRIES_MIN, Queue
 from disque_py.core.spilled import Spilled, released
 from disque_py.core.traits import Traits
 
-# WILLQUEUE goes out this long before a job is requeued, so that who has it can object (disque/cluster.md, section 2).
+# WILLQUEUE goes out this long before a job is requeued, so that who has it can object (spec N8).
 WILLQUEUE_LEAD_MS: Final = 500
 # A job that waits in our queue is announced before the timers of the other holders come near; the margin covers the
 # batching of announcements (one a second), the lead of their WILLQUEUE and a slow network.
@@ -241,7 +241,7 @@ def fetch(broker: Broker, queue: Queue) -> Job | None:
 def fetch_retried(broker: Broker, queue: Queue) -> Job | None:
     """The first job with RETRY: for who passes the others by, and while these can't leave as the disk is in trouble.
 
-    Sources: semantics.md, sections 5 and 8.
+    Spec O7, P5.
     """
     left = EXPIRED_PER_FETCH
     while (job := queue.pop_retried()) is not None:
@@ -296,7 +296,7 @@ def dequeue(broker: Broker, job: Job) -> None:
 
 
 def lease(broker: Broker, job: Job) -> None:
-    """The job goes to a consumer of this node: its lease starts now (semantics.md, section 2; quirks Q9)."""
+    """The job goes to a consumer of this node: its lease starts now (spec L1, Q9)."""
     assert job.state == ACTIVE
     assert job.work is None
     if job.attempt < ATTEMPT_MAX:

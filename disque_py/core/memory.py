@@ -3,7 +3,7 @@
 Above 75 % a node keeps no copy of a new job if enough others are below their own 75 %; otherwise it goes on as
 usual, so that a full cluster or a lone node can be filled to 95 %. Above 95 % it evicts what is safe to lose,
 at once: acknowledged records, and at-most-once jobs that were delivered. At 100 % commands that need memory get
--OOM. Source: README FAQ "What happens when a node runs out of memory?"; semantics.md, section 7; quirks Q5.
+-OOM. Spec M1, M3, M4, Q5.
 """
 
 from __future__ import annotations

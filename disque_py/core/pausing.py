@@ -1,8 +1,7 @@
 """PAUSE: stopping a queue's input, output or both, here or everywhere.
 
 With BCAST the state spreads to all nodes and is remembered with a version (wall clock, node id; the later
-wins), so that a node that joins or was away learns it, an ended pause included. Source: README "PAUSE";
-semantics.md, section 11.
+wins), so that a node that joins or was away learns it, an ended pause included. Spec U1, U2, U3.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A node whose clients wait asks nodes that have jobs. It learns who has some from
 jobs of the queue came lately, and every BROADCAST_MS by asking everybody. Who is asked hands over at most half
 of its queue (handover.py). Here are both ends of the question, and the rate at which jobs of a queue come in,
 which says how many to ask for and whether a queue is fed by others.
-Source: semantics.md, section 9; disque/cluster.md, section 11.
+Spec I6, I9.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def imported(broker: Broker, queue: Queue, sender: Node) -> None:
 
 
 def import_rate(broker: Broker, queue: Queue) -> int:
-    """Jobs per second that other nodes hand us for this queue (disque/cluster.md, section 11)."""
+    """Jobs per second that other nodes hand us for this queue (spec I9)."""
     now_ms = broker.now_ms
     if not queue.import_count or now_ms - queue.import_start_ms > RATE_WINDOW_MS:
         return 0
@@ -191,7 +191,7 @@ def ask_sources(broker: Broker, queue: Queue, *, is_urgent: bool) -> None:
 
 
 def ask_everybody(broker: Broker, queue: Queue) -> None:
-    """The fallback: where clients wait, all linked nodes are asked every 30 s (semantics.md, section 9)."""
+    """The fallback: where clients wait, all linked nodes are asked every 30 s (spec I8)."""
     if broker.is_leaving or queue.paused or not (queue.waiting or broker.now_ms in (queue.waited_ms, queue.picky_ms)):
         return
     if queue.broadcast_at_ms and broker.now_ms - queue.broadcast_at_ms < BROADCAST_MS - BROADCAST_SLACK_MS:

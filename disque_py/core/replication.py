@@ -8,7 +8,7 @@ again.
 
 `holders` grows when a copy is *sent*, and stays grown: a node that refused simply confirms the ack later.
 An at-most-once job must not exist twice, so when we keep no copy it leaves by an acknowledged hand-over instead
-(handover.py; semantics.md, section 5).
+(handover.py; spec O6).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from disque_py.core.keys import KEY_AT, KEY_END
 from disque_py.core.memory import make_room
 from disque_py.core.queue import PAUSED_IN
 
-# One more node is asked this often while copies are missing (README, "Job replication strategy").
+# One more node is asked this often while copies are missing (spec C3).
 EXTEND_MS: Final = 50
 # When there is no further node to ask, the silent ones get the job again this often: their link may have broken.
 RESEND_MS: Final = 1_000
@@ -217,7 +217,7 @@ def _on_known(broker: Broker, only: tuple[Node, ...], job: Job, known: Job | Non
     """A copy of a job that has a record here, or is known as done."""
     sets = broker.sets
     if known is None:
-        # Finished while this copy was on its way: a late copy is never delivered (semantics.md, section 3).
+        # Finished while this copy was on its way: a late copy is never delivered (spec A6).
         hold_ack(broker, job)
         broker.send(only, SETACK, (job.id, sets.pack(job.holders)))
         return
@@ -309,7 +309,7 @@ def achieve(broker: Broker, job: Job, work: Replication) -> None:
 
 
 def default_copies(broker: Broker, *, is_external: bool) -> int:
-    """`replicate-default`, or 3 but no more than there are nodes to count on (semantics.md, section 6; quirks Q13)."""
+    """`replicate-default`, or 3 but no more than there are nodes to count on (spec C1, Q13)."""
     configured = broker.settings.replicate_default
     if configured:
         return configured

@@ -9,8 +9,7 @@ that did so at once keep it on the one that `wins`, by a rule both compute alike
 A job that waits long in one queue is announced there before the others' timers come near: ids are collected per
 group of holders and sent once a second (QUEUED_WAITING), so that 100,000 waiting jobs cost a few messages.
 
-Counters and attempts travel with every message and merge by maximum. Source: README "Job re-queueing state machine";
-semantics.md, section 2.
+Counters and attempts travel with every message and merge by maximum. Spec L2, L3, L4, L5, L6.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from disque_py.core.job import QUEUED as IS_QUEUED
 from disque_py.core.journaling import touch_holders
 from disque_py.core.queue import PAUSED_IN
 
-# Announcements of waiting jobs leave at most this often (semantics.md, section 2).
+# Announcements of waiting jobs leave at most this often (spec L4).
 ANNOUNCE_EVERY_MS: Final = 1_000
 # … and so many at a time; a receiver needs about a microsecond for each.
 ANNOUNCE_JOBS_MAX: Final = 2_000
@@ -219,7 +218,7 @@ def on_willqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
 def wins(left: Node, right: Node, job_id: bytes) -> bool:
     """Whether `left` keeps the job queued rather than `right`; per job, so that no node always wins.
 
-    Both ids are XORed with the job's random characters and compared (disque/cluster.md, section 9).
+    Both ids are XORed with the job's random characters and compared (spec L6).
     """
     salt = job_id[11:31]
     return bytes(map(_xor, left.id, salt)) > bytes(map(_xor, right.id, salt))

@@ -2,7 +2,7 @@
 
 For clients it is one moment: waiting producers hear that their job was removed, waiting consumers get nothing,
 and the next command finds an empty node. Giving a million jobs' memory back takes longer than a turn may, so
-the old index is put aside and emptied a slice at a time (semantics.md, section 13).
+the old index is put aside and emptied a slice at a time (spec B4).
 
 Jobs that somebody outside the index may still touch (a producer's wait, a hand-over's answer) are removed one
 by one, in the regular way. The others are dropped with their containers: nothing that could reach them survives

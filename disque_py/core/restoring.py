@@ -1,7 +1,7 @@
 """Restoring: jobs and pauses from the journal, before the node serves anybody.
 
 `block` takes what was read, in order; `finish` then puts every job where it belongs, a part at a time. What a
-deadline has left is what it had when the block was written, less the time since (semantics.md, section 1).
+deadline has left is what it had when the block was written, less the time since (spec T3).
 
 Whether a job may go straight back into its queue depends on what is *certain*: that nothing happened to it which
 the journal doesn't show. Under `appendfsync always` and with a whole tail, or after a clean shutdown, that is so.
@@ -13,7 +13,7 @@ the journal doesn't show. Under `appendfsync always` and with a whole tail, or a
 * RETRY 0, certain and undelivered: into its queue, or after what is left of its DELAY.
 * RETRY 0 otherwise: never again; it stays to be seen in SHOW, marked as delivered, and is counted.
 
-Source: semantics.md, section 5; disque/persistence.md, section 5.
+Spec O2, O4, J4.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Restoring:
         self._broker = broker
         self._serial = 0
         self._uncertain = 0  # The last block that was not written under `always`.
-        # The journal's files may name this node by ids that it had before its nodes file was lost (quirks Q21).
+        # The journal's files may name this node by ids that it had before its nodes file was lost (spec Q21).
         self._old_me = frozenset(node for node in nodes if node != broker.me.id)
         # One object for equal names and sets, however many jobs have them.
         self._names: dict[bytes, bytes] = {}
@@ -400,7 +400,7 @@ class Restoring:
             broker.once_delivered_count += 1
             job.requeue_at_ms = 0
             if job.is_leased_here:
-                # The hand-over is over with the process that made it (semantics.md, section 4).
+                # The hand-over is over with the process that made it (spec H7).
                 job.is_leased_here = False
                 broker.stats.once_lost_in_handover += 1
                 events.ended(broker, job, events.LOST, "the node ended before its hand-over was answered")

@@ -81,7 +81,7 @@ class Row:
 
 
 def _disk_level(name: str, flags: tuple[str, ...]) -> int:
-    """What needs no new promise goes on as long as it can (semantics.md, section 8; quirks Q40).
+    """What needs no new promise goes on as long as it can (spec P5, Q40).
 
     PING says, as the original's does, that this node takes no writes.
     """

@@ -16,7 +16,7 @@ from disque_py.core.job import GONE, Job
 from disque_py.core.pulls import import_rate
 from disque_py.core.queue import Queue
 
-# Shards visited per call beyond the first, as a multiple of COUNT (disque/commands.md, section 2.11).
+# Shards visited per call beyond the first, as a multiple of COUNT (spec R11).
 VISITS_PER_COUNT: Final = 10
 PLACES_PER_SHARD: Final = 1 << 36
 LOOKED_PER_PART: Final = 500

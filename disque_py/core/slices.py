@@ -3,7 +3,7 @@
 A command whose work grows with its arguments or with what it finds is written as a generator: it yields when it
 has done about half a millisecond of work and returns its reply. What is short ends in the first part and is
 answered at once; else the client waits, as for a GETJOB, while the turns of others go on in between
-(semantics.md, section 13). One that is in `broker.stalled` waits for bodies from disk: nothing is to be done for it
+(spec B4). One that is in `broker.stalled` waits for bodies from disk: nothing is to be done for it
 until they are there (spilling.py).
 """
 

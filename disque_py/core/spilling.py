@@ -16,7 +16,7 @@ A body that can't be read (EIO, the file is gone, not what was written) is had f
 (rescuing.py). If it isn't there either it is lost to this node, and never delivered in part: the job is forgotten here,
 counted and logged. If others hold copies, their retry brings it back, as after a crash. Where bodies are written to,
 and how, is no concern of the core (spill_desk.py, persistence/spill.py).
-Source: semantics.md, section 7.
+Spec M6.
 """
 
 from __future__ import annotations

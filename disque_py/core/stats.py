@@ -80,7 +80,7 @@ class Stats:
         )
 
     def log_slow(self, argv: list[bytes], usec: int, wall_s: int, entries_max: int) -> None:
-        """An entry of SLOWLOG; long commands are cut as the original cuts them (disque/info.md, section 10)."""
+        """An entry of SLOWLOG; long commands are cut as the original cuts them (spec R8)."""
         kept = [_cut(argument) for argument in argv[:SLOWLOG_ARGUMENTS_MAX]]
         if len(argv) > SLOWLOG_ARGUMENTS_MAX:
             more = len(argv) - SLOWLOG_ARGUMENTS_MAX + 1

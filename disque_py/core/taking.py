@@ -2,7 +2,7 @@
 
 Each job of a hand-over is taken or refused, and the answer is remembered under the hand-over's number until the
 giver says that all up to it are settled: whenever it asks again, it hears the same, and nothing is done again.
-So a lost answer delivers nothing twice. The giver's part is handover.py. Source: semantics.md, section 4.
+So a lost answer delivers nothing twice. The giver's part is handover.py. Spec H3, H5, H6.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from disque_py.core.pulls import NEEDJOBS_MAX, imported
 IMAGES_MAX: Final = 2 * NEEDJOBS_MAX
 # A hand-over is answered only if its number is below the first that is not settled plus this. The giver asks again, and
 # settles more meanwhile: whatever it waits for longest is the first number, which is always answered. So no answer has
-# to be forgotten before it is settled (semantics.md, section 4).
+# to be forgotten before it is settled (spec H3, H5, H6).
 ANSWERS_MAX: Final = 20_000
 
 
@@ -109,7 +109,7 @@ def _known_again(broker: Broker, sender: Node, known: Job, job: Job) -> int | No
     """What we answer for a job that has a record here; None: it goes into our queue."""
     sets = broker.sets
     if known.state == WAIT_REPL:
-        return REFUSED_BUSY  # Its producer still waits for us; queueing it would answer nobody (quirks Q7).
+        return REFUSED_BUSY  # Its producer still waits for us; queueing it would answer nobody (spec Q7).
     known.holders = sets.union(known.holders, job.holders)
     events.heard(known, job.version)
     touch_holders(broker, known)

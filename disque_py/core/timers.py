@@ -28,7 +28,7 @@ QUEUES_PER_TICK: Final = 100
 QUEUES_PER_TICK_MAX: Final = 2_000
 ASKING_PER_TICK: Final = 100
 # An empty queue that nobody used for so long is dropped; sooner when memory is short
-# (disque/jobs-and-queues.md, section 7).
+# (spec F5).
 QUEUE_IDLE_MS: Final = (300_000, 10_000, 2_000, 2_000)
 # A queue that never had a job is there only because clients asked for it. Where there are very many queues it goes so
 # long after the last of them.

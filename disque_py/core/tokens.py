@@ -7,7 +7,7 @@ reply (journaling.py) and lives as long as one of its leases.
 
 A lease is *held* under the token as long as it is the delivery that the token names: the attempt tells. Jobs that are
 done leave at once (lifecycle.py); leases that merely ended are noticed when somebody asks, and by a walk over all
-tokens. So memory is bounded by what is leased. Source: queues.md, section 2.
+tokens. So memory is bounded by what is leased. Spec G1, G2, G3.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 PRIORITY (a lower one is served first), META (pairs that travel with the job and mean nothing to the broker) and the
 fact that a job was added with a KEY (keys.py). They are given with ADDJOB and never change. On the bus and in the
 journal they are one later field of a job's image (image.py): (priority or nil, [name, value, …], 1 if keyed).
-Source: queues.md, sections 1 to 3.
+Spec F1, G2, K6, F3.
 """
 
 from __future__ import annotations

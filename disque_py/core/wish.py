@@ -2,7 +2,7 @@
 
 Nearly all ask for nothing, and share PLAIN; so the hot path compares one reference. A wish with LEASE or TOKEN is
 *picky*: it passes jobs by that are delivered at most once, for their delivery can neither be bounded nor repeated
-(semantics.md, section 5). Source: queues.md, section 2; semantics.md, section 12.
+(spec O7). Spec I2, R6.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The system's clock, for the driver.
 
 Timers, leases and deadlines must go on while a machine is suspended and must not notice steps of the wall clock
-(semantics.md, section 1; quirks.md, Q37), which is what CLOCK_BOOTTIME offers. Where it is missing (macOS), the
+(spec T1, Q37), which is what CLOCK_BOOTTIME offers. Where it is missing (macOS), the
 monotonic clock comes nearest.
 """
 

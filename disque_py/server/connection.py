@@ -4,7 +4,7 @@ Callbacks only: no coroutine and no task per connection. What arrives is parsed 
 turn; replies are written once when the turn is over. A client that does not take its replies is no longer read
 from (above PAUSE_BYTES unread), and cut off at the limit of its class; one that sends faster than it is served,
 or waits, is not read from either, so its memory stays bounded. No client gets more than SLICE_NS per turn.
-Source: semantics.md, section 13.
+Spec B1, B3.
 """
 
 from __future__ import annotations

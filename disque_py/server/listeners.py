@@ -4,7 +4,7 @@ Two steps, because a node whose port is taken must not touch anything first: `bi
 StartError; `serve`, when everything else is ready, lets clients in.
 
 Keep-alive is a property of the listening sockets, which accepted ones inherit from them: so a CONFIG SET counts for
-clients that connect afterwards (disque/config.md, section 2), and accepting costs nothing more.
+clients that connect afterwards (spec D6), and accepting costs nothing more.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from disque_py import driver
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-# Files a node needs besides its clients: listeners, log, links to other nodes (spec: disque/config.md, section 4).
+# Files a node needs besides its clients: listeners, log, links to other nodes (spec D5).
 RESERVED_FILES: Final = 32
 # What the links of a large cluster take besides, two for each node, and who else knocks at the bus (bus.py).
 # Where the limit can't be raised as far, clients come first, as the original has it.

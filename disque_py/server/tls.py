@@ -2,8 +2,7 @@
 
 One certificate serves all directions: clients that connect here, nodes that connect here, and our links to them.
 Between nodes both ends must show a certificate that tls-ca-cert-file signed. Names in certificates are not compared:
-nodes are dialed by the addresses that gossip tells, and the authority is the cluster's own. Source: semantics.md,
-section 14.
+nodes are dialed by the addresses that gossip tells, and the authority is the cluster's own. Spec S3.
 
 The files are read at start; a renewed certificate counts from the next start on.
 """

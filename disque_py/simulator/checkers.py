@@ -109,7 +109,7 @@ class Losses:
             promise = self._ledger.by_id.get(job.id)
             if promise is not None and job.state != ACKED:
                 promise.clean_ms = 0  # It is alive again, and perhaps not any more when somebody looks.
-        # While a process is not there, a wall clock tells how much of a life has passed (semantics.md, section 1).
+        # While a process is not there, a wall clock tells how much of a life has passed (spec T3).
         ahead_ms = self._ahead_ms.get(machine, 0)
         if machine in self._set_back:
             self._ledger.delays_ms = FOR_EVER_MS

@@ -1,6 +1,6 @@
 """Farewells: when a collection of an ack ends, and what comes after it.
 
-DELJOB with a set says that everybody who may have the job has confirmed to know its ack (semantics.md, section 3). So
+DELJOB with a set says that everybody who may have the job has confirmed to know its ack (spec A3, A10). So
 whenever a node deletes a job at that word, nobody may have the job alive. That holds for every job that was added
 after the last mishap: a node that died, was flushed, reset or forgotten may have taken what it knew of holders with it.
 While somebody has forgotten a node that is there, the mishap goes on: that one counts as confirmed, and may give a copy
@@ -97,7 +97,7 @@ class Farewells:
             # its key (asked: None) keep their copies then, and each knows of those it was told of.
             return
         if promise.added_ms <= self._last_eviction_ms():
-            return  # For want of memory (semantics.md, section 7) acks are dropped, and the holders they knew of.
+            return  # For want of memory (spec M3) acks are dropped, and the holders they knew of.
         if job_id in self.leaving:
             return  # A leaver's copy goes as soon as answers are read, or stays after all: sets run ahead of that.
         for other in self._world.running():

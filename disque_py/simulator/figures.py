@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 # The share of acknowledged jobs that came again after an answered ACKJOB which must not be reached, by kind of weather:
-# what the original showed (quirks Q43), in per mille.
+# what the original showed (spec Q43), in per mille.
 AFTER_ACK_PER_MILLE_MAX: Final = {
     "kills": 3,
     "leaving": 10,

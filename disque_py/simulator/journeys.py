@@ -1,7 +1,7 @@
 """Journeys: in good weather a job comes to who waits for it, wherever that is, and soon.
 
 One node has no clients and gets the jobs, two have clients that wait, and one of these two is stopped before it can
-answer a hint. What was offered to it must be offered to the other (semantics.md, section 9), not wait for the
+answer a hint. What was offered to it must be offered to the other (spec I5), not wait for the
 broadcast that comes every 30 seconds.
 """
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 # Small, so that segments are closed, rewritten and dropped in a run of seconds.
 SEGMENT_BYTES: Final = 40_000
-# semantics.md, section 8, and a disk's and a turn's time besides.
+# Spec P4, and a disk's and a turn's time besides.
 LOST_MS_MAX: Final = 2_300
 # A journal that failed tries again every second; what gathered meanwhile takes a moment.
 RECOVERED_MS: Final = 3_000
@@ -96,7 +96,7 @@ class Keeper:
         return not self.health.is_well(self.machine.world.now_ms - RECOVERED_MS)
 
     def lost_ms_max(self, at_ms: int) -> int:
-        """How old a record may be that a power cut costs at this moment (semantics.md, section 8)."""
+        """How old a record may be that a power cut costs at this moment (spec P4)."""
         is_judged = self.policy == EVERYSEC and self.health.is_well(at_ms - LOST_MS_MAX - RECOVERED_MS)
         return LOST_MS_MAX if is_judged else 1 << 60
 
@@ -284,7 +284,7 @@ def _state(machine: Machine, former: frozenset[bytes], job: Job, flags: int) -> 
         "queue": job.queue,
         "body": job.body,
         "retry": job.retry_ms,
-        # Who was forgotten counts as confirmed from then on (semantics.md, section 3): the journal does not name it,
+        # Who was forgotten counts as confirmed from then on (spec A8): the journal does not name it,
         # and memory knows it again when it comes back.
         "holders": sorted(node_id for node_id in holders if node_id not in machine.forgot),
         "attempt": job.attempt,

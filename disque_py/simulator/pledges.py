@@ -1,6 +1,6 @@
 """Pledges: what a node says to clients and to other nodes, and whether the record of it was safe when it was said.
 
-Semantics.md, section 8, lists what waits for its record: replies of commands that wrote something, GOTJOB, GOTACK,
+Spec P1, P2, P3 list what waits for its record: replies of commands that wrote something, GOTJOB, GOTACK,
 YOURJOBS and its answer, the DELJOB that ends a collection. The keeper has `note` called with all that the journal is
 told, so for each job it is known behind which position stands that it is here, done, delivered, being given away or
 gone. Whoever sees something being said asks here. "Safe" is the policy's business: `Journal.ready_position`.
@@ -226,7 +226,7 @@ class Pledges:
             if not journal.must_wait():
                 keeper = self._machine.keeper
                 if keeper is not None and keeper.is_excused():
-                    return  # What is allowed while the disk is in trouble needs no disk (semantics.md, section 8).
+                    return  # What is allowed while the disk is in trouble needs no disk (spec P5).
                 raise RuleBrokenError(
                     "a disk that nobody harmed is well", f"{self._machine.name}: {journal.trouble}", job_id
                 )

@@ -266,7 +266,7 @@ class Consumer(Actor):
         if line is not None:
             for promise in promises:
                 self.ledger.acknowledging(promise, self.world.now_ms)
-            # A leaving node makes no dummy acks (README), and a lone one has nobody to tell.
+            # A leaving node makes no dummy acks (spec V6), and a lone one has nobody to tell.
             broker = line.broker
             counts = not broker.is_leaving and bool(broker.cluster.linked)
             request = words("ACKJOB", *(promise.id for promise in promises))

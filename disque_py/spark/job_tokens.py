@@ -2,7 +2,7 @@
 
 Rows of a queue are not there to be read twice; tokens make them so. `GETJOB … TOKEN t` gives the same jobs
 again for the same t, as long as they are leased, and `ACKTOKEN t` acknowledges all of them
-(spec: queues.md, section 2). A batch is a number and a list of shares, one per task: a node, and
+(spec G1, G2, G3). A batch is a number and a list of shares, one per task: a node, and
 how many GETJOBs of how many jobs. The tokens follow from these, so they are in Spark's checkpoint
 before a job is fetched, tasks may run anywhere and twice, and the acks need no word from them.
 

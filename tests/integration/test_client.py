@@ -345,7 +345,7 @@ def test_what_an_iterator_does_not_hand_out_is_there_for_others(client):
 
 
 def test_a_consumer_sits_down_where_its_jobs_are_made(cluster):
-    """README, "Client libraries", step 3."""
+    """Spec X4."""
 
     async def run():
         async with (

@@ -148,7 +148,7 @@ def test_a_frozen_node_is_failed_and_healed(make_cluster):
 
 
 def test_a_node_killed_right_after_it_joined_starts_again(make_server):
-    """The nodes file is there and whole at every moment, and written as soon as the table changes (Q36)."""
+    """The nodes file is there and whole at every moment, and written as soon as the table changes (spec Q36)."""
     a, b = make_server().start(), make_server().start()
     a.meet(b)
     a_id, b_id = a.node_id, b.node_id
@@ -296,7 +296,7 @@ def test_a_leaving_node_is_still_leaving_after_a_crash(make_cluster):
 
 
 def test_producers_on_the_others_go_on_while_a_node_leaves(make_cluster):
-    """The default of three copies counts only who stays (Q13); a job given to the leaver goes on elsewhere."""
+    """The default of three copies counts only who stays (spec Q13); a job given to the leaver goes on elsewhere."""
     a, b, _ = make_cluster(3).servers
     a.command("CLUSTER", "LEAVING", "yes")
     until(lambda: "leaving" in flags_of(b, a.node_id))

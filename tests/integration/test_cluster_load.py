@@ -112,7 +112,7 @@ def test_garbage_on_both_ports_does_not_disturb_others(healthy):
 
 
 def test_replies_that_nobody_reads_do_not_fill_the_memory(make_server):
-    """Clients that pipeline GETJOBs and never read get about 1 MiB ahead each; the jobs stay for others (Q41)."""
+    """Clients that pipeline GETJOBs and never read get about 1 MiB ahead each; the jobs stay for others (spec Q41)."""
     server = make_server().start()
     for _ in range(120):
         server.command("ADDJOB", "q", b"x" * 500_000, 0)
@@ -147,7 +147,8 @@ def test_a_reply_that_is_asked_for_again_and_again_does_not_fill_the_memory(make
 @pytest.mark.parametrize("body_bytes", [1_000, 1_000_000])
 def test_a_node_that_reads_nothing_for_seconds_stalls_nobody(make_cluster, body_bytes):
     """Stopped and not suspected yet, it is sent to as before. What it does not read is kept for it up to a limit, then
-    the link is cut, and again if it goes on. The others notice nothing, and it catches up when it is back (Q34)."""
+    the link is cut, and again if it goes on. The others notice nothing, and it catches up when it is back (spec
+    Q34)."""
     cluster = make_cluster(3, "--cluster-node-timeout", 60_000, "--proto-max-bulk-len", "2mb")
     a, b, c = cluster.servers
     added, got = [], [Counter(), Counter()]

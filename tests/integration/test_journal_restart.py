@@ -112,7 +112,7 @@ def test_a_delivered_at_most_once_job_never_comes_again(make_server):
 
 
 def test_delay_and_retry_go_on_from_where_they_were(make_server):
-    """Not from zero (quirks Q22): half of the time had passed before the restart."""
+    """Not from zero (spec Q22): half of the time had passed before the restart."""
     server = make_server(*ALWAYS).start()
     delayed = server.command("ADDJOB", "later", "body", 0, "DELAY", 4, "RETRY", 100)
     leased = server.command("ADDJOB", "q", "body", 0, "RETRY", 4)
@@ -362,7 +362,7 @@ def test_an_ack_is_not_forgotten_by_a_restart(make_cluster):
 
 
 def test_a_lost_nodes_file_costs_no_job(make_server):
-    """The node has a new id; jobs that only it had are its own still (quirks Q21)."""
+    """The node has a new id; jobs that only it had are its own still (spec Q21)."""
     server = make_server(*ALWAYS).start()
     old_id = server.node_id
     job_id = server.command("ADDJOB", "q", "body", 0, "RETRY", 300)

@@ -242,7 +242,7 @@ def test_a_node_that_restarts_itself_reads_its_journal(make_server, how):
 
 
 def test_what_stands_before_a_shutdown_in_one_packet_is_on_disk(make_server):
-    """Quirks Q8: buffered records are flushed."""
+    """Spec Q8: buffered records are flushed."""
     server = make_server(*JOURNAL).start()
     with server.connect() as client:
         client.send_raw(hiredis.pack_command(("ADDJOB", "q", "body", 0)) + hiredis.pack_command(("SHUTDOWN",)))
@@ -271,7 +271,7 @@ def test_a_client_that_goes_gets_the_replies_that_wait_for_the_journal(make_serv
 
 def test_the_controlled_restart_brings_back_queues(make_server):
     """
-    aof-enqueue-jobs-once, SHUTDOWN REWRITE-AOF, start: queues are back at once, at-most-once jobs, too (quirks Q4).
+    aof-enqueue-jobs-once, SHUTDOWN REWRITE-AOF, start: queues are back at once, at-most-once jobs, too (spec Q4).
     The option is no again afterwards, also in the file; the journal is off as before.
     """
     server = make_server(config=["loglevel notice"]).start()

@@ -109,7 +109,10 @@ def journal_info(server):
 
 @pytest.mark.parametrize("options", [ALWAYS, EVERYSEC], ids=["always", "everysec"])
 def test_a_full_disk_refuses_jobs_and_lets_work_go_on(crowded, small_disk, options):
-    """MISCONF for ADDJOB and PING; RETRY jobs are delivered and acknowledged; INFO and log say why; it recovers."""
+    """MISCONF for ADDJOB and PING; RETRY jobs are delivered and acknowledged; INFO and log say why; it recovers.
+
+    Spec Q40.
+    """
     server = crowded(*options)
     until(lambda: (server.folder / FOLDER / "reserve").exists(), 5)
     first = [server.command("ADDJOB", "q", BODY, 0, "RETRY", 300) for _ in range(20)]
@@ -272,7 +275,7 @@ def test_a_disk_that_became_read_only(crowded):
 
 
 def test_switching_the_journal_off_ends_its_trouble(crowded, small_disk):
-    """And on again is a new journal with all jobs (quirks Q27)."""
+    """And on again is a new journal with all jobs (spec Q27)."""
     server = crowded(*EVERYSEC)
     path = ballast(small_disk)
     ids, _, waiting = add_until_refused(server)

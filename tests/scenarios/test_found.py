@@ -137,7 +137,7 @@ def test_an_ack_kept_for_a_late_copy_is_collected_like_any_other(make):
 def test_a_producer_whose_job_is_processed_before_its_hand_over_is_answered_gets_its_id(make, node, command):
     """
     RETRY 0 on a leaving node: the taker has delivered the job, its answer is on the way (or lost), and the consumer
-    acknowledges. The producer must not wait for ever (Q11). Day 110 losses leaving.
+    acknowledges. The producer must not wait for ever (spec Q11). Day 110 losses leaving.
     """
     world = make("ab")
     world.ask("a", "CLUSTER", "LEAVING", "yes")
@@ -213,7 +213,7 @@ def test_a_node_whose_clients_are_served_does_not_pull_more(make):
 
 
 def test_where_clients_wait_everybody_is_asked_every_30_seconds(make):
-    """The fallback (semantics.md, section 9) helps the client that has been waiting all the time."""
+    """The fallback (spec I8) helps the client that has been waiting all the time."""
     world = make("ab")
     getter = world.client("b")
     world.drop = lambda sender, receiver, kind, item: True
@@ -286,7 +286,7 @@ def test_async_of_a_node_that_keeps_no_copy_survives_a_refusal(make):
 
 
 def test_an_ack_said_to_a_leaving_node_reaches_the_holders(make):
-    """It makes no dummy ack (README), but it can tell the others; Q43: beat the share of deliveries after an ack."""
+    """It makes no dummy ack (spec V6), but it can tell the others (spec Q43)."""
     world = make("abc")
     job_id = world.ask("a", "ADDJOB", "q", "body", 0, "REPLICATE", 1, "RETRY", 1)
     world.ask("a", "GETJOB", "FROM", "q")

@@ -1,4 +1,4 @@
-"""Hints that are owed are sent, whatever happens in between (semantics.md, section 9)."""
+"""Hints that are owed are sent, whatever happens in between (spec I4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""formats.py: the four ways to print a reply (disque/cli.md, section 1.3)."""
+"""formats.py: the four ways to print a reply (spec X2)."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ JOBS = reply(b"*2\r\n*3\r\n$1\r\nq\r\n$2\r\nD-\r\n$4\r\nbody\r\n*3\r\n$1\r\nq\r\
     ],
 )
 def test_formatted_is_for_people(data, text):
+    """Spec X2."""
     assert as_formatted(reply(data)) == text
 
 

@@ -51,6 +51,7 @@ def test_quit_and_exit_leave(shell_to):
 
 
 def test_unbalanced_quotes_are_told_and_nothing_is_sent(shell_to, capsys):
+    """Spec X3."""
     shell = shell_to(1)
     assert shell.line('PING "x')
     assert capsys.readouterr().err == "Invalid argument(s)\n"

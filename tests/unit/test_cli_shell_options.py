@@ -16,6 +16,7 @@ def test_without_options_it_is_the_default_port_here():
 
 
 def test_options_end_at_the_first_other_word():
+    """Spec X1."""
     options = parse_options(["-p", "7712", "ADDJOB", "-h", "--raw"], {})
     assert options.port == 7712
     assert options.words == ["ADDJOB", "-h", "--raw"]

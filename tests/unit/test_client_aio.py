@@ -106,7 +106,7 @@ def test_errors_have_types():
 
 
 def test_the_next_seed_is_tried_when_one_is_dead():
-    """Until an available one is found (README, "Client libraries", step 1)."""
+    """Until an available one is found (spec X4)."""
     with Node() as node:
         dead = [f"127.0.0.1:{closed_port()}" for _ in range(3)]
         assert with_client(lambda client: client.ping(), *dead, node) == "PONG"
@@ -318,7 +318,7 @@ def test_a_restarted_node_is_found_again():
 
 
 def test_consumers_move_to_the_node_that_feeds_them():
-    """README, "Client libraries", step 3. Producers stay where they are."""
+    """Spec X4. Producers stay where they are."""
     far = jobs_reply(*[JOB_B] * WINDOW_JOBS)
     with Node("a", {"GETJOB": far, "QLEN": b":0\r\n"}) as here, Node("b", {"GETJOB": jobs_reply(JOB_B)}) as there:
         here.peers, there.peers = [there], [here]

@@ -44,7 +44,7 @@ def test_without_discover_only_seeds_are_used():
 
 
 def test_a_node_that_is_leaving_comes_last():
-    """HELLO's priority says so (README, "Client libraries", step 4)."""
+    """HELLO's priority says so (spec X4)."""
     cluster = cluster_of(A, B)
     cluster.greeted(A, hello_from("a", ("b", 1), priority=100))
     assert not cluster.is_good(A)

@@ -75,7 +75,7 @@ def line(request):
     ],
 )  # fmt: skip
 def test_arguments_become_words(request_, wire):
-    """Spec: spec/disque/commands.md."""
+    """Spec R8."""
     assert line(request_) == wire
 
 

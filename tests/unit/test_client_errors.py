@@ -25,7 +25,7 @@ def test_other_codes_are_reply_errors_and_keep_their_code():
 
 @pytest.mark.parametrize("text", ["ERR invalid password", "ERR Client sent AUTH, but no password is set"])
 def test_what_auth_says_is_about_the_password(text):
-    """AUTH answers with the general code (spec: commands.md, section 5)."""
+    """AUTH answers with the general code (spec R7)."""
     assert isinstance(from_reply(text), errors.AuthError)
 
 

@@ -12,7 +12,7 @@ def ids(prefix, count=WINDOW_JOBS):
 
 
 def test_a_window_of_jobs_from_one_other_node_is_a_wish_to_move():
-    """Each of them crossed the cluster first."""
+    """Each of them crossed the cluster first. Spec X4."""
     assert FeedWatch().saw(ids(THERE), HERE, 0.0) == THERE
 
 

@@ -1,4 +1,4 @@
-"""Replies as typed objects (formats: spec/disque/info.md)."""
+"""Replies as typed objects (formats: spec R5)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_a_job_is_queue_id_and_body():
 
 
 def test_counters_are_read_by_name_and_what_follows_is_kept():
-    """GETJOB entries may grow (semantics.md, section 12)."""
+    """GETJOB entries may grow (spec R5)."""
     (job,) = results.jobs([[b"q", b"D-1", b"", b"nacks", 1, b"additional-deliveries", 2, b"news", [b"k", b"v"]]])
     assert (job.nacks, job.additional_deliveries, job.more) == (1, 2, {"news": ["k", "v"]})
 
@@ -47,7 +47,7 @@ def test_a_body_is_decoded_when_its_value_is_asked_for():
 
 @pytest.mark.parametrize(("ttl", "once"), [("05a0", True), ("05a1", False), ("fffe", True), ("ffff", False)])
 def test_an_even_ttl_field_means_at_most_once(ttl, once):
-    """Spec: jobs-and-queues.md, section 1."""
+    """Spec F4."""
     assert results.is_at_most_once("D-aaaaaaaa-" + "x" * 24 + "-" + ttl) is once
 
 

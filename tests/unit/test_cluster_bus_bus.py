@@ -389,6 +389,7 @@ def test_a_port_in_use_is_an_error_that_leaves_nothing_behind():
 def test_without_a_secret_the_bus_stays_on_loopback(
     bind: list[str], has_secret: bool, protected: bool, expected: list[str]
 ):
+    """Spec S2."""
     assert bind_addresses(bind, has_secret=has_secret, protected_mode=protected) == expected
 
 

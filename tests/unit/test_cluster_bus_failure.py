@@ -47,6 +47,7 @@ def test_without_our_own_suspicion_reports_do_not_fail_a_node():
 
 
 def test_our_suspicion_and_a_report_are_a_majority_of_three():
+    """Spec N3."""
     failing = node(PFAIL | LEAVING)
     assert not failure.agree(failing, 3, 1_000, T)
     failure.report(failing, Node(b"r" * 20), 1_000)

@@ -110,6 +110,7 @@ def test_failing_nodes_come_first_though_unlinked():
 
 
 def test_a_heartbeat_gossips_about_a_tenth_a_greeting_about_everybody():
+    """Spec N2."""
     table = [node(1, MYSELF), *[node(name) for name in range(2, 61)]]
     assert len(heartbeat.choose(table, table[1], Random(1))) == 6
     assert len(heartbeat.choose(table, table[1], Random(1), is_greeting=True)) == 58

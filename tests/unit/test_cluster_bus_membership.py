@@ -92,6 +92,7 @@ def test_a_bus_port_may_be_given():
 
 
 def test_a_handshake_nobody_answers_ends_after_the_node_time_out():
+    """Spec N4."""
     exchange = Exchange()
     node = exchange.start(7001)
     node.meet("10.0.0.9", 7009)
@@ -118,6 +119,7 @@ def test_a_name_is_replaced_by_the_address_it_led_to():
 
 
 def test_an_announced_host_wins_over_the_address_of_the_socket():
+    """Spec N7."""
     node = lone()
     node.meet("10.0.0.9", 7999)
     found = node.link_up(dialed(node)[0], STRANGER._replace(host="b.example.org"), "10.0.0.9", "10.0.0.1")
@@ -504,6 +506,7 @@ def test_a_forgotten_node_is_out_of_everything_and_gossip_does_not_bring_it_back
 
 
 def test_gossip_brings_it_back_after_a_minute():
+    """Spec N5."""
     exchange = Exchange()
     first, _, third = exchange.start_joined(3)
     gone = seen_by(first, third)

@@ -24,6 +24,7 @@ def nodes() -> list[Node]:
 
 
 def test_a_file_has_this_very_text():
+    """Spec N6."""
     assert dump(nodes()).splitlines()[:-1] == [
         "version 1",
         f"{'01' * 20} 10.0.0.1:7711 myself 0 0 connected bus-port=17711",
@@ -83,7 +84,7 @@ def test_one_changed_byte_is_reported():
 
 
 def test_a_file_ending_in_zero_bytes_is_reported():
-    """So the original's looked after a power cut (Q36)."""
+    """So the original's looked after a power cut (spec Q36)."""
     with pytest.raises(NodesFileError, match="line 6"):
         parse(ORIGINAL + "\0" * 100)
 

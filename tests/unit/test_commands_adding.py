@@ -79,7 +79,7 @@ def test_options_may_stand_in_any_order():
 
 
 def test_a_priority_does_not_shorten_a_delay():
-    """An urgent job that is not due yet takes no part in the order."""
+    """An urgent job that is not due yet takes no part in the order. Spec F2."""
     broker, client = start()
     add(broker, client, "DELAY", 5, "PRIORITY", 1, body="urgent")
     add(broker, client, "PRIORITY", 9)
@@ -108,6 +108,7 @@ def test_what_cannot_be_is_refused_and_nothing_is_done(words, text):
 
 
 def test_so_many_pairs_and_no_more():
+    """Spec F3."""
     broker, client = start(job_meta_max_pairs=1)
     assert "at most 1 pairs per job (job-meta-max-pairs)" in str(
         add(broker, client, "META", "a", "b", "META", "c", "d")
@@ -266,7 +267,7 @@ def test_the_default_of_copies_is_three_or_as_many_nodes_as_there_are(nodes, cop
 
 
 def test_failed_and_leaving_nodes_are_not_counted():
-    """So that draining one node breaks no producer (quirks Q13)."""
+    """So that draining one node breaks no producer (spec Q13)."""
     broker, client = start()
     add_node(broker, 2).flags |= FAIL
     add_node(broker, 3).flags |= LEAVING
@@ -275,7 +276,7 @@ def test_failed_and_leaving_nodes_are_not_counted():
 
 
 def test_a_minority_refuses_rather_than_promises_less():
-    """Two of three don't answer: the default is three copies still."""
+    """Two of three don't answer: the default is three copies still. Spec C1."""
     broker, client = start()
     add_node(broker, 2).flags |= PFAIL
     add_node(broker, 3).flags |= PFAIL

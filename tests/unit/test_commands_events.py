@@ -33,6 +33,7 @@ def test_info_says_which_log_it_is_and_what_can_be_read():
 
 
 def test_read_gives_whole_lines_from_a_number_on():
+    """Spec E6."""
     node = filled()
     assert seqs(node.read(1)) == [1, 2, 3, 4, 5]
     assert seqs(node.read(3)) == [3, 4, 5]

@@ -45,6 +45,7 @@ def test_a_handshake_is_listed_too():
 
 
 def test_extended_appends_pairs_to_the_same_four():
+    """Spec R5."""
     broker = make_broker()
     add_node(broker, 2)
     entry = ask_parsed(broker, make_client(broker), "HELLO", "extended")[3]
@@ -80,6 +81,7 @@ def test_hello_logs_in_and_names_in_one_step():
 
 
 def test_before_the_login_hello_needs_auth():
+    """Spec R7."""
     broker = make_broker(requirepass="pw")
     client = make_client(broker)
     for words in ((), ("EXTENDED",), (3,)):

@@ -50,6 +50,7 @@ def test_without_ids_nothing_is_done(command):
 @pytest.mark.parametrize("command", ID_COMMANDS)
 @pytest.mark.parametrize("position", [0, 1])
 def test_one_bad_id_and_nothing_is_done(command, position):
+    """Spec R11."""
     broker, client = start()
     job = hold(broker)
     ids = [job.id, "nonsense"] if position else ["nonsense", job.id]
@@ -87,6 +88,7 @@ def test_an_id_named_twice_counts_once(command):
 
 
 def test_nack_counts_and_enqueue_counts_something_else():
+    """Spec L8."""
     broker, client = start()
     job = hold(broker)
     ask(broker, client, "NACK", job.id)
@@ -135,6 +137,7 @@ def test_the_first_enqueue_of_a_delayed_job_is_no_additional_delivery():
 
 
 def test_a_delivered_at_most_once_job_is_never_queued_again():
+    """Spec O1."""
     broker, client = start()
     job = add(broker, client, "RETRY", 0)
     deliver(broker)
@@ -142,7 +145,7 @@ def test_a_delivered_at_most_once_job_is_never_queued_again():
 
 
 def test_a_dequeued_at_most_once_job_is_not_lost():
-    """In the original nothing brought it back (quirks Q6)."""
+    """In the original nothing brought it back (spec Q6)."""
     broker, client = start()
     job = add(broker, client, "RETRY", 0)
     assert ask_parsed(broker, client, "DEQUEUE", job.id) == 1
@@ -162,6 +165,7 @@ def test_a_dequeued_job_comes_back_after_its_retry():
 
 
 def test_deljob_tells_nobody():
+    """Spec A12."""
     broker, client = start()
     job = hold(broker, add_node(broker))
     ask(broker, client, "DELJOB", job.id)
@@ -190,7 +194,7 @@ def test_working_takes_a_queued_job_out_of_its_queue():
 
 
 def test_working_does_not_lose_a_queued_at_most_once_job():
-    """In the original it was gone (quirks Q6)."""
+    """In the original it was gone (spec Q6)."""
     broker, client = start()
     job = hold_queued(broker, retry_s=0)
     assert ask_parsed(broker, client, "WORKING", job.id) == 0
@@ -198,7 +202,7 @@ def test_working_does_not_lose_a_queued_at_most_once_job():
 
 
 def test_working_is_refused_for_unknown_and_acknowledged_jobs():
-    """The original answered the RETRY of an acknowledged one (quirks Q17)."""
+    """The original answered the RETRY of an acknowledged one (spec Q17)."""
     broker, client = start()
     assert error_of(broker, client, "WORKING", make_id()) == "NOJOB Job not known in the context of this node."
     job = hold(broker, add_node(broker))
@@ -208,6 +212,7 @@ def test_working_is_refused_for_unknown_and_acknowledged_jobs():
 
 @pytest.mark.parametrize(("age_s", "is_late"), [(49, False), (50, False), (51, True)])
 def test_working_is_too_late_when_more_than_half_of_the_ttl_is_over(age_s, is_late):
+    """Spec L7."""
     broker, client = start()
     job = add(broker, client, "TTL", 100, "RETRY", 10)
     pass_time(broker, age_s * 1000)
@@ -257,7 +262,7 @@ def test_show_of_a_job_that_waits_for_copies():
 
 
 def test_show_of_a_dummy_ack_has_no_leftovers():
-    """The original printed those of earlier jobs (quirks Q23)."""
+    """The original printed those of earlier jobs (spec Q23)."""
     broker, client = start()
     add_node(broker)
     ask(broker, client, "ACKJOB", make_id(ttl_s=600))

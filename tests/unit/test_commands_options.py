@@ -41,6 +41,7 @@ def test_integers(word, value):
      "٣".encode(), b"9223372036854775808", b"-9223372036854775809", b"9" * 100],
 )  # fmt: skip
 def test_what_is_no_integer_is_refused(word):
+    """Spec R2."""
     assert refused(read_integer, word) == "ERR value is not an integer or out of range"
 
 

@@ -130,7 +130,7 @@ def test_qscan_filters_by_length():
 
 
 def test_count_is_a_target_for_queues_that_match():
-    """As for jobs: a filter that takes few must not cost a call per four queues (disque/commands.md, section 3.4)."""
+    """As for jobs: a filter that takes few must not cost a call per four queues (spec R11)."""
     broker, client, _ = start()
     for number in range(40):
         broker.queue(b"empty %d" % number)

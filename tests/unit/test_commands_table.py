@@ -7,7 +7,7 @@ import pytest
 from brokers import ask, ask_parsed, make_broker, make_client
 from disque_py.commands.table import COMMANDS
 
-# disque/commands.md, section 1.5: name, arity, flags.
+# Spec R9: name, arity, flags.
 ORIGINAL = """
 auth 2 readonly loading fast|ping -1 readonly fast|info -1 readonly loading|shutdown -1 readonly admin loading
 monitor 1 readonly admin|debug -2 admin|config -2 readonly admin|cluster -2 readonly admin|client -2 readonly admin
@@ -28,6 +28,7 @@ def original_rows():
 
 
 def test_the_originals_commands_come_first_in_its_order():
+    """Spec R9."""
     rows = original_rows()
     assert len(rows) == 32
     assert [(row.name, row.arity, row.flags) for row in COMMANDS[:32]] == rows

@@ -24,6 +24,7 @@ def get(broker, client, *words):
 
 
 def test_a_token_is_answered_with_the_same_jobs_again_whatever_else_is_asked():
+    """Spec G1."""
     broker, client = start()
     first = get(broker, client, "COUNT", 2, "TOKEN", "t")
     assert get(broker, client, "COUNT", 1, "TOKEN", "t", "LEASE", 7) == first
@@ -47,6 +48,7 @@ def test_an_empty_answer_is_not_remembered():
 
 
 def test_acktoken_acknowledges_all_of_several_deliveries_once():
+    """Spec G3."""
     broker, client = start()
     get(broker, client, "COUNT", 2, "TOKEN", "t")
     get(broker, client, "TOKEN", "u")
@@ -142,6 +144,7 @@ def test_what_cannot_be_is_refused(words, text):
 
 @pytest.mark.parametrize("words", [("TOKEN", "t"), ("LEASE", 5)])
 def test_jobs_of_retry_0_are_passed_by_and_stay_where_they_are(words):
+    """Spec O7."""
     broker, client = start(3, retry_s=0)
     again = hold_queued(broker, number=9)
     assert [entry[1] for entry in get(broker, client, "COUNT", 9, *words)] == [again.id]
@@ -183,6 +186,7 @@ def test_who_takes_every_job_gets_the_one_that_others_pass_by():
 
 
 def test_other_nodes_hear_who_takes_which_jobs():
+    """Spec I2."""
     broker = make_broker()
     client, node = make_client(broker), add_node(broker)
     ask(broker, client, "GETJOB", "TOKEN", "t", "FROM", "q")
@@ -194,6 +198,7 @@ def test_other_nodes_hear_who_takes_which_jobs():
 
 
 def test_a_pull_of_picky_clients_gets_what_they_take():
+    """Spec I6."""
     broker = make_broker()
     node = add_node(broker)
     hold_queued(broker, retry_s=0, number=1)

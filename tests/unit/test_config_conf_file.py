@@ -49,6 +49,7 @@ def test_comments_blank_lines_case_and_quotes():
 
 
 def test_later_lines_win_and_the_command_line_comes_last():
+    """Spec D1."""
     settings = read("port 1\nport 2\ntimeout 3", "--port", "4", "--bind", "::1", "127.0.0.1").settings
     assert (settings.port, settings.timeout, settings.bind) == (4, 3, ("::1", "127.0.0.1"))
 

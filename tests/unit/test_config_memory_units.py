@@ -22,6 +22,7 @@ from disque_py.config.memory_units import memory_text, parse_memory
     ],
 )
 def test_units_of_1000_and_of_1024_in_any_case(text, value_bytes):
+    """Spec D2."""
     assert parse_memory(text) == value_bytes
 
 

@@ -15,6 +15,7 @@ def loaded(text):
 
 
 def test_comments_and_order_survive_and_values_are_replaced_where_they_stand():
+    """Spec D3."""
     old = "# mine\nport 7712\n\n\n\ntimeout 5 \n# end\n"
     settings = loaded(old)
     settings.timeout = 9

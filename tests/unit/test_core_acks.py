@@ -48,6 +48,7 @@ def test_a_second_ack_counts_nothing_but_asks_again():
 
 
 def test_when_all_have_confirmed_it_is_over_everywhere():
+    """Spec A3."""
     broker, b, c = make_cluster()
     job = hold(broker, b, c)
     ack(broker, job)
@@ -62,7 +63,7 @@ def test_when_all_have_confirmed_it_is_over_everywhere():
 
 
 def test_equal_sizes_prove_nothing():
-    """The original compared sizes, so an ack could stay local and the job came back (quirks Q1)."""
+    """The original compared sizes, so an ack could stay local and the job came back (spec Q1, A1)."""
     broker, b, c = make_cluster()
     job = hold(broker, b)
     ack(broker, job)
@@ -75,7 +76,7 @@ def test_equal_sizes_prove_nothing():
 
 
 def test_a_confirmation_counts_only_if_the_question_named_the_answering_node():
-    """`Not a holder` may stop being true: a copy may be on its way (semantics.md, section 3)."""
+    """`Not a holder` may stop being true: a copy may be on its way (spec A4)."""
     broker, b, _ = make_cluster()
     job = hold(broker, b)
     ack(broker, job)
@@ -111,6 +112,7 @@ def test_who_has_no_link_is_not_asked_but_waited_for():
 
 
 def test_a_forgotten_member_counts_as_confirmed():
+    """Spec A8."""
     broker, b, c = make_cluster()
     job = hold(broker, b, c)
     acks.ack_here(broker, job.id)
@@ -188,6 +190,7 @@ def test_setack_lacking_a_holder_we_know_makes_us_collect_too():
 
 
 def test_setack_with_a_holder_we_did_not_know_is_merged():
+    """Spec A2."""
     broker, b, c = make_cluster()
     job = hold(broker, b)
     say(broker, b, SETACK, (job.id, pack(broker.me, b, c)))
@@ -196,7 +199,7 @@ def test_setack_with_a_holder_we_did_not_know_is_merged():
 
 
 def test_a_named_member_without_the_job_confirms_and_keeps_the_ack():
-    """Its copy may still be on its way, and must find it."""
+    """Its copy may still be on its way, and must find it. Spec A5."""
     broker, b, _ = make_cluster()
     job_id = make_id()
     say(broker, b, SETACK, (job_id, pack(broker.me, b)))
@@ -341,7 +344,7 @@ def test_a_dummy_ack_is_dropped_when_everybody_says_that_it_has_nothing():
 
 
 def test_what_a_dropped_dummy_ack_was_for_is_known_as_done():
-    """Whoever deletes an acked record remembers the id: the copy may come now (semantics.md, section 3)."""
+    """Whoever deletes an acked record remembers the id: the copy may come now (spec A6)."""
     broker, b, c = make_cluster()
     acks.ack_here(broker, make_id())
     for node in (b, c):
@@ -353,7 +356,7 @@ def test_what_a_dropped_dummy_ack_was_for_is_known_as_done():
 
 
 def test_two_dummy_acks_tell_each_other_nothing():
-    """Each took the other for an owner and the ack was lost (quirks Q10)."""
+    """Each took the other for an owner and the ack was lost (spec Q10, A9)."""
     broker, b, _ = make_cluster()
     acks.ack_here(broker, make_id())
     sent(broker)
@@ -393,6 +396,7 @@ def test_the_end_of_a_collection_ends_ours(is_queued):
 
 
 def test_who_knows_more_members_collects_on_instead_of_deleting():
+    """Spec A10."""
     broker, b, c = make_cluster()
     job = hold(broker, b, c)
     say(broker, b, DELJOB, (job.id, pack(broker.me, b)))
@@ -402,6 +406,7 @@ def test_who_knows_more_members_collects_on_instead_of_deleting():
 
 
 def test_a_late_copy_of_a_finished_job_is_answered_with_the_ack():
+    """Spec A6."""
     broker, b, _ = make_cluster()
     job = hold(broker, b)
     say(broker, b, DELJOB, (job.id, pack(broker.me, b)))
@@ -421,6 +426,7 @@ def test_the_end_of_a_job_nobody_knows_is_ignored():
 
 
 def test_a_fast_ack_tells_the_holders_and_forgets():
+    """Spec A11."""
     broker, b, c = make_cluster()
     job = hold_queued(broker, b)
     assert acks.fast_ack(broker, job.id) == 1
@@ -473,7 +479,7 @@ def start_replicated(*, leaving=False, retry_s=30):
 
 
 def test_an_ack_of_a_job_that_misses_copies_answers_its_producer():
-    """Somebody consumed a copy: the job exists and was processed (quirks Q11)."""
+    """Somebody consumed a copy: the job exists and was processed (spec Q11)."""
     broker, _, producer, job = start_replicated()
     assert acks.ack_here(broker, job.id) == 1
     assert producer.out == [b"+%b\r\n" % job.id]

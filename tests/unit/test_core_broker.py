@@ -40,6 +40,7 @@ def test_ctime_is_the_wall_clock_and_grows_strictly():
 
 
 def test_jitter_is_a_quarter_second_at_most_and_due_to_the_given_chance():
+    """Spec N8."""
     broker = make_broker(seed=5)
     drawn = [broker.jitter() for _ in range(3000)]
     assert (min(drawn), max(drawn)) == (-JITTER_MS, JITTER_MS - 1)

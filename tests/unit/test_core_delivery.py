@@ -32,6 +32,7 @@ def wait(broker, *words, count=1):
 
 
 def test_one_job_per_queue_and_pass_left_to_right():
+    """Spec R10."""
     broker = make_broker()
     fill(broker, b"a", 4)
     fill(broker, b"b", 2, start=10)
@@ -54,6 +55,7 @@ def test_an_entry_is_queue_id_and_body():
 
 
 def test_counters_come_on_demand():
+    """Spec R6."""
     broker = make_broker()
     (job,) = fill(broker, b"q", 1)
     job.nacks, job.deliveries = 2, 3
@@ -73,7 +75,7 @@ def test_a_delivery_starts_the_lease_and_tells_the_holders():
 
 
 def test_a_huge_count_stops_at_a_megabyte():
-    """At 1 MiB GETJOB stops collecting; the client asks again (semantics.md, section 13)."""
+    """At 1 MiB GETJOB stops collecting; the client asks again (spec B1)."""
     broker = make_broker()
     fill(broker, b"q", 20, body=b"x" * 100_000)
     assert len(get(broker, make_client(broker), "COUNT", 1000, "FROM", "q")) == 11
@@ -139,7 +141,7 @@ def test_an_expired_job_wakes_nobody():
 
 @pytest.mark.parametrize("timeout_ms", [1, 100, 5000])
 def test_a_time_out_is_kept_to_the_grain_of_the_clock(timeout_ms):
-    """Sixty waiting clients changed that by a second in the original (quirks Q26)."""
+    """Sixty waiting clients changed that by a second in the original (spec Q26)."""
     broker = make_broker()
     clients = wait(broker, "TIMEOUT", timeout_ms, "FROM", "q", count=60)
     advance(broker, timeout_ms - 1)
@@ -177,6 +179,7 @@ def test_a_client_that_hung_up_takes_no_job():
 
 
 def test_a_leaving_node_sends_away_who_waits():
+    """Spec V6."""
     broker = make_broker()
     client = wait(broker, "FROM", "q")
     ask(broker, make_client(broker), "CLUSTER", "LEAVING", "yes")
@@ -217,7 +220,7 @@ def test_a_job_queued_and_gone_in_one_turn_wakes_nobody():
 
 
 def test_where_clients_wait_everybody_is_asked_each_30_s():
-    """The fallback behind pushed interest (semantics.md, section 9): also for a client that waits for ever."""
+    """The fallback behind pushed interest (spec I8): also for a client that waits for ever."""
     broker = make_broker()
     node = add_node(broker)
     wait(broker, "FROM", "q")

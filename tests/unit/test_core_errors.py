@@ -26,5 +26,5 @@ def test_the_text_is_the_reply_without_its_dash():
     ],
 )
 def test_shared_texts_are_the_originals_to_the_letter(text, expected):
-    """Programs match on them."""
+    """Programs match on them. Spec R8."""
     assert text == expected

@@ -40,6 +40,7 @@ def told(broker: Broker) -> list[tuple[Any, ...]]:
 
 
 def test_the_usual_way_of_a_job_is_three_events():
+    """Spec E2."""
     broker, client = start()
     job_id = ask_parsed(broker, client, "ADDJOB", "q", "body", 0)
     ask(broker, client, "GETJOB", "FROM", "q")
@@ -52,6 +53,7 @@ def test_the_usual_way_of_a_job_is_three_events():
 
 
 def test_without_a_log_nothing_is_noted_and_versions_count_all_the_same():
+    """Spec E3."""
     broker = make_broker()
     client = make_client(broker)
     job_id = ask_parsed(broker, client, "ADDJOB", "q", "body", 0)
@@ -151,6 +153,7 @@ def test_a_copy_taken_for_another_node_is_no_event():
 
 
 def test_who_only_learns_writes_nothing_and_takes_the_version():
+    """Spec E1."""
     broker, _ = start()
     node = add_node(broker)
     job = hold(broker, node)

@@ -16,6 +16,7 @@ def make_cluster(count):
 
 
 def test_only_usable_nodes_with_a_link_are_chosen():
+    """Spec N1."""
     broker, nodes = make_cluster(5)
     for node, flag in zip(nodes, (PFAIL, FAIL, LEAVING), strict=False):
         node.flags |= flag

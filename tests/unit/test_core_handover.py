@@ -42,6 +42,7 @@ def test_a_retried_job_stays_as_a_copy_whose_other_holder_the_taker_is():
 
 
 def test_an_at_most_once_job_is_kept_until_it_is_taken_and_then_forgotten():
+    """Spec H2."""
     broker, node, job = give_one(retry_s=0)
     assert broker.find(job.id) is job
     say(broker, node, TOOK, (1, TOOK_IT))
@@ -66,7 +67,7 @@ def test_a_refused_job_is_in_its_queue_again_as_if_it_had_never_left(retry_s):
 
 @pytest.mark.parametrize("is_leased", [True, False])
 def test_a_refused_job_that_another_node_has_meanwhile_is_not_queued_here(is_leased):
-    """A holder queues a job no earlier than the last lease ends that it heard of (semantics.md, section 2)."""
+    """A holder queues a job no earlier than the last lease ends that it heard of (spec L2)."""
     broker, node, job = give_one()
     other = add_node(broker, 3)
     if is_leased:
@@ -79,7 +80,7 @@ def test_a_refused_job_that_another_node_has_meanwhile_is_not_queued_here(is_lea
 
 
 def test_a_refused_job_is_owed_to_others_that_wait():
-    """A hint is owed while there are jobs that a linked node has clients for (semantics.md, section 9)."""
+    """A hint is owed while there are jobs that a linked node has clients for (spec I4)."""
     broker, node, _ = give_one()
     other = add_node(broker, 3)
     broker.interest[b"q"] = broker.queues[b"q"].interested = {other: 1}
@@ -99,6 +100,7 @@ def test_a_job_that_the_taker_knows_as_done_waits_for_the_ack_that_follows():
 
 
 def test_answers_are_per_job():
+    """Spec H3."""
     broker, node = make_pair()
     one, two, *_ = fill(broker, 4)
     pull(broker, node, 2)
@@ -108,6 +110,7 @@ def test_answers_are_per_job():
 
 
 def test_what_is_not_answered_is_sent_again_each_second_under_its_number():
+    """Spec H4."""
     broker, node, job = give_one()
     for _ in range(3):
         advance(broker, 1010)
@@ -180,6 +183,7 @@ def test_the_taker_hears_what_is_settled_with_the_next_hand_over_or_after_a_seco
 
 
 def test_a_retried_job_is_requeued_by_its_retry_whatever_the_hand_overs_state():
+    """Spec H8."""
     broker, node = make_pair()
     (job,) = fill(broker, 1, retry_s=5)
     pull(broker, node)
@@ -191,7 +195,7 @@ def test_a_retried_job_is_requeued_by_its_retry_whatever_the_hand_overs_state():
 
 @pytest.mark.parametrize("event", [inputs.new_run, inputs.forgotten])
 def test_when_the_taker_is_another_process_or_forgotten_the_hand_over_is_over(event):
-    """At most once prefers loss; retried jobs wait for their retry."""
+    """At most once prefers loss; retried jobs wait for their retry. Spec H7."""
     broker, node = make_pair()
     once, retried = hold_queued(broker, number=1, retry_s=0), hold_queued(broker, number=2, retry_s=5)
     for _ in range(2):
@@ -208,7 +212,7 @@ def test_when_the_taker_is_another_process_or_forgotten_the_hand_over_is_over(ev
 
 @pytest.mark.parametrize("event", [inputs.new_run, inputs.forgotten])
 def test_a_number_is_never_used_again(event):
-    """Whatever happens to the node: it may remember its answer to the old one."""
+    """Whatever happens to the node: it may remember its answer to the old one. Spec H1."""
     broker, node = make_pair()
     fill(broker, 8)
     assert [pull(broker, node, 1)[1] for _ in range(2)] == [1, 2]
@@ -265,7 +269,7 @@ def start_once(*, count=1, timeout_ms=0, delay_s=0):
 
 
 def test_it_is_answered_when_it_has_been_taken():
-    """The original answered, and the job was never delivered (quirks Q3, Q39)."""
+    """The original answered, and the job was never delivered (spec Q3, Q39, O6)."""
     broker, node, producer, job = start_once(delay_s=2)
     ((_, (number, _, (job_image,))),) = sent_of(broker, YOURJOBS)
     assert job_image[4:] == (pack(node), 2000)

@@ -16,6 +16,7 @@ def make_source(seed=1):
 
 
 def test_an_id_has_the_layout_of_the_specification():
+    """Spec F4."""
     job_id = make_source().next(86_400_000, True)
     assert len(job_id) == ID_BYTES
     assert (job_id[:11], job_id[35:]) == (b"D-01234567-", b"-05a1")

@@ -39,6 +39,7 @@ def test_what_is_worth_something_only_here_does_not_travel():
 
 
 def test_life_is_counted_from_receipt_so_clocks_need_not_agree():
+    """Spec T4."""
     here, there = make_broker(), make_broker()
     there.now_ms = 5
     job = make_job(here, ttl_s=100)

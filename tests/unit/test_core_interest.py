@@ -39,6 +39,7 @@ def told(broker):
 
 
 def test_a_waiting_client_is_told_to_all_in_the_same_turn():
+    """Spec I1."""
     broker, b, c = make_cluster(2)
     wait(broker)
     assert sent_of(broker, INTEREST) == [((b, c), (b"q", 1))]
@@ -93,6 +94,7 @@ def test_a_poll_with_nohang_counts_as_having_waited():
 
 @pytest.mark.parametrize("direction", ["in", "out", "all"])
 def test_a_paused_queue_wants_nothing_and_says_so_at_once(direction):
+    """Spec I3."""
     broker, *_ = make_cluster()
     wait(broker)
     told(broker)
@@ -210,6 +212,7 @@ def hints(broker):
 
 
 def test_a_job_that_comes_is_hinted_at_in_the_same_turn():
+    """Spec I4."""
     broker, b = make_cluster()
     say(broker, b, INTEREST, (b"q", 1))
     hold_queued(broker)
@@ -303,6 +306,7 @@ def test_when_the_last_local_client_goes_a_hint_is_owed():
 
 
 def test_one_hint_at_a_time_and_the_next_node_after_ten_milliseconds():
+    """Spec I5."""
     broker, b, c = make_cluster(2)
     for node in (b, c):
         say(broker, node, INTEREST, (b"q", 1))

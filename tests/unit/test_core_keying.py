@@ -50,6 +50,7 @@ def test_a_lone_node_creates_at_once_and_names_the_job_afterwards():
 
 
 def test_nothing_is_created_before_all_have_answered():
+    """Spec K2."""
     broker, client, node = start()
     assert add(broker, client, 0, "REPLICATE", 1, "KEY", "k") == b""
     assert (broker.job_count, sent_of(broker, ISKEY)) == (0, [((node,), (1, CHARS))])
@@ -130,6 +131,7 @@ def test_of_two_askers_the_lower_one_puts_its_answer_off():
 
 
 def test_of_two_askers_the_higher_one_answers_and_asks_again():
+    """Spec K4."""
     broker = make_broker(node_id=b"\xff" * 20)
     client, node = make_client(broker), add_node(broker, 2)
     add(broker, client)
@@ -162,6 +164,7 @@ def test_a_new_link_is_asked_too():
 
 @pytest.mark.parametrize(("retry", "reply"), [(0, b"-UNREACHABLE"), (30, b"+D-")])
 def test_who_cannot_be_asked_may_have_an_at_most_once_job(retry, reply):
+    """Spec K7."""
     broker, client, node = start()
     add_node(broker, 201, is_linked=False)
     add(broker, client, 0, "RETRY", retry, "REPLICATE", 1, "KEY", "k")
@@ -175,6 +178,7 @@ def keyed_image(broker, *holders, number=7):
 
 
 def test_a_copy_of_a_new_job_is_refused_if_another_one_has_its_key():
+    """Spec K5."""
     broker, _, node = start()
     say(broker, node, REPLJOB, (keyed_image(broker, node), NEW_KEY))
     say(broker, node, REPLJOB, (keyed_image(broker, node, number=8), NEW_KEY))
@@ -190,6 +194,7 @@ def test_a_copy_that_a_leaving_node_gives_away_is_taken_whatever_key_it_has():
 
 
 def test_the_creator_is_asked_before_a_copy_is_named():
+    """Spec K3."""
     broker = make_broker()
     creator, asker = add_node(broker, 1), add_node(broker, 2)
     job_id = b"D-" + creator.name[:8] + other_id()[10:]

@@ -23,7 +23,7 @@ def keyed(broker, number=1, *, key=b"k", ttl_s=60):
 
 
 def test_the_characters_are_those_of_queue_and_key():
-    """Length first, so that no two pairs run together; these bytes are for ever."""
+    """Length first, so that no two pairs run together; these bytes are for ever. Spec K1."""
     assert key_chars(b"q", b"k") == b64encode(sha256(b"\0\0\0\1qk").digest())[:18]
     assert key_chars(b"q", b"k") == b"prgSoYArcQU9COXnXK"
     assert key_chars(b"ab", b"c") != key_chars(b"a", b"bc")
@@ -47,6 +47,7 @@ def test_the_first_job_of_a_key_is_the_one_that_is_named():
 
 
 def test_a_key_stays_used_until_the_ttl_of_its_job_is_over():
+    """Spec K6."""
     broker = make_broker()
     job = keyed(broker)
     lifecycle.forget(broker, job)

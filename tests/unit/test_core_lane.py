@@ -37,6 +37,7 @@ def test_a_job_without_priority_has_its_milliseconds_for_one():
 
 
 def test_equal_priorities_are_served_in_order_of_creation():
+    """Spec F1."""
     jobs = [make(3, priority=7), make(1, priority=7), make(2, priority=7)]
     assert list(lane_of(*jobs).jobs()) == [jobs[1], jobs[2], jobs[0]]
 

@@ -59,6 +59,7 @@ def test_nothing_goes_before_the_journal_is_read():
 
 @pytest.mark.parametrize("retry_s", [0, 30])
 def test_queued_jobs_go_by_hand_over(retry_s):
+    """Spec V1."""
     broker, *_ = make_leaver()
     jobs = [hold_queued(broker, number=number, retry_s=retry_s) for number in range(30)]
     given = {each[0] for _, kind, (_, _, images) in step(broker) if kind == YOURJOBS for each in images}
@@ -93,6 +94,7 @@ def test_no_more_than_a_few_batches_are_on_their_way_to_a_node():
 
 
 def test_a_copy_goes_to_a_node_that_has_none_and_is_dropped_when_all_holders_have_heard():
+    """Spec V2."""
     broker, b, c = make_leaver()
     job = hold(broker, b)
     ((receivers, kind, (job_image, _)),) = step(broker)
@@ -107,7 +109,7 @@ def test_a_copy_goes_to_a_node_that_has_none_and_is_dropped_when_all_holders_hav
 
 
 def test_a_copy_that_was_there_before_is_no_new_one():
-    """Only the answer `taken` counts: REPLICATE copies must remain (semantics.md, section 10)."""
+    """Only the answer `taken` counts: REPLICATE copies must remain (spec V2)."""
     broker, b, c = make_leaver()
     job = hold(broker, b)
     step(broker)
@@ -119,6 +121,7 @@ def test_a_copy_that_was_there_before_is_no_new_one():
 
 
 def test_if_all_others_hold_the_job_already_the_missing_copy_is_counted():
+    """Spec V3."""
     broker, b, c = make_leaver()
     job = hold(broker, b, c)
     assert step(broker) == [((b, c), LEFT, (job.id, broker.me.id, b"", pack(broker.me, b, c)))]
@@ -177,6 +180,7 @@ def test_and_to_another_node_when_the_first_is_gone_or_refuses():
 
 
 def test_silent_holders_are_asked_again_and_named():
+    """Spec V5."""
     broker, b, c = make_leaver()
     job = hold(broker, b, c)
     step(broker)
@@ -188,7 +192,7 @@ def test_silent_holders_are_asked_again_and_named():
 
 
 def test_why_it_does_not_go_on_is_said_all_the_time():
-    """CLUSTER INFO shows it whenever somebody asks (semantics.md, section 10)."""
+    """CLUSTER INFO shows it whenever somebody asks (spec V5)."""
     broker, b, c = make_leaver()
     job = hold(broker, b, c)
     step(broker)
@@ -212,6 +216,7 @@ def test_a_forgotten_holder_need_not_answer():
 
 
 def test_a_leased_job_waits_for_its_ack_or_the_end_of_its_lease():
+    """Spec V4."""
     broker, b, _ = make_leaver()
     hold_queued(broker, b, retry_s=5)
     job = deliver(broker)

@@ -93,7 +93,7 @@ def test_put_back_undoes_fetch():
 
 
 def test_a_lease_lasts_for_retry_from_the_moment_of_delivery():
-    """The original counted from the queueing, so a job fetched late came back at once (quirks Q9)."""
+    """The original counted from the queueing, so a job fetched late came back at once (spec Q9, L1)."""
     broker = make_broker()
     hold_queued(broker, retry_s=3)
     pass_time(broker, 2400)

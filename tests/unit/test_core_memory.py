@@ -47,7 +47,7 @@ def test_levels_begin_above_their_marks_and_the_last_at_it(percent, level):
 
 
 def test_without_maxmemory_there_is_no_level():
-    """The original took 0 for over all marks (quirks Q5)."""
+    """The original took 0 for over all marks (spec Q5, M5)."""
     broker = make_broker(maxmemory=0)
     hold(broker, body=b"x" * 1_000_000)
     assert broker.memory_level == 0
@@ -63,7 +63,7 @@ def test_at_or_below_95_percent_nothing_is_evicted():
 
 
 def test_eviction_frees_enough_in_one_go():
-    """The original freed one job per command and failed all the same (quirks Q5)."""
+    """The original freed one job per command and failed all the same (spec Q5)."""
     broker, _ = make_full(50)
     add_acked(broker, 110)
     assert broker.memory_level == 3
@@ -85,6 +85,7 @@ def test_with_very_many_jobs_each_attempt_looks_at_a_part(monkeypatch):
 
 
 def test_jobs_that_are_still_to_be_done_are_never_evicted():
+    """Spec M3."""
     broker, _ = make_full(98)
     waiting, leased = hold_queued(broker, number=1), hold_queued(broker, number=2, queue=b"r")
     deliver(broker, b"r")
@@ -113,7 +114,7 @@ def test_noeviction_evicts_nothing():
 
 
 def test_an_evicted_ack_is_still_known_as_done():
-    """Whoever deletes an acked record remembers its id: a late copy is not delivered (semantics.md, section 3)."""
+    """Whoever deletes an acked record remembers its id: a late copy is not delivered (spec A6)."""
     broker, _ = make_full(50)
     jobs = add_acked(broker, 110)
     memory.make_room(broker)
@@ -121,7 +122,7 @@ def test_an_evicted_ack_is_still_known_as_done():
 
 
 def test_oom_begins_at_100_percent():
-    """The original refused from 95 % (quirks Q5)."""
+    """The original refused from 95 % (spec Q5, M4)."""
     broker, _ = make_full(97)
     client = make_client(broker)
     assert ask(broker, client, "ADDJOB", "q", "x" * 10, 0).startswith(b"+D-")
@@ -150,6 +151,7 @@ def test_a_command_that_needs_memory_evicts_first():
 
 
 def test_above_75_percent_no_own_copy_is_kept_if_others_have_room():
+    """Spec M1."""
     broker, (node,) = make_full(80, nodes=1)
     client = make_client(broker)
     assert ask(broker, client, "ADDJOB", "q", "body", 0, "REPLICATE", 1) == b""
@@ -159,7 +161,7 @@ def test_above_75_percent_no_own_copy_is_kept_if_others_have_room():
 
 
 def test_a_full_cluster_goes_on_as_usual():
-    """Else every ADDJOB of a lone or evenly filled cluster would fail at 75 % (quirks Q5)."""
+    """Else every ADDJOB of a lone or evenly filled cluster would fail at 75 % (spec Q5)."""
     broker, (node,) = make_full(80, nodes=1)
     node.memory_level = 1
     assert ask(broker, make_client(broker), "ADDJOB", "q", "body", 0, "REPLICATE", 1).startswith(b"+D-")
@@ -204,6 +206,7 @@ def test_copies_of_others_are_taken_up_to_95_percent(percent, is_taken):
 
 
 def test_what_may_be_evicted_makes_room_for_a_copy():
+    """Spec M2."""
     broker, (node,) = make_full(50, nodes=1)
     add_acked(broker, 110)
     say(broker, node, REPLJOB, (image(broker, node, broker.me, number=999), 0))

@@ -40,7 +40,7 @@ def test_paused_input_refuses_jobs_and_changes_nothing():
 
 @pytest.mark.parametrize("how", ["out", "all"])
 def test_paused_output_looks_empty(how):
-    """Also for a queue whose input is paused, too."""
+    """Also for a queue whose input is paused, too. Spec U4."""
     broker, _, client = make_pair()
     hold_queued(broker)
     pause(broker, client, how)
@@ -72,6 +72,7 @@ def test_resumed_output_serves_who_waits():
 
 
 def test_a_nack_succeeds_and_the_job_is_due_when_the_pause_ends():
+    """Spec U2."""
     broker, b, client = make_pair()
     hold_queued(broker, b, retry_s=300)
     job = deliver(broker)
@@ -85,7 +86,7 @@ def test_a_nack_succeeds_and_the_job_is_due_when_the_pause_ends():
 
 
 def test_a_given_back_job_is_not_lost_with_a_pause_that_lasts():
-    """Due when the pause ends (semantics.md, section 11), also if that is after its retry."""
+    """Due when the pause ends (spec U2), also if that is after its retry."""
     broker, _, client = make_pair()
     hold_queued(broker, retry_s=2)
     job = deliver(broker)
@@ -109,6 +110,7 @@ def test_what_was_given_back_and_is_done_meanwhile_is_not_queued():
 
 
 def test_enqueue_is_refused_as_a_whole_if_one_queue_is_paused():
+    """Spec U1."""
     broker, _, client = make_pair()
     paused, free = hold(broker, number=1), hold(broker, number=2, queue=b"r")
     pause(broker, client, "in")
@@ -169,6 +171,7 @@ def test_a_version_is_later_than_any_known_whatever_the_clock_does():
      (101, b"\x00" * 20, True)],
 )  # fmt: skip
 def test_the_later_version_wins_and_the_node_decides_between_equals(version_ms, node_id, is_later):
+    """Spec U3."""
     broker, b, _ = make_pair()
     say(broker, b, PAUSE, (b"q", PAUSED_IN, 100, b"\x02" * 20))
     say(broker, b, PAUSE, (b"q", PAUSED_OUT, version_ms, node_id))

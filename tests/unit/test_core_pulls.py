@@ -27,7 +27,7 @@ from world import World
     ("length", "asked", "given"), [(1, 5, 1), (2, 5, 1), (3, 5, 1), (9, 5, 4), (10, 5, 5), (300, 1000, 100), (8, 0, 1)]
 )
 def test_a_pull_gets_what_it_asks_for_but_at_most_half_the_queue(length, asked, given):
-    """And never more than a hundred at once: a larger count crashed the original (quirks Q16)."""
+    """And never more than a hundred at once: a larger count crashed the original (spec Q16)."""
     broker, node = make_pair()
     jobs = fill(broker, length)
     ids, _ = pull(broker, node, asked)
@@ -77,7 +77,7 @@ def test_a_pull_that_answers_a_hint_is_served_whatever_the_import_rate():
 
 
 def test_a_job_just_imported_is_not_passed_on():
-    """Two hungry nodes must not throw it to and fro."""
+    """Two hungry nodes must not throw it to and fro. Spec I7."""
     broker, node = make_pair()
     other = add_node(broker, 3)
     say(broker, node, YOURJOBS, (1, 0, [image(broker, node)]))
@@ -188,6 +188,7 @@ def test_a_queue_that_ran_dry_under_load_asks_at_once():
 
 
 def test_how_much_is_asked_for_is_the_share_of_the_rate_between_5_and_100():
+    """Spec I9."""
     broker, node = make_pair()
     queue = broker.queue(b"q")
     assert pulls.ask_count(broker, queue) == 5
@@ -215,6 +216,7 @@ def test_who_would_not_take_jobs_asks_for_none(reason):
 
 
 def test_everybody_is_asked_when_the_first_client_waits():
+    """Spec I8."""
     broker, node = make_pair()
     wait(broker)
     assert sent_of(broker, NEEDJOBS) == [((node,), (b"q", 1, 0))]

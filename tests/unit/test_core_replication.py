@@ -52,6 +52,7 @@ def confirm(broker, job, *nodes):
 
 
 def test_the_answer_waits_for_the_last_copy():
+    """Spec C2."""
     broker, b, c = make_cluster()
     producer, job = add(broker)
     ((receivers, (job_image, flags)),) = sent_of(broker, REPLJOB)
@@ -134,6 +135,7 @@ def test_while_copies_are_missing_one_more_node_is_asked_every_50_ms():
 
 
 def test_who_has_confirmed_learns_the_longer_list_only():
+    """Spec C4."""
     broker, *nodes = make_cluster(4)
     _, job = add(broker, 0, "REPLICATE", 3)
     ((asked, _),) = sent_of(broker, REPLJOB)
@@ -157,6 +159,7 @@ def test_when_there_is_nobody_else_the_silent_are_asked_again_each_second():
 
 
 def test_a_refusal_makes_us_ask_another_at_once():
+    """Spec C3."""
     broker, *nodes = make_cluster(3)
     _, job = add(broker, 0, "REPLICATE", 2)
     (((first,), _),) = sent_of(broker, REPLJOB)
@@ -197,7 +200,7 @@ def test_a_producer_that_asked_for_no_number_waits_for_no_node_out_of_sight():
 
 @pytest.mark.parametrize("timeout_ms", [10, 49, 50, 300])
 def test_at_the_deadline_the_producer_hears_so_and_the_job_goes_everywhere(timeout_ms):
-    """To the millisecond of the timer's grain; the original needed up to a second (quirks Q26)."""
+    """To the millisecond of the timer's grain; the original needed up to a second (spec Q26)."""
     broker, b, c = make_cluster()
     producer, job = add(broker, timeout_ms)
     sent(broker)
@@ -413,7 +416,7 @@ def test_a_copy_is_refused_with_the_reason(reason):
 
 
 def test_while_loading_messages_about_jobs_are_left_out():
-    """A copy that was confirmed now would be in no journal. The sender says again what is important."""
+    """A copy that was confirmed now would be in no journal. The sender says again what is important. Spec Q32."""
     broker, b, _ = make_cluster()
     broker.is_loading = True
     say(broker, b, REPLJOB, (image(broker, b, broker.me), 0))

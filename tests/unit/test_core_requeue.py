@@ -31,6 +31,7 @@ def id_where(broker, node, *, wins):
 
 
 def test_before_a_copy_is_queued_the_others_are_asked():
+    """Spec L3."""
     broker, b, c = make_cluster()
     job = hold(broker, b, c, retry_s=30)
     advance(broker, 29_400)
@@ -104,6 +105,7 @@ def test_a_delivery_is_told_to_the_other_holders():
 
 
 def test_a_holder_queues_no_earlier_than_the_lease_ends():
+    """Spec L2."""
     broker, b, _ = make_cluster()
     job = hold(broker, b, retry_s=5)
     advance(broker, 4000)
@@ -146,6 +148,7 @@ def test_two_that_leased_the_same_job_do_not_wait_for_each_other():
 
 
 def test_a_sender_becomes_a_holder():
+    """Spec A7."""
     broker, b, c = make_cluster()
     job = hold(broker, b)
     for number, kind in enumerate((LEASED, QUEUED, WILLQUEUE)):
@@ -179,6 +182,7 @@ def test_of_two_queues_the_winner_keeps_the_job():
 
 
 def test_counters_and_attempts_merge_by_maximum():
+    """Spec L5."""
     broker, b, _ = make_cluster()
     job = hold(broker, b)
     job.nacks, job.deliveries, job.attempt = 5, 1, 2
@@ -211,7 +215,7 @@ def test_a_nack_on_another_node_ends_our_lease():
 @pytest.mark.parametrize("jitter_ms", [-250, 249])
 @pytest.mark.plain
 def test_queued_elsewhere_never_shortens_a_lease_we_heard_of(jitter_ms):
-    """A holder re-queues no earlier than the last lease end it heard of (semantics.md, section 2)."""
+    """A holder re-queues no earlier than the last lease end it heard of (spec L2)."""
     broker, b, c = make_cluster()
     job = hold(broker, b, c, retry_s=5)
     say(broker, b, LEASED, (job.id, 5000, 1))
@@ -268,7 +272,7 @@ def test_who_knows_the_job_as_done_says_so(kind):
 
 
 def test_a_hundred_waiting_jobs_are_announced_in_one_run():
-    """Or 100,000 of them would cost 100,000 messages per RETRY (semantics.md, section 2)."""
+    """Or 100,000 of them would cost 100,000 messages per RETRY (spec L4)."""
     broker, b, c = make_cluster()
     jobs = [hold_queued(broker, b, c, number=number, retry_s=300) for number in range(100)]
     announced = []
@@ -297,6 +301,7 @@ def test_an_announcement_says_only_what_still_holds():
 @settings(max_examples=50, deadline=None)
 @given(left=st.binary(min_size=20, max_size=20), right=st.binary(min_size=20, max_size=20), number=st.integers(0, 99))
 def test_exactly_one_of_two_nodes_wins(left, right, number):
+    """Spec L6."""
     one, other, job_id = Node(left), Node(right), make_id(number)
     assert requeue.wins(one, other, job_id) + requeue.wins(other, one, job_id) == (left != right)
 

@@ -96,7 +96,7 @@ def test_all_versions_of_the_format_are_understood(version):
 
 
 def test_spans_go_on_from_where_they_were():
-    """Time that passed since the record was written counts, and a clock that went back does not (section 1)."""
+    """Time that passed since the record was written counts, and a clock that went back does not (spec T3)."""
     for age_ms, left_ms in ((0, 20_000), (5_000, 15_000), (60_000, 0), (-7_000, 20_000)):
         broker, _ = restored(
             [JOB, base(QUEUED_ID, b"q", b"x", retry_ms=30_000, flags=WAS_QUEUED, due_ms=20_000)], age_ms=age_ms
@@ -107,12 +107,14 @@ def test_spans_go_on_from_where_they_were():
 
 
 def test_what_has_expired_meanwhile_is_gone():
+    """Spec T5."""
     broker, restoring = restored([JOB, *bases()], age_ms=3_700_000)
     assert (broker.job_count, restoring.expired, broker.stats.jobs_expired) == (0, 4, 4)
     recount(broker)
 
 
 def test_a_queued_job_of_ours_alone_returns_to_its_queue_only_if_nothing_else_can_have_happened():
+    """Spec J4."""
     for flags, how, expected in (
         (IS_ALWAYS, {}, QUEUED),
         (0, {"is_certain": True}, QUEUED),
@@ -159,7 +161,7 @@ def test_an_overdue_job_that_no_other_node_has_is_queued_at_once():
 
 
 def test_an_at_most_once_job_is_queued_again_only_if_it_is_certain_that_it_never_left():
-    """semantics.md, section 5; what is not sure is visible, counted, and recorded as delivered."""
+    """Spec O4; what is not sure is visible, counted, and recorded as delivered. Spec O2."""
     for flags, how, is_sure in (
         (IS_ALWAYS, {}, True),
         (0, {"is_certain": True}, True),
@@ -280,7 +282,7 @@ def test_pauses_come_back_and_so_do_their_versions():
 
 
 def test_the_id_this_node_had_before_is_ours():
-    """Its nodes file was lost, its journal was not (quirks Q21)."""
+    """Its nodes file was lost, its journal was not (spec Q21)."""
     broker = make_broker(node_id=ME[::-1])
     restoring = Restoring(broker, journal_files.NODE)
     restoring.block(

@@ -47,6 +47,7 @@ def test_what_is_short_is_answered_at_once():
 
 
 def test_what_is_long_makes_the_client_wait_and_is_done_a_part_per_tick():
+    """Spec B4."""
     broker, client = start()
     done = []
     assert slices.begin(broker, client, parts_of(4, done=done)) is None

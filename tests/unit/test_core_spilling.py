@@ -193,7 +193,7 @@ def test_a_damaged_body_is_lost_too():
 
 
 def test_the_percentages_count_what_is_left_in_memory():
-    """Twice the limit fits, and -OOM comes when even what is left of the jobs is too much."""
+    """Twice the limit fits, and -OOM comes when even what is left of the jobs is too much. Spec M6."""
     node = SpillingNode(maxmemory=60_000)
     ids = node.fill(70)
     assert sum(560 + BODY_BYTES for _ in ids) > 60_000 > node.broker.used_memory

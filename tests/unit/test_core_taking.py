@@ -24,7 +24,7 @@ from world import World
 
 
 def test_a_job_is_taken_queued_and_we_join_its_holders():
-    """The original's receiver did not, so an ack stayed local (quirks Q1)."""
+    """The original's receiver did not, so an ack stayed local (spec Q1)."""
     broker, node = make_pair()
     assert take(broker, node, image(broker, node)) == TAKEN
     job = broker.find(make_id())
@@ -33,6 +33,7 @@ def test_a_job_is_taken_queued_and_we_join_its_holders():
 
 
 def test_the_same_number_is_answered_the_same_and_nothing_is_done_again():
+    """Spec H5."""
     broker, node = make_pair()
     job_image = image(broker, node, retry_s=0)
     assert take(broker, node, job_image) == TAKEN
@@ -98,7 +99,7 @@ def test_a_job_that_is_done_is_refused_and_its_ack_follows(is_known_as_done):
 
 
 def test_a_job_whose_producer_still_waits_here_is_refused():
-    """Queueing it would answer nobody (quirks Q7)."""
+    """Queueing it would answer nobody (spec Q7)."""
     broker, node = make_pair()
     ask(broker, make_client(broker), "ADDJOB", "q", "body", 0, "REPLICATE", 2)
     (job,) = broker.waiting_repl
@@ -145,7 +146,7 @@ def test_an_at_most_once_job_that_we_delivered_is_never_queued_again():
 
 
 def test_a_job_that_comes_back_from_where_we_gave_it_was_taken():
-    """That hand-over is over, and the job is taken anew (semantics.md, section 4)."""
+    """That hand-over is over, and the job is taken anew (spec H6)."""
     broker, node, job = give_one(retry_s=0)
     assert take(broker, node, image_of(broker, job)) == TAKEN
     assert queue_of(broker) == [job.id]

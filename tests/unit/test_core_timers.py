@@ -35,7 +35,7 @@ def test_a_job_whose_life_is_over_goes_to_the_millisecond(state):
 
 @pytest.mark.parametrize("state", [ACTIVE, ACKED])
 def test_an_ack_whose_ttl_is_over_is_known_as_done(state):
-    """A copy that was on its way for long begins its life when it comes (semantics.md, section 3)."""
+    """A copy that was on its way for long begins its life when it comes (spec T4)."""
     broker = make_broker()
     job = hold(broker, add_node(broker), ttl_s=1)
     if state == ACKED:
@@ -150,6 +150,7 @@ def test_a_timer_that_came_too_early_asks_nobody():
 
 @pytest.mark.parametrize(("level", "used"), [(0, 10), (1, 80), (2, 97)])
 def test_an_idle_queue_is_dropped_sooner_when_memory_is_short(level, used):
+    """Spec F5."""
     limit = 1_000_000
     broker = make_broker(maxmemory=limit)
     hold(broker, body=b"x" * (limit * used // 100 - JOB_BYTES - QUEUE_BYTES - 4), ttl_s=10_000, retry_s=0)

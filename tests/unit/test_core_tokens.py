@@ -89,6 +89,7 @@ def leasing_node(**settings):
 
 
 def test_a_token_survives_a_crash_with_its_order():
+    """Spec G2."""
     node = leasing_node()
     got = get(node, "COUNT", 2, "TOKEN", "t", "FROM", "q")
     node = node.restart(away_ms=1000)

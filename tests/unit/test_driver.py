@@ -105,6 +105,7 @@ def run(driver, client, *words):
 
 
 def test_a_turn_begins_with_its_first_input_and_reads_the_clock_once():
+    """Spec T2."""
     driver, outside = make_driver()
     driver.begin()
     outside.ms += 500

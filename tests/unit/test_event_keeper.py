@@ -58,6 +58,7 @@ def test_nobody_waits_for_the_disk_where_the_log_can_be_written_as_memory():
 
 
 def test_a_killed_process_loses_no_event_and_the_next_goes_on():
+    """Spec E4."""
     node = EventedNode()
     whole_way(node)
     log_id = node.keeper.log.log_id
@@ -133,6 +134,7 @@ def test_a_start_without_events_ends_the_log_for_good():
 
 
 def test_switched_off_and_on_while_running_begins_a_new_log():
+    """Spec E5."""
     node = EventedNode()
     whole_way(node)
     log_id = node.keeper.log.log_id

@@ -85,6 +85,7 @@ def test_a_renamed_command_has_only_its_new_name():
 
 
 def test_unknown_commands_and_arity_are_seen_before_login():
+    """Spec R3."""
     broker, client = start(requirepass="secret")
     assert ask(broker, client, "NOSUCH").startswith(b"-ERR unknown command")
     assert ask(broker, client, "SHOW").startswith(b"-ERR wrong number")
@@ -172,7 +173,7 @@ def test_a_monitor_sees_commands_that_are_run_and_no_others():
 
 
 def test_a_monitor_does_not_see_what_memory_refused():
-    """Shown is what is executed, after the check of memory (disque/commands.md, section 1.4)."""
+    """Shown is what is executed, after the check of memory (spec R3)."""
     broker, client = start(maxmemory=10_000)
     hold(broker, body=b"x" * 20_000)
     monitor = make_client(broker)
@@ -182,7 +183,7 @@ def test_a_monitor_does_not_see_what_memory_refused():
 
 
 def test_only_commands_that_are_executed_are_counted():
-    """The unknown, the wrong and the refused are not (disque/commands.md, section 1.4)."""
+    """The unknown, the wrong and the refused are not (spec R3)."""
     broker, client = start(requirepass="secret")
     run(broker, client, "NOSUCH", "SHOW", "PING", "AUTH secret", "PING")
     assert broker.stats.commands_processed == 2
@@ -346,7 +347,7 @@ def test_latency_tells_fast_commands_from_others():
 
 
 def test_passwords_are_not_logged():
-    """The original put them into MONITOR and SLOWLOG (quirks Q35)."""
+    """The original put them into MONITOR and SLOWLOG (spec Q35)."""
     broker, client = slow_broker(100, slowlog_log_slower_than=0, requirepass="secret")
     run(broker, client, "AUTH secret")
     assert b"secret" not in b" ".join(broker.stats.slowlog[0][3])

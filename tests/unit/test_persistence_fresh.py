@@ -39,6 +39,7 @@ def loaded(place, **settings) -> JournaledNode:
 
 
 def test_at_most_once_jobs_are_queued_only_when_that_was_said():
+    """Spec O5."""
     place = folder()
     journal = FreshJournal(place, ME, WALL_MS)
     journal.add(facts(1))

@@ -65,7 +65,7 @@ def test_under_no_a_disk_that_hangs_is_trouble_after_a_while():
 
 
 def test_under_everysec_nothing_goes_ahead_of_a_disk_that_is_two_seconds_late():
-    """A power cut loses no more (semantics.md, section 8); after five seconds nothing new is promised."""
+    """A power cut loses no more (spec P4); after five seconds nothing new is promised."""
     journal, disk = make("everysec")
     journal.append(RECORD)
     disk.run(WRITING)
@@ -124,7 +124,7 @@ def test_what_was_dropped_is_said_again_while_the_newest_header_names_it():
 
 
 def test_what_was_promised_before_a_failure_waits_for_the_recovery():
-    """Whoever asks while the disk is in trouble need not: `must_wait` says so."""
+    """Whoever asks while the disk is in trouble need not: `must_wait` says so. Spec J1."""
     journal, disk = make("everysec", has_windows=False)
     disk.folder.fail("write", errno.EIO)
     position = journal.append(RECORD)
@@ -135,6 +135,7 @@ def test_what_was_promised_before_a_failure_waits_for_the_recovery():
 
 
 def test_acks_of_a_full_disk_go_to_the_reserved_file():
+    """Spec P6."""
     journal, disk = make(reserve_bytes=4096)
     wait(journal, disk, RETRY_MS + 20)
     assert "reserve" in disk.folder.names()
@@ -163,7 +164,7 @@ def test_a_disk_that_hangs_makes_nobody_busy():
 
 
 def test_blocks_say_whether_always_was_in_force():
-    """Leaving `always` takes effect when the journal shows it on disk (semantics.md, section 5)."""
+    """Leaving `always` takes effect when the journal shows it on disk (spec J2)."""
     journal, disk = make()
     journal.append(RECORD)
     journal.set_policy("everysec")

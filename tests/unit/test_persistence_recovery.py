@@ -91,7 +91,7 @@ def test_the_last_file_may_end_anywhere():
 
 
 def test_a_torn_journal_does_not_look_whole_once_it_is_cut():
-    """The next reader must be as careful with its at-most-once jobs."""
+    """The next reader must be as careful with its at-most-once jobs. Spec J3."""
     folder, _ = written(2, segment_bytes=1 << 30)
     (name,) = segments(folder)
     rewrite_file(folder, name, content(folder, name)[:-1])
@@ -120,6 +120,7 @@ def test_a_file_that_was_being_made_is_left_over():
 
 
 def test_no_flipped_bit_in_a_closed_file_goes_unnoticed():
+    """Spec Q38."""
     folder, _ = written()
     name = segments(folder)[0]
     data = content(folder, name)

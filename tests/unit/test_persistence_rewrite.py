@@ -114,6 +114,7 @@ def test_nothing_is_done_while_the_disk_is_in_trouble():
 
 
 def test_segments_worth_it_are_those_with_much_to_be_won():
+    """Spec J5."""
     journal, _ = make([[], [], []])
     size = journal.size_of(1)
     live = {1: size, 2: size - 1, 3: size // 2}

@@ -36,6 +36,7 @@ def sent(node):
 
 
 def test_a_reply_waits_for_its_record_and_nothing_else_does():
+    """Spec P1."""
     node = start()
     assert node.ask("ADDJOB", "q", "x", 0) == []
     assert node.ask("PING", client=1) == [b"PONG"]
@@ -44,6 +45,7 @@ def test_a_reply_waits_for_its_record_and_nothing_else_does():
 
 
 def test_later_replies_on_the_same_connection_wait_behind_it():
+    """Spec P3."""
     node = start()
     node.ask("ADDJOB", "q", "x", 0)
     assert node.ask("PING") == []
@@ -77,6 +79,7 @@ def test_a_client_that_waited_for_a_job_gets_it_with_its_record():
 
 
 def test_a_copy_is_confirmed_when_it_is_recorded():
+    """Spec P2."""
     node = start()
     other = node.other()
     node.frames.clear()
@@ -147,6 +150,7 @@ def test_a_producer_whose_copies_are_confirmed_while_the_disk_fails_hears_when_i
 
 
 def test_what_needs_no_disk_is_answered_at_once_in_trouble():
+    """Spec P5."""
     node = start("everysec", has_windows=False)
     node.ask("ADDJOB", "q", "x", 0, "RETRY", 5)
     node.settle()

@@ -83,7 +83,7 @@ def test_q02_q23_show_of_a_dummy_ack_has_no_leftovers(broker, client):
 
 
 def test_q02_q17_working_is_refused_for_acknowledged_jobs(broker, client):
-    """README: if the job is already acknowledged an error is returned. So it is for dummy acks."""
+    """Spec Q17: if the job is already acknowledged an error is returned. So it is for dummy acks."""
     with_dummy_ack(broker, client)
     assert ask(broker, client, "WORKING", DUMMY_ID).startswith(b"-NOJOB")
     node = add_node(broker, 3)

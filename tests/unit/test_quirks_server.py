@@ -1,6 +1,6 @@
 """Defects of the original's server, bus and administrative commands, and what must not change.
 
-Each test is named after its number in the list of defects; its docstring is the rule here. Q34, Q36 and Q41 need
+Each test is named after its number in the list of defects; its docstring is the rule here. Spec Q34, Q36, Q41 need
 sockets, disks and memory: test_cluster_bus_link.py, test_cluster_bus_nodes_store.py and tests/integration.
 """
 

@@ -44,6 +44,7 @@ def test_a_node_that_was_stopped_has_its_queues_again():
 
 
 def test_a_node_that_was_killed_does_not_queue_at_most_once_jobs_again():
+    """Spec O4."""
     node = start(appendfsync="everysec")
     (job_id,) = add(node, retry=0)
     node.folder.kill()
@@ -59,6 +60,8 @@ def test_with_the_mark_on_disk_no_job_is_given_away_any_more(is_before):
     The mark says that nothing came after it, so an at-most-once job that is handed over then would be in its queue
     again after the restart: delivered there, and here. The other node may ask in the turn in which the node hears of
     the mark, or later.
+
+    Spec O3.
     """
     node = start(appendfsync="no")
     other = node.other()
@@ -134,7 +137,7 @@ def test_switched_off_nothing_of_it_is_certain_any_more():
 
 
 def test_a_disk_in_trouble_does_not_keep_it_from_being_switched_off():
-    """quirks Q27. That its at-most-once jobs are not certain is said in a file of its own."""
+    """Spec Q27. That its at-most-once jobs are not certain is said in a file of its own."""
     node = start()
     (job_id,) = add(node, retry=0)
     node.folder.fail("write create", errno.ENOSPC, times=-1)

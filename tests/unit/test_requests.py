@@ -127,6 +127,7 @@ def test_many_requests_at_once():
     ],
 )  # fmt: skip
 def test_what_is_no_request_is_a_protocol_error(data, text):
+    """Spec R1."""
     expected = f"ERR Protocol error: {text}"
     assert parse(data) == ([], expected)
     assert parse(encode(b"PING") + data) == ([[b"PING"]], expected)
@@ -147,7 +148,7 @@ def test_lines_and_counts_at_their_limit_are_right():
 
 @pytest.mark.parametrize("pieces", [1, 2])
 def test_an_argument_may_be_as_long_as_configured_and_no_longer(pieces):
-    """proto-max-bulk-len may be as small as 1024."""
+    """proto-max-bulk-len may be as small as 1024. Spec B5."""
     for size, is_right in ((1024, True), (1025, False)):
         data = encode(b"ADDJOB", b"q", b"x" * size, b"0")
         cut = len(data) // pieces

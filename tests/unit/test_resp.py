@@ -38,6 +38,7 @@ def test_bytes_that_are_no_text_come_back_as_they_were():
 
 
 def test_nil_is_written_in_the_protocol_of_the_client():
+    """Spec R4."""
     assert (resp.nil_bulk(2), resp.nil_bulk(3)) == (b"$-1\r\n", b"_\r\n")
     assert (resp.nil_array(2), resp.nil_array(3)) == (b"*-1\r\n", b"_\r\n")
 

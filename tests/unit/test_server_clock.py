@@ -8,6 +8,7 @@ from disque_py.server.clock import SystemClock
 
 
 def test_time_is_whole_milliseconds_and_never_goes_back():
+    """Spec T1."""
     clock = SystemClock()
     moments = [clock.now_ms() for _ in range(100)]
     assert moments == sorted(moments)

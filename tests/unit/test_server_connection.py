@@ -464,7 +464,7 @@ def test_behind_another_command_nothing_is_let_through():
 
 
 def test_a_client_that_hangs_up_during_a_pause_is_gone():
-    """The original kept a dangling entry (quirks Q33)."""
+    """The original kept a dangling entry (spec Q33)."""
 
     async def story(server):
         one, other = await server.connect(), await server.connect()

@@ -26,8 +26,10 @@ async def stuffed(server: Loopback) -> tuple[Talk, Client]:
 
 def test_a_client_that_does_not_read_is_not_served_on():
     """
-    Twenty of them took 3 GB from the original (quirks Q41). Its replies stop growing at about a
+    Twenty of them took 3 GB from the original (spec Q41). Its replies stop growing at about a
     megabyte, and go on when it reads.
+
+    Spec B1.
     """
 
     async def story(server):
@@ -61,7 +63,7 @@ def limits(stream=(0, 0, 0), normal=(0, 0, 0)):
 
 
 def test_a_monitor_that_does_not_read_is_cut_off_at_the_limit_of_its_class():
-    """Nobody can slow it down (semantics.md, section 13)."""
+    """Nobody can slow it down (spec B2)."""
 
     async def story(server):
         monitor, client = await server.connect_known()
@@ -190,7 +192,7 @@ def test_the_longest_argument_may_be_changed_while_clients_are_connected():
 
 
 def test_one_clients_pipeline_leaves_room_for_the_others():
-    """No client gets more than a millisecond per turn."""
+    """No client gets more than a millisecond per turn. Spec B3."""
 
     async def story(server):
         greedy, client = await server.connect_known()

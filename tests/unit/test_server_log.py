@@ -44,6 +44,7 @@ def lines(settings):
 
 
 def test_a_line_has_pid_moment_level_and_text(settings):
+    """Spec D6."""
     settings.loglevel = "debug"
     log.open_log(settings)
     for level in log.LEVELS:

@@ -46,7 +46,7 @@ def limit_after(maxclients, soft, hard="hard"):
 
 
 def test_the_limit_of_open_files_is_raised_as_far_as_clients_and_links_need():
-    """Clients alone would leave a full node without descriptors for the links of a larger cluster."""
+    """Clients alone would leave a full node without descriptors for the links of a larger cluster. Spec D5."""
     assert limit_after(50, 100)[:2] == [50, 50 + process.RESERVED_FILES + process.LINK_FILES]
 
 

@@ -48,6 +48,7 @@ def test_nodes_use_no_tls_unless_told(settings):
 
 
 def test_both_ends_of_a_link_check_the_other(settings):
+    """Spec S3."""
     settings.tls_cluster = True
     settings.tls_auth_clients = "no"
     for context in bus_contexts(settings):

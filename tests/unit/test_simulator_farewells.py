@@ -60,7 +60,7 @@ def test_a_job_that_its_creator_may_have_given_up_and_others_named_by_its_key_ex
 
 
 def test_an_ack_that_was_dropped_for_want_of_memory_excuses_it():
-    """What it knew of holders is gone (semantics.md, section 7; seed 4446)."""
+    """What it knew of holders is gone (spec M3; seed 4446)."""
     scene = Scene()
     scene.world["a"].stats.jobs_evicted += 1
     scene.delete_on_b()
@@ -96,7 +96,7 @@ def test_a_job_whose_life_is_over_on_some_node_excuses_it():
 
 
 def test_while_somebody_has_forgotten_a_node_its_copy_is_excused():
-    """It counts as confirmed from then on, also for jobs that come later (semantics.md, section 3; seed 20102)."""
+    """It counts as confirmed from then on, also for jobs that come later (spec A8; seed 20102)."""
     scene = Scene()
     forgotten = scene.world["a"].me.id
     scene.world.machines["b"].forgot[forgotten] = None

@@ -47,6 +47,7 @@ def test_the_folder_may_have_any_name(tmp_path):
 
 
 def test_what_comes_late_or_twice_changes_nothing(tmp_path):
+    """Spec E7."""
     path = str(tmp_path)
     apply(path, changes(("remove", "u", "a", 5)), 10)
     apply(path, changes(("add", "u", "a", 4), ("add", "u", "b", 5)), 10)

@@ -8,7 +8,7 @@ its business. At most LIMIT plus 20 % are kept; cut back to LIMIT when there are
 removals seldom leave too few. When they do, and others exist, the list has to be filled from the
 source again: only then.
 
-Source: pipeline.md, section 3; Flickr's capped sets.
+Spec E7; Flickr's capped sets.
 """
 
 from __future__ import annotations
