@@ -2,7 +2,7 @@
 
 Pure. Commands are arrays of bulk strings; replies are parsed by hiredis into bytes, int, None,
 lists of these, and `ReplyError` objects in the place where an error came (never raised here).
-We stay in RESP2 (spec R6: RESP3 would change only nil and maps).
+We stay in RESP2 (spec R4: RESP3 would change only nil and maps).
 """
 
 from __future__ import annotations

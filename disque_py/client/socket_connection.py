@@ -1,7 +1,7 @@
 """One blocking connection: a socket, used by one thread at a time.
 
 Sending and receiving go on together: a node stops reading from a client that does not read its
-replies (spec B4), so sending a long pipeline first and reading afterwards
+replies (spec B1), so sending a long pipeline first and reading afterwards
 could wait for ever. Knows nothing of nodes to choose from or of repeating; the pool does.
 """
 

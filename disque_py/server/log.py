@@ -1,7 +1,7 @@
 """The server's log: few lines, never one per command.
 
 A line is `<pid>:P <dd Mon YYYY HH:MM:SS.mmm +ZZZZ> <level> <text>` with the level as one character, `.` debug, `-`
-verbose, `*` notice, `#` warning (spec D1; year and zone are ours); with `log-format json` it
+verbose, `*` notice, `#` warning (spec D6; year and zone are ours); with `log-format json` it
 is an object. It goes to standard output or to a file, and to syslog if asked. Everything logged by libraries through
 `logging` comes here too.
 
