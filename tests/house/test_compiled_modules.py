@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 
 import pytest
@@ -44,3 +45,32 @@ def test_modules_that_know_the_outside_are_not_compiled(build, modules):
     """What handles sockets, files and threads gains nothing."""
     outside = {m.name for m in modules if not m.is_pure}
     assert outside & set(build.modules()) == set()
+
+
+def test_no_named_tuple_has_a_field_of_a_class_that_is_imported_for_type_checkers_only(build, modules):
+    """mypyc puts the class itself into the annotations: the import of such a module may end the process."""
+    compiled = set(build.modules())
+    found = [
+        f"{module.name}: {node.name}.{ast.unparse(field.target)}"
+        for module in modules
+        if module.name in compiled
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ClassDef) and any(ast.unparse(base) == "NamedTuple" for base in node.bases)
+        for field in node.body
+        if isinstance(field, ast.AnnAssign)
+        if {name.id for name in ast.walk(field.annotation) if isinstance(name, ast.Name)} & only_for_types(module.tree)
+    ]
+    assert found == []
+
+
+def only_for_types(tree):
+    """Names of our own classes that are imported under `if TYPE_CHECKING`."""
+    ours = ("disque_py", "cluster_bus", "persistence")
+    return {
+        alias.name
+        for node in tree.body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for line in node.body
+        if isinstance(line, ast.ImportFrom) and (line.module or "").startswith(ours)
+        for alias in line.names
+    }
