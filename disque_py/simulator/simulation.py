@@ -62,7 +62,6 @@ class SimulatedWorld(World):
         self.simulation.losses.died(machine, power=power)
         self.simulation.collections.pauses.died(machine, power=power)
         self.simulation.weather.called[machine.membership.me.id] = None
-        self.simulation.weather.check_file(machine)
         self.simulation.deaths += 1
         self.later(0, self.simulation.look)
 

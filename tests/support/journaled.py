@@ -35,7 +35,7 @@ from disque_py.simulator.world.folder import SimFolder
 from disque_py.storage.journal_service import JournalService
 from persistence.journal import Journal
 from persistence.records import JOB, STATE
-from persistence.recovery import Recovery
+from persistence.recovery import DamagedJournalError, Recovery
 
 # A job's moments may be off by so much after a restart: spans are counted in whole milliseconds.
 TOLERANCE_MS = 2
@@ -395,7 +395,7 @@ class JournaledNode:
         recount(self.broker)
 
     def read_folder(self, folder: SimFolder | None = None) -> tuple[Recovery, Restoring, Broker]:
-        """What a reader finds in the folder now; nothing is changed."""
+        """Read the folder as a start does, without changing it; DamagedJournalError."""
         folder = folder if folder is not None else self.folder
         broker = blank(self)
         recovery = Recovery(folder)
@@ -403,7 +403,8 @@ class JournaledNode:
         while not recovery.is_finished:
             for number, block in recovery.step():
                 restoring.block(number, block.wall_ms, block.flags, block.runs)
-        assert not recovery.missing - restoring.dropped
+        if lost := recovery.missing - restoring.dropped:
+            raise DamagedJournalError(f"segment {min(lost)} is missing")
         restoring.end_reading()
         return recovery, restoring, broker
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from cluster_bus.node import FORGOTTEN, HANDSHAKE
-from cluster_bus.nodes_file import parse
+from cluster_bus.node import FORGOTTEN
 from disque_py.simulator.clients.connection import Connection, words
 from disque_py.simulator.world.machine import PORT
 
@@ -128,16 +127,6 @@ class Striking:
         What was torn before counts no longer once the mesh is whole (`note_whole`).
         """
         self.torn[machine.name, other] = why
-
-    def check_file(self, machine: Machine) -> None:
-        """A process dies: nodes that are not yet in its file are lost to the next one.
-
-        This excuse goes when the nodes file is written before other nodes hear of what is in it.
-        """
-        known = {node.id for node in machine.membership.nodes.values() if not node.flags & HANDSHAKE}
-        written = parse(machine.nodes_file) if machine.nodes_file else []
-        if known != {line.id for line in written}:
-            self.tear(machine, "", "its nodes file was behind")
 
     def note_whole(self) -> None:
         """Nodes that all know each other are torn no more: a later gap has to be explained by what comes later."""

@@ -39,14 +39,15 @@ def test_a_node_that_reads_its_journal_is_told_later():
     assert world["a"].cluster.find(gone.node_id) is None
 
 
-def test_who_was_told_to_forget_a_node_that_is_there_is_told_to_meet_it_again():
-    """Its first MEET came while nobody could be reached, and was given up."""
+def test_an_operator_says_meet_once_for_each_pair_of_nodes_that_was_torn_apart():
+    """FORGET tears a pair apart, and the nodes do not find each other by themselves."""
     weather = weathered("ab")
     world = weather.world
+    weather.tear(world.machines["a"], "b", "was told to forget it")
     weather.forget_on(world.machines["a"], world.machines["b"].node_id)
     world.run(1_000)
     assert not world.is_meshed()
-    weather.meet_missed()
+    weather.meet_torn()
     world.run(1_000)
     assert world.is_meshed()
 

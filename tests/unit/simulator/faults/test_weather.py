@@ -89,18 +89,6 @@ def test_what_tore_a_node_apart_that_is_down_is_remembered():
     assert list(weather.torn) == [("b", "")]
 
 
-def test_a_node_whose_file_was_behind_when_it_died_may_know_nobody():
-    """Its file has all that it knew, or the difference is an excuse."""
-    weather = weathered("ab")
-    machine = weather.world.machines["a"]
-    weather.world.run(100)
-    weather.check_file(machine)
-    assert weather.torn == {}
-    machine.nodes_file = ""
-    weather.check_file(machine)
-    assert list(weather.torn) == [("a", "")]
-
-
 def test_a_node_is_reset_when_it_is_in_the_middle_of_something():
     """Here: while a client waits at it; and met again when the fault is over."""
     weather = weathered("abc")
