@@ -34,11 +34,15 @@ PRIORITIES: Final = (-5, 0, 3, 1 << 40, 1_700_000_000_500)
 META: Final = (("carrier", "UA"), ("tail", "N14228"), ("dest", "IAH"), ("\xff", ""))
 # A TTL that ends soon frees its key soon; how far from its end nothing is said about that.
 TTL_SLACK_MS: Final = 2_500
-# Weather in which no node forgets a job or leaves; with the journal `always` also these.
+# Faults by which no node forgets a job or leaves. With the journal policy `always` the second row keeps jobs, too,
+# unless the policy is changed meanwhile.
 KEEPING: Final = frozenset(
-    ("fair", "pauses", "breaks", "one-way", "halves", "ring", "bridge", "alone", "shifting", "delays", "clocks")
-)
-KEEPING_WITH_JOURNAL: Final = frozenset(("kills", "power", "restarts", "upgrade"))
+    (
+        "stop", "hiccup", "hang-up", "one-way", "halves", "ring", "bridge", "alone", "shift", "delay", "jump",
+        "reload", "rewrite", "policy", "events-off", "events-limit", "events-disk",
+    )
+)  # fmt: skip
+KEEPING_WITH_JOURNAL: Final = frozenset(("kill", "fuse", "power", "restart", "upgrade"))
 
 
 class Label:
@@ -94,12 +98,7 @@ class KeyBook:
         self._world = world
         self._oracle = oracle
         self._formed_ms = 0  # When the nodes were seen to have met; before that each is alone.
-        journals = plan.journals[: plan.nodes]
-        is_safe = bool(journals) and all(policy == ALWAYS for policy in journals)
-        self.never_two = (
-            all(kind in KEEPING or (is_safe and kind in KEEPING_WITH_JOURNAL) for kind in plan.weather)
-            and not plan.maxmemory
-        )
+        self.never_two = not plan.maxmemory and _forgets_nothing(plan)
 
     def is_settled(self) -> bool:
         """Nothing is wrong at the moment: all nodes are there and linked, and no fault lasts."""
@@ -181,6 +180,14 @@ class KeyBook:
             if job is not None and job.state != WAIT_REPL and type(job.body) is bytes and job.body:
                 return job.body
         return b""
+
+
+def _forgets_nothing(plan: Plan) -> bool:
+    """Whether no fault of this plan makes a node forget a job."""
+    kinds = {fault.kind for fault in plan.faults}
+    journals = plan.journals[: plan.nodes]
+    is_safe = bool(journals) and all(policy == ALWAYS for policy in journals) and "policy" not in kinds
+    return kinds <= (KEEPING | KEEPING_WITH_JOURNAL if is_safe else KEEPING)
 
 
 class KeyedProducer(Actor):

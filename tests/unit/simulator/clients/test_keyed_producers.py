@@ -9,7 +9,7 @@ import pytest
 from disque_py.core.keys import KEY_AT, KEY_END
 from disque_py.simulator.clients.keyed_producers import KeyBook, KeyedProducer, Label
 from disque_py.simulator.oracle import Oracle, RuleBrokenError
-from disque_py.simulator.plan import ClientPlan
+from disque_py.simulator.plan import ClientPlan, Fault
 from simulated import ask, joined, small_plan
 
 
@@ -138,15 +138,18 @@ def test_ids_of_a_key_have_its_characters(world, oracle, book):
 
 
 @pytest.mark.plain
-def test_nodes_that_forget_excuse_a_second_id():
-    """Only weather in which nobody forgets, or journals that don't, make the stricter promise."""
+def test_the_stricter_rule_holds_only_if_no_fault_makes_a_node_forget():
+    """A journal with the policy `always` keeps jobs over a kill, and over no reset."""
     world, oracle = SimpleNamespace(), Oracle()
 
-    def is_strict(weather, journals=("", "")):
-        plan = SimpleNamespace(weather=weather, journals=journals, nodes=2, maxmemory=0)
+    def is_strict(*kinds, journals=("", "")):
+        faults = tuple(Fault(number, 0, kind, 100, ()) for number, kind in enumerate(kinds))
+        plan = SimpleNamespace(faults=faults, journals=journals, nodes=2, maxmemory=0)
         return KeyBook(world, oracle, plan).never_two
 
-    assert is_strict(("halves", "pauses"))
-    assert not is_strict(("kills",))
-    assert is_strict(("kills",), ("always", "always"))
-    assert not is_strict(("resets",), ("always", "always"))
+    assert is_strict("halves", "stop")
+    assert not is_strict("kill")
+    assert is_strict("kill", journals=("always", "always"))
+    assert not is_strict("kill", "policy", journals=("always", "always"))
+    assert not is_strict("halves", "reset-amid")
+    assert not is_strict("reset", journals=("always", "always"))
