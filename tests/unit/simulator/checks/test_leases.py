@@ -91,6 +91,16 @@ def test_what_concerns_the_job_its_node_or_a_link_to_a_holder_excuses_it(excuse)
         scene.deliver("b")
 
 
+def test_a_holder_that_the_leasing_node_does_not_know_may_deliver():
+    """Another holder handed the job to it meanwhile, so it was not told of the lease."""
+    scene = Scene()
+    job = scene.world["a"].find(scene.promise.id)
+    job.holders = tuple(node for node in job.holders if node.host != "b")
+    scene.deliver("a")
+    scene.world.run(3_000)
+    scene.deliver("b")
+
+
 @pytest.mark.parametrize("is_linked", [True, False])
 def test_a_holder_that_is_linked_has_heard_of_an_ack(is_linked):
     scene = Scene()
