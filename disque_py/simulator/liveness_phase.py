@@ -30,7 +30,6 @@ from disque_py.simulator.transcript import Ids, tell_run
 
 if TYPE_CHECKING:
     from disque_py.core.broker import Broker
-    from disque_py.simulator.faults.weather import Weather
     from disque_py.simulator.simulation import Simulation
     from disque_py.simulator.world.machine import Machine
 
@@ -126,30 +125,30 @@ class LivenessPhase:
 
     def _lift(self) -> None:
         simulation, world = self.simulation, self.world
-        weather: Weather = simulation.weather
+        targets = simulation.targets
         for actor in simulation.actors:
             actor.end()
-        weather.end()
+        simulation.weather.end()
         world.network.heal()
         world.network.is_rough = False
         for machine in world.machines.values():
             machine.fuse = 0
-            if machine.name not in weather.gone and not machine.is_up:
+            if machine.name not in targets.gone and not machine.is_up:
                 machine.start()
             elif machine.is_up and machine.is_stopped:
                 machine.go_on()
 
     def _lift_limits(self) -> None:
         """No node has too little memory; gone nodes are forgotten, and pauses are ended at one node for all."""
-        weather = self.simulation.weather
-        weather.find_gone()
-        weather.forget_gone()
+        targets = self.simulation.targets
+        targets.find_gone()
+        targets.forget_gone()
         for machine in self.world.running():
-            weather.ask(machine, "CONFIG", "SET", "maxmemory", 0)
+            targets.ask(machine, "CONFIG", "SET", "maxmemory", 0)
         self._until("nodes know the same nodes", AGREED_MS, self._is_agreed, self._tell_tables)
-        if not weather.has_losses:
+        if not targets.has_losses:
             self._until("nodes know the same pauses", AGREED_MS, lambda: not self._pause_apart(), self._pause_apart)
-        for _ in range(2 if weather.has_losses else 1):  # Its node may not have heard of a later pause.
+        for _ in range(2 if targets.has_losses else 1):  # Its node may not have heard of a later pause.
             self._end_pauses()
             self.world.run(STEP_MS)
         self._until(
@@ -160,12 +159,12 @@ class LivenessPhase:
         )
 
     def _end_pauses(self) -> None:
-        weather = self.simulation.weather
+        targets = self.simulation.targets
         up = self.world.running()
-        heard = [machine for machine in up if weather.flushed.get(machine.name) != machine.runs] or up
+        heard = [machine for machine in up if targets.flushed.get(machine.name) != machine.runs] or up
         machine = heard[self.simulation.plan.seed % len(heard)]
         for number in range(self.simulation.plan.queues):
-            weather.ask(machine, "PAUSE", b"q%d" % number, "none", "bcast")
+            targets.ask(machine, "PAUSE", b"q%d" % number, "none", "bcast")
 
     def _is_agreed(self) -> bool:
         """All have the same nodes in their tables, and know of each whether it is leaving."""
@@ -184,8 +183,8 @@ class LivenessPhase:
 
     def _pause_apart(self) -> str:
         """A queue whose pause two nodes know in different versions; empty if there is none."""
-        weather = self.simulation.weather
-        up = [machine for machine in self.world.running() if weather.flushed.get(machine.name) != machine.runs]
+        targets = self.simulation.targets
+        up = [machine for machine in self.world.running() if targets.flushed.get(machine.name) != machine.runs]
         for queue in dict.fromkeys(name for machine in up for name in machine.broker.pause_versions):
             versions = {machine.name: machine.broker.pause_versions.get(queue) for machine in up}
             if len(set(versions.values())) > 1:
@@ -206,14 +205,14 @@ class LivenessPhase:
 
     def _mesh(self) -> None:
         """By themselves but for a MEET, once, for what operators have torn (targets.py, `tear`)."""
-        world, weather = self.world, self.simulation.weather
+        world, targets = self.world, self.simulation.targets
         rule, start_ms = "the mesh becomes whole", world.now_ms
         self._until(
             "a node can start", MESH_MS, lambda: not any(m.broker.is_loading for m in world.running()), self._tell_links
         )
-        weather.find_back()
-        self._until(rule, MESH_MS, weather.is_whole, self._tell_links)
-        weather.meet_torn()
+        targets.find_back()
+        self._until(rule, MESH_MS, targets.is_whole, self._tell_links)
+        targets.meet_torn()
         self._until(rule, MESH_MS, world.is_meshed, self._tell_links)
         self.mesh_ms = world.now_ms - start_ms
 
@@ -243,11 +242,11 @@ class LivenessPhase:
 
     def _empty_leavers(self) -> None:
         """Who is leaving becomes empty, and goes."""
-        world, weather = self.world, self.simulation.weather
+        world, targets = self.world, self.simulation.targets
         leavers = [machine for machine in world.running() if machine.broker.is_leaving]
         if len(leavers) == len(world.running()):
             for machine in leavers:
-                weather.ask(machine, "CLUSTER", "LEAVING", "no")
+                targets.ask(machine, "CLUSTER", "LEAVING", "no")
             return
         for machine in leavers:
             broker = machine.broker
@@ -257,7 +256,7 @@ class LivenessPhase:
                 lambda broker=broker: not broker.job_count,  # type: ignore[misc]  # a default binds it
                 lambda machine=machine: _tell_drain(machine),  # type: ignore[misc]  # likewise
             )
-            weather.go(machine)
+            targets.go(machine)
         world.run(STEP_MS)
 
     # -- the jobs ------------------------------------------------------------------------------------
@@ -327,7 +326,7 @@ class LivenessPhase:
 
         Every other time the announcements are lost, so that holders ask before they would queue a job, and are told.
         """
-        world, oracle, weather = self.world, self.simulation.oracle, self.simulation.weather
+        world, oracle, targets = self.world, self.simulation.oracle, self.simulation.targets
         nodes = len(world.running())
         if nodes < 2:
             return
@@ -335,7 +334,7 @@ class LivenessPhase:
             for _ in range(WAITING_JOBS):
                 promise = oracle.add(b"q0", 20, WAITING_RETRY_S * 1000, 3_600_000, min(3, nodes), world.now_ms)
                 options = ("RETRY", WAITING_RETRY_S, "TTL", 3_600, "REPLICATE", min(3, nodes))
-                weather.ask(machine, "ADDJOB", "q0", promise.body(), 0, *options)
+                targets.ask(machine, "ADDJOB", "q0", promise.body(), 0, *options)
             world.run(37)
         world.run(SETTLE_MS)
         told: dict[tuple[str, str, int], dict[int, None]] = {}

@@ -61,7 +61,7 @@ class SimulatedWorld(World):
         """Its memory is about to go."""
         self.simulation.losses.died(machine, power=power)
         self.simulation.collections.pauses.died(machine, power=power)
-        self.simulation.weather.called[machine.membership.me.id] = None
+        self.simulation.targets.called[machine.membership.me.id] = None
         self.simulation.deaths += 1
         self.later(0, self.simulation.look)
 
@@ -116,6 +116,7 @@ class Simulation:
         )
         self.world.simulation = self
         self.weather = Weather(self.world, plan, self.oracle, self.losses)
+        self.targets = self.weather.targets
         self.collections = CollectionChecker(self.world, self.oracle, self.losses, plan.node_timeout_ms)
         self.leases = Leases(self.world, self.oracle, self.losses)
         self.world.network.tap = self.collections.hear
@@ -174,7 +175,7 @@ class Simulation:
             "timers": sum(machine.ticks for machine in machines),
             "frames": network.frames,
             "bytes": network.bytes,
-            "faults": len(self.weather.struck),
+            "faults": len(self.weather.done),
             "deaths": self.deaths,
             "replays": self.replays,
             "jobs": oracle.added,

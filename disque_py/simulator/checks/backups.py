@@ -94,7 +94,7 @@ def _switch(simulation: Simulation, machine: Machine) -> None:
     assert journal_storage is not None
     journal_storage.durability = None
     for word, is_done in (("no", journal_storage.is_off), ("yes", journal_storage.is_complete)):
-        simulation.weather.ask(machine, "CONFIG", "SET", "appendonly", word)
+        simulation.targets.ask(machine, "CONFIG", "SET", "appendonly", word)
         end_ms = world.now_ms + MADE_MS
         while not is_done():
             if world.now_ms >= end_ms:
@@ -108,7 +108,7 @@ def _switch(simulation: Simulation, machine: Machine) -> None:
 def _add(simulation: Simulation, machine: Machine) -> list[Promise]:
     """Jobs that this node alone has."""
     oracle, world = simulation.oracle, simulation.world
-    simulation.weather.ask(machine, "CONFIG", "SET", "maxmemory", 0)  # A process that starts has its file's limit.
+    simulation.targets.ask(machine, "CONFIG", "SET", "maxmemory", 0)  # A process that starts has its file's limit.
     adding = Adding(world, simulation)
     world.connect(machine, adding)
     for _ in range(JOBS):

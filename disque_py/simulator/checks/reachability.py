@@ -68,7 +68,7 @@ def travel(simulation: Simulation) -> None:
     for _ in range(CLIENTS):
         promise = simulation.oracle.add(QUEUE, 20, 60_000, 3_600_000, 1, world.now_ms)
         options = ("RETRY", 60, "TTL", 3_600, "REPLICATE", 1)
-        simulation.weather.ask(source, "ADDJOB", QUEUE, promise.body(), 0, *options)
+        simulation.targets.ask(source, "ADDJOB", QUEUE, promise.body(), 0, *options)
         promises.append(promise)
         world.run(GAP_MS)
     end_ms = world.now_ms + ARRIVED_MS

@@ -12,9 +12,9 @@ def test_killing_takes_the_node_that_the_numbers_say():
     """Of those that are up."""
     weather = weathered()
     strike(weather, "kill", picks=(6, 0, 0, 0))
-    assert [machine.name for machine in weather.up()] == ["a", "b", "d"]
+    assert [machine.name for machine in weather.targets.up()] == ["a", "b", "d"]
     weather.world.run(300)
-    assert len(weather.up()) == 4
+    assert len(weather.targets.up()) == 4
 
 
 def test_an_upgrade_changes_the_version_a_node_speaks():
@@ -22,7 +22,7 @@ def test_an_upgrade_changes_the_version_a_node_speaks():
     weather = weathered("ab")
     strike(weather, "upgrade", picks=(0, 0, 0, 0))
     weather.world.run(300)
-    assert [machine.version for machine in weather.up()] == [2, 1]
+    assert [machine.version for machine in weather.targets.up()] == [2, 1]
 
 
 @pytest.mark.parametrize("trouble", range(5))
