@@ -1,13 +1,14 @@
-"""Calm: the weather clears, and what must become true does, in time.
+"""The liveness phase: the weather clears, and the promises that take time are kept in time.
 
-All that is down comes up, all cuts heal, memory limits are lifted; producers go home. The cluster does the rest by
-itself. An operator helps only where the documentation says that one has to, once, and at one node: MEET where nodes
-were told to forget each other or all others, the end of a pause, FORGET at each node that still knows a gone one.
+All nodes that are down come up, all cuts heal, memory limits are lifted, and producers go home. The cluster does the
+rest by itself. An operator helps only where the documentation says that one has to, once, and at one node: MEET where
+nodes were told to forget each other or all others, the end of a pause, and FORGET at each node that still knows a gone
+one.
 
-Then, in this order: the mesh is whole; nodes agree on members, leavers and pauses; clients that wait for something are
-answered; whoever leaves is empty; every job that was promised is delivered, and every one that is acknowledged
-vanishes from all nodes; at last nobody says anything but heartbeats, and jobs that wait with nobody to take them cost
-one announcement per pair of nodes and second. Each has a limit in virtual time.
+Then these rules are checked, in this order. The mesh is whole. Nodes agree on members, leavers and pauses. Waiting
+clients are answered. A leaving node is empty. Every promised job is delivered, and every acknowledged job vanishes from
+all nodes. At last nodes send nothing but heartbeats; jobs that wait without a consumer cost one announcement per pair
+of nodes and second. Each rule has a limit in virtual time.
 """
 
 from __future__ import annotations

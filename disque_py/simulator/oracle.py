@@ -1,10 +1,11 @@
-"""Ledger: what clients asked for, were answered and got, job by job; and what must be true of it.
+"""Oracle: what clients asked for, were answered and got, job by job; and what must be true of it.
 
-It sees replies as they leave the nodes and knows nothing of how they came to pass. What can be judged at once is:
-nothing is delivered that nobody added, or with another body or id; an at-most-once job is delivered once; nothing is
-delivered long after its TTL; ids are unique. What takes a look at all nodes is in cluster_invariants.py.
+It sees replies as they leave the nodes and knows nothing of how they came to pass. It judges what can be judged at
+once. No job is delivered that no client added, or with another body or id. An at-most-once job is delivered once.
+Nothing is delivered long after its TTL. Ids are unique. Rules that need a look at all nodes are in
+cluster_invariants.py.
 
-A body begins with the job's number, and the number is all the ledger needs to check the rest of it.
+A body begins with the job's number. The number is all that the oracle needs to check the rest of the body.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Plan: all that a seed decides before anything happens: who is there, what the weather does, and when.
+"""Plan: all that a seed decides before anything happens: the nodes and clients, the faults, and their times.
 
-A plan is data. Clients and faults are listed one by one, each with chance of its own, so that a failing plan can be
-made smaller (shrink.py) without changing what is left of it; `Keep` says in a line what was kept. Which node a fault
-strikes is decided when it does, from the numbers in it, because who is up then is not known before.
+A plan is data. Clients and faults are listed one by one, each with chance of its own. So a failing plan can be made
+smaller (shrink.py) without changing the rest of it; `Keep` says in a line what was kept. The node that a fault strikes
+is chosen when it strikes, from the numbers in the fault, because a plan does not know which nodes are up then.
 
-Half of the plans have one kind of weather only, so that figures per kind mean something; the others have several at
-once.
+Half of the plans have one kind of weather only, so that figures per kind mean something. The others have several kinds.
 """
 
 # Stays Python: frozen dataclasses that are sent to other processes.

@@ -1,8 +1,8 @@
-"""Shrinking: a failing plan made smaller, as long as the same rule breaks.
+"""Shrinking: make a failing plan smaller, as long as the same rule breaks.
 
-Less time, fewer faults, fewer clients, fewer nodes, then faults and clients again one by one. Parts of a plan have
-chance of their own (plan.py), so what is left behaves as before, more or less; whether the failure survives only a
-run tells.
+It tries less time, fewer faults, fewer clients and fewer nodes, then faults and clients again one by one. Parts of a
+plan have chance of their own (plan.py), so the rest behaves as before, more or less. Only a run tells whether the
+failure survives.
 """
 
 from __future__ import annotations

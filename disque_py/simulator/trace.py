@@ -1,8 +1,8 @@
-"""What happened, as a running hash, and as text where somebody wants to read it.
+"""The trace of a run: a running hash of all that happened, and text if a person wants to read it.
 
-Every frame that leaves a node, every batch of replies and every fault goes into the hash with its moment, so two runs
-of one seed have the same hash or differ somewhere. Text costs ten times as much and is made only when a seed is run
-again for it: the last lines of it are the transcript of a failure.
+Every frame that leaves a node, every batch of replies and every fault goes into the hash with its moment. So two runs
+of one seed have the same hash, or they differ somewhere. Text costs ten times as much. It is made only when a seed is
+run again for it: its last lines are the transcript of a failure.
 """
 
 from __future__ import annotations

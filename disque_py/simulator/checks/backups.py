@@ -1,10 +1,10 @@
 """Backups: in good weather a journal is switched off and on, a bit of it rots, and its node starts from a backup.
 
-Jobs are added to one node alone. CONFIG SET appendonly no and yes makes a new journal, and a process that is killed
-after that loses none of them. JOURNAL BACKUP is answered, and the files of the backup are copied elsewhere. The
-node is killed, and one bit of a file that was closed by then is another. The next process refuses to start, or
-nothing of what it knew is missing (a bit in the padding). Then the operator puts the copy in place of the journal, as
-`disque-cluster restore` does, and the node has every job of before the backup. That is played with several bits.
+Jobs are added to one node alone. CONFIG SET appendonly no and yes makes a new journal. A process that is killed after
+that loses no job. JOURNAL BACKUP is answered, and the files of the backup are copied elsewhere. The node is killed, and
+one bit of a closed file is changed. The next process refuses to start, or has all that it knew (the bit was in the
+padding). Then the operator puts the copy in place of the journal, as `disque-cluster restore` does. The node has every
+job of before the backup. Several bits are tried this way.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""What must hold at any moment, as seen by looking at all nodes.
+"""Rules that hold at any moment, checked by a look at all nodes.
 
-`Losses` keeps the account of mishaps: each crash without a journal, reset and flush costs every job that was there one
-copy. `look` compares that with what is there now: a promised job exists as long as fewer nodes lost it than copies were
-promised; an at-most-once job exists once, or a crash explains why not, or INFO counts it. `check_books` recounts what a
-node believes of itself. The simulation looks every few thousand events, after each crash, and at the end.
+`Losses` keeps the account of mishaps. Each crash without a journal, each reset and each flush costs every job on the
+node one copy. `look` compares that with the jobs that are there now. A promised job exists as long as fewer nodes lost
+it than copies were promised. An at-most-once job exists once, or a crash explains why not, or INFO counts it.
+`check_books` recounts what a node believes of itself. The simulation looks every few thousand events, after each crash,
+and at the end.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Pledges: what a node says to clients and to other nodes, and whether the record of it was safe when it was said.
+"""Durability: whether the record of a promise was safe when the node said it to a client or to another node.
 
-Spec P1, P2, P3 list what waits for its record: replies of commands that wrote something, GOTJOB, GOTACK,
-YOURJOBS and its answer, the DELJOB that ends a collection. The keeper has `note` called with all that the journal is
-told, so for each job it is known behind which position stands that it is here, done, delivered, being given away or
-gone. Whoever sees something being said asks here. "Safe" is the policy's business: `Journal.ready_position`.
+Spec P1, P2, P3 list what waits for its record: replies of commands that wrote something, GOTJOB, GOTACK, YOURJOBS and
+its answer, the DELJOB that ends a collection. `JournalStorage` calls `note` with all that the journal is told. So the
+checker knows for each job the position behind which the journal says that it is here, done, delivered, being given away
+or gone. The policy decides which position is safe: `Journal.ready_position`.
 
-Looked at is what leaves, at the moment it does. A node whose journal is as far as its memory has nothing to hide, so
-its frames are not even opened.
+The checker looks at replies and frames at the moment they leave. If a node's journal is as far as its memory, its
+frames are not even opened.
 """
 
 from __future__ import annotations

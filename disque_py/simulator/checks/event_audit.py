@@ -1,10 +1,9 @@
-"""Audit: at the end of a world, whether the logs of events tell what became of every job.
+"""Audit: at the end of a world, whether the event logs tell what became of every job.
 
-Every log is read to its end by a client, and what it gets compared with what the nodes wrote. Then, if no log was ever
-given up or lost its end in a power cut, the histories are put together as docs/events.md says: each job was added once
-(or never, if its creator died and only another request with its key was told of it), was delivered at least as often
-as consumers got it, and is over in the way its ledger says: completed, if it was acknowledged, whatever else some node
-did to it.
+A client reads every log to its end, and the events are compared with those that the nodes wrote. The histories are put
+together as docs/events.md says, if no log was ever given up or lost its end in a power cut. Each job was added once, or
+never if its creator died and only another request with its key was told of it. It was delivered at least as often as
+consumers got it. It is over as the oracle says: completed if it was acknowledged, whatever else some node did to it.
 """
 
 from __future__ import annotations

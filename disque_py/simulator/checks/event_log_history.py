@@ -1,8 +1,8 @@
-"""Written: one log of events, as the world knows it: all that its node gave it, and what readers were told.
+"""The history of one event log: all that its node gave it, and all that readers were told.
 
-The world sees what a node appends before the disk does, so it can say what a restart has to find again: after a kill
-all that was handed to the system, after a power cut all that a reader could have seen. What a cut did take is cut off
-here, too; other events get those numbers, and no reader may ever have seen them.
+The world sees what a node appends before the disk does, so it knows what a restart has to find again. After a kill that
+is all that was handed to the system; after a power cut it is all that a reader could have seen. Events that a cut took
+are cut off here, too. Other events get their numbers, and no reader may ever have seen the lost ones.
 """
 
 from __future__ import annotations

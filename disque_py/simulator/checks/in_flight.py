@@ -1,8 +1,9 @@
-"""Underway: what a node has said or done, and what nobody can see of it yet.
+"""What a node has decided and other processes cannot see yet.
 
-Replies and messages wait for their records (node/output_commit.py), and leave long after they were decided: a delivery, or a job
-that is given away, which was acknowledged meanwhile. What a node knows is only safe when its disk has it: until then a
-crash may bring back what was before. And a process that stands still may do so in the midst of a turn.
+Replies and messages wait for their records (node/output_commit.py), and leave long after they were decided. A job may
+be acknowledged between its delivery, or its hand-over, and the moment when that leaves the node. A node's knowledge is
+safe only when its disk has it: until then a crash may bring the state before back. A process that is stopped may be in
+the middle of a turn.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Journeys: in good weather a job comes to who waits for it, wherever that is, and soon.
+"""Reachability: in good weather a job soon comes to a client that waits for it, on whatever node that is.
 
-One node has no clients and gets the jobs, two have clients that wait, and one of these two is stopped before it can
-answer a hint. What was offered to it must be offered to the other (spec I5), not wait for the
-broadcast that comes every 30 seconds.
+One node has no clients and gets the jobs. Two nodes have clients that wait. One of these two is stopped before it can
+answer a hint. The jobs that were offered to it must be offered to the other (spec I5), and not wait for the broadcast
+that comes every 30 seconds.
 """
 
 from __future__ import annotations

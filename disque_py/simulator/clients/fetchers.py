@@ -1,10 +1,10 @@
 """Fetchers: consumers whose answers have a name and can be had again: GETJOB … TOKEN, LEASE, WITHMETA, WITHLEASE.
 
-A *fetcher* asks, asks again under the same token as if it had not heard the answer, extends, gives back and
-acknowledges by token. What a repeated answer may have in it is held against what the node itself believes of the jobs:
-all that are still leased under the token, in the order of the first answer, and nothing else (docs/commands.md,
-GETJOB). Every fresh answer is checked for order (priority, creation time, id), for the metadata that was added, for
-leases as asked for; and it never has an at-most-once job.
+A *fetcher* asks, and asks again under the same token as if it had not heard the answer. It extends, gives back and
+acknowledges by token. A repeated answer must agree with what the node itself believes of the jobs. It has all jobs that
+are still leased under the token, in the order of the first answer, and nothing else (docs/commands.md, GETJOB). Every
+fresh answer is checked for order (priority, creation time, id), for the metadata that was added, and for leases as
+asked for. It never has an at-most-once job.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Keyed: producers that give their jobs keys, priorities and metadata, and what must be true of the answers.
+"""Keyed producers: they give their jobs keys, priorities and metadata; and the rules for the answers.
 
-Of all ADDJOBs with one queue and key only the first makes a job; the others are answered with its id, wherever they are
-asked, also when the job is over, until its TTL is (docs/commands.md, ADDJOB). The book of keys holds that against the
-world: while all nodes were linked and nothing went wrong from the first request to the last answer, two ids for one key
-break a rule; and while no node forgot anything, at-most-once jobs never get a second one, whatever was cut: such an
-ADDJOB is refused.
+Of all ADDJOBs with one queue and key only the first makes a job. The others are answered with its id, on any node, also
+when the job is over, until its TTL is (docs/commands.md, ADDJOB). `KeyBook` holds the answers against that. Two ids for
+one key break a rule if all nodes were linked and nothing went wrong from the first request to the last answer. While no
+node forgot anything, an at-most-once job never gets a second id, whatever was cut: such an ADDJOB is refused.
 
 The body that a keyed job arrives with says which of the requests made it, as for any other job (oracle.py).
 """

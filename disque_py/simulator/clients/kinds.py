@@ -1,4 +1,5 @@
-"""Staff: the kinds of clients there are, by the names that plans have for them."""
+"""The kinds of clients, by the names that plans have for them.
+"""
 
 from __future__ import annotations
 

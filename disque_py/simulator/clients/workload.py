@@ -1,9 +1,9 @@
-"""Workload: clients of every kind. Each acts on its own chance and writes what it was told into the ledger.
+"""Workload: clients of several kinds. Each acts on its own chance and tells the oracle what it was told.
 
-A *producer* adds jobs in bunches, on any node, whatever became of the bunch before. A *consumer* fetches and works;
-most of what it got it acknowledges, some of it late, twice, on another node, or never; it also gives jobs back, asks
-for more time, deletes. An *inspector* asks everything that changes nothing. A broken connection is made anew,
-elsewhere.
+A *producer* adds jobs in bunches, on any node, whatever became of the bunch before. A *consumer* fetches and works. It
+acknowledges most of its jobs, some of them late, twice, on another node, or never. It also gives jobs back, asks for
+more time, and deletes jobs. An *inspector* sends every command that changes nothing. A client replaces a broken
+connection, perhaps with one to another node.
 """
 
 from __future__ import annotations

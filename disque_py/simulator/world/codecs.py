@@ -1,8 +1,8 @@
 """Two versions of the bus protocol, so that a rolling upgrade can be played.
 
 Version 1 is the one nodes speak today (cluster_bus/codec.py). Version 2 is what a next one may look like: every item
-that has positions has one more at its end. docs/bus.md promises that who does not know a position ignores it, and that
-two nodes speak the highest version both know; a world with nodes of either kind keeps the promises honest.
+that has positions has one more at its end. docs/bus.md promises that a node ignores a position that it does not know,
+and that two nodes speak the highest version both know. A world with nodes of either kind tests that.
 """
 
 from __future__ import annotations

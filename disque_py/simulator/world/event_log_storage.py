@@ -1,12 +1,12 @@
-"""Annals: a machine's log of events on its disk, from one process to the next.
+"""A machine's event log on its disk, from one process to the next.
 
-The folder outlives the process; each run has a SimDisk and an EventKeeper of its own, which is the server's. As in
-the server (server/node_lifecycle.py) clients are listened to, and the journal is read, when the log is open or the disk has
-had START_MS for it.
+The folder outlives the process. Each run has a SimDisk and an EventLogService of its own; the latter is the server's.
+As in the server (server/node_lifecycle.py), the node listens to clients and reads its journal when the log is open, or
+when the disk has had START_MS to open it.
 
-What the node gives its log is noted beside it (event_log_history.py). So it can be said, when a client is told something,
-whether that is in the log as safely as docs/events.md promises; when a process begins, whether the log goes on where
-it may; and at any time, whether what a node believes of its jobs is what its events say.
+All that the node gives its log is noted in event_log_history.py, too. The checks here answer three questions. When a
+client is told something, is that in the log as safely as docs/events.md promises? When a process begins, does the log
+go on where it may? At any time, do a node's jobs agree with its events?
 """
 
 from __future__ import annotations

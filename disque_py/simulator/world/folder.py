@@ -1,19 +1,19 @@
 """SimFolder: the journal's folder in memory, with power cuts, process deaths and disk trouble.
 
-A file has what everybody reads (`content`, the system's cache) and what a power cut leaves (`durable`), and between
-them the writes since the last sync. Three ends of a process are told apart:
+A file has the content that all processes read (`content`, the system's cache) and the content that a power cut leaves
+(`durable`). Between them are the writes since the last sync. A process can end in three ways:
 
-* `kill`: the process dies. Whatever was written is there.
-* `cut_power`: what was synced is there. Of the rest any sectors may have reached the disk, in any order, each of them
-  with any of the contents it had since; the length may be the old one, the new one or one between, and a hole reads as
+* `kill`: the process dies. All writes are there.
+* `cut_power`: all synced data is there. Of the rest any sectors may have reached the disk, in any order, each of them
+  with any of the contents it had since. The length may be the old one, the new one or one between, and a hole reads as
   zeros. Names are as when the directory was last synced, or as after any of the changes since, in their order.
-* `crash_in`: the process dies in the middle of an operation, some steps from now. CrashError goes up through the work;
-  afterwards the folder is dead until one of the other two is called.
+* `crash_in`: the process dies in the middle of an operation, some steps from now. CrashError goes up through the work.
+  Afterwards the folder is dead until one of the other two is called.
 
-Trouble is asked for with `fail`, `capacity_bytes` and `vanish`. A failed sync is as bad as on a real system: some
-sectors are on disk, the others never will be unless they are written again, and reading does not show it.
+`fail`, `capacity_bytes` and `vanish` cause trouble. A failed sync is as bad as on a real system: some sectors are on
+disk, the others never will be unless they are written again, and reading does not show it.
 
-Chance comes from the generator handed in and nothing else; no time passes here (disk.py has the delays).
+Chance comes only from the generator handed in. No time passes here (disk.py has the delays).
 """
 
 from __future__ import annotations

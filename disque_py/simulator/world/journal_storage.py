@@ -1,10 +1,10 @@
-"""Keeper: what a machine keeps on its disk, from one process to the next.
+"""A machine's journal on its disk, from one process to the next.
 
-The folder outlives the process; each run has a SimDisk and a Remembering of its own, which is the server's. A process
-that dies leaves what it had written, a power cut what was synced, perhaps with a torn tail (folder.py).
+The folder outlives the process. Each run has a SimDisk and a JournalService of its own; the latter is the server's. A
+process that dies leaves what it had written. A power cut leaves what was synced, perhaps with a torn tail (folder.py).
 
-To see that nothing is promised before its record, the keeper notes for every id where in the journal its base is; to
-see that a restart would find what memory knows, `replay` reads a copy of the folder.
+This module notes for every id the position of its base in the journal. That shows whether a node made a promise before
+its record. `replay` reads a copy of the folder, and shows whether a restart would find what memory knows.
 """
 
 from __future__ import annotations

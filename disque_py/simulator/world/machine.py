@@ -1,12 +1,12 @@
 """Machine: one node of a world, from outside: its process, its clocks, its files.
 
-Within runs what runs in a server: Driver, Membership, Broker. A machine is their Clock, Wire and Host (ports.py). It
-dies in three ways: killed (what it sent still arrives, other nodes see the connections end), cut off from power (nobody
-sees anything until it is back), and at a *fuse*: a given number of things it does to the outside later, so in the midst
-of a turn, with some messages and replies gone out and others not. Stopped (SIGSTOP), it keeps what comes for later.
+Inside runs the server's code: Driver, Membership, Broker. A machine is their Clock, Wire and Host (ports.py). It dies
+in three ways. Killed: its sent frames still arrive, and other nodes see the connections end. Cut off from power: other
+nodes see nothing until it is back. At a *fuse*: it dies a given number of outside effects later, so in the middle of a
+turn, when some messages and replies are gone and others not. A stopped machine (SIGSTOP) keeps its input for later.
 
-The nodes file is synced a moment after membership asks for it; a power cut may come before. What a kill must not undo
-is written at once (`write_nodes`).
+The nodes file is synced a moment after membership asks for it; a power cut may come before. `write_nodes` writes at
+once what a kill must not undo.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""The network between the nodes of a world: how connections come about and end, and what weather does to them.
+"""The network between the nodes of a world: how connections begin and end, and what faults do to them.
 
-A second connection of a node replaces its first, and a forgotten node is hung up on in both directions, as in
+A second connection of a node replaces its first. A forgotten node is hung up on in both directions, as in
 cluster_bus/bus.py. Nodes with a `cluster-secret` prove to each other that they know it, with the bus's own handshake.
 
-A *cut* breaks connections at once, both ends see it, and no new one comes about. A *silent* cut swallows what is
-sent: TCP keeps it until the cut heals, or somebody gives the connection up. A process that dies closes its
-connections; a machine without power does not, and answers nobody. When a connection is given up, what is on its way
-is lost or arrives; and when the next one is made, the last frames of the old one may come once more (a proxy that
-repeats what was not confirmed). A *lossy* network drops single frames, which TCP never does: harder than life.
-What goes over connections is in traffic.py.
+A *cut* breaks connections at once. Both ends see it, and no new connection can be made. A *silent* cut swallows frames:
+TCP keeps them until the cut heals, or until one end gives the connection up. A process that dies closes its
+connections. A machine without power does not, and does not answer. When a connection is given up, the frames on their
+way are lost or arrive. When the next connection is made, the last frames of the old one may come once more, as from a
+proxy that repeats unconfirmed data. A *lossy* network drops single frames, which TCP never does: that is harder than
+life. Traffic on connections is in traffic.py.
 """
 
 from __future__ import annotations

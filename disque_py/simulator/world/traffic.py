@@ -1,10 +1,10 @@
-"""What goes over the connections between the nodes of a world: frames on their way, read, and both ends of it.
+"""Traffic on the connections between the nodes of a world: frames on their way, frames that are read, and both ends.
 
-A connection leads one way: what a node says goes on the one it dialed. Frames arrive in order, each after a delay of
-its own. The model follows cluster_bus/bus.py: a stranger's job messages close its connection, and who reads has met, or
-forgotten, whoever dialed by the time it reads.
+A connection leads one way: a node's messages go on the connection that it dialed. Frames arrive in order, each after a
+delay of its own. The model follows cluster_bus/bus.py. A stranger's job messages close its connection. The reading node
+may have met or forgotten the dialing node by the time it reads.
 
-How connections come about, and what weather does to them, is in network.py.
+network.py says how connections come about, and what faults do to them.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """World: time, nodes and clients of one simulation.
 
-Events are tuples (moment, serial, call, arguments) in a heap; whatever happens is such a call. Time is the world's;
-what a node believes it to be is its machine's business (machine.py). The world itself has no opinion about what should
-happen: plans (plan.py) and stories (tests/scenarios) use the same one.
+Events are tuples (moment, serial, call, arguments) in a heap. Whatever happens is such a call. Time is the world's; a
+node's belief about time is its machine's business (machine.py). The world has no opinion about what should happen:
+plans (plan.py) and stories (tests/scenarios) use the same one.
 
-A world may be *prompt*: then a turn of a node ends with the input that began it, and no two timers come at once, so
-that what happens can be told line by line. Else a turn ends when all that happens in the same millisecond has been
-taken in, as with a loop that finds several sockets ready.
+In a *prompt* world a turn of a node ends with the input that began it, and no two timers come at once. So a transcript
+can tell all that happens line by line. In other worlds a turn takes in all inputs of the same millisecond, as a loop
+does that finds several sockets ready.
 """
 
 from __future__ import annotations
