@@ -52,7 +52,7 @@ class Shrinking:
         return True
 
     def _less_time(self) -> None:
-        """Nothing that was planned for after the failure matters; calm follows, in which the rest may show."""
+        """Try without the time after the failure; the liveness phase follows, in which the failure may show."""
         assert self.best.failure is not None
         at_ms = self.best.failure.at_ms
         for until_ms in (at_ms // 4, at_ms // 2, at_ms):
@@ -83,6 +83,6 @@ class Shrinking:
 
 
 def shrink(result: Result, runs_max: int = RUNS_MAX) -> Result:
-    """The smallest failing plan found, played once more for its transcript."""
+    """Return the smallest failing plan found, played once more for its transcript."""
     shrinking = Shrinking(result, runs_max)
     return simulate(shrinking.run().plan, is_read=True)

@@ -45,7 +45,7 @@ class Ids:
 
 
 class Names(Ids):
-    """j1, j2 … for ids, in the order they are seen; ids for names nobody has seen are made up."""
+    """j1, j2 … for ids, in the order they are seen; ids for unknown names are made up."""
 
     def __init__(self) -> None:
         self._names: dict[bytes, str] = {}

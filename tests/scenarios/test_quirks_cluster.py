@@ -207,7 +207,7 @@ def test_q29_leaving_answers_producers_too_and_deletes_what_they_waited_for(make
 
 
 def test_q30_the_copies_of_a_failed_addjob_are_deleted_where_that_is_possible(make):
-    """Best effort, and documented: who is away keeps its copy."""
+    """Best effort, and documented: a node that is away keeps its copy."""
     world = make("abc")
     world.pause("c")
     reply = world.ask("a", "ADDJOB", "q", "body", 300, "REPLICATE", 3)

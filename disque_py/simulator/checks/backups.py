@@ -142,7 +142,7 @@ class Adding(Connection):
         """An id."""
         promise = self._promises.pop(0)
         if not isinstance(reply, bytes):
-            raise RuleBrokenError("no odd errors", f"{reply!r} for {promise} in calm weather")
+            raise RuleBrokenError("no odd errors", f"{reply!r} for {promise} in good weather")
         self._simulation.oracle.answered(promise, reply, self.world.now_ms)
 
 

@@ -116,7 +116,7 @@ class CollectionChecker:
         return self._evicted_ms
 
     def _is_torn(self) -> bool:
-        """Somebody was told to forget a node that is there, and has not met it again."""
+        """Return whether a node was told to forget another that is there, and has not met it again."""
         running = self._world.running()
         present = [machine.membership.me.id for machine in running]
         return any(
@@ -141,7 +141,7 @@ class CollectionChecker:
             return
         if not any(other.broker.find(job_id) is not None for other in self._world.running()):
             raise RuleBrokenError(
-                "a leaver keeps the last copy", f"{machine.name} gave up {promise}, nobody else has it", job_id
+                "a leaver keeps the last copy", f"{machine.name} gave up {promise}, no other node has it", job_id
             )
 
     def _come(self, machine: Machine, job_id: bytes) -> None:

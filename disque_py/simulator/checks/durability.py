@@ -39,7 +39,7 @@ class Noted:
     base        that it is here
     first       that it was here for the first time: what is said of that may be said again when it has come anew
     acked       that it is done, first
-    delivered   that somebody got it, first
+    delivered   that a consumer got it, first
     given       that it is being given away, first of a time
     is_gone     it is not here any more
     gone        that it was not here any more, first; it may have come again
@@ -132,7 +132,7 @@ class DurabilityChecker:
                 self._check_here(job_id, "the answer to an ADDJOB")
 
     def check_acked(self, job_id: bytes, what: str = "the answer to an ACKJOB") -> None:
-        """That the job is done is said to somebody."""
+        """Check a statement to a client or node that the job is done."""
         noted = self._noted.get(job_id)
         job = self._machine.broker.find(job_id)
         if job is None:
@@ -195,7 +195,7 @@ class DurabilityChecker:
         )
 
     def _offered(self, node: Node, number: int, answers: bytes) -> list[Job | None]:
-        """The jobs of a hand-over, as far as who gave them away has them still."""
+        """Return the jobs of a hand-over that the giving node still has."""
         giver = self._machine.world.machines.get(node.host)
         if giver is None or not giver.is_up or exchange(node).answers.get(number) != answers:
             return []
@@ -224,13 +224,13 @@ class DurabilityChecker:
         ready = journal.ready_position()
         if position == NOWHERE or position > ready:
             if self._unwaited[0] <= position <= self._unwaited[1] and self._had_failure():
-                return  # What was decided then waits for nothing, even if it leaves behind what does wait.
+                return  # Decisions of that time wait for no record, even if they leave after others that do.
             if not journal.must_wait():
                 journal_storage = self._machine.journal_storage
                 if journal_storage is not None and journal_storage.is_excused():
-                    return  # What is allowed while the disk is in trouble needs no disk (spec P5).
+                    return  # Commands that are allowed while the disk is in trouble need no disk (spec P5).
                 raise RuleBrokenError(
-                    "a disk that nobody harmed is well", f"{self._machine.name}: {journal.trouble}", job_id
+                    "a disk without faults is well", f"{self._machine.name}: {journal.trouble}", job_id
                 )
             recorded = "not recorded" if position == NOWHERE else f"recorded up to {position}, ready up to {ready}"
             raise RuleBrokenError(

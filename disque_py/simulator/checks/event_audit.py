@@ -30,7 +30,7 @@ LONG_TTL_MS: Final = 600_000
 # docs/events.md, section Order.
 FINAL: Final = {COMPLETED: 3, CANCELED: 2, EXPIRED: 1}
 
-# What is known of a job: (code, version, node, seq) of its events, over all nodes.
+# The events of a job over all nodes: (code, version, node, seq) each.
 History = list[tuple[int, int, bytes, int]]
 
 
@@ -147,7 +147,7 @@ def audit(world: World, oracle: Oracle) -> None:
 
 
 def check(promise: Promise, history: History) -> None:
-    """What the events tell of this job is what its ledger says; RuleBrokenError."""
+    """Check that the events tell the same of this job as the oracle; RuleBrokenError."""
     codes = [event[0] for event in history]
     added = sum(code in ADDED_CODES for code in codes)
     if added > 1 or (not added and promise.asked is not None):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # A reply that waits for a healthy disk, and the turns around it.
 TURNS_MS: Final = 200
-# What was under way before a lease began has come by then.
+# Messages that were on their way before a lease began have come by then.
 SETTLED_MS: Final = 1_000
 # Clocks drift by half a percent at most.
 DRIFT_SHARE: Final = 100
@@ -134,7 +134,7 @@ class Leases:
             return
         if self._is_whole(knower, machine, since_ms):
             raise RuleBrokenError(
-                "an ack reaches those who are linked",
+                "an ack reaches linked holders",
                 f"{promise}: acknowledged on {knower.name}, and {now_ms - promise.ack_answered_ms} ms later"
                 f" delivered by {machine.name}",
                 promise.id,

@@ -75,12 +75,12 @@ def travel(simulation: Simulation) -> None:
     while not all(promise.delivered for promise in promises):
         if world.now_ms >= end_ms:
             raise RuleBrokenError(
-                "jobs come to who waits",
+                "jobs come to waiting clients",
                 f"not within {ARRIVED_MS} ms from {source.name} to {awake.name}, while {stopped.name} is stopped",
                 *(promise.id for promise in promises if promise.id),
             )
         world.run(GAP_MS)
-    world.run(GAP_MS)  # Who hung up at once would take the last ACKJOB along.
+    world.run(GAP_MS)  # A client that hung up at once would take its last ACKJOB along.
     stopped.go_on()
     for waiter in waiters:
         if waiter.is_open:

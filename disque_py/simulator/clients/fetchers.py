@@ -45,7 +45,7 @@ class Batch:
     attempts   of the deliveries, by id, in the order of the answer
     lease_ms   asked for; 0: each job's RETRY
     is_old     the token may be unknown again: it was given back, acknowledged, or the node began anew
-    is_unheard asked for, and not answered: nobody acknowledges what they may have got and have not heard of
+    is_unheard asked for, and not answered: no client acknowledges jobs of an answer that it has not heard
     was_lost   an answer to it was lost: the node may know of a delivery that the client does not
     is_recorded the node's next process knows of it: it has a journal, and could write it then
     """
@@ -252,7 +252,7 @@ def check_repeated(batch: Batch, ids: list[bytes]) -> None:
 
 
 def check_attempts(batch: Batch, entries: list[list[Any]]) -> None:
-    """What a token answers again are its own deliveries, not later ones of the same jobs; RuleBrokenError."""
+    """Check that a token answers with its own deliveries, not with later ones of the same jobs; RuleBrokenError."""
     for entry in entries:
         if entry[ATTEMPT_AT] != batch.attempts[entry[1]]:
             raise RuleBrokenError(

@@ -45,11 +45,11 @@ KEEPING_WITH_JOURNAL: Final = frozenset(("kill", "fuse", "power", "restart", "up
 
 
 class Label:
-    """What a job was added with, besides what every job has.
+    """The options of a job's ADDJOB, besides those that every job has.
 
     meta      names and values, as GETJOB shows them
     copies    as asked for; 0: at most once
-    sent_ms, was_calm   when it was sent, and whether nothing was wrong then
+    sent_ms, was_settled   when it was sent, and whether nothing was wrong then
     is_answered   its producer got an id
     """
 
@@ -69,8 +69,8 @@ class Use:
     """An id that a key was answered with.
 
     promise    of the request that made the job, which need not be the first that was answered so
-    sent_ms    when that was sent; answered_ms: when somebody was answered so
-    is_calm    nothing was wrong when that was sent, nor when this one was and was answered
+    sent_ms    when that was sent; answered_ms: when a client was answered so
+    is_settled nothing was wrong when that was sent, nor when this one was and was answered
     """
 
     __slots__ = ("answered_ms", "is_settled", "job_id", "promise", "sent_ms")
@@ -84,7 +84,7 @@ class Use:
 
 
 class KeyBook:
-    """What all clients of a world were told about keys.
+    """All that the clients of a world were told about keys.
 
     labels      by the numbers of promises
     uses        by queue and key
@@ -154,18 +154,18 @@ class KeyBook:
             body = self._body_of(job_id)
             number = body.partition(b" ")[0]
             if not number.isdigit():
-                return None  # It is over, or its body is on disk; nobody will ask for it.
+                return None  # It is over, or its body is on disk; no client will ask for it.
             owner = self._oracle.promises[int(number)]
         if owner is not promise and not owner.answered_ms:
-            # Its own answer was lost; but somebody was told of the job, so it is there. Perhaps its creator died before
-            # the outcome was known: then whoever has a copy names it.
+            # Its own answer was lost; but a client was told of the job, so it is there. Perhaps its creator died before
+            # the outcome was known: then a node with a copy names it.
             owner.asked = None
             owner.copies = min(1, owner.copies)
             self._oracle.answered(owner, job_id, self._world.now_ms)
         return owner
 
     def _requests_like(self, promise: Promise) -> list[Label]:
-        """Those for the same key that were not answered: one of them made a job that nobody has any more."""
+        """Return the unanswered requests for the same key: one of them made a job that no node has any more."""
         key, promises = self.labels[promise.number].key, self._oracle.promises
         return [
             label

@@ -42,6 +42,6 @@ def prove(dialer: Machine, target: Machine, rng: Random) -> bool:
 
 
 def _runs(frame: bytes) -> list[list[object]]:
-    """What a frame of the handshake says."""
+    """Return the content of a frame of the handshake."""
     [runs] = Decoder(versions=(HANDSHAKE_VERSION, HANDSHAKE_VERSION)).feed(frame)
     return runs

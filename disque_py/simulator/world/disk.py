@@ -62,7 +62,7 @@ class SimDisk:
 
     @property
     def under_way(self) -> int:
-        """How much of what was started nobody has heard of yet."""
+        """Return how many pieces of work were started and not yet reported."""
         return sum(len(lane.tasks) + len(lane.ended) for lane in self.lanes)
 
     def free(self) -> None:
@@ -74,7 +74,7 @@ class SimDisk:
                 lane.begin()
 
     def crash(self) -> None:
-        """The node dies now. What its threads still get done is done; `kill` or `cut_power` of the folder is next."""
+        """End the node now. Its threads finish some work; `kill` or `cut_power` of the folder is next."""
         if self.is_crashed:
             return
         self.is_crashed = True

@@ -41,7 +41,7 @@ class SimWindow:
         self._file = file
 
     def put(self, offset: int, data: bytes) -> None:
-        """Read by everybody at once, durable when it is synced."""
+        """Write to the cache: all processes read it at once, and it is durable when it is synced."""
         end = offset + len(data)
         assert end <= len(self._file.content), "a copy to where nothing was prepared"
         self._file.write(offset, data)
@@ -52,7 +52,7 @@ class SimFolder:
 
     capacity_bytes  room for all files together, None for any; a hole takes as much as what was written
     used_bytes      taken of it
-    trace           (operation, name, offset, bytes) of every call while it is a list; None: nobody looks
+    trace           (operation, name, offset, bytes) of every call while it is a list; None: no test looks
     linked          what `link` made: names by directory
     has_windows     files can be written as memory
     """
@@ -113,7 +113,7 @@ class SimFolder:
         self._finish(name)
 
     def sync(self, name: str) -> None:
-        """What was written to the file is durable."""
+        """Make the content of the file durable."""
         self._begin("sync", name)
         self._sync_file(name, self._file(name))
         self._finish(name)
@@ -157,7 +157,7 @@ class SimFolder:
         self._finish(name)
 
     def sync_window(self, name: str, window: Window, start: int, end: int) -> None:
-        """What was put there is durable."""
+        """Make the names of the directory durable."""
         self._begin("sync", name, start, end - start)
         self._sync_file(name, self._file(name), (start, end))
         self._finish(name)
@@ -230,7 +230,7 @@ class SimFolder:
         return sorted(self.linked.get(directory, ()))
 
     def discard(self, directory: str) -> None:
-        """What `link` and `store` made there is gone."""
+        """Remove the files that `link` and `store` made there."""
         self._begin("discard", directory)
         self._step(directory)
         for file in self.linked.pop(directory, {}).values():
@@ -243,7 +243,7 @@ class SimFolder:
         """The process lets go of the folder; the next one may use it. Nothing is synced by that."""
         self._failed_syncs.clear()
 
-    # What happens to the files while no process has them.
+    # Changes of the files while no process has them.
 
     def has(self, name: str) -> bool:
         """Whether there is such a file."""
@@ -383,7 +383,7 @@ class SimFolder:
         return self._stop_in < 0
 
     def _stopped(self, name: str) -> BaseException:
-        """What is to be raised."""
+        """Return the error to raise."""
         return CrashError() if self._is_dead else os_error(self._stop_errno, name)
 
     def _step(self, name: str) -> None:
@@ -397,7 +397,7 @@ class SimFolder:
             self._stop_in = -1
             raise os_error(self._stop_errno, name)
 
-    # What operations are made of.
+    # Parts of operations.
 
     def _file(self, name: str) -> SimFile:
         file = self._files.get(name)
@@ -439,7 +439,7 @@ class SimFolder:
             file.sync_part(*part)
 
     def _put(self, name: str, data: bytes, *, is_new: bool) -> None:
-        """A whole file: until it has its name nobody can see it, nor would the next process."""
+        """Write a whole file. Until it has its name no process sees it, nor would the next one."""
         if is_new and name in self._files:
             raise os_error(errnos.EEXIST, name)
         self._step(name)

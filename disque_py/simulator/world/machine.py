@@ -27,7 +27,7 @@ from disque_py.simulator.world.codecs import OLD, VersionedMembership
 from disque_py.simulator.world.event_log_storage import EventLogStorage
 from disque_py.simulator.world.host import SimHost
 from disque_py.simulator.world.journal_storage import JournalStorage
-from disque_py.simulator.world.spill_storage import give_desk
+from disque_py.simulator.world.spill_storage import give_spill_service
 from disque_py.simulator.world.traffic import Pipe
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ class Machine:
     forgot             ids it was ever told to forget, by FORGET or RESET
     totals             counters of earlier runs, by name (see `harvest`)
     ticks              timers that came
-    keeper             its journal; None: it has none
-    annals             its log of events; None: it has none
+    journal_storage    its journal; None: it has none
+    event_logs         its event log; None: it has none
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class Machine:
             self.membership.load(lines)
             self.membership.resume(parse_notes(self.nodes_file, self.wall_ms()))
         if values.maxmemory_spill:
-            give_desk(self)
+            give_spill_service(self)
         if self.journal_storage is not None:
             # As in node_lifecycle.py: a copy that is confirmed before the journal is open would be in no journal.
             self.broker.is_loading = True
@@ -198,7 +198,7 @@ class Machine:
         self.boot()
 
     def die(self, *, power: bool = False) -> None:
-        """The process is gone, and with `power` the whole machine: nobody hears of it."""
+        """End the process, and with `power` the whole machine: then other nodes do not hear of it."""
         self.world.on_death(self, power=power)
         self.harvest()
         number, text = self._latest
@@ -329,7 +329,7 @@ class Machine:
                 durability.check_acked(job_id)
 
     def _durability(self) -> DurabilityChecker | None:
-        """What may be asked about what it says."""
+        """Return the checker of its promises, if it has a journal that it has read."""
         return None if self.journal_storage is None else self.journal_storage.durability
 
     # -- turns -------------------------------------------------------------------------------------
@@ -364,7 +364,7 @@ class Machine:
         since_ms = self.driver.next_ms() - self.offset_ms
         if self.drift_ppm:
             since_ms = -(-since_ms * PPM // (PPM + self.drift_ppm))
-        # What is overdue is done a millisecond later, as a loop would that has other things to do as well.
+        # Overdue work is done a millisecond later, as a loop would that has other things to do as well.
         at_ms = max(since_ms, world.now_ms + 1)
         if not self._timer_ms or at_ms < self._timer_ms:
             self._timer_ms = at_ms
@@ -429,14 +429,14 @@ class Machine:
     # -- files -------------------------------------------------------------------------------------
 
     def write_nodes(self) -> None:
-        """What a kill must not undo, before others are told."""
+        """Write the nodes file, which a kill must not undo, before other nodes are told."""
         if self.fuse:
             self.burn()
         self._saves += 1
         self._latest = (self._saves, self.membership.dump())
 
     def save_at_end(self) -> None:
-        """In an orderly way: the file is up to date."""
+        """Write the nodes file at an orderly end."""
         self._saves += 1
         self._saved_number, self.nodes_file = self._saves, self.membership.dump()
 

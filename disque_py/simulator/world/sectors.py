@@ -52,7 +52,7 @@ class SimFile:
         self.pending = []
 
     def sync_part(self, start: int, end: int) -> None:
-        """What was written there becomes durable, and the length; other writes, and parts of writes, wait."""
+        """Make the writes in this range durable, and the length; other writes, and parts of writes, wait."""
         kept: list[Write] = []
         for offset, data in self.pending:
             first, last = max(start - offset, 0), min(end - offset, len(data))

@@ -23,8 +23,8 @@ BODY_BYTES_MIN: Final = 20
 NEAR_JOBS: Final = 2
 
 
-def give_desk(machine: Machine) -> None:
-    """The process begins, within a turn: bodies may leave its memory."""
+def give_spill_service(machine: Machine) -> None:
+    """Let bodies leave the memory of a process that begins. Within a turn."""
     run = machine.runs
     rng = machine.world.stream(f"spill {machine.name} run {run}")
 

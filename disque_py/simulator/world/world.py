@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 START_MS: Final = 1_000_000
 WALL_START_MS: Final = 1_700_000_000_000
 
-# So many events in one go, and somebody may look at all nodes.
+# A checker may look at all nodes after so many events.
 EVENTS_PER_LOOK: Final = 5_000
 
 Event = tuple[int, int, Callable[..., None], tuple[Any, ...]]
 
 
 class StuckError(Exception):
-    """What was waited for did not happen in time."""
+    """An awaited state did not come in time."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # Stories (tests/scenarios).
@@ -49,7 +49,7 @@ class World:
     machines    nodes by name, in order of arrival; those that are down included
     events      how many have happened, in steps of EVENTS_PER_LOOK
     is_prompt   see the module
-    trace       what happened: a running hash, and text if somebody wants to read it
+    trace       what happened: a running hash, and text if a person wants to read it
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class World:
         journal: str = "",
         node_id: bytes = b"",
     ) -> Machine:
-        """A further node, which nobody knows yet; see Machine. `journal`: its appendfsync, "" for none."""
+        """Add a node that no other node knows yet; see Machine. `journal`: its appendfsync, "" for none."""
         machine = self.machines[name] = Machine(
             self, name, self.settings, offset_ms=offset_ms, drift_ppm=drift_ppm, version=version, node_id=node_id
         )
@@ -180,14 +180,14 @@ class World:
         machine.close()
 
     def join(self, within_ms: int = 10_000) -> None:
-        """Make all nodes meet, and wait until everybody has a link to everybody."""
+        """Make all nodes meet, and wait until each has a link to every other."""
         first, *others = self.machines.values()
         for machine in others:
             self.meet(first.name, machine.name)
         self.until(self.is_meshed, within_ms)
 
     def is_meshed(self) -> bool:
-        """Everybody who is up has a link to everybody who is, and to nobody else."""
+        """Return whether each node that is up has links to all other such nodes, and to no more."""
         machines = self.running()
         return all(
             len(machine.membership.linked) == len(machines) - 1

@@ -57,7 +57,7 @@ def test_the_first_failure_ends_it(monkeypatch, words, played):
 
 @pytest.mark.plain
 def test_processes_finish_only_the_seeds_they_have_begun(monkeypatch):
-    """What waits for a process when the first seed fails is taken back."""
+    """Seeds that wait for a process when the first seed fails are cancelled."""
     monkeypatch.setattr(lifecycle, "lease", lifecycle.forget)
     outcome = run("--seeds", "5..40", "--weather", "fair", "--seconds", "1", "--no-shrink", "--jobs", "2")
     assert outcome.exit_code == 1
@@ -68,7 +68,7 @@ def test_processes_finish_only_the_seeds_they_have_begun(monkeypatch):
 
 @pytest.mark.plain
 def test_a_run_that_writes_a_report_goes_on_after_a_failure(tmp_path, monkeypatch):
-    """Nobody watches it."""
+    """Such a run is left alone."""
     monkeypatch.setattr(lifecycle, "lease", lifecycle.forget)
     report = tmp_path / "report"
     run("--seeds", "5..6", "--weather", "fair", "--seconds", "1", "--no-shrink", "--report", str(report))

@@ -61,7 +61,7 @@ def test_what_is_not_told_breaks_a_rule(world, oracle, promise):
 
 
 def test_what_is_incomplete_is_not_judged(world, oracle, promise):
-    """A log was switched off: what it does not tell is nobody's fault."""
+    """A log was switched off: missing events are no failure."""
     for machine in world.machines.values():
         machine.event_logs.was_off = True
     promise.delivered += 5

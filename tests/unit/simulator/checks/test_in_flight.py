@@ -1,4 +1,4 @@
-"""Underway: what a node has decided and nobody can see yet."""
+"""In flight: decisions of a node that no other process can see yet."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_while_a_lease_runs_there_is_no_second_delivery(name):
 
 @pytest.mark.parametrize("passed_ms", [20, 9_900])
 def test_two_queues_at_once_and_the_end_of_a_lease_are_excused(passed_ms):
-    """What is told to the others needs its time."""
+    """Messages to the others need their time."""
     scene = Scene()
     scene.deliver("a")
     scene.world.run(passed_ms)

@@ -42,7 +42,7 @@ def test_a_pipeline_goes_on_after_the_reply_it_waits_for():
 
 
 def test_replies_that_wait_for_the_journal_can_be_looked_at():
-    """What the node has done and nobody knows: it explains what vanishes with the connection."""
+    """The node has answered and no client knows: that explains jobs that vanish with the connection."""
     world = World("")
     world.add("a", journal="always")
     world.run(100)

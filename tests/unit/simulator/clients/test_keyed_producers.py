@@ -99,7 +99,7 @@ def test_two_ids_need_an_excuse(world, oracle, book, was_settled, unrest_ms, ret
 @pytest.mark.parametrize("is_over", [False, True])
 @pytest.mark.parametrize("was_settled", [False, True])
 def test_a_job_that_was_made_before_the_nodes_had_met_is_excused(world, oracle, book, is_over, was_settled):
-    """Its producer never heard of it; whoever asks later, when all is well, is told its id."""
+    """Its producer never heard of it; a later request, when all is well, is answered with its id."""
     maker = promised(world, oracle, book, was_settled=was_settled)
     job_id = add(world, "a", maker)
     if is_over:

@@ -1,4 +1,4 @@
-"""What operators do."""
+"""The faults that operators cause."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_a_leaver_that_is_empty_is_gone_and_forgotten():
 
 
 def test_a_node_that_was_reset_hard_is_somebody_else():
-    """The others are told to forget who it was."""
+    """The others are told to forget its former id."""
     weather = weathered("ab")
     world = weather.world
     before = world.machines["a"].node_id

@@ -1,11 +1,11 @@
-"""What faults share: whom they may strike, and operators."""
+"""Targets: the nodes that faults may strike, and operators."""
 
 from __future__ import annotations
 
 from simulated import weathered
 
 
-def test_who_is_up_and_who_is_awake():
+def test_a_stopped_node_is_up_and_not_awake():
     """A stopped process lives."""
     weather = weathered("abc")
     weather.world.crash("a")
@@ -14,7 +14,7 @@ def test_who_is_up_and_who_is_awake():
     assert [machine.name for machine in weather.targets.awake()] == ["c"]
 
 
-def test_an_operator_speaks_to_all_who_are_up_and_leaves():
+def test_an_operator_speaks_to_all_nodes_that_are_up_and_leaves():
     """Its connections do not stay."""
     weather = weathered("abc")
     weather.world.crash("a")
@@ -52,8 +52,8 @@ def test_an_operator_says_meet_once_for_each_pair_of_nodes_that_was_torn_apart()
     assert world.is_meshed()
 
 
-def test_ids_that_nobody_has_any_more_are_found():
-    """A node that was reset and died before anybody could tell the others."""
+def test_ids_that_no_node_has_any_more_are_found():
+    """A node that was reset and died before an operator could tell the others."""
     weather = weathered("ab")
     weather.targets.called = {b"a former id": None, weather.world.machines["a"].node_id: None}
     weather.targets.find_gone()

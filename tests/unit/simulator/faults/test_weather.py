@@ -30,7 +30,7 @@ def test_a_fault_strikes_and_is_over(kind):
 
 
 def test_what_can_not_be_done_is_left_out():
-    """Nobody leaves a cluster of one."""
+    """No node leaves a cluster of one."""
     weather = weathered("a")
     for kind in ("leave", "reset", "forget", "halves", "one-way", "ring"):
         strike(weather, kind)
@@ -52,7 +52,7 @@ def test_faults_happen_at_their_moments_and_end_after_their_spans():
 
 
 def test_when_all_is_over_nothing_strikes_any_more():
-    """The calm has begun."""
+    """The liveness phase has begun."""
     weather = weathered("ab")
     weather.end()
     strike(weather, "kill")

@@ -24,7 +24,7 @@ def folder_with(**files: bytes) -> SimFolder:
 
 
 def after_power_cuts(folder: SimFolder, count: int = 100) -> list[dict[str, bytes]]:
-    """What may be left, each once, in the order found."""
+    """Return the possible remains, each once, in the order found."""
     found: list[dict[str, bytes]] = []
     for seed in range(count):
         cut = folder.copy(Random(seed))
@@ -280,7 +280,7 @@ def test_the_same_seed_loses_the_same():
 @settings(max_examples=200, deadline=None)
 @given(st.lists(OPERATION, max_size=20), st.integers(0, 1 << 32), st.booleans())
 def test_what_was_synced_always_survives_a_power_cut(operations, seed, is_copied):
-    """Sectors that nobody wrote since the last sync are as they were; names are as the last operation left them."""
+    """Sectors without a write since the last sync are as they were; names are as the last operation left them."""
     folder = SimFolder(Random(seed))
     synced: dict[str, bytes] = {}
     dirty: dict[str, set[int]] = {}

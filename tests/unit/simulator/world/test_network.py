@@ -89,7 +89,7 @@ def test_a_connection_that_breaks_may_be_made_again_at_once():
 
 @pytest.mark.parametrize("is_rough", [False, True])
 def test_jobs_survive_connections_that_break_again_and_again(is_rough):
-    """What was on its way is lost, or arrives, or comes twice; a copy is asked for until it is confirmed."""
+    """Frames on their way are lost, or arrive, or come twice; a copy is asked for until it is confirmed."""
     world = joined("ab")
     world.network.is_rough = is_rough
     for at in range(20):

@@ -9,7 +9,7 @@ from disque_py.simulator.world.sectors import SECTOR_BYTES, SimFile, any_sectors
 
 
 def endings(make: SimFile) -> set[bytes]:
-    """What a file may settle to, over many chances."""
+    """Return the contents that a file may settle to, over many chances."""
     found = set()
     for seed in range(400):
         file = make.copy()

@@ -14,7 +14,7 @@ def say(world, name, queue):
 
 
 def heard(world):
-    """What is read from now on."""
+    """Return the list of messages that are read from now on."""
     told = []
     world.network.tap = lambda sender, receiver, runs: told.extend(
         (sender, receiver, item[0]) for run in runs if run[0] == INTEREST for item in run[1:] if item[0]
@@ -71,7 +71,7 @@ def test_a_lost_frame_is_lost_for_good():
 
 
 def test_what_a_stranger_says_of_jobs_is_not_read():
-    """Its connection is closed, and nobody believes that it was heard."""
+    """Its connection is closed, and no node believes that it was heard."""
     world = joined("ab")
     told = heard(world)
     say(world, "a", b"q")
