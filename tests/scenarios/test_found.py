@@ -91,7 +91,7 @@ def test_an_id_may_come_back_while_its_dead_entry_lies_in_the_queue(make):
     assert world.ask("b", "QLEN", "q") == 1
 
 
-def test_what_is_settled_with_one_process_is_not_said_to_the_next(make):
+def test_settled_numbers_of_one_process_are_not_sent_to_the_next(make):
     """
     SETTLED is sent a second after the last answer. If the taker was restarted meanwhile, its first hand-over has
     that number again, and would be ignored for ever. Days 166 and 238 with nodes=abcd crashes.
@@ -212,7 +212,7 @@ def test_a_node_whose_clients_are_served_does_not_pull_more(make):
     assert world["a"].queues[b"q"].length >= 10
 
 
-def test_where_clients_wait_everybody_is_asked_every_30_seconds(make):
+def test_where_clients_wait_every_node_is_asked_every_30_seconds(make):
     """The fallback (spec I8) helps the client that has been waiting all the time."""
     world = make("ab")
     getter = world.client("b")
@@ -225,7 +225,7 @@ def test_where_clients_wait_everybody_is_asked_every_30_seconds(make):
     assert getter.replies
 
 
-def test_why_a_leaver_can_not_go_is_told_whenever_somebody_asks(make):
+def test_the_reason_why_a_leaver_can_not_go_is_always_told_on_request(make):
     """CLUSTER INFO names the silent holder as long as it is silent."""
     world = make("abc")
     job_id = world.ask("a", "ADDJOB", "q", "body", 0, "REPLICATE", 3)

@@ -232,22 +232,22 @@ class JournalStorage:
         return self.journal_service.journal is not None and not self.journal_service.refusal()
 
     def is_quiet(self) -> bool:
-        """All that memory knows has been given to the disk, and nothing is under way."""
+        """Return whether the disk has all that memory knows, and no record is on its way."""
         if not self.is_loaded:
             return False  # It may have no journal yet: its log of events is opened first.
-        broker = self.machine.broker
+        broker, compaction = self.machine.broker, self.machine.driver.compaction
         journal = self.journal_service.journal
         return (
             journal is not None
             and not journal.error
             and journal.written == journal.position
             and not (broker.dirty or broker.outbox.gone or broker.outbox.pauses or broker.outbox.is_void)
-            and self.journal_service._driver.compaction is not None
-            and not self.journal_service._driver.compaction.is_first
+            and compaction is not None
+            and not compaction.is_first
         )
 
     def check_replay(self) -> None:
-        """Memory is what a replay of the journal would make of it; RuleBrokenError."""
+        """Check that memory equals a replay of the journal; RuleBrokenError."""
         machine = self.machine
         found, former = replay(self.folder, machine)
         memory = {job.id: job for shard in machine.broker.shards for job in shard.values() if job.state != WAIT_REPL}

@@ -39,7 +39,7 @@ def test_nodes_that_are_down_come_up():
     assert len(simulation.world.running()) == len(simulation.world.machines)
 
 
-def test_a_pause_of_all_nodes_is_lifted_for_all_who_hear_of_it_late():
+def test_a_pause_of_all_nodes_is_lifted_on_nodes_that_hear_of_it_late():
     """They would learn it with the next link (seed 30101)."""
     simulation = played()
     world = simulation.world
@@ -62,7 +62,7 @@ def test_a_pause_of_all_nodes_is_lifted_for_all_who_hear_of_it_late():
     ],
 )
 @pytest.mark.plain
-def test_what_does_not_come_to_an_end_is_found(monkeypatch, module, name, rule):
+def test_work_that_does_not_come_to_an_end_is_found(monkeypatch, module, name, rule):
     """Acks without an answer, jobs that no node queues again, questions about jobs that wait elsewhere."""
     for table in (module, timers, dispatch):
         if hasattr(table, name):

@@ -79,7 +79,7 @@ def test_an_id_says_whether_the_job_is_retried(oracle, ids):
         oracle.answered(promise, ids.next(HOUR_MS, True), 1)
 
 
-def test_what_all_know_as_done_does_not_come_again(oracle, ids):
+def test_a_job_that_all_know_as_done_does_not_come_again(oracle, ids):
     """A delivery after an answered ACKJOB is counted; one after every node had learnt of it is a failure."""
     promise = added(oracle, ids)
     oracle.acknowledging(promise, 2)

@@ -115,7 +115,7 @@ def test_a_queue_that_lost_an_entry_is_found():
         check_books(scene.world.machines["a"])
 
 
-def test_a_job_that_nobody_will_look_at_again_is_found():
+def test_a_job_without_a_timer_is_found():
     """Active, with a retry, and in no schedule."""
     scene = Scene("a")
     promise = scene.add(retry_s=5)

@@ -37,7 +37,7 @@ class Scene:
         self.world.run(1)
 
 
-def test_a_job_is_not_deleted_while_somebody_has_it_alive():
+def test_a_job_is_not_deleted_while_a_node_has_it_alive():
     """That one would queue it again."""
     with pytest.raises(RuleBrokenError, match=r"ends when all know.* b deleted .* a has it alive"):
         Scene().delete_on_b()
@@ -95,7 +95,7 @@ def test_a_job_whose_life_is_over_on_some_node_excuses_it():
     assert scene.collections.heard
 
 
-def test_while_somebody_has_forgotten_a_node_its_copy_is_excused():
+def test_while_a_node_is_forgotten_its_copy_is_excused():
     """It counts as confirmed from then on, also for jobs that come later (spec A8; seed 20102)."""
     scene = Scene()
     forgotten = scene.world["a"].me.id
@@ -139,7 +139,7 @@ def test_a_leaver_keeps_the_last_copy(excuse):
         scene.world.run(1)
 
 
-def test_who_was_asked_as_a_holder_remembers_the_ack():
+def test_a_node_that_was_asked_as_a_holder_remembers_the_ack():
     """A copy that comes after the question finds it."""
     scene = Scene()
     machine = scene.world.machines["b"]
@@ -152,7 +152,7 @@ def test_who_was_asked_as_a_holder_remembers_the_ack():
         scene.world.run(1)
 
 
-def test_who_reads_its_journal_hears_of_no_ack():
+def test_a_node_that_reads_its_journal_hears_of_no_ack():
     """A message to it is as good as lost then (seed 22158 of disks+kills+leaving)."""
     scene = Scene()
     machine = scene.world.machines["b"]

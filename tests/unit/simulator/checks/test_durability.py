@@ -109,7 +109,7 @@ def test_a_delivery_is_recorded(world):
     durability(world).check_delivered(job_id)
 
 
-def test_what_is_given_away_is_recorded_first(world):
+def test_a_job_is_given_away_after_its_record(world):
     """YOURJOBS names jobs that the journal knows as being given away."""
     job_id = ask(world, "a", "ADDJOB", "q", "x", 0, "RETRY", 0)
     ask(world, "a", "DEQUEUE", job_id)
@@ -184,7 +184,7 @@ def test_frames_are_opened_while_something_is_not_safe(world):
     durability(world).check_frame(world["b"].me, data)
 
 
-def test_what_was_decided_in_trouble_is_excused_and_what_comes_later_is_not(world):
+def test_decisions_in_trouble_are_excused_and_later_ones_are_not(world):
     """The record of an ack that needed no disk may be written later than its answer leaves."""
     machine = world.machines["a"]
     journal = machine.journal_storage.journal_service.journal

@@ -63,7 +63,7 @@ def test_a_lease_is_as_long_as_the_client_was_told():
 
 
 @pytest.mark.parametrize("excuse", ["nack", "freed", "stopped", "restarted", "link", "loss", "mishap", "other link"])
-def test_what_concerns_the_job_its_node_or_a_link_to_a_holder_excuses_it(excuse):
+def test_a_fault_of_the_job_its_node_or_a_link_to_a_holder_excuses_it(excuse):
     scene = Scene()
     world, machine = scene.world, scene.world.machines["a"]
     scene.deliver("a")

@@ -63,7 +63,7 @@ def test_the_second_request_has_the_id_of_the_first(world, oracle, book):
     assert not book.answered(second, job_id, world.now_ms, True)
 
 
-def test_who_made_a_job_is_told_by_another_answer(world, oracle, book):
+def test_another_answer_tells_which_request_made_a_job(world, oracle, book):
     """The producer's own was lost; from now on the job must not be."""
     first, second = (promised(world, oracle, book) for _ in "ab")
     job_id = add(world, "a", first)

@@ -72,7 +72,7 @@ def test_an_error_no_client_expects_breaks_a_rule(world, plan):
         line.ask([(words("NOSUCHCOMMAND"), inspector.nothing, "nonsense")], 0)
 
 
-def test_a_reply_that_nobody_asked_for_breaks_a_rule(world, plan):
+def test_a_reply_without_a_request_breaks_a_rule(world, plan):
     """One answer for each request."""
     line = Line(world, actor("inspector", world, plan, Oracle()))
     world.connect(world.machines["a"], line)
@@ -80,7 +80,7 @@ def test_a_reply_that_nobody_asked_for_breaks_a_rule(world, plan):
         line.send([words("PING")])
 
 
-def test_who_is_told_to_end_acts_no_more(world, plan):
+def test_a_client_that_is_told_to_end_acts_no_more(world, plan):
     """Connections stay until the end."""
     oracle = Oracle()
     producer = actor("producer", world, plan, oracle)
@@ -93,7 +93,7 @@ def test_who_is_told_to_end_acts_no_more(world, plan):
     assert len(oracle.promises) == count
 
 
-def test_a_reply_nobody_reads_is_no_delivery(world, plan):
+def test_an_unread_reply_is_no_delivery(world, plan):
     """The node believes that it delivered the job, no client got it: an at-most-once one may be lost, or come again."""
     oracle = Oracle()
     consumer = actor("consumer", world, plan, oracle)

@@ -47,7 +47,7 @@ def test_limits_come_and_go(weather, event_logs):
 
 
 @pytest.mark.parametrize("trouble", range(len(TROUBLES)))
-def test_a_disk_in_trouble_stops_nobody(weather, event_logs, trouble):
+def test_a_disk_in_trouble_stops_no_node(weather, event_logs, trouble):
     """ADDJOB is answered in time, and when all is well again there is a log, within the time that one may take."""
     _, end = weather.kinds["events-disk"](Fault(0, 0, "events-disk", 100, (0, trouble, 2, 0)))
     for _ in range(6):

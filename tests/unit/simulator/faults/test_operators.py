@@ -19,7 +19,7 @@ def test_a_leaver_that_is_empty_is_gone_and_forgotten():
     assert all(len(world[name].cluster.nodes) == 3 for name in "bcd")
 
 
-def test_a_node_that_was_reset_hard_is_somebody_else():
+def test_a_node_that_was_reset_hard_has_another_id():
     """The others are told to forget its former id."""
     weather = weathered("ab")
     world = weather.world
@@ -50,7 +50,7 @@ def test_a_pause_ends():
     assert not any(weather.world[name].paused_count for name in "ab")
 
 
-def test_who_was_reset_twice_in_a_row_is_forgotten_under_every_name():
+def test_a_node_that_was_reset_twice_in_a_row_is_forgotten_under_every_id():
     """Also under the one that no fault's end came to see."""
     weather = weathered("abc")
     for _ in range(2):

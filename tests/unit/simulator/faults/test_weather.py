@@ -29,7 +29,7 @@ def test_a_fault_strikes_and_is_over(kind):
     assert len(world.running()) >= 3
 
 
-def test_what_can_not_be_done_is_left_out():
+def test_a_fault_that_can_not_be_done_is_left_out():
     """No node leaves a cluster of one."""
     weather = weathered("a")
     for kind in ("leave", "reset", "forget", "halves", "one-way", "ring"):
@@ -79,7 +79,7 @@ def test_nodes_that_were_told_to_forget_each_other_are_torn_until_the_mesh_is_wh
     assert weather.targets.torn == {}
 
 
-def test_what_tore_a_node_apart_that_is_down_is_remembered():
+def test_the_reason_why_a_node_that_is_down_was_torn_apart_is_remembered():
     """The others are whole without it."""
     weather = weathered("abc")
     weather.targets.tear(weather.world.machines["b"], "", "was reset")

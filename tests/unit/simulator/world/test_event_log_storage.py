@@ -92,7 +92,7 @@ def test_a_log_that_ends_too_early_breaks_a_rule(world, event_logs):
         world.run(500)
 
 
-def test_what_is_told_without_its_event_breaks_a_rule(world, event_logs):
+def test_a_reply_without_its_event_breaks_a_rule(world, event_logs):
     """Neither what is in no log, nor what the disk has not got yet."""
     job_id = ask(world, "a", "ADDJOB", "q", "x", 0)
     event_logs.check_told(job_id, (ADDED,), "answer")

@@ -78,7 +78,7 @@ def test_the_id_that_a_node_had_before_a_hard_reset_is_its_own(world):
 
 @pytest.mark.parametrize(("policy", "power", "may_lose"), [("always", True, False), ("everysec", False, False),
                                                      ("everysec", True, True), ("no", True, True)])  # fmt: skip
-def test_what_a_crash_may_cost_is_the_policy(policy, power, may_lose):
+def test_the_policy_limits_the_loss_of_a_crash(policy, power, may_lose):
     """A killed process has written, a power cut takes what was not synced."""
     world = World("")
     journal_storage = world.add("a", journal=policy).journal_storage

@@ -18,7 +18,7 @@ def endings(make: SimFile) -> set[bytes]:
     return found
 
 
-def test_what_was_synced_is_durable():
+def test_synced_writes_are_durable():
     file = SimFile()
     file.write(0, b"x")
     file.write(3, b"y")

@@ -50,7 +50,7 @@ def test_streams_of_chance_do_not_disturb_each_other():
     assert World("", 2).stream("y").random() != one.stream("y").random()
 
 
-def test_somebody_may_look_every_few_thousand_events():
+def test_a_checker_may_look_every_few_thousand_events():
     """However time is cut into runs."""
 
     class Watched(World):
