@@ -214,9 +214,9 @@ class Play:
                 queued, leased = (clause[2], leased) if clause[0] == "queued" else (queued, clause[2])
                 continue
             at = next(at for at, word in enumerate(clause) if word.startswith("know"))
-            for name in clause[:at]:
-                if len(name) == 1:
-                    knows[name] = clause[at + 1 :]
+            for knower in clause[:at]:
+                if len(knower) == 1:
+                    knows[knower] = clause[at + 1 :]
         retry_ms = span_ms(options.get("retry", "300s"))
         for node in on:
             machine = self.stage.machines[node]
