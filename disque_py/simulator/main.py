@@ -205,7 +205,7 @@ class Playing:
 
     @property
     def _is_over(self) -> bool:
-        """Whether no further seed may begin."""
+        """Return whether no further seed may begin."""
         has_failed = bool(self._failures_max) and len(self.failed) >= self._failures_max
         return has_failed or time.monotonic() >= self._until_s
 

@@ -155,7 +155,7 @@ class Oracle:
         return promise
 
     def answered(self, promise: Promise, job_id: bytes, now_ms: int) -> None:
-        """It was answered with an id."""
+        """Note that an ADDJOB was answered with an id."""
         if promise.answered_ms:
             raise RuleBrokenError("one answer", f"{promise} was answered twice", job_id)
         self._name(promise, job_id)
@@ -221,12 +221,12 @@ class Oracle:
         promise.loose += 1
 
     def freed(self, promise: Promise, now_ms: int) -> None:
-        """It was answered."""
+        """Note that the request was answered."""
         promise.loose -= 1
         promise.freed_ms = now_ms
 
     def acknowledged(self, promise: Promise, now_ms: int, machine: Machine | None = None) -> None:
-        """It was answered, by this node."""
+        """Note that the ACKJOB was answered, by this node."""
         if self.is_settled and not promise.settled_ack_ms:
             promise.settled_ack_ms = now_ms
         if not promise.ack_answered_ms:
@@ -248,7 +248,7 @@ class Oracle:
 
 
 def ids_in(reply: Any) -> Iterator[bytes]:
-    """Ids of the jobs in the reply to a GETJOB; none in any other."""
+    """Return the ids of the jobs in the reply to a GETJOB; none of any other reply."""
     for entry in reply if isinstance(reply, list) else ():
         if isinstance(entry, list) and len(entry) >= JOB_FIELDS and isinstance(entry[1], bytes):
             yield entry[1]

@@ -41,7 +41,7 @@ class Shrinking:
         return self.best
 
     def _try(self, keep: Keep) -> bool:
-        """Whether the plan still fails with only this."""
+        """Return whether the plan still fails with only this."""
         if self.runs >= self._runs_max:
             return False
         self.runs += 1

@@ -63,7 +63,7 @@ class Trace:
 
 
 def names_any(line: str, words: list[str]) -> bool:
-    """Whether a line has one of the words, or, where there are none, says more than that nodes are alive."""
+    """Return whether a line has one of the words, or, where there are none, says more than that nodes are alive."""
     if words:
         return any(word in line for word in words)
     return not HEARTBEATS.issuperset(line.rpartition("  ")[2].split("; "))

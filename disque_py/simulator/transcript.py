@@ -71,7 +71,7 @@ class Names(Ids):
         self._ids[name] = job_id
 
     def in_text(self, text: str) -> str:
-        """Ids within a text by name."""
+        """Return the text with names for the ids in it."""
         for job_id, name in self._names.items():
             text = text.replace(job_id.decode(), name)
         return text

@@ -1,5 +1,5 @@
 """Random days with keys: as long as all nodes are linked, a key never has two jobs; and whatever happens, callers are
-answered and nothing is left over. What nodes say to each other is in keys.txt."""
+answered and nothing is left over. The messages of nodes are in keys.txt."""
 
 from __future__ import annotations
 

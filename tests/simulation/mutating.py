@@ -227,7 +227,7 @@ def hunt(mutation: Mutation, seeds_max: int = SEEDS_MAX) -> Found:
 
 
 def hunt_all(mutations: list[Mutation], seeds_max: int, jobs: int, state: Path | None) -> list[tuple[Mutation, Found]]:
-    """Each of them; a line as each ends. What `state` knows from an earlier hunt is not looked for again."""
+    """Look for each mutation, and print a line as each ends. Results of an earlier hunt in `state` are kept."""
     known: dict[str, list[object]] = json.loads(state.read_text()) if state is not None and state.exists() else {}
     rows: dict[str, Found] = {}
     with ProcessPoolExecutor(jobs) as pool:

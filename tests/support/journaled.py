@@ -437,12 +437,12 @@ PROMISES = frozenset(
 
 
 def is_once(job_id: bytes) -> bool:
-    """Whether it is the id of an at-most-once job."""
+    """Return whether it is the id of an at-most-once job."""
     return int(job_id[-4:], 16) & 1 == 0
 
 
 def is_safe(journal: Journal, position: int) -> bool:
-    """Whether the policy says that a reply to what is recorded there may leave."""
+    """Return whether the policy says that a reply to what is recorded there may leave."""
     return (journal.synced if journal.policy == "always" else journal.written) >= position
 
 

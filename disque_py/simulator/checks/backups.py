@@ -47,7 +47,7 @@ class Asking(Connection):
         self.send([words("JOURNAL", "BACKUP", NAME)], 1)
 
     def on_reply(self, reply: Any) -> None:
-        """It is made; or not yet."""
+        """Take the reply: the backup is made, or not yet."""
         self.is_made = not isinstance(reply, Exception)
         if not self.is_made:
             self.world.later(STEP_MS, self.ask)
@@ -180,7 +180,7 @@ def _restore(machine: Machine, files: dict[str, bytes]) -> None:
 
 
 def _starts(world: World, machine: Machine) -> bool:
-    """Whether the node comes up; False if it refuses to."""
+    """Return whether the node comes up; False if it refuses to."""
     assert machine.journal_storage is not None
     end_ms = world.now_ms + STARTED_MS
     while not (machine.is_up and machine.journal_storage.is_loaded):

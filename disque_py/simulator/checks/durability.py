@@ -60,7 +60,7 @@ class Noted:
             self.is_gone = False
 
     def go(self, position: int) -> None:
-        """It is not here any more."""
+        """Note that the job is not here any more."""
         self.is_gone = True
         if self.gone == NOWHERE:
             self.gone = position
@@ -210,7 +210,10 @@ class DurabilityChecker:
     # -- the rule ------------------------------------------------------------------------------------
 
     def _check_here(self, job_id: bytes, what: str) -> None:
-        """That the job is here, or was when it was said: it may be done and forgotten since, and its ack come again."""
+        """Check a statement that the job is here, or was here then.
+
+        The job may be done and forgotten since, and its ack may come again.
+        """
         noted = self._noted.get(job_id)
         if noted is not None:
             self._check(job_id, noted.first, what)
@@ -239,7 +242,7 @@ class DurabilityChecker:
 
 
 def _has(machine: Machine, job_id: bytes) -> bool:
-    """Whether a node has a copy, or had one when it was last awake."""
+    """Return whether a node has a copy, or had one when it was last awake."""
     journal_storage = machine.journal_storage
     if not machine.is_up or machine.broker.is_loading:
         return True

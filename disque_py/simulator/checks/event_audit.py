@@ -100,7 +100,7 @@ def read_all(world: World) -> None:
 
 
 def is_complete(machine: Machine) -> bool:
-    """Whether one log has all that this machine ever did."""
+    """Return whether one log has all that this machine ever did."""
     event_logs = machine.event_logs
     return (
         event_logs is not None

@@ -181,7 +181,7 @@ def holder_ids(machine: Machine, job_id: bytes) -> list[bytes]:
 
 
 def is_well(machine: Machine, since_ms: int) -> bool:
-    """Whether a node has gone on without a pause, and without trouble of its disks, since this moment."""
+    """Return whether a node has gone on without a pause, and without trouble of its disks, since this moment."""
     journal_storage, event_logs = machine.journal_storage, machine.event_logs
     return (
         machine.is_up

@@ -69,7 +69,7 @@ class Pauses:
             self._forget(machine)
 
     def answered(self, machine: Machine, command: Command, reply: Any) -> None:
-        """It is answered. While others are under way, their order is not known, and nothing is claimed."""
+        """Note the reply to a PAUSE. While others are under way, their order is unknown, and nothing is claimed."""
         if _upper(command)[0] != "PAUSE":
             return
         key = machine.name, _name(command)

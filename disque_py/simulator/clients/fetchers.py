@@ -35,7 +35,7 @@ SLEEP_MS_MAX: Final = 4_000
 META_AT: Final = 4
 LEASE_AT: Final = 6
 ATTEMPT_AT: Final = 8
-# A lease that was read from the journal ends no earlier than others are asked who has the job: a moment later each.
+# A lease that was read from the journal ends no earlier than the questions to other holders, a moment later each.
 RESTORED_LEASE_MS_MAX: Final = ASK_AFTER_MS + 1_000
 
 

@@ -182,7 +182,7 @@ class KeyBook:
 
 
 def _forgets_nothing(plan: Plan) -> bool:
-    """Whether no fault of this plan makes a node forget a job."""
+    """Return whether no fault of this plan makes a node forget a job."""
     kinds = {fault.kind for fault in plan.faults}
     journals = plan.journals[: plan.nodes]
     is_safe = bool(journals) and all(policy == ALWAYS for policy in journals) and "policy" not in kinds

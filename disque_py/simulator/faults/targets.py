@@ -1,4 +1,4 @@
-"""The nodes that faults may strike, and an operator who speaks to them.
+"""The nodes that faults may strike, and an operator that speaks to them.
 
 A fault is a `do_` method of a class beside this file. It chooses a node from the fault's numbers and from the nodes
 that are up. It acts, and returns a description and a function that ends it. It returns None if it can't be done now: a

@@ -23,7 +23,7 @@ def secret_of(machine: Machine) -> bytes:
 
 
 def prove(dialer: Machine, target: Machine, rng: Random) -> bool:
-    """Whether both ends are content with the other's proof."""
+    """Return whether both ends are content with the other's proof."""
     secrets = secret_of(dialer), secret_of(target)
     if not any(secrets):
         return True

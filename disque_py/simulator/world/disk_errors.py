@@ -49,7 +49,7 @@ class Fault:
         self.when = when
 
     def strikes(self, op: str, name: str) -> bool:
-        """Whether it is this operation's turn to fail; counts it."""
+        """Return whether it is this operation's turn to fail; counts it."""
         if op not in self.ops or (self.when is not None and not self.when(name)):
             return False
         if self.countdown:

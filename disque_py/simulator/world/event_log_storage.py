@@ -267,7 +267,7 @@ class EventLogStorage:
             self._check(current, current.last_of(job_id, codes), job_id, what)
 
     def check_delivered(self, job_id: bytes, since: int, attempt: int) -> None:
-        """The same of a delivery: of this attempt, or (0) what came since the client asked (`next_seq`)."""
+        """Check the event of a delivery: of this attempt, or (0) one since the client asked (`next_seq`)."""
         current = self._writable()
         if current is not None:
             self._check(current, current.delivery_of(job_id, since, attempt), job_id, "delivery")

@@ -246,7 +246,7 @@ class SimFolder:
     # Changes of the files while no process has them.
 
     def has(self, name: str) -> bool:
-        """Whether there is such a file."""
+        """Return whether there is such a file."""
         return name in self._files
 
     def flip(self, name: str, bit: int) -> None:
@@ -294,7 +294,7 @@ class SimFolder:
 
     @property
     def is_dead(self) -> bool:
-        """Whether a crash has happened that was asked for."""
+        """Return whether a crash has happened that was asked for."""
         return self._is_dead
 
     def copy(self, rng: Random) -> SimFolder:
@@ -334,7 +334,7 @@ class SimFolder:
         self._watch()
 
     def appear(self, *, is_empty: bool = False) -> None:
-        """It is back, as it was, or as a new one."""
+        """Bring the folder back, as it was or as a new one."""
         self._is_vanished = False
         if is_empty:
             self._files = {}
@@ -370,7 +370,7 @@ class SimFolder:
                 return
 
     def _stops_here(self) -> bool:
-        """Whether it breaks off here; to be asked only while there is trouble."""
+        """Return whether it breaks off here; to be asked only while there is trouble."""
         if self._crash_in >= 0:
             self._crash_in -= 1
             if self._crash_in < 0:

@@ -98,7 +98,7 @@ class JournalStorage:
         return power or (self.had_failure and self.is_excused())
 
     def is_excused(self) -> bool:
-        """Whether the disk is in trouble, or was a moment ago: the journal may not be written again yet."""
+        """Return whether the disk is in trouble, or was a moment ago: the journal may not be written again yet."""
         return not self.health.is_well(self.machine.world.now_ms - RECOVERED_MS)
 
     def lost_ms_max(self, at_ms: int) -> int:
@@ -172,7 +172,10 @@ class JournalStorage:
         self._watch()
 
     def _failed(self, reason: str) -> None:
-        """It did not come up. Damage is excused where a bit rotted, an error of the disk while the disk has errors."""
+        """Note that the process could not start.
+
+        Damage is excused if a bit rotted, and an error of the disk while the disk has errors.
+        """
         is_excused = self.is_ill if reason.startswith(DISK_ERROR) else self.is_rotten
         if not is_excused:
             raise RuleBrokenError("a node can read its journal", f"{self.machine.name}: {reason}", self.machine.name)

@@ -186,7 +186,7 @@ class Machine:
                 call(*args)
 
     def loaded(self, *, has_journal: bool) -> None:
-        """It has the jobs of its journal, or knows that it has none."""
+        """Note that the node has the jobs of its journal, or has no journal."""
         if self.event_logs is not None:
             self.event_logs.started(has_journal=has_journal)
 
@@ -383,7 +383,7 @@ class Machine:
         self.close()
 
     def burn(self) -> None:
-        """It has done something to the outside: perhaps the last thing it did."""
+        """Count an effect on the outside, perhaps the last one of this process."""
         self.fuse -= 1
         if not self.fuse:
             raise DeathError(self)

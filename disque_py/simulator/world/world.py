@@ -111,7 +111,7 @@ class World:
         heappush(self._heap, (at_ms, self._serial, call, args))
 
     def is_first_timer(self) -> bool:
-        """Whether no other timer came in this millisecond: in a prompt world they come one by one."""
+        """Return whether no other timer came in this millisecond: in a prompt world they come one by one."""
         if self._timer_ms == self.now_ms:
             return False
         self._timer_ms = self.now_ms

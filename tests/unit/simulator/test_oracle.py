@@ -63,7 +63,7 @@ def test_a_job_arrives_as_it_was_added(oracle, ids, queue, change):
 
 
 def test_an_id_belongs_to_one_job_and_a_job_has_one_id(oracle, ids):
-    """Whether it is told by an answer or by a delivery."""
+    """Return whether it is told by an answer or by a delivery."""
     one = added(oracle, ids)
     other = oracle.add(b"q", 20, 1_000, HOUR_MS, 1, 1)
     with pytest.raises(RuleBrokenError, match="unique"):

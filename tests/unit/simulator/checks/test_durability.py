@@ -86,7 +86,7 @@ def test_messages_wait_for_their_records(world, kind, item):
 
 
 def test_an_answered_ack_is_recorded(world):
-    """Whether the record of the job is gone with it or not."""
+    """Return whether the record of the job is gone with it or not."""
     job_id = ask(world, "a", "ADDJOB", "q", "x", 0, "REPLICATE", 1)
     stuck(world)
     asker(world, "a").send([words("ACKJOB", job_id)])

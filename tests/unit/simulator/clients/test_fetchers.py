@@ -88,9 +88,7 @@ def test_other_jobs_or_none_while_some_are_leased_break_a_rule(world, fetcher, b
 
 
 @pytest.mark.parametrize(("disk_level", "is_refused"), [(0, True), (2, False)])
-def test_answers_in_disk_trouble_may_be_unknown_to_the_next_process(
-    world, machine, fetcher, disk_level, is_refused
-):
+def test_answers_in_disk_trouble_may_be_unknown_to_the_next_process(world, machine, fetcher, disk_level, is_refused):
     """It goes on in memory then (spec P5), and the same delivery may come with other jobs beside it."""
     machine.keep_journal("always")
     batch = Batch(machine, b"t", 2_000)
