@@ -1,13 +1,14 @@
-"""Calm: the weather clears, and what must become true does, in time.
+"""The liveness phase: the weather clears, and the promises that take time are kept in time.
 
-All that is down comes up, all cuts heal, memory limits are lifted; producers go home. The cluster does the rest by
-itself. An operator helps only where the documentation says that one has to, once, and at one node: MEET where nodes
-were told to forget each other or all others, the end of a pause, FORGET at each node that still knows a gone one.
+All nodes that are down come up, all cuts heal, memory limits are lifted, and producers go home. The cluster does the
+rest by itself. An operator helps only where the documentation says that one has to, once, and at one node: MEET where
+nodes were told to forget each other or all others, the end of a pause, and FORGET at each node that still knows a gone
+one.
 
-Then, in this order: the mesh is whole; nodes agree on members, leavers and pauses; clients that wait for something are
-answered; whoever leaves is empty; every job that was promised is delivered, and every one that is acknowledged
-vanishes from all nodes; at last nobody says anything but heartbeats, and jobs that wait with nobody to take them cost
-one announcement per pair of nodes and second. Each has a limit in virtual time.
+Then these rules are checked, in this order. The mesh is whole. Nodes agree on members, leavers and pauses. Waiting
+clients are answered. A leaving node is empty. Every promised job is delivered, and every acknowledged job vanishes from
+all nodes. At last nodes send nothing but heartbeats; jobs that wait without a consumer cost one announcement per pair
+of nodes and second. Each rule has a limit in virtual time.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ from disque_py.simulator.transcript import Ids, tell_run
 
 if TYPE_CHECKING:
     from disque_py.core.broker import Broker
-    from disque_py.simulator.faults.weather import Weather
     from disque_py.simulator.simulation import Simulation
     from disque_py.simulator.world.machine import Machine
 
@@ -61,40 +61,40 @@ ANSWER_MS_MAX: Final = 450
 class Drainer(Connection):
     """Fetches from all queues of one node, and acknowledges at once what it gets."""
 
-    __slots__ = ("_settled",)
+    __slots__ = ("_phase",)
 
-    def __init__(self, calm: LivenessPhase) -> None:
-        super().__init__(calm.simulation.world)
-        self._settled = calm
+    def __init__(self, phase: LivenessPhase) -> None:
+        super().__init__(phase.simulation.world)
+        self._phase = phase
 
     def fetch(self) -> None:
-        """The next fetch."""
-        if self.is_open and self._settled.is_draining:
-            queues = [b"q%d" % number for number in range(self._settled.simulation.plan.queues)]
+        """Send the next GETJOB."""
+        if self.is_open and self._phase.is_draining:
+            queues = [b"q%d" % number for number in range(self._phase.simulation.plan.queues)]
             self.send([words("GETJOB", "TIMEOUT", FETCH_MS, "COUNT", 50, "FROM", *queues)], 1)
 
     def on_reply(self, reply: Any) -> None:
-        """Jobs, nothing, or the answer to an ACKJOB."""
+        """Take jobs, an empty reply, or the reply to an ACKJOB."""
         if isinstance(reply, int):
-            for promise in self._settled.acknowledging.pop(self, ()):
-                self._settled.simulation.oracle.acknowledged(promise, self.world.now_ms)
+            for promise in self._phase.acknowledging.pop(self, ()):
+                self._phase.simulation.oracle.acknowledged(promise, self.world.now_ms)
             self.world.later(1, self.fetch)
         elif isinstance(reply, list):
-            oracle, now_ms = self._settled.simulation.oracle, self.world.now_ms
+            oracle, now_ms = self._phase.simulation.oracle, self.world.now_ms
             promises = [oracle.deliver(queue, job_id, body, now_ms) for queue, job_id, body in reply]
             self.world.on_delivered(self.machine, reply)
             for promise in promises:
                 oracle.acknowledging(promise, now_ms)
-            self._settled.acknowledging[self] = promises if self.broker.cluster.linked else []
+            self._phase.acknowledging[self] = promises if self.broker.cluster.linked else []
             self.send([words("ACKJOB", *(promise.id for promise in promises))], 1)
         elif reply is None:
             self.world.later(1, self.fetch)
         else:
-            raise RuleBrokenError("no odd errors", f"{reply!r} in calm weather")
+            raise RuleBrokenError("no odd errors", f"{reply!r} in good weather")
 
 
 class LivenessPhase:
-    """The end of a simulation; `mesh_ms`, `drain_ms` are how long it took."""
+    """The end of a simulation; `mesh_ms` and `drain_ms` are how long its parts took."""
 
     def __init__(self, simulation: Simulation) -> None:
         self.simulation = simulation
@@ -105,7 +105,7 @@ class LivenessPhase:
         self.drain_ms = 0
 
     def play(self) -> None:
-        """All of it; RuleBrokenError."""
+        """Play the whole phase; RuleBrokenError."""
         self._lift()
         self._mesh()
         self._lift_limits()
@@ -126,30 +126,30 @@ class LivenessPhase:
 
     def _lift(self) -> None:
         simulation, world = self.simulation, self.world
-        weather: Weather = simulation.weather
+        targets = simulation.targets
         for actor in simulation.actors:
             actor.end()
-        weather.end()
+        simulation.weather.end()
         world.network.heal()
         world.network.is_rough = False
         for machine in world.machines.values():
             machine.fuse = 0
-            if machine.name not in weather.gone and not machine.is_up:
+            if machine.name not in targets.gone and not machine.is_up:
                 machine.start()
             elif machine.is_up and machine.is_stopped:
                 machine.go_on()
 
     def _lift_limits(self) -> None:
         """No node has too little memory; gone nodes are forgotten, and pauses are ended at one node for all."""
-        weather = self.simulation.weather
-        weather.find_gone()
-        weather.forget_gone()
+        targets = self.simulation.targets
+        targets.find_gone()
+        targets.forget_gone()
         for machine in self.world.running():
-            weather.ask(machine, "CONFIG", "SET", "maxmemory", 0)
+            targets.ask(machine, "CONFIG", "SET", "maxmemory", 0)
         self._until("nodes know the same nodes", AGREED_MS, self._is_agreed, self._tell_tables)
-        if not weather.has_losses:
+        if not targets.has_losses:
             self._until("nodes know the same pauses", AGREED_MS, lambda: not self._pause_apart(), self._pause_apart)
-        for _ in range(2 if weather.has_losses else 1):  # Its node may not have heard of a later pause.
+        for _ in range(2 if targets.has_losses else 1):  # Its node may not have heard of a later pause.
             self._end_pauses()
             self.world.run(STEP_MS)
         self._until(
@@ -160,15 +160,15 @@ class LivenessPhase:
         )
 
     def _end_pauses(self) -> None:
-        weather = self.simulation.weather
+        targets = self.simulation.targets
         up = self.world.running()
-        heard = [machine for machine in up if weather.flushed.get(machine.name) != machine.runs] or up
+        heard = [machine for machine in up if targets.flushed.get(machine.name) != machine.runs] or up
         machine = heard[self.simulation.plan.seed % len(heard)]
         for number in range(self.simulation.plan.queues):
-            weather.ask(machine, "PAUSE", b"q%d" % number, "none", "bcast")
+            targets.ask(machine, "PAUSE", b"q%d" % number, "none", "bcast")
 
     def _is_agreed(self) -> bool:
-        """All have the same nodes in their tables, and know of each whether it is leaving."""
+        """Return whether all nodes have the same table, and know of each node whether it is leaving."""
         up = self.world.running()
         ids = {machine.membership.me.id: machine.broker.is_leaving for machine in up}
         return all(
@@ -183,9 +183,9 @@ class LivenessPhase:
         )
 
     def _pause_apart(self) -> str:
-        """A queue whose pause two nodes know in different versions; empty if there is none."""
-        weather = self.simulation.weather
-        up = [machine for machine in self.world.running() if weather.flushed.get(machine.name) != machine.runs]
+        """Return a queue whose pause two nodes know in different versions; empty if there is none."""
+        targets = self.simulation.targets
+        up = [machine for machine in self.world.running() if targets.flushed.get(machine.name) != machine.runs]
         for queue in dict.fromkeys(name for machine in up for name in machine.broker.pause_versions):
             versions = {machine.name: machine.broker.pause_versions.get(queue) for machine in up}
             if len(set(versions.values())) > 1:
@@ -193,7 +193,7 @@ class LivenessPhase:
         return ""
 
     def _until(self, rule: str, within_ms: int, holds: Callable[[], bool], why: Callable[[], str]) -> int:
-        """Let time pass until it holds; how long that took."""
+        """Let time pass until a state holds; return how long that took."""
         world = self.world
         start_ms = world.now_ms
         while not holds():
@@ -205,15 +205,15 @@ class LivenessPhase:
     # -- the mesh and the clients --------------------------------------------------------------------
 
     def _mesh(self) -> None:
-        """By themselves but for a MEET, once, for what operators have torn (targets.py, `tear`)."""
-        world, weather = self.world, self.simulation.weather
+        """Wait until the mesh is whole. An operator says MEET once, where nodes were torn apart (`Targets.tear`)."""
+        world, targets = self.world, self.simulation.targets
         rule, start_ms = "the mesh becomes whole", world.now_ms
         self._until(
             "a node can start", MESH_MS, lambda: not any(m.broker.is_loading for m in world.running()), self._tell_links
         )
-        weather.find_back()
-        self._until(rule, MESH_MS, weather.is_whole, self._tell_links)
-        weather.meet_torn()
+        targets.find_back()
+        self._until(rule, MESH_MS, targets.is_whole, self._tell_links)
+        targets.meet_torn()
         self._until(rule, MESH_MS, world.is_meshed, self._tell_links)
         self.mesh_ms = world.now_ms - start_ms
 
@@ -224,7 +224,7 @@ class LivenessPhase:
         )
 
     def _answer(self) -> None:
-        """A GETJOB has its jobs, or its time is over; an ADDJOB has its copies, unless there are too few nodes."""
+        """Check that GETJOB is answered by jobs or its time-out, and ADDJOB by copies if there are enough nodes."""
         world = self.world
         world.run(ANSWERED_MS)
         nodes = sum(not machine.broker.is_leaving for machine in world.running())
@@ -242,12 +242,12 @@ class LivenessPhase:
                 connection.hang_up()
 
     def _empty_leavers(self) -> None:
-        """Who is leaving becomes empty, and goes."""
-        world, weather = self.world, self.simulation.weather
+        """Wait until the leaving nodes are empty, and let them go."""
+        world, targets = self.world, self.simulation.targets
         leavers = [machine for machine in world.running() if machine.broker.is_leaving]
         if len(leavers) == len(world.running()):
             for machine in leavers:
-                weather.ask(machine, "CLUSTER", "LEAVING", "no")
+                targets.ask(machine, "CLUSTER", "LEAVING", "no")
             return
         for machine in leavers:
             broker = machine.broker
@@ -257,7 +257,7 @@ class LivenessPhase:
                 lambda broker=broker: not broker.job_count,  # type: ignore[misc]  # a default binds it
                 lambda machine=machine: _tell_drain(machine),  # type: ignore[misc]  # likewise
             )
-            weather.go(machine)
+            targets.go(machine)
         world.run(STEP_MS)
 
     # -- the jobs ------------------------------------------------------------------------------------
@@ -268,16 +268,16 @@ class LivenessPhase:
             drainer = Drainer(self)
             self.world.connect(machine, drainer)
             drainer.fetch()
-        # What its consumer kept comes back after its RETRY, of minutes perhaps.
+        # A job that its consumer kept comes back after its RETRY, of minutes perhaps.
         longest_ms = max((promise.retry_ms for promise in self.simulation.oracle.open), default=0)
         within_ms = DRAINED_MS + longest_ms
         self.drain_ms = self._until(
-            "what is done vanishes", within_ms, lambda: not any(self._left()), lambda: "; ".join(self._tell_left())
+            "jobs that are done vanish", within_ms, lambda: not any(self._left()), lambda: "; ".join(self._tell_left())
         )
         self.is_draining = False
 
     def _left(self) -> list[tuple[Machine, Job]]:
-        """Jobs that should go; a delivered at-most-once job that nobody acknowledged stays until its TTL."""
+        """Return the jobs that should go. A delivered at-most-once job without an ack stays until its TTL."""
         return [
             (machine, job)
             for machine in self.world.running()
@@ -290,7 +290,7 @@ class LivenessPhase:
         return [f"{len(left)} left", *(f"{machine.name}: {tell(machine.broker, job)}" for machine, job in left[:5])]
 
     def _verdict(self) -> None:
-        """All that was promised was delivered, or lost by mishap."""
+        """Check that every promised job was delivered, or lost by mishap."""
         simulation = self.simulation
         look(self.world, simulation.oracle, simulation.losses)
         for promise in list(simulation.oracle.open):
@@ -301,7 +301,7 @@ class LivenessPhase:
     # -- silence -------------------------------------------------------------------------------------
 
     def _idle(self) -> None:
-        """Without jobs and waiting clients nodes say heartbeats only, and remember nothing of what was."""
+        """Check that quiet nodes send heartbeats only, and remember nothing of earlier work."""
         world = self.world
         world.run(SETTLE_MS)
         heard: list[tuple[str, str, list[Any]]] = []
@@ -323,11 +323,11 @@ class LivenessPhase:
                     raise RuleBrokenError("nothing is left over", f"{number} {what} on {machine.name}", machine.name)
 
     def _wait(self) -> None:
-        """Jobs that wait cost one announcement per pair of nodes and second, and nobody else queues them.
+        """Check that waiting jobs cost one announcement per pair of nodes and second, and no other node queues them.
 
         Every other time the announcements are lost, so that holders ask before they would queue a job, and are told.
         """
-        world, oracle, weather = self.world, self.simulation.oracle, self.simulation.weather
+        world, oracle, targets = self.world, self.simulation.oracle, self.simulation.targets
         nodes = len(world.running())
         if nodes < 2:
             return
@@ -335,7 +335,7 @@ class LivenessPhase:
             for _ in range(WAITING_JOBS):
                 promise = oracle.add(b"q0", 20, WAITING_RETRY_S * 1000, 3_600_000, min(3, nodes), world.now_ms)
                 options = ("RETRY", WAITING_RETRY_S, "TTL", 3_600, "REPLICATE", min(3, nodes))
-                weather.ask(machine, "ADDJOB", "q0", promise.body(), 0, *options)
+                targets.ask(machine, "ADDJOB", "q0", promise.body(), 0, *options)
             world.run(37)
         world.run(SETTLE_MS)
         told: dict[tuple[str, str, int], dict[int, None]] = {}
@@ -367,12 +367,12 @@ class LivenessPhase:
         for machine in world.running():
             for job in jobs_of(machine.broker):
                 if job.deliveries:
-                    raise RuleBrokenError("what waits is not queued again", tell(machine.broker, job), job.id)
+                    raise RuleBrokenError("a waiting job is not queued again", tell(machine.broker, job), job.id)
         self._drain()
 
 
 def _named(heard: list[tuple[str, str, list[Any]]]) -> Iterator[bytes | str]:
-    """Yield the jobs and queues that messages name; what led to the messages was said of these."""
+    """Yield the jobs and queues that messages name; earlier messages about them show the cause."""
     for _, _, run in heard:
         for item in run[1:]:
             if run[0] in QUEUE_KINDS:
@@ -400,12 +400,12 @@ def _tell_drain(machine: Machine) -> str:
 
 
 def _remains(broker: Broker) -> dict[str, int]:
-    """What a quiet node should not have any more."""
+    """Return sizes that must be zero on a quiet node."""
     remains = {
         "announcements": len(broker.announcements),
         "deferred jobs": len(broker.deferred),
         "told interests": len(broker.told_interest),
-        "slices": len(broker.incremental),
+        "incremental commands": len(broker.incremental),
         "blocked clients": broker.blocked_count,
     }
     for node in broker.cluster.nodes.values():

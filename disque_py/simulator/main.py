@@ -46,7 +46,7 @@ FAILURES_MAX: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to play."""
+    """A seed to play, and how."""
 
     seed: int
     seconds: float
@@ -54,12 +54,12 @@ class Order:
     keep: str
 
     def play(self) -> Result:
-        """Do it."""
+        """Play the seed."""
         plan = draw(self.seed, round(self.seconds * 1000), weather=self.weather)
         return simulate(plan.kept(Keep.read(self.keep)) if self.keep else plan)
 
     def command(self, keep: str) -> str:
-        """What plays it again."""
+        """Return the command that plays the seed again."""
         words = [f"bin/disque-sim --seeds {self.seed} --seconds {self.seconds:g}"]
         words += [f"--weather {self.weather}"] if self.weather else []
         words += [f'--keep "{keep}"'] if keep else []
@@ -67,24 +67,24 @@ class Order:
 
 
 def play(order: Order) -> Result:
-    """In a process of the pool."""
+    """Play a seed in a process of the pool."""
     return order.play()
 
 
 def collect_seldom() -> None:
-    """A world is made of millions of objects, and garbage with cycles is left where a process ends: look less often."""
+    """Collect garbage less often: a world has millions of objects, and cycles matter only when processes end."""
     gc.set_threshold(GARBAGE_MIN)
 
 
 def settle_in() -> None:
-    """A process of the pool ends when its seed does: Ctrl-C is for who gives the orders."""
+    """Prepare a process of the pool: it ends when its seed does, and only the main process handles Ctrl-C."""
     collect_seldom()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 class Report:
-    """What is shown: a bar while it goes, failures as they come, figures at the end; and a file that says the same."""
+    """The output: a progress bar, failures as they come, figures at the end; and a file that says the same."""
 
     def __init__(self, *, is_hashing: bool, total: int | None, path: Path | None = None) -> None:
         self._path = path
@@ -146,7 +146,7 @@ class Report:
             self.console.print(line, markup=False, soft_wrap=True)
 
     def write(self) -> None:
-        """The file: how far it is, and all that failed. Whoever reads it sees the old one or the new."""
+        """Write the file: the progress and all failures. A reader sees the old file or the new one."""
         if self._path is not None:
             console = Console(file=StringIO(), width=REPORT_COLUMNS, highlight=False)
             self.show_summary(console)
@@ -182,14 +182,15 @@ class Report:
 
 
 def told(failure: Failure) -> str:
-    """A failure in a line."""
+    """Return a failure as one line."""
     return f"{failure.rule}: {failure.detail}"
 
 
 class Playing:
-    """Orders on their way, in this process or in others; `failed` and `is_interrupted` say how it went.
+    """The seeds that are being played, in this process or in others.
 
-    It begins no further seed once `failures_max` have failed; 0 sets no limit.
+    `failed` and `is_interrupted` say how it went. No further seed begins once `failures_max` have failed; 0 sets no
+    limit.
     """
 
     def __init__(self, report: Report, until_s: float, failures_max: int = 0) -> None:
@@ -204,7 +205,7 @@ class Playing:
 
     @property
     def _is_over(self) -> bool:
-        """Whether no further seed may begin."""
+        """Return whether no further seed may begin."""
         has_failed = bool(self._failures_max) and len(self.failed) >= self._failures_max
         return has_failed or time.monotonic() >= self._until_s
 
@@ -251,11 +252,11 @@ class Playing:
                 self._done(*self._results[seed])
 
     def _call_off(self) -> None:
-        """Take back what no process has begun."""
+        """Cancel the seeds that no process has begun."""
         self._pending = {future: order for future, order in self._pending.items() if not future.cancel()}
 
     def _collect(self) -> None:
-        """Wait for one to end; show what is there in the order of seeds."""
+        """Wait for one seed to end. Show the results so far in the order of seeds."""
         ended, _ = wait(self._pending, return_when=FIRST_COMPLETED)
         for future in ended:
             order = self._pending.pop(future)
@@ -285,7 +286,7 @@ def show_failures(report: Report, failed: list[tuple[Order, Result]], runs_max: 
 
 
 def interrupt(*_: object) -> None:
-    """SIGTERM is Ctrl-C."""
+    """Handle SIGTERM like Ctrl-C."""
     raise KeyboardInterrupt
 
 
@@ -304,14 +305,14 @@ def seeds_of(text: str) -> range:
 @click.option("--seconds", type=float, default=SECONDS, show_default=True, help="Virtual seconds of weather per seed.")
 @click.option("--jobs", type=int, default=1, show_default=True, help="Processes to play them in.")
 @click.option("--weather", metavar="KIND[+KIND...]", help=f"Only this weather, of {', '.join(WEATHER)}.")
-@click.option("--keep", default="", help="What to keep of a seed's plan, as a shrunk failure shows it.")
+@click.option("--keep", default="", help="The part of a seed's plan to keep, as a shrunk failure shows it.")
 @click.option("--trace-hash", is_flag=True, help="Print a line `seed hash` for each seed.")
-@click.option("--transcript", is_flag=True, help="Print the end of what happened even if nothing broke.")
+@click.option("--transcript", is_flag=True, help="Print the last events even if no rule broke.")
 @click.option(
     "--report",
     "report_path",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="A file for the summary and what failed, up to date while it goes.",
+    help="A file for the summary and the failures; it is kept up to date.",
 )
 @click.option("--shrink/--no-shrink", "shrinks", default=True, help="Whether to make failing plans smaller.")
 @click.option(
@@ -336,9 +337,9 @@ def main(
 ) -> None:
     """Play clusters of the real broker in bad weather, on a virtual clock, network and disk.
 
-    Everything is decided by seeds. Without --seeds and --minutes, seeds 1 to 50 are played. The exit status is 1 if
-    any rule broke; then the failing plan is made smaller and shown with what happened last. The first failure ends
-    the run, unless --failures or --report says otherwise. Ctrl-C ends it with the summary of what was played.
+    Seeds decide everything. Without --seeds and --minutes, seeds 1 to 50 are played. The exit status is 1 if any rule
+    broke. Then the failing plan is made smaller and shown with its last events. The first failure ends the run, unless
+    --failures or --report says otherwise. Ctrl-C ends the run with the summary of the seeds that were played.
     """
     unknown = [kind for kind in (weather or "fair").split("+") if kind not in WEATHER]
     if unknown:

@@ -1,10 +1,11 @@
-"""Ledger: what clients asked for, were answered and got, job by job; and what must be true of it.
+"""Oracle: what clients asked for, were answered and got, job by job; and what must be true of it.
 
-It sees replies as they leave the nodes and knows nothing of how they came to pass. What can be judged at once is:
-nothing is delivered that nobody added, or with another body or id; an at-most-once job is delivered once; nothing is
-delivered long after its TTL; ids are unique. What takes a look at all nodes is in cluster_invariants.py.
+It sees replies as they leave the nodes and knows nothing of how they came to pass. It judges what can be judged at
+once. No job is delivered that no client added, or with another body or id. An at-most-once job is delivered once.
+Nothing is delivered long after its TTL. Ids are unique. Rules that need a look at all nodes are in
+cluster_invariants.py.
 
-A body begins with the job's number, and the number is all the ledger needs to check the rest of it.
+A body begins with the job's number. The number is all that the oracle needs to check the rest of the body.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ if TYPE_CHECKING:
 # Time on its way, in queues of frames and in turns, is not part of a TTL that every node counts from receipt.
 TTL_SLACK_MS: Final = 2_000
 FILLER: Final = bytes(range(256)) * 40
-# What a GETJOB says of each job: queue, id, body.
+# The fields of each job in a reply of GETJOB: queue, id, body.
 JOB_FIELDS: Final = 3
 # In good weather an answered ACKJOB is known by all after two journeys of messages; the slowest link takes 100 ms.
 HEARD_MS: Final = 2_000
 
 
 class RuleBrokenError(Exception):
-    """Something happened that must not. `rule` names which; `words` are ids and names to look for in the transcript."""
+    """A rule was broken. `rule` names it; `words` are ids and names to look for in the transcript."""
 
     def __init__(self, rule: str, detail: str, *words: object) -> None:
         super().__init__(f"{rule}: {detail}")
@@ -44,11 +45,11 @@ class Promise:
     losses               nodes that had it and forgot it by mishap (see cluster_invariants.py)
     acked_ms             when the first ACKJOB, FASTACK or DELJOB for it was sent
     ack_answered_ms      when the first was answered
-    calm_ack_ms          when the first was answered in good weather
-    clean_ms             when a look found nobody who has it alive; 0: somebody has
+    settled_ack_ms         when the first was answered in good weather
+    clean_ms             when a look found no node that has it alive; 0: some node has
     early_ms             how much earlier its TTL may end, for a node that was down saw its wall clock jump
-    is_over              everybody who had it has learnt of the ack: it must not come again
-    asked                the node that was asked; None: its answer was lost, and who used its key again was told its id
+    is_over              every node that had it knows of the ack: it must not come again
+    asked                the node that was asked; None: its answer was lost, and another user of its key was told its id
     is_deleted           by DELJOB or FASTACK, which promise nothing to other nodes
     acked_at, acked_run  the node that was the first to answer an ACKJOB for it, and which of its processes
     loose                requests that end a lease early (NACK, ENQUEUE …) and were not answered
@@ -113,7 +114,7 @@ class Promise:
         return f"{kind} {self.number} {self.id[11:19].decode()} of {self.queue.decode()}, {self.copies} copies promised"
 
     def body(self) -> bytes:
-        """What was added."""
+        """Return the body that was added."""
         head = b"%d " % self.number
         return head + FILLER[: max(0, self.body_bytes - len(head))]
 
@@ -121,9 +122,9 @@ class Promise:
 class Oracle:
     """All promises.
 
-    is_calm      nothing is wrong with the cluster: who has a job hears at once that it is done
+    is_settled   nothing is wrong with the cluster: a holder hears at once that its job is done
     delays_ms    how long time may have stood still for some copy: stopped processes, stuck links, disks in trouble
-    explained    ids of at-most-once jobs that may be lost: a mishap, or a reply that nobody read
+    explained    ids of at-most-once jobs that may be lost: a mishap, or a reply that no client read
     faults       how many last at the moment
     unrest_ms    when one began or ended last
     delivered, acked, after_ack, duplicates   figures: deliveries, jobs acknowledged (and answered so), deliveries after
@@ -154,7 +155,7 @@ class Oracle:
         return promise
 
     def answered(self, promise: Promise, job_id: bytes, now_ms: int) -> None:
-        """It was answered with an id."""
+        """Note that an ADDJOB was answered with an id."""
         if promise.answered_ms:
             raise RuleBrokenError("one answer", f"{promise} was answered twice", job_id)
         self._name(promise, job_id)
@@ -205,7 +206,7 @@ class Oracle:
         return promise
 
     def unread(self, reply: Any) -> None:
-        """Jobs left their queues for this reply, and nobody ever reads it: they were not delivered, and may be lost."""
+        """Note a reply that no client ever reads: its jobs left their queues, were not delivered, and may be lost."""
         for job_id in ids_in(reply):
             self.explained[job_id] = None
 
@@ -220,12 +221,12 @@ class Oracle:
         promise.loose += 1
 
     def freed(self, promise: Promise, now_ms: int) -> None:
-        """It was answered."""
+        """Note that the request was answered."""
         promise.loose -= 1
         promise.freed_ms = now_ms
 
     def acknowledged(self, promise: Promise, now_ms: int, machine: Machine | None = None) -> None:
-        """It was answered, by this node."""
+        """Note that the ACKJOB was answered, by this node."""
         if self.is_settled and not promise.settled_ack_ms:
             promise.settled_ack_ms = now_ms
         if not promise.ack_answered_ms:
@@ -247,7 +248,7 @@ class Oracle:
 
 
 def ids_in(reply: Any) -> Iterator[bytes]:
-    """Ids of the jobs in the reply to a GETJOB; none in any other."""
+    """Return the ids of the jobs in the reply to a GETJOB; none of any other reply."""
     for entry in reply if isinstance(reply, list) else ():
         if isinstance(entry, list) and len(entry) >= JOB_FIELDS and isinstance(entry[1], bytes):
             yield entry[1]

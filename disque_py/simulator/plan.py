@@ -1,11 +1,10 @@
-"""Plan: all that a seed decides before anything happens: who is there, what the weather does, and when.
+"""Plan: all that a seed decides before anything happens: the nodes and clients, the faults, and their times.
 
-A plan is data. Clients and faults are listed one by one, each with chance of its own, so that a failing plan can be
-made smaller (shrink.py) without changing what is left of it; `Keep` says in a line what was kept. Which node a fault
-strikes is decided when it does, from the numbers in it, because who is up then is not known before.
+A plan is data. Clients and faults are listed one by one, each with chance of its own. So a failing plan can be made
+smaller (shrink.py) without changing the rest of it; `Keep` says in a line what was kept. The node that a fault strikes
+is chosen when it strikes, from the numbers in the fault, because a plan does not know which nodes are up then.
 
-Half of the plans have one kind of weather only, so that figures per kind mean something; the others have several at
-once.
+Half of the plans have one kind of weather only, so that figures per kind mean something. The others have several kinds.
 """
 
 # Stays Python: frozen dataclasses that are sent to other processes.
@@ -46,15 +45,15 @@ NODES_MAX: Final = 9
 MS_PER_FAULT: Final = (250, 600, 1_500, 4_000)
 FAULT_SPANS_MS: Final = (50, 300, 1_000, 2_500, 5_000, 9_000)
 LOADS: Final = (0.15, 0.4, 0.4, 1.0, 3.0)
-# Long plans are calmer: what they are for is time.
+# Long plans have less load: they are about time.
 LONG_MS: Final = 30_000
 LONG_SHARE: Final = 0.4
 APART_SHARE: Final = 0.4
 SECRET_SHARE: Final = 0.2
-# What happens to logs of events, and in so many plans that have them; to their disks also where disks are the weather.
+# Faults of event logs, in this share of the plans that have them; disk faults also where disks are the weather.
 EVENT_FAULTS: Final = ("events-off", "events-limit", "events-disk")
 EVENT_FAULTS_SHARE: Final = 0.2
-# What operators do to journals besides, and in so many plans that have them.
+# Faults that operators cause to journals, in this share of the plans that have them.
 JOURNAL_FAULTS: Final = ("policy", "policy", "reload", "rewrite")
 JOURNAL_FAULTS_SHARE: Final = 0.25
 # CLUSTER RESET of a node in the middle of something: where resets are the weather, and in so many plans besides.
@@ -72,7 +71,7 @@ SPILLING_SHARE: Final = 0.6
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """What is kept of a seed's plan: as text `nodes=3 clients=0,4 faults=2,5 until=4210`; None and 0: all."""
+    """The part of a seed's plan that is kept: as text `nodes=3 clients=0,4 faults=2,5 until=4210`; None and 0: all."""
 
     nodes: int = 0
     clients: tuple[int, ...] | None = None
@@ -113,7 +112,7 @@ def _numbers(text: str | None) -> tuple[int, ...] | None:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that happens to the cluster, and after `span_ms` is over; `picks` choose whom it strikes."""
+    """A fault of the cluster that is over after `span_ms`; `picks` choose the node it strikes."""
 
     number: int
     at_ms: int
@@ -136,7 +135,7 @@ class Plan:
 
     weather           kinds, of WEATHER; empty is "fair"
     is_spilling       maxmemory-spill
-    load              clients act so many times as often as the calmest
+    load              clients act so many times as often as at load 1
     drifts_ppm, offsets_ms, versions   per node: its clocks, the highest bus version it speaks
     journals          per node: the appendfsync of its journal, "" for none
     is_apart          producers and consumers use different nodes, so that every job travels
@@ -194,7 +193,7 @@ def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[st
     if weather:
         nodes = max(nodes, 3)
     names = _clients(rng)
-    more = chance(f"{seed} more")  # What came later to the plans leaves the rest of them as it was.
+    more = chance(f"{seed} more")  # Later additions leave the rest of the plans as it was.
     has_events = more.random() < 0.5
     names += _more_clients(more, has_events=has_events)
     latest = chance(f"{seed} latest")  # Likewise.

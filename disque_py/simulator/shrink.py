@@ -1,8 +1,8 @@
-"""Shrinking: a failing plan made smaller, as long as the same rule breaks.
+"""Shrinking: make a failing plan smaller, as long as the same rule breaks.
 
-Less time, fewer faults, fewer clients, fewer nodes, then faults and clients again one by one. Parts of a plan have
-chance of their own (plan.py), so what is left behaves as before, more or less; whether the failure survives only a
-run tells.
+It tries less time, fewer faults, fewer clients and fewer nodes, then faults and clients again one by one. Parts of a
+plan have chance of their own (plan.py), so the rest behaves as before, more or less. Only a run tells whether the
+failure survives.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Shrinking:
         return self.best
 
     def _try(self, keep: Keep) -> bool:
-        """Whether the plan still fails with only this."""
+        """Return whether the plan still fails with only this."""
         if self.runs >= self._runs_max:
             return False
         self.runs += 1
@@ -52,7 +52,7 @@ class Shrinking:
         return True
 
     def _less_time(self) -> None:
-        """Nothing that was planned for after the failure matters; calm follows, in which the rest may show."""
+        """Try without the time after the failure; the liveness phase follows, in which the failure may show."""
         assert self.best.failure is not None
         at_ms = self.best.failure.at_ms
         for until_ms in (at_ms // 4, at_ms // 2, at_ms):
@@ -83,6 +83,6 @@ class Shrinking:
 
 
 def shrink(result: Result, runs_max: int = RUNS_MAX) -> Result:
-    """The smallest failing plan found, played once more for its transcript."""
+    """Return the smallest failing plan found, played once more for its transcript."""
     shrinking = Shrinking(result, runs_max)
     return simulate(shrinking.run().plan, is_read=True)

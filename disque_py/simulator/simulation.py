@@ -1,4 +1,4 @@
-"""Simulation: one plan from beginning to end, and what came of it."""
+"""Simulation: one plan from beginning to end, and its result."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from disque_py.simulator.checks.cluster_invariants import Losses, look
 from disque_py.simulator.checks.collection import CollectionChecker
 from disque_py.simulator.checks.leases import Leases
-from disque_py.simulator.clients.kinds import hire
+from disque_py.simulator.clients.kinds import start_clients
 from disque_py.simulator.faults.processes import EVERYSEC_SETTLE_MS
 from disque_py.simulator.faults.weather import Weather
 from disque_py.simulator.liveness_phase import LivenessPhase
@@ -29,7 +29,7 @@ IDS: Final = Ids()
 
 @dataclass(slots=True)
 class Failure:
-    """What went wrong: a rule, or the name of an exception that nobody expected."""
+    """A failure: the rule that broke, or the name of an unexpected exception."""
 
     rule: str
     detail: str
@@ -39,7 +39,7 @@ class Failure:
 
 @dataclass(slots=True)
 class Result:
-    """What came of a plan. Figures are sums, so that those of many plans can be added."""
+    """The result of a plan. Figures are sums, so that those of many plans can be added."""
 
     plan: Plan
     digest: str
@@ -49,48 +49,47 @@ class Result:
 
 
 class SimulatedWorld(World):
-    """A world that is looked at."""
+    """A world that tells the checkers what happens."""
 
     simulation: Simulation
 
     def on_look(self) -> None:
-        """Time to compare what was promised with what is there."""
+        """Compare promises with the jobs that are there."""
         self.simulation.look()
 
     def on_death(self, machine: Machine, *, power: bool) -> None:
-        """Its memory is about to go."""
+        """Note that a process is about to lose its memory."""
         self.simulation.losses.died(machine, power=power)
         self.simulation.collections.pauses.died(machine, power=power)
-        self.simulation.weather.called[machine.membership.me.id] = None
-        self.simulation.weather.check_file(machine)
+        self.simulation.targets.called[machine.membership.me.id] = None
         self.simulation.deaths += 1
         self.later(0, self.simulation.look)
 
     def on_reload(self, machine: Machine) -> None:
-        """Its jobs are on its disk alone for a while."""
+        """Note that a node's jobs are on its disk alone for a while."""
         self.simulation.losses.died(machine, power=False)
 
     def on_loaded(self, machine: Machine) -> None:
-        """It knows again what it knew, or not."""
+        """Note that a node has read its journal."""
         self.simulation.losses.loaded(machine)
         self.simulation.leases.loaded(machine)
 
     def on_asked(self, machine: Machine, command: tuple[str | bytes | int, ...]) -> None:
-        """An operator says something."""
+        """Note an operator's command."""
         self.simulation.collections.pauses.asked(machine, command)
 
     def on_answered(self, machine: Machine, command: tuple[str | bytes | int, ...], reply: Any) -> None:
-        """… and is answered."""
+        """Note the reply to an operator's command."""
         self.simulation.collections.pauses.answered(machine, command, reply)
 
     def on_delivered(self, machine: Machine, entries: list[Any]) -> None:
-        """A consumer got jobs."""
+        """Note that a consumer got jobs."""
         self.simulation.collections.pauses.delivered(machine, entries)
         self.simulation.leases.delivered(machine, entries)
 
 
 class Simulation:
-    """One plan; `play` plays it."""
+    """One plan and its world; `play` plays it."""
 
     def __init__(self, plan: Plan, trace: Trace | None = None) -> None:
         self.plan = plan
@@ -117,10 +116,11 @@ class Simulation:
         )
         self.world.simulation = self
         self.weather = Weather(self.world, plan, self.oracle, self.losses)
+        self.targets = self.weather.targets
         self.collections = CollectionChecker(self.world, self.oracle, self.losses, plan.node_timeout_ms)
         self.leases = Leases(self.world, self.oracle, self.losses)
         self.world.network.tap = self.collections.hear
-        self.calm = LivenessPhase(self)
+        self.liveness = LivenessPhase(self)
         for at in range(plan.nodes):
             self.world.add(
                 NAMES[at],
@@ -133,21 +133,21 @@ class Simulation:
             self.losses.settle_ms = EVERYSEC_SETTLE_MS
         if "no" in plan.journals:
             self.losses.settle_ms = 1 << 60  # An ack may be forgotten at any time.
-        self.actors = hire(self.world, self.oracle, plan)
+        self.actors = start_clients(self.world, self.oracle, plan)
 
     def play(self) -> None:
-        """Weather, then calm; RuleBrokenError, or whatever the server's own code raises."""
+        """Play the weather, then the liveness phase; RuleBrokenError, or any error of the server's own code."""
         world = self.world
         world.join(JOIN_MS)
         self.weather.begin()
         world.run(self.plan.duration_ms)
         self.look()
-        self.calm.play()
+        self.liveness.play()
         self.look()
         self.collections.pauses.check_agreed()
 
     def look(self) -> None:
-        """Compare what was promised with what is there, and one node's memory with its journal."""
+        """Compare promises with the jobs that are there, and one node's memory with its journal."""
         look(self.world, self.oracle, self.losses)
         for machine in self.world.running():
             if machine.event_logs is not None:
@@ -161,7 +161,7 @@ class Simulation:
                 self.replays += 1
 
     def figures(self) -> dict[str, int]:
-        """Sums; see docs/simulator.md."""
+        """Return the sums; see docs/simulator.md."""
         machines = self.world.machines.values()
         oracle = self.oracle
         network = self.world.network
@@ -175,7 +175,7 @@ class Simulation:
             "timers": sum(machine.ticks for machine in machines),
             "frames": network.frames,
             "bytes": network.bytes,
-            "faults": len(self.weather.struck),
+            "faults": len(self.weather.done),
             "deaths": self.deaths,
             "replays": self.replays,
             "jobs": oracle.added,
@@ -184,8 +184,8 @@ class Simulation:
             "acked": oracle.acked,
             "after_ack": oracle.after_ack,
             "once_lost": sum(machine.count("once_lost_in_handover") for machine in machines),
-            "mesh_ms": self.calm.mesh_ms,
-            "drain_ms": self.calm.drain_ms,
+            "mesh_ms": self.liveness.mesh_ms,
+            "drain_ms": self.liveness.drain_ms,
         }
 
 
@@ -203,7 +203,7 @@ def simulate(plan: Plan, *, is_read: bool = False) -> Result:
         )
     except StuckError as stuck:
         failure = Failure("the cluster forms", str(stuck), _moment(simulation), _transcript(trace, []))
-    except Exception as error:  # Whatever the server's code raises is a failure of that code.
+    except Exception as error:  # Any error of the server's code is a failure of that code.
         failure = Failure(type(error).__name__, _where(error), _moment(simulation), _transcript(trace, []))
     figures = simulation.figures() if simulation is not None else {}
     return Result(plan, trace.digest(), failure, figures, _transcript(trace, []))
@@ -221,7 +221,7 @@ def _transcript(trace: Trace, words: list[Any]) -> list[str]:
 
 
 def _where(error: Exception) -> str:
-    """The innermost function of the server's code that was running."""
+    """Return the error with the innermost function of the server's code that was running."""
     place = ""
     at = error.__traceback__
     while at is not None:

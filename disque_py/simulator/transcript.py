@@ -45,7 +45,7 @@ class Ids:
 
 
 class Names(Ids):
-    """j1, j2 … for ids, in the order they are seen; ids for names nobody has seen are made up."""
+    """j1, j2 … for ids, in the order they are seen; ids for unknown names are made up."""
 
     def __init__(self) -> None:
         self._names: dict[bytes, str] = {}
@@ -71,7 +71,7 @@ class Names(Ids):
         self._ids[name] = job_id
 
     def in_text(self, text: str) -> str:
-        """Ids within a text by name."""
+        """Return the text with names for the ids in it."""
         for job_id, name in self._names.items():
             text = text.replace(job_id.decode(), name)
         return text

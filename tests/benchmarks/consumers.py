@@ -20,7 +20,7 @@ PATIENCE_MS = 500  # An empty-handed consumer asks again after this long.
 
 
 class Tally:
-    """What all consumers have done: distinct jobs acknowledged, deliveries in all; `done` when it is everything."""
+    """The work of all consumers: distinct jobs acknowledged, deliveries in all; `done` when it is everything."""
 
     def __init__(self, wanted: int) -> None:
         self.wanted = wanted

@@ -1,4 +1,4 @@
-"""What commands cost the broker itself: no process, no socket, CPU time of this one.
+"""The cost of commands in the broker itself: no process, no socket, CPU time of this one.
 
 Commands go in as bytes and come out as replies, a hundred at a time as in a pipeline: parsing, the core and encoding
 are in it, the event loop and the system are not. The path with copies runs over three brokers, each message encoded
@@ -129,7 +129,7 @@ class Bench:
         return others_ns, back_ns
 
     def _receive(self, member: Machine, frames: list[tuple[Machine, bytes]]) -> None:
-        """What came within one turn."""
+        """Take the input of one turn."""
         member.driver.begin()
         for sender, frame in frames:
             node = member.membership.find(sender.node_id)

@@ -1,4 +1,4 @@
-"""What the log of events costs on a job's whole way: ADDJOB, GETJOB, ACKJOB.
+"""The cost of the event log on a job's whole way: ADDJOB, GETJOB, ACKJOB.
 
 Three nodes side by side: without events, with them, and with a reader that keeps up. They take turns, a round each, so
 that the hour's noise hits all alike; each round's CPU time per job is divided by that of the node without events in

@@ -146,7 +146,7 @@ class Results:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What a results file says last about each benchmark: rows by name, and the machine they come from."""
+    """Return the last results of each benchmark in a file: rows by name, and the machine they come from."""
 
     rows: dict[str, dict[str, dict[str, Any]]]
     machines: dict[str, dict[str, Value]]

@@ -1,8 +1,8 @@
 """How long a client waits at worst: PING on a connection of its own while a node fills up, rests full, and is emptied.
 
-A broker in one thread answers nobody while it grows a table, collects garbage or works through a batch. This finds the
-longest of such moments. A second node without work is pinged in the same way at the same time: what its worst PING
-shows is the machine's doing (too few cores, other programs), not the broker's.
+A broker in one thread answers no client while it grows a table, collects garbage or works through a batch. This finds
+the longest of such moments. A second node without work is pinged in the same way at the same time. The machine causes
+the worst PING of that node (too few cores, other programs), not the broker.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What nodes do when nothing happens: CPU time of three nodes without jobs, and with jobs that wait.
+"""The cost of idle nodes: CPU time of three nodes without jobs, and with jobs that wait.
 
 Waiting jobs have copies, whose timers are to be kept quiet without a message per job (WILLQUEUE and QUEUED in the
 Disque README). So the span measured should contain the moment at which the copies' RETRY is over: with the numbers of
@@ -28,7 +28,7 @@ PIPELINE = 50
 
 
 def run(plan: Plan) -> Iterator[Row]:
-    """Nobody connects while it is measured but for two INFO per slice."""
+    """Measure slices of time. Two INFO per slice are the only connections."""
     count = plan.count(*COUNT)
     retry_s = RETRY_S[plan.is_quick]
     # Jobs with a RETRY of seconds cost more than those with one of minutes: the goal is not meant for them.

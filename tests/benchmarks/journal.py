@@ -1,4 +1,4 @@
-"""What the journal costs, and how fast it is read back: rates per policy, bytes on disk, a rewrite, loading.
+"""The cost of the journal, and the speed of reading it: rates per policy, bytes on disk, a rewrite, loading.
 
 The rates are those of 50 pipelining connections, one after the other with the journal off and with each policy, so the
 column `of "off"` is the ratio that counts on a noisy machine. A rewrite is measured where it hurts most: every other

@@ -1,4 +1,4 @@
-"""How long a job is on its way to a consumer who waits on another node.
+"""How long a job is on its way to a consumer that waits on another node.
 
 A consumer is blocked in GETJOB on node B; a producer adds a job on node A. The time runs from before ADDJOB is sent
 until the job has arrived. Compared are a consumer on the producer's own node, a queue in use, one where nothing has
@@ -25,7 +25,7 @@ SILENT_QUEUES_MAX = 500  # Each has a connection of its own.
 # Longer than the fallback broadcasts of NEEDJOBS (30 s): what still works then does not live on them.
 SILENCE_S = (45.0, 3.0)
 GOAL_P99_MS = 50.0
-# What lies between two samples, so that none profits from the one before.
+# The pause between two samples, so that none profits from the one before.
 PAUSE_S = (0.002, 0.02)
 REPLY_SECONDS = 120.0
 BODY = "x" * 100

@@ -77,12 +77,12 @@ class Each:
         return b"".join(batch), len(batch)
 
     def answered(self, replies: list[Any]) -> None:
-        """Nobody looks at them."""
+        """Do nothing: the benchmark does not look at them."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """What came of it: commands answered, the time it took, our own CPU time, and each batch's round trip, ordered."""
+    """The result of a load: commands answered, time, our own CPU time, and each batch's round trip, ordered."""
 
     count: int
     seconds: float

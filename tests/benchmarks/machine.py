@@ -57,7 +57,7 @@ def described() -> dict[str, str | int | float | None]:
 
 
 def in_words(machine: dict[str, str | int | float | None]) -> str:
-    """What `described` found, in two lines."""
+    """Return the facts that `described` found, in two lines."""
     libraries = ", ".join(f"{name} {machine[name]}" for name in LIBRARIES)
     return (
         f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gib']} GiB; {machine['system']}; "
@@ -68,7 +68,7 @@ def in_words(machine: dict[str, str | int | float | None]) -> str:
 
 
 def is_busy(machine: dict[str, str | int | float | None]) -> bool:
-    """Whether somebody else was using it when the run began."""
+    """Return whether other processes were using the machine when the run began."""
     return float(machine["load"] or 0) > 0.5
 
 

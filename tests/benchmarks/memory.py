@@ -1,4 +1,4 @@
-"""What a job costs in memory: resident bytes of the process against what the node accounts for (INFO used_memory).
+"""The memory of a job: resident bytes of the process against what the node accounts for (INFO used_memory).
 
 `maxmemory` is applied to the accounted sum, JOB_BYTES (disque_py/core/job.py) and the body per job, so the constant
 should be what a job with an empty body adds to the process. The last column is that value as measured. It varies with
@@ -16,7 +16,7 @@ from plan import Plan
 
 CLIENTS = 8
 PIPELINE = 100
-WARM_UP = 5_000  # What the first jobs bring about (buffers, arenas) belongs to none of them.
+WARM_UP = 5_000  # Buffers and arenas that the first jobs need belong to none of them.
 QUEUE = "benchmark"
 BODY_BYTES = 100
 FULL, QUICK = 1_000_000, 20_000

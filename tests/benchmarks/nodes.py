@@ -76,7 +76,7 @@ def started(plan: Plan, count: int = 1) -> Iterator[list[Node]]:
 
 
 def options_for(plan: Plan, count: int) -> list[Word]:
-    """What goes on the command line of each of so many nodes."""
+    """Return the command line options of each of so many nodes."""
     return ["--maxmemory", memory_allowed() // count, "--events", "no", *plan.directives]
 
 

@@ -1,4 +1,4 @@
-"""What one node can take: PING, ADDJOB, GETJOB, ACKJOB from 50 connections, in batches of 1, 16 and 100.
+"""The throughput of one node: PING, ADDJOB, GETJOB, ACKJOB from 50 connections, in batches of 1, 16 and 100.
 
 Rates depend on how the load generator and the node share the machine's cores. The node's own CPU time per command does
 not, and tells more: a core is full at 1,000,000 / (µs per command). The ratio to PING, which does next to nothing,

@@ -57,7 +57,7 @@ def pinging(port: int, interval_ms: float, folder: Path) -> Iterator[Pings]:
 
 
 def read_samples(path: Path) -> array[float]:
-    """What a pinger wrote."""
+    """The output of a pinger."""
     samples = array("d")
     samples.frombytes(path.read_bytes())
     return samples
@@ -73,7 +73,7 @@ def answers(sock: socket.socket) -> bool:
 
 
 def main(port: int, interval_ms: float, path: Path) -> int:
-    """Ping until nobody holds the other end of our standard input."""
+    """Ping until no process holds the other end of our standard input."""
     gc.disable()
     samples = array("d")
     with socket.create_connection((HOST, port), ANSWER_SECONDS) as sock:
@@ -81,7 +81,7 @@ def main(port: int, interval_ms: float, path: Path) -> int:
         while not select.select([sys.stdin], [], [], interval_ms / 1000)[0]:
             sent_at = monotonic()
             if not answers(sock):
-                # Where the benchmark was killed, the node goes with it; nobody wants to hear of that.
+                # Where the benchmark was killed, the node goes with it; no error is shown for that.
                 if not select.select([sys.stdin], [], [], 1.0)[0]:
                     print("pinger.py: a PING was not answered", file=sys.stderr)
                 return 1

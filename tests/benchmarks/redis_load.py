@@ -24,7 +24,7 @@ class RedisResult:
 
 
 def is_installed() -> bool:
-    """Whether there is one (Debian: redis-tools)."""
+    """Return whether there is one (Debian: redis-tools)."""
     return shutil.which("redis-benchmark") is not None
 
 

@@ -60,7 +60,7 @@ Lap = tuple[dict[str, Any], dict[str, float]]
 
 
 class Figures:
-    """What was measured: printed as it comes, and as a table at the end.
+    """The measurements: printed as it comes, and as a table at the end.
 
     load   the machine's when the figure was taken
     """
@@ -301,7 +301,7 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=2, help="nodes of the cluster (2)")
     parser.add_argument("--markdown", action="store_true", help="a table for docs/performance.md at the end")
     words = parser.parse_args()
-    # Nodes and workers are ended on the way out, also when somebody is tired of waiting.
+    # Nodes and workers are ended on the way out, also when the run is interrupted.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     machine = in_words(described())
     print(machine, flush=True)

@@ -21,7 +21,7 @@ from plan import Plan
 COUNT = (1_000_000, 40_000)  # full, quick
 IN_MEMORY_SHARE = 10
 BODY_BYTES = 4096
-# What is left of a job in memory is about three quarters of this, so that the limit is far from the goal.
+# A spilled job keeps about three quarters of this in memory, so that the limit is far from the goal.
 MAXMEMORY_BYTES_PER_JOB = 800
 # With less the disk has no time to take what four connections bring at once.
 MAXMEMORY_MIN = 64 << 20

@@ -52,7 +52,7 @@ def test_quick_figures_are_passed_over_where_they_mean_too_little(results_path):
 
 
 def test_a_missed_goal_is_shown_and_a_missing_figure_is_a_dash():
-    """Nobody has to know the goals by heart."""
+    """The goals stand beside the figures."""
     console = Console(width=120)
     with console.capture() as captured:
         console.print(screen_table(SPEED, [ROW, Row("PONG", {"ns": None})]))

@@ -1,4 +1,4 @@
-"""What three nodes can take: ADDJOB … REPLICATE 3, and jobs on their whole way from ADDJOB over GETJOB to ACKJOB.
+"""The throughput of three nodes: ADDJOB … REPLICATE 3, and jobs on their whole way from ADDJOB over GETJOB to ACKJOB.
 
 The CPU column is the sum over the three nodes, until the last of them has forgotten the last job: what a job costs the
 cluster. On a machine with fewer cores than processes (three nodes and the load generator) the rate is not that of

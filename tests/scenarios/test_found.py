@@ -1,4 +1,4 @@
-"""What random days and transcripts have shown: each as the shortest story that shows it again.
+"""Defects that random days and transcripts have shown, each as the shortest story that shows it again.
 
 Days are seeds of the simulator's predecessor; what the simulator found is in tests/simulation.
 """
@@ -91,7 +91,7 @@ def test_an_id_may_come_back_while_its_dead_entry_lies_in_the_queue(make):
     assert world.ask("b", "QLEN", "q") == 1
 
 
-def test_what_is_settled_with_one_process_is_not_said_to_the_next(make):
+def test_settled_numbers_of_one_process_are_not_sent_to_the_next(make):
     """
     SETTLED is sent a second after the last answer. If the taker was restarted meanwhile, its first hand-over has
     that number again, and would be ignored for ever. Days 166 and 238 with nodes=abcd crashes.
@@ -175,7 +175,7 @@ def test_a_hint_that_is_owed_is_not_forgotten_because_another_queue_owes_one(mak
 
 
 def test_a_queue_whose_jobs_all_rest_owes_no_hint(make):
-    """What was imported within 100 ms can't be passed on: asking for it again and again is a storm."""
+    """A job that was imported within 100 ms can't be passed on: to ask for it again and again is a storm."""
     world = make("abc")
     getter = world.client("b")
     getter.say("GETJOB", "FROM", "q")
@@ -212,7 +212,7 @@ def test_a_node_whose_clients_are_served_does_not_pull_more(make):
     assert world["a"].queues[b"q"].length >= 10
 
 
-def test_where_clients_wait_everybody_is_asked_every_30_seconds(make):
+def test_where_clients_wait_every_node_is_asked_every_30_seconds(make):
     """The fallback (spec I8) helps the client that has been waiting all the time."""
     world = make("ab")
     getter = world.client("b")
@@ -225,7 +225,7 @@ def test_where_clients_wait_everybody_is_asked_every_30_seconds(make):
     assert getter.replies
 
 
-def test_why_a_leaver_can_not_go_is_told_whenever_somebody_asks(make):
+def test_the_reason_why_a_leaver_can_not_go_is_always_told_on_request(make):
     """CLUSTER INFO names the silent holder as long as it is silent."""
     world = make("abc")
     job_id = world.ask("a", "ADDJOB", "q", "body", 0, "REPLICATE", 3)
@@ -243,8 +243,8 @@ def test_why_a_leaver_can_not_go_is_told_whenever_somebody_asks(make):
 
 def test_a_holder_that_was_forgotten_elsewhere_does_not_keep_an_ack_for_ever(make):
     """
-    c was forgotten by a and b before d joined. A set that names c must not reach d, where nobody can forget what
-    nobody knows; or FORGET of an unknown id must work there. Days 10 and 133 with leaving.
+    c was forgotten by a and b before d joined. A set that names c must not reach d, because d cannot forget a
+    node that it does not know; or FORGET of an unknown id must work there. Days 10 and 133 with leaving.
     """
     world = make("abc")
     job_id = world.ask("a", "ADDJOB", "q", "body", 0, "REPLICATE", 3, "RETRY", 60)
@@ -266,7 +266,7 @@ def test_a_holder_that_was_forgotten_elsewhere_does_not_keep_an_ack_for_ever(mak
 
 
 def test_async_without_any_node_to_take_the_job_is_an_error(make):
-    """A node that keeps no copy and reaches nobody must not answer with an id."""
+    """A node that keeps no copy and reaches no other node must not answer with an id."""
     world = make("ab", cluster_node_timeout=2_000)
     world.ask("a", "CLUSTER", "LEAVING", "yes")
     world.cut("a", "b")
@@ -275,7 +275,7 @@ def test_async_without_any_node_to_take_the_job_is_an_error(make):
 
 
 def test_async_of_a_node_that_keeps_no_copy_survives_a_refusal(make):
-    """The one node it was sent to refuses (paused): another must be asked, for nobody else has the job."""
+    """The one node it was sent to refuses (paused): another must be asked, for no other node has the job."""
     world = make("abc")
     world.ask("a", "CLUSTER", "LEAVING", "yes")
     world.ask("b", "PAUSE", "q", "in")

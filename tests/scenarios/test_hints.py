@@ -5,9 +5,9 @@ from __future__ import annotations
 from world import World
 
 
-def test_jobs_that_had_to_rest_go_on_to_who_waits_elsewhere() -> None:
+def test_jobs_that_had_to_rest_go_on_to_clients_that_wait_elsewhere() -> None:
     """
-    b pulls all of a's jobs for its consumer, who then moves to a: what b imported a moment ago may not leave at
+    b pulls all of a's jobs for its consumer, which then moves to a: jobs that b imported a moment ago may not leave at
     once, but a hint is owed when it may, and c's fallback of 30 s must not be what saves the consumer.
     """
     world = World("abc")

@@ -1,5 +1,5 @@
 """Random days with keys: as long as all nodes are linked, a key never has two jobs; and whatever happens, callers are
-answered and nothing is left over. What nodes say to each other is in keys.txt."""
+answered and nothing is left over. The messages of nodes are in keys.txt."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Day:
             self.callers.pop(self.rng.randrange(len(self.callers)))[1].hang_up()
 
     def crash(self):
-        """Without a journal: all it knew is lost, and so are those who waited there."""
+        """Restart a node without a journal: its memory and its waiting clients are lost."""
         if not self.down:
             node = self.node()
             self.down.add(node)
@@ -79,7 +79,7 @@ class Day:
         self.world.run(10_000)
 
     def ids(self):
-        """What callers were told, by key."""
+        """Return the ids that callers were told, by key."""
         found = {key: set() for key in KEYS}
         for key, talker, _ in self.callers:
             assert len(talker.replies) == 1, f"a caller of {key} was not answered"
@@ -114,7 +114,7 @@ def test_one_job_per_key_while_all_nodes_are_linked(make, seed):
 
 @pytest.mark.parametrize("seed", range(12))
 def test_callers_are_answered_whatever_breaks(make, seed):
-    """Two jobs for a key are possible then, one per side; but nobody waits for ever, and nobody makes a further one."""
+    """Two jobs for a key are possible then, one per side. No client waits for ever, and no node makes a third job."""
     day = Day(make, 100 + seed)
     day.run(("add", "add", "add", "consume", "cut", "crash", "hang_up"), 80)
     told = day.ids()

@@ -128,7 +128,7 @@ def test_q11_a_producer_hears_of_its_job_when_a_copy_was_acknowledged(make):
 
 
 @pytest.mark.parametrize("how", ["leaving", "failed"])
-def test_q13_default_replicate_counts_who_can_be_counted_on(make, how):
+def test_q13_default_replicate_counts_reachable_nodes(make, how):
     """A node that leaves or has failed does not make every ADDJOB fail."""
     world = make("abc", cluster_node_timeout=2_000)
     if how == "leaving":
@@ -207,7 +207,7 @@ def test_q29_leaving_answers_producers_too_and_deletes_what_they_waited_for(make
 
 
 def test_q30_the_copies_of_a_failed_addjob_are_deleted_where_that_is_possible(make):
-    """Best effort, and documented: who is away keeps its copy."""
+    """Best effort, and documented: a node that is away keeps its copy."""
     world = make("abc")
     world.pause("c")
     reply = world.ask("a", "ADDJOB", "q", "body", 300, "REPLICATE", 3)
@@ -245,7 +245,7 @@ def test_q37_clock_steps_strand_nothing(make):
     assert sum(world.ask(name, "QLEN", "q") for name in "abc") == 6
 
 
-def test_q42_stopped_nodes_that_go_on_harm_nobody(make):
+def test_q42_stopped_nodes_that_go_on_do_no_harm(make):
     """Three of five stand still for longer than the time-out while jobs are acknowledged elsewhere."""
     world = make("abcde", cluster_node_timeout=2_000)
     ids = [world.ask("a", "ADDJOB", "q", number, 0, "REPLICATE", 3, "RETRY", 1) for number in range(10)]

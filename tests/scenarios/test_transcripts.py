@@ -13,7 +13,7 @@ FOLDER = Path(__file__).parent
 
 @pytest.mark.parametrize("path", stories(FOLDER), ids=lambda path: path.stem)
 def test_conversation(path, request):
-    """What nodes say to each other, and what clients are answered, is what the file says."""
+    """The messages of nodes and the replies to clients are those of the file."""
     written = path.read_text(encoding="utf-8")
     told = perform(written)
     if request.config.getoption("--rewrite", default=False):

@@ -17,7 +17,7 @@ Commands
     crash b | restart b | stop b | go on b | join d
     lose SETACK a b [twice]     the next such message vanishes
     memory a 80%                of maxmemory is used on a
-    clock a +600s               somebody sets its wall clock
+    clock a +600s               an operator sets its wall clock
     states                      every record: node, job, state, holders
 
 Output
@@ -214,9 +214,9 @@ class Play:
                 queued, leased = (clause[2], leased) if clause[0] == "queued" else (queued, clause[2])
                 continue
             at = next(at for at, word in enumerate(clause) if word.startswith("know"))
-            for who in clause[:at]:
-                if len(who) == 1:
-                    knows[who] = clause[at + 1 :]
+            for knower in clause[:at]:
+                if len(knower) == 1:
+                    knows[knower] = clause[at + 1 :]
         retry_ms = span_ms(options.get("retry", "300s"))
         for node in on:
             machine = self.stage.machines[node]

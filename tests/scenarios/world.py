@@ -23,7 +23,7 @@ class Talker(Connection):
         super().__init__(world)
         self.name = ""
         self.replies: list[Any] = []
-        self.wanted: dict[str, Any] = {}  # What the test wants to remember of it.
+        self.wanted: dict[str, Any] = {}  # Values that the test keeps for later.
 
     def say(self, *command: str | bytes | int) -> None:
         """Send a command; it runs now, or when the client may go on."""

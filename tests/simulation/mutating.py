@@ -1,10 +1,11 @@
 """Deliberate defects, put into the running code one at a time, and how long the simulator needs to find each.
 
-A mutation replaces a piece of one function's source and gives the function the code that results, so whoever holds the
-function gets the defect; that takes functions of Python, so the packages must not be compiled.
+A mutation replaces a piece of one function's source and gives the function the resulting code. So all callers of the
+function get the defect. That takes functions of Python, so the packages must not be compiled.
+
 `python tests/simulation/mutating.py --hunt` looks for each and writes the list in docs/simulator.md; with words only
-those whose names contain one of them are looked for, and nothing is written. A hunt with `--state FILE` notes what it
-has found out, and goes on there when it is started again; `--jobs N` looks for so many at a time.
+those whose names contain one of them are looked for, and nothing is written. A hunt with `--state FILE` notes its
+results, and goes on there when it is started again; `--jobs N` looks for so many at a time.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ MUTATIONS = (
              "(held or (wrote and position > ready))", "held"),
     Mutation("the disk is believed to have synced", "persistence.journal:Journal._write",
              "folder.sync(name)", "pass", "power"),
-    Mutation("who gives a job away does not note its taker", "disque_py.core.handover:hand_over",
+    Mutation("a node that gives a job away does not note its taker", "disque_py.core.handover:hand_over",
              "job.holders = sets.add(job.holders, node)", "pass"),
     Mutation("an at-most-once job is queued after any restart", "disque_py.core.restoring:Restoring._place_once",
              "elif not is_sure:", "elif False:", "power"),
@@ -69,20 +70,21 @@ MUTATIONS = (
              "state.answers[number] = answers", "pass"),
     Mutation("a hand-over to a dead process waits for ever", "disque_py.core.handover:on_run_over",
              "pending, state.pending = state.pending, {}", "pending = {}", "kills+losses"),
-    Mutation("what is done is not remembered", "disque_py.core.tombstones:Tombstones.add",
+    Mutation("acks are not remembered after the job is gone", "disque_py.core.tombstones:Tombstones.add",
              "self._now.add(job_id)", "pass", "delays"),
-    Mutation("who is asked as a holder and has nothing forgets the ack", "disque_py.core.acks:on_setack",
+    Mutation("a node that is asked as a holder and has nothing forgets the ack", "disque_py.core.acks:on_setack",
              "_hold_ack(broker, job_id, theirs)", "pass", "delays"),
     Mutation("one copy less is enough", "disque_py.core.replication:on_gotjob",
              "len(confirmed) >= job.replicate", "len(confirmed) >= job.replicate - 1", "kills"),
     Mutation("a leaver does not wait for the copy that is to replace its own", "disque_py.core.leaving:_move_copy",
              "broker.send(more, REPLJOB, (snapshot_of(broker, job), 0))",
-             "broker.send(more, REPLJOB, (snapshot_of(broker, job), 0)); lifecycle.forget(broker, job)", "leaving+losses"),
+             "broker.send(more, REPLJOB, (snapshot_of(broker, job), 0)); lifecycle.forget(broker, job)",
+             "leaving+losses"),
     Mutation("acks are asked for once", "disque_py.core.acks:look_again",
              "try_collect(broker, job)", "pass"),
     Mutation("an answer does not end a suspicion", "cluster_bus.failure:heal",
              "node.flags &= ~(PFAIL | FAIL)", "pass", "pauses"),
-    Mutation("what is forgotten is not recorded", "disque_py.core.lifecycle:forget",
+    Mutation("forgotten jobs are not recorded", "disque_py.core.lifecycle:forget",
              "broker.outbox.gone.append((job_id, job.place))", "pass"),
     Mutation("memory is not given back", "disque_py.core.lifecycle:forget",
              "broker.job_count -= 1", "broker.job_count -= 1; broker.used_memory += 1"),
@@ -119,7 +121,7 @@ MUTATIONS = (
     Mutation("timers change jobs while the journal is loaded", "disque_py.core.timers:tick",
              "broker.schedule.due(JOBS_PER_TICK) if not broker.is_loading else ()",
              "broker.schedule.due(JOBS_PER_TICK)", "restarts"),
-    Mutation("what an earlier process wrote is believed to be synced", "persistence.recovery:Recovery._write_again",
+    Mutation("records of an earlier process are believed to be synced", "persistence.recovery:Recovery._write_again",
              "while left > 0:", "while False:", "disks+power"),
     Mutation("jobs are given away after the journal's end", "disque_py.storage.journal_service:JournalService.close",
              "self._broker.outbox.messages.take()", "pass", "restarts"),
@@ -129,19 +131,20 @@ MUTATIONS = (
              "self.position if self.is_closed else self.written", "self.position"),
     Mutation("events can be read before they are on disk", "persistence.event_log:EventLog._on_written",
              "if is_synced:", "if True:", "power"),
-    Mutation("who knows a key does not say so", "disque_py.core.keying:on_iskey",
+    Mutation("a node that knows a key does not say so", "disque_py.core.keying:on_iskey",
              "named = broker.keys.named(chars)", 'named = b""'),
     Mutation("a token forgets its first job", "disque_py.core.tokens:Tokens.held",
              "for job, attempt in list(token.jobs.items()):", "for job, attempt in list(token.jobs.items())[1:]:"),
     Mutation("a queue paused with all delivers", "disque_py.core.delivery:collect",
              "queue.paused & PAUSED_OUT", "queue.paused == PAUSED_OUT", "queues"),
-    Mutation("who waits is served from a paused queue", "disque_py.core.delivery:serve_ready",
+    Mutation("a waiting client is served from a paused queue", "disque_py.core.delivery:serve_ready",
              "and not queue.paused & PAUSED_OUT", "", "queues"),
     Mutation("an old word ends a newer pause", "disque_py.core.pausing:on_pause",
              "(known[1], known[2]) >= (version_ms, version_node)", "False", "queues+shifting"),
     Mutation("a lease is half as long as RETRY", "disque_py.core.lifecycle:lease",
              "broker.now_ms + retry_ms", "broker.now_ms + retry_ms // 2"),
-    Mutation("after trouble with its disk a node answers at once", "disque_py.node.output_commit:OutputCommit.hold_replies",
+    Mutation("after trouble with its disk a node answers at once",
+             "disque_py.node.output_commit:OutputCommit.hold_replies",
              "(wrote and position > ready)",
              "(wrote and position > ready and not getattr(commit_position, '_failed_ms', 0))", "disks"),
     Mutation("a log that was closed may be continued", "persistence.event_log:EventLog.fail",
@@ -156,7 +159,7 @@ MUTATIONS = (
              "arm(broker, job)", "pass", "fair"),
     Mutation("memory keeps its jobs when the journal is loaded again", "disque_py.storage.reloading:Reloading._closed",
              "flush(driver.broker)", "pass"),
-    Mutation("a journal that is switched on lacks what memory has", "disque_py.storage.compaction:Compaction.record_all",
+    Mutation("a journal that is switched on lacks jobs of memory", "disque_py.storage.compaction:Compaction.record_all",
              "self._snapshot = self._record_all()", "self._snapshot = iter(())"),
     Mutation("a block of the journal that rotted is believed", "persistence.records:decode_block",
              "if _crc(data[at + _CHECKED : end + length]) != checksum:", "if False:", "disks"),
@@ -166,7 +169,7 @@ MUTATIONS = (
 
 
 def function_of(where: str) -> FunctionType:
-    """What `where` names."""
+    """Return the function that `where` names."""
     module, _, name = where.partition(":")
     found = import_module(module)
     for part in name.split("."):
@@ -224,7 +227,7 @@ def hunt(mutation: Mutation, seeds_max: int = SEEDS_MAX) -> Found:
 
 
 def hunt_all(mutations: list[Mutation], seeds_max: int, jobs: int, state: Path | None) -> list[tuple[Mutation, Found]]:
-    """Each of them; a line as each ends. What `state` knows from an earlier hunt is not looked for again."""
+    """Look for each mutation, and print a line as each ends. Results of an earlier hunt in `state` are kept."""
     known: dict[str, list[object]] = json.loads(state.read_text()) if state is not None and state.exists() else {}
     rows: dict[str, Found] = {}
     with ProcessPoolExecutor(jobs) as pool:

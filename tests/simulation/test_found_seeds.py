@@ -1,4 +1,4 @@
-"""Seeds that found a defect (found.txt), each played again for ever."""
+"""Seeds that once found a defect (found.txt), each played again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LINES = [
 
 @pytest.mark.parametrize(("seed", "seconds", "weather", "keep", "defect"), LINES, ids=[line[0] for line in LINES])
 def test_a_seed_that_found_a_defect_finds_it_no_more(seed, seconds, weather, keep, defect):
-    """What it was stands beside it."""
+    """The file names the defect beside the seed."""
     plan = draw(int(seed), round(float(seconds) * 1000), weather=weather.strip("-"))
     failure = simulate(plan.kept(Keep.read(keep.strip("-")))).failure
     assert failure is None, f"{failure.rule}: {failure.detail} (once: {defect})"

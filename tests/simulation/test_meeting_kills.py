@@ -71,7 +71,7 @@ def play(seed: int, fuses: dict[str, int], names: str = NAMES) -> None:
 
 
 def is_whole(world: World) -> bool:
-    """Everybody knows everybody, and nothing else is in the tables."""
+    """Each node knows every other node, and the tables have no further entry."""
     return world.is_meshed() and all(
         len(machine.membership.nodes) == machine.membership.size == len(world.machines) for machine in world.running()
     )

@@ -49,7 +49,7 @@ def test_the_list_takes_its_place_in_the_page(tmp_path, monkeypatch):
 
 
 def test_a_hunt_goes_on_where_it_was(tmp_path):
-    """What is noted is not looked for again."""
+    """A mutation that is noted is not looked for again."""
     state = tmp_path / "state"
     mutation = mutating.MUTATIONS[0]
     state.write_text(json.dumps({json.dumps([*mutation, 7]): [3, "a rule"]}))

@@ -199,7 +199,7 @@ def _set_clock(broker: Broker, now_ms: int, wall_ms: int) -> None:
 
 
 def host_of(broker: Broker) -> NotedHost:
-    """What the broker asked of its process."""
+    """A record of the broker's calls on its process."""
     assert isinstance(broker.host, NotedHost)
     return broker.host
 
@@ -213,7 +213,7 @@ def make_client(broker: Broker, addr: str = "127.0.0.1:50001") -> Client:
 
 
 def port_of(client: Client) -> NotedPort:
-    """What the broker asked of the client's connection."""
+    """A record of the broker's calls on a client's connection."""
     assert isinstance(client.port, NotedPort)
     return client.port
 
@@ -242,7 +242,7 @@ def ask(broker: Broker, client: Client, *words: str | bytes | int) -> bytes:
 
 
 def error_of(broker: Broker, client: Client, *words: str | bytes | int) -> str:
-    """What a command is refused with."""
+    """Return the error that a command is refused with."""
     reply = ask(broker, client, *words)
     assert reply.startswith(b"-"), reply
     return reply[1:-2].decode()

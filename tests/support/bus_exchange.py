@@ -138,7 +138,7 @@ class Exchange:
 
 
 def is_whole(nodes: list[Membership]) -> bool:
-    """Whether every node knows, has linked and may use exactly the others."""
+    """Return whether every node knows, has linked and may use exactly the others."""
     ids = sorted(node.me.id for node in nodes)
     return all(
         [other.id for other in node.usable] == [each for each in ids if each != node.me.id]

@@ -146,7 +146,7 @@ def in_turn(*answers: bytes) -> Callable[[list[bytes]], bytes]:
 
 
 def closed_port() -> int:
-    """A port where nobody listens."""
+    """A port on which no process listens."""
     with socket.create_server(("127.0.0.1", 0)) as sock:
         port: int = sock.getsockname()[1]
     return port

@@ -24,7 +24,7 @@ class EventedNode(JournaledNode):
     """See the module.
 
     event_folder, event_disk   where the log is
-    keeper                     the node's
+    service                    the node's event log service
     opened                     times that it said it was ready
     """
 
@@ -130,7 +130,7 @@ class EventedNode(JournaledNode):
 
 
 def names(lines: list[dict[str, Any]]) -> list[str]:
-    """What happened, the node's own events apart."""
+    """Return the events, without the node's own ones."""
     return [line["event"] for line in lines if line["job_id"] is not None]
 
 

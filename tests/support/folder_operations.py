@@ -28,7 +28,7 @@ OPERATION = st.one_of(
 
 
 def outcome(folder: Folder, operation: tuple[Any, ...]) -> Any:
-    """What it returns, or the number of its OSError."""
+    """Return the result of the call, or the number of its OSError."""
     try:
         return getattr(folder, operation[0])(*operation[1:])
     except OSError as error:

@@ -205,7 +205,7 @@ class Day:
 
     @property
     def has_handovers(self) -> bool:
-        """Whether jobs are being handed over."""
+        """Return whether jobs are being handed over."""
         return any(
             isinstance(job.work, Handover) and job.state != ACKED
             for shard in self.node.broker.shards

@@ -1,7 +1,7 @@
-"""Journal files for tests: one in the first format, which nobody writes any more, and one in today's.
+"""Journal files for tests: one in the first format, which no server writes any more, and one in today's.
 
-`python tests/support/journal_files.py` writes tests/support/journals anew; the bytes are in the repository so that a reader
-of tomorrow can be shown what a writer of yesterday wrote.
+`python tests/support/journal_files.py` writes tests/support/journals anew. The bytes are in the repository so that
+later readers can be tested with the files of earlier writers.
 """
 
 from __future__ import annotations

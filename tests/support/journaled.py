@@ -1,10 +1,10 @@
 """A node with a journal for tests: real driver, real journal, on a folder in memory and a disk without threads.
 
-`JournaledNode` is one process on a folder. `ask` is a turn with one command; its reply comes when the journal lets it
-go, which is when the test runs the disk (`work`, `settle`). `restart` is the next process on the same folder.
+`JournaledNode` is one process on a folder. `ask` is a turn with one command. Its reply comes when the journal releases
+it, which is when the test runs the disk (`work`, `settle`). `restart` is the next process on the same folder.
 
-It keeps a diary: what memory promised at the end of each turn, and at which position of the journal that was. So a test
-may kill it anywhere and compare what a reader of the folder finds with what a client could have seen (`check_folder`).
+It keeps a diary of memory's promises at the end of each turn, with the position of the journal. So a test may kill the
+node anywhere, and compare the folder with the states that a client could have seen (`check_folder`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from disque_py.simulator.world.folder import SimFolder
 from disque_py.storage.journal_service import JournalService
 from persistence.journal import Journal
 from persistence.records import JOB, STATE
-from persistence.recovery import Recovery
+from persistence.recovery import DamagedJournalError, Recovery
 
 # A job's moments may be off by so much after a restart: spans are counted in whole milliseconds.
 TOLERANCE_MS = 2
@@ -96,7 +96,7 @@ class Replies:
             self.node.on_reply(words, reply, position if journal is self.node.journal_service.journal else -1, level)
 
     def close(self, *, after_replies: bool) -> None:
-        """Nobody does."""
+        """Do nothing: the driver closes no connection here."""
 
     def input_bytes(self) -> int:
         return 0
@@ -211,10 +211,10 @@ class JournaledNode:
         return 0
 
     def dial(self, node: Node) -> None:
-        """Nobody is there."""
+        """Do nothing: there is no other node."""
 
     def hang_up(self, node: Node) -> None:
-        """There was nobody."""
+        """Do nothing: there was no other node."""
 
     def send(self, node: Node, frame: bytes) -> None:
         self.frames.append((node, frame))
@@ -230,7 +230,7 @@ class JournaledNode:
         self.end_turn()
 
     def end_turn(self) -> None:
-        """What a loop does when nothing else is ready."""
+        """End the turn, as a loop does when nothing else is ready."""
         if self.driver.is_open:
             self.driver.finish()
             self._note()
@@ -263,7 +263,7 @@ class JournaledNode:
         self._run(port)
 
     def _run(self, port: Replies) -> None:
-        """What the client sent, unless it has to wait with it."""
+        """Run the client's command, unless the client waits for an earlier one."""
         if port.request and not port.client.waiting:
             del port.request[: dispatch.execute(self.broker, port.client, port.request)]
             self.broker.outbox.clients[port.client] = None
@@ -293,7 +293,7 @@ class JournaledNode:
         return node
 
     def work(self, lane: int | None = None) -> bool:
-        """The disk does one thing, and who hears of it opens a turn."""
+        """Let the disk do one piece of work; its completion opens a turn."""
         if not self.disk.run_one(lane):
             return False
         self.end_turn()
@@ -362,7 +362,7 @@ class JournaledNode:
             return
         if name in PROMISES and not level:
             assert is_safe(journal, position), (words, position, journal.written, journal.synced)
-            if position <= journal.written:  # Else the disk was stalled, and nobody waits for that long.
+            if position <= journal.written:  # Else the disk was stalled, and no reply waits for that long.
                 self.promised = max(self.promised, position)
 
     def _note(self) -> None:
@@ -387,7 +387,7 @@ class JournaledNode:
             self.diary.append((journal.position, state, pauses_of(self.broker)))
 
     def memory(self) -> State:
-        """What is promised now."""
+        """Return the promises of memory."""
         return state_of(self.broker)
 
     def recount(self) -> None:
@@ -395,7 +395,7 @@ class JournaledNode:
         recount(self.broker)
 
     def read_folder(self, folder: SimFolder | None = None) -> tuple[Recovery, Restoring, Broker]:
-        """What a reader finds in the folder now; nothing is changed."""
+        """Read the folder as a start does, without changing it; DamagedJournalError."""
         folder = folder if folder is not None else self.folder
         broker = blank(self)
         recovery = Recovery(folder)
@@ -403,16 +403,17 @@ class JournaledNode:
         while not recovery.is_finished:
             for number, block in recovery.step():
                 restoring.block(number, block.wall_ms, block.flags, block.runs)
-        assert not recovery.missing - restoring.dropped
+        if lost := recovery.missing - restoring.dropped:
+            raise DamagedJournalError(f"segment {min(lost)} is missing")
         restoring.end_reading()
         return recovery, restoring, broker
 
     def check_states(self) -> State:
-        """What a reader finds of each job."""
+        """Return the jobs that a reader of the folder finds."""
         return state_of(self.read_folder()[2], is_raw=True)
 
     def check_folder(self, folder: SimFolder | None = None, *, at_least: int = 0) -> int:
-        """What is in the folder is what memory promised at some moment, not before `at_least`; that position."""
+        """Check that the folder has the promises of one position, not before `at_least`; return the position."""
         recovery, restoring, broker = self.read_folder(folder)
         found = state_of(broker, is_raw=True)
         position = recovery.position
@@ -436,12 +437,12 @@ PROMISES = frozenset(
 
 
 def is_once(job_id: bytes) -> bool:
-    """Whether it is the id of an at-most-once job."""
+    """Return whether it is the id of an at-most-once job."""
     return int(job_id[-4:], 16) & 1 == 0
 
 
 def is_safe(journal: Journal, position: int) -> bool:
-    """Whether the policy says that a reply to what is recorded there may leave."""
+    """Return whether the policy says that a reply to what is recorded there may leave."""
     return (journal.synced if journal.policy == "always" else journal.written) >= position
 
 
@@ -498,7 +499,7 @@ def compare(found: State, expected: State, wall_ms: int) -> None:
         assert bool(said[-2]) == bool(known[-2]), (job_id, said, known)
         for theirs, ours in zip(said[-2:], known[-2:], strict=True):
             late_ms = max(theirs, wall_ms) - max(ours, wall_ms)
-            # What others are heard to do with a job they have postpones ours; not to know it costs one question.
+            # News of other holders postpones our timer. To forget such news costs one question.
             is_free = theirs is said[-2] and (theirs <= wall_ms or not said[0] & journaling.IS_LEASED)
             assert late_ms <= TOLERANCE_MS, (job_id, said, known)
             assert is_free or late_ms >= -TOLERANCE_MS, (job_id, said, known)

@@ -31,16 +31,16 @@ PATIENCE_S = 10.0
 
 
 class NoWire:
-    """A bus to nobody."""
+    """A bus without other nodes."""
 
     def dial(self, node: Node) -> None:
-        """Nobody is there."""
+        """Do nothing: there is no other node."""
 
     def hang_up(self, node: Node) -> None:
-        """There was nobody."""
+        """Do nothing: there was no other node."""
 
     def send(self, node: Node, frame: bytes) -> None:
-        """Nobody hears."""
+        """Do nothing: no other node hears it."""
 
 
 class Talk:
@@ -81,7 +81,7 @@ class Talk:
 
 
 class Loopback:
-    """What tests look at: `broker`, `driver`, `turns`, and `connect` for clients."""
+    """A node for tests: `broker`, `driver`, `turns`, and `connect` for clients."""
 
     def __init__(self, **settings: Any) -> None:
         values = Settings()

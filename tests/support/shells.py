@@ -48,6 +48,6 @@ def make_shell(**settings: Any) -> TurnLoop:
 
 
 def wire_of(turns: TurnLoop) -> NotedWire:
-    """What the driver wanted done on the bus."""
+    """A record of the driver's calls on the bus."""
     assert isinstance(turns.driver.wire, NotedWire)
     return turns.driver.wire

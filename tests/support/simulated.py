@@ -73,4 +73,4 @@ def weathered(names: str = "abcd") -> Weather:
 
 def strike(weather: Weather, kind: str, span_ms: int = 200, picks: tuple[int, ...] = (4, 8, 12, 16)) -> None:
     """A fault strikes now."""
-    weather._strike(Fault(len(weather.struck), 0, kind, span_ms, picks))
+    weather.strike(Fault(len(weather.done), 0, kind, span_ms, picks))

@@ -25,7 +25,7 @@ class StubNode:
     def __init__(self, cluster: StubCluster, number: int) -> None:
         self.cluster = cluster
         self.id = f"{number:040x}"
-        # What the others tell of it: an id that listened here before, a port that they have lost.
+        # Other nodes' view of it: an id that listened here before, a port that they have lost.
         self.known_as = ""
         self.has_address = True
         self.log = f"log{number}a"
@@ -133,7 +133,7 @@ class StubNode:
             return b"-NOAUTH Authentication required.\r\n"
         answer: bytes = getattr(self, f"on_{name}")(argv)
         if self.swallow.get(argv[0], 0):
-            # It is done, and nobody hears of it.
+            # It is done, and no client hears of it.
             self.swallow[argv[0]] -= 1
             return None
         return answer

@@ -1,4 +1,4 @@
-"""A node that spills, for tests: real driver, real desk, real store, on a folder in memory and a disk without threads.
+"""A node that spills, for tests: real driver, spill service and store, on a folder in memory, no threads.
 
 `SpillingNode` is a JournaledNode (with or without its journal) whose bodies leave memory early. `bodies` is what was
 added, by id: `check` compares that with what is in memory and in the files, and every sum with the sum of its parts.
@@ -22,7 +22,7 @@ BODY_BYTES = 400
 
 
 class SpillHost(JournalHost):
-    """JournalHost with a desk."""
+    """JournalHost with a spill service."""
 
     service: SpillService
 

@@ -1,10 +1,10 @@
 """Backups: in good weather a journal is switched off and on, a bit of it rots, and its node starts from a backup.
 
-Jobs are added to one node alone. CONFIG SET appendonly no and yes makes a new journal, and a process that is killed
-after that loses none of them. JOURNAL BACKUP is answered, and the files of the backup are copied elsewhere. The
-node is killed, and one bit of a file that was closed by then is another. The next process refuses to start, or
-nothing of what it knew is missing (a bit in the padding). Then the operator puts the copy in place of the journal, as
-`disque-cluster restore` does, and the node has every job of before the backup. That is played with several bits.
+Jobs are added to one node alone. CONFIG SET appendonly no and yes makes a new journal. A process that is killed after
+that loses no job. JOURNAL BACKUP is answered, and the files of the backup are copied elsewhere. The node is killed, and
+one bit of a closed file is changed. The next process refuses to start, or has all that it knew (the bit was in the
+padding). Then the operator puts the copy in place of the journal, as `disque-cluster restore` does. The node has every
+job of before the backup. Several bits are tried this way.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Asking(Connection):
         self.send([words("JOURNAL", "BACKUP", NAME)], 1)
 
     def on_reply(self, reply: Any) -> None:
-        """It is made; or not yet."""
+        """Take the reply: the backup is made, or not yet."""
         self.is_made = not isinstance(reply, Exception)
         if not self.is_made:
             self.world.later(STEP_MS, self.ask)
@@ -94,7 +94,7 @@ def _switch(simulation: Simulation, machine: Machine) -> None:
     assert journal_storage is not None
     journal_storage.durability = None
     for word, is_done in (("no", journal_storage.is_off), ("yes", journal_storage.is_complete)):
-        simulation.weather.ask(machine, "CONFIG", "SET", "appendonly", word)
+        simulation.targets.ask(machine, "CONFIG", "SET", "appendonly", word)
         end_ms = world.now_ms + MADE_MS
         while not is_done():
             if world.now_ms >= end_ms:
@@ -108,7 +108,7 @@ def _switch(simulation: Simulation, machine: Machine) -> None:
 def _add(simulation: Simulation, machine: Machine) -> list[Promise]:
     """Jobs that this node alone has."""
     oracle, world = simulation.oracle, simulation.world
-    simulation.weather.ask(machine, "CONFIG", "SET", "maxmemory", 0)  # A process that starts has its file's limit.
+    simulation.targets.ask(machine, "CONFIG", "SET", "maxmemory", 0)  # A process that starts has its file's limit.
     adding = Adding(world, simulation)
     world.connect(machine, adding)
     for _ in range(JOBS):
@@ -142,7 +142,7 @@ class Adding(Connection):
         """An id."""
         promise = self._promises.pop(0)
         if not isinstance(reply, bytes):
-            raise RuleBrokenError("no odd errors", f"{reply!r} for {promise} in calm weather")
+            raise RuleBrokenError("no odd errors", f"{reply!r} for {promise} in good weather")
         self._simulation.oracle.answered(promise, reply, self.world.now_ms)
 
 
@@ -180,7 +180,7 @@ def _restore(machine: Machine, files: dict[str, bytes]) -> None:
 
 
 def _starts(world: World, machine: Machine) -> bool:
-    """Whether the node comes up; False if it refuses to."""
+    """Return whether the node comes up; False if it refuses to."""
     assert machine.journal_storage is not None
     end_ms = world.now_ms + STARTED_MS
     while not (machine.is_up and machine.journal_storage.is_loaded):

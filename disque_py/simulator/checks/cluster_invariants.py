@@ -1,9 +1,10 @@
-"""What must hold at any moment, as seen by looking at all nodes.
+"""Rules that hold at any moment, checked by a look at all nodes.
 
-`Losses` keeps the account of mishaps: each crash without a journal, reset and flush costs every job that was there one
-copy. `look` compares that with what is there now: a promised job exists as long as fewer nodes lost it than copies were
-promised; an at-most-once job exists once, or a crash explains why not, or INFO counts it. `check_books` recounts what a
-node believes of itself. The simulation looks every few thousand events, after each crash, and at the end.
+`Losses` keeps the account of mishaps. Each crash without a journal, each reset and each flush costs every job on the
+node one copy. `look` compares that with the jobs that are there now. A promised job exists as long as fewer nodes lost
+it than copies were promised. An at-most-once job exists once, or a crash explains why not, or INFO counts it.
+`check_books` recounts what a node believes of itself. The simulation looks every few thousand events, after each crash,
+and at the end.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 # A TTL ends this much earlier than its producer thinks, at most: clocks that drift.
 TTL_SHARE: Final = 100
-# Far more than anything should ever need in worlds of this size.
+# Far more than worlds of this size should ever need.
 TASKS_MAX: Final = 5_000
 ANSWERS_MAX: Final = 5_000
 MARGIN_MS: Final = 20_000
@@ -35,17 +36,17 @@ FOR_EVER_MS: Final = 1 << 60
 
 
 def jobs_of(broker: Broker) -> Iterator[Job]:
-    """Every record of a node."""
+    """Return every job of a node."""
     return (job for shard in broker.shards if shard for job in shard.values())
 
 
 class Asleep:
-    """What a machine knew when its process died, and has on its disk as far as its journal's policy says.
+    """The knowledge of a machine whose process died, on its disk as far as its journal's policy says.
 
     ids    of jobs -> when they were recorded, or read by this process
     acked  ids of those it knew to be done: that may not have got to the disk
     named  ids of those that are over, and whose keys it remembers
-    safe_ms   what it knew until then its disk has; FOR_EVER_MS if its disk has all
+    safe_ms   its disk has all that it knew until then; FOR_EVER_MS if its disk has all
     """
 
     __slots__ = ("acked", "at_ms", "ids", "may_lose", "named", "safe_ms")
@@ -60,11 +61,11 @@ class Asleep:
 
 
 class Losses:
-    """Who lost what; see the module.
+    """The account of lost copies; see the module.
 
-    asleep      machines that are down, or read their journal: what they will know again
-    mishap_ms   when a node last lost something, or somebody was forgotten
-    settle_ms   so long an ack may be forgotten again, by a power cut
+    asleep      machines that are down, or read their journal -> the jobs that they will know again
+    mishap_ms   when a node last lost something, or was forgotten
+    settle_ms   a power cut may undo an ack for this long
     """
 
     def __init__(self, oracle: Oracle) -> None:
@@ -82,7 +83,7 @@ class Losses:
         self.mishap(machine)
         journal_storage, oracle = machine.journal_storage, self._oracle
         for job_id in unseen_jobs(machine):
-            oracle.explained[job_id] = None  # Delivered as far as the node knew, and nobody got it.
+            oracle.explained[job_id] = None  # Delivered as far as the node knew, and no client got it.
         if journal_storage is None:
             self.flushing(machine)
         elif journal_storage.is_loaded:
@@ -93,7 +94,7 @@ class Losses:
             asleep.ids = {
                 job.id: recorded[job.id][1]
                 for job in jobs_of(machine.broker)
-                if job.state != ACKED and job.id in recorded  # What came in this turn was promised to nobody.
+                if job.state != ACKED and job.id in recorded  # A job of this turn was promised to no client.
             }
             asleep.acked = [job.id for job in jobs_of(machine.broker) if job.state == ACKED and job.id in recorded]
             asleep.named = list(machine.broker.keys.over)
@@ -101,14 +102,14 @@ class Losses:
             self.asleep[machine].may_lose |= journal_storage.may_lose(power=True)
 
     def loaded(self, machine: Machine) -> None:
-        """It has read its journal: what is not there is lost."""
+        """Note that a node has read its journal: jobs that are not there are lost."""
         asleep = self.asleep.pop(machine, None)
         if asleep is None:
             return
         for job in jobs_of(machine.broker):
             promise = self._oracle.by_id.get(job.id)
             if promise is not None and job.state != ACKED:
-                promise.clean_ms = 0  # It is alive again, and perhaps not any more when somebody looks.
+                promise.clean_ms = 0  # It is alive again, and perhaps not any more at the next look.
         # While a process is not there, a wall clock tells how much of a life has passed (spec T3).
         ahead_ms = self._ahead_ms.get(machine, 0)
         if machine in self._set_back:
@@ -135,11 +136,11 @@ class Losses:
                 )
 
     def mishap(self, machine: Machine) -> None:
-        """Who has which job may not be known any more to all who should know."""
+        """Note that nodes may have lost knowledge of which node has which job."""
         self.mishap_ms = machine.world.now_ms
 
     def jumped(self, machine: Machine, jump_ms: int) -> None:
-        """Somebody sets a wall clock."""
+        """Note that a wall clock was set."""
         if jump_ms > 0:
             self._ahead_ms[machine] = self._ahead_ms.get(machine, 0) + jump_ms
         else:
@@ -168,29 +169,29 @@ class Losses:
                 self._left.setdefault(job.id, []).append(machine)
 
     def may_come_back(self, job_id: bytes) -> bool:
-        """A node that is down, or reads its journal, has it on its disk."""
+        """Return whether a node that is down, or reads its journal, has the job on its disk."""
         return any(job_id in asleep.ids for asleep in self.asleep.values())
 
     def of(self, promise: Promise) -> int:
-        """How many copies are lost, and excused."""
+        """Return how many copies are lost, and excused."""
         left = self._left.get(promise.id, ())
         lost = promise.losses + self._early.get(promise.id, 0)
         return lost + sum(machine.count("copies_missing_leaving") > 0 for machine in left)
 
 
 def is_owed(promise: Promise | None, now_ms: int) -> bool:
-    """Somebody has to get this job yet, and on no node its life can be over."""
+    """Return whether a consumer has to get this job yet, and its life can be over on no node."""
     if promise is None or promise.acked_ms or promise.delivered:
         return False
     return now_ms < promise.added_ms + promise.ttl_ms - promise.ttl_ms // 100 - promise.early_ms
 
 
 def look(world: World, oracle: Oracle, losses: Losses) -> None:
-    """Compare what was promised with what is there; RuleBrokenError."""
+    """Compare promises with the jobs that are there; RuleBrokenError."""
     oldest_ms = min(world.network.oldest_ms(), world.now_ms - losses.settle_ms)
     alive: dict[bytes, int] = {}
     once: dict[bytes, int] = {}  # At-most-once jobs that may still be delivered.
-    underway: dict[bytes, None] = {}  # Jobs that leave a node later, whatever becomes of them meanwhile.
+    unsent: dict[bytes, None] = {}  # Jobs that leave a node later, whatever becomes of them meanwhile.
     for asleep in losses.asleep.values():
         for job_id in asleep.ids:
             alive[job_id] = alive.get(job_id, 0) + 1
@@ -207,9 +208,9 @@ def look(world: World, oracle: Oracle, losses: Losses) -> None:
         check_books(machine)
         for job_id in unseen_jobs(machine):
             once.setdefault(job_id, 0)
-            underway[job_id] = None
+            unsent[job_id] = None
         for job_id in unsent_jobs(machine):
-            underway[job_id] = None
+            unsent[job_id] = None
         oldest_ms = min(oldest_ms, unsafe_ms(machine))
         for job in jobs_of(machine.broker):
             if job.state == ACKED:
@@ -226,7 +227,7 @@ def look(world: World, oracle: Oracle, losses: Losses) -> None:
         is_here = promise.id in alive
         if promise.is_deleted and not is_here:
             oracle.close(promise)
-        elif promise.ack_answered_ms and not is_here and promise.id not in underway:
+        elif promise.ack_answered_ms and not is_here and promise.id not in unsent:
             _look_at_end(oracle, promise, world.now_ms, oldest_ms)
         elif promise.acked_ms or may_have_died(promise, world.now_ms):
             promise.clean_ms = 0
@@ -257,7 +258,7 @@ def look(world: World, oracle: Oracle, losses: Losses) -> None:
 
 
 def _look_at_end(oracle: Oracle, promise: Promise, now_ms: int, oldest_ms: int) -> None:
-    """Nobody has it alive. When all that was sent before has come, and all that was recorded is safe, it is over."""
+    """Handle a job that no node has alive. It is over once earlier messages have come and earlier records are safe."""
     if not promise.clean_ms:
         promise.clean_ms = now_ms
     elif oldest_ms > promise.clean_ms:
@@ -266,7 +267,7 @@ def _look_at_end(oracle: Oracle, promise: Promise, now_ms: int, oldest_ms: int) 
 
 
 def may_have_died(promise: Promise, now_ms: int) -> bool:
-    """Its TTL may be over on some node."""
+    """Return whether the job's TTL may be over on some node."""
     return now_ms > promise.added_ms + promise.ttl_ms - promise.early_ms - promise.ttl_ms // TTL_SHARE - 100
 
 
@@ -299,7 +300,7 @@ def check_books(machine: Machine) -> None:
             once += 1
         if isinstance(job.work, Handover):
             pending = job.work.node.core.pending.get(job.work.number)
-            _expect(machine, pending is not None and job in pending.jobs, "a hand-over nobody waits for", job)
+            _expect(machine, pending is not None and job in pending.jobs, "a hand-over that no node waits for", job)
         elif state == ACTIVE and job.retry_ms:
             _expect(machine, job.requeue_at_ms > 0, "an active job without a timer", job)
         if not job.awake_at_ms and state != WAIT_REPL and job.id not in in_line:
@@ -353,12 +354,12 @@ def _same(machine: Machine, what: str, said: object, counted: object, *, unorder
 
 
 def id_of(job: Job) -> bytes:
-    """Its id."""
+    """Return the id of a job."""
     return job.id
 
 
 def tell(broker: Broker, job: Job) -> str:
-    """A job, for a person who looks for what went wrong."""
+    """Return a description of a job for people."""
     due = job.requeue_at_ms and job.requeue_at_ms - broker.now_ms
     holders = " ".join(sorted(chr(node.id[0]) for node in job.holders))
     return (

@@ -1,15 +1,15 @@
-"""Farewells: when a collection of an ack ends, and what comes after it.
+"""Checks of acks: when a collection of an ack ends, and what comes after it.
 
-DELJOB with a set says that everybody who may have the job has confirmed to know its ack (spec A3, A10). So
-whenever a node deletes a job at that word, nobody may have the job alive. That holds for every job that was added
-after the last mishap: a node that died, was flushed, reset or forgotten may have taken what it knew of holders with it.
-While somebody has forgotten a node that is there, the mishap goes on: that one counts as confirmed, and may give a copy
-to others of which nobody else knows.
+DELJOB with a set says that every node that may have the job has confirmed to know its ack (spec A3, A10). So when a
+node deletes a job because of DELJOB, no node may have the job alive. The rule holds for every job that was added after
+the last mishap: a node that died, was flushed, reset or forgotten may have known of holders that no other node knew.
+While a node is forgotten that is there, the mishap goes on. That node counts as confirmed, and may give a copy to
+others that no other node knows of.
 
-Who deleted a job remembers that it is done, and so does who was asked as a holder and had nothing: a copy that comes
-late must not live there.
+A node that deleted a job remembers that it is done. So does a node that was asked as a holder and had no copy. A copy
+that comes late must not live there.
 
-A node that leaves asks the other holders before it gives its copy up (LEFT, LEFT_OK): the last copy it keeps.
+A node that leaves asks the other holders before it gives its copy up (LEFT, LEFT_OK). It keeps the last copy.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class CollectionChecker:
         return self._evicted_ms
 
     def _is_torn(self) -> bool:
-        """Somebody was told to forget a node that is there, and has not met it again."""
+        """Return whether a node was told to forget another that is there, and has not met it again."""
         running = self._world.running()
         present = [machine.membership.me.id for machine in running]
         return any(
@@ -141,7 +141,7 @@ class CollectionChecker:
             return
         if not any(other.broker.find(job_id) is not None for other in self._world.running()):
             raise RuleBrokenError(
-                "a leaver keeps the last copy", f"{machine.name} gave up {promise}, nobody else has it", job_id
+                "a leaver keeps the last copy", f"{machine.name} gave up {promise}, no other node has it", job_id
             )
 
     def _come(self, machine: Machine, job_id: bytes) -> None:

@@ -1,12 +1,12 @@
-"""Pledges: what a node says to clients and to other nodes, and whether the record of it was safe when it was said.
+"""Durability: whether the record of a promise was safe when the node said it to a client or to another node.
 
-Spec P1, P2, P3 list what waits for its record: replies of commands that wrote something, GOTJOB, GOTACK,
-YOURJOBS and its answer, the DELJOB that ends a collection. The keeper has `note` called with all that the journal is
-told, so for each job it is known behind which position stands that it is here, done, delivered, being given away or
-gone. Whoever sees something being said asks here. "Safe" is the policy's business: `Journal.ready_position`.
+Spec P1, P2, P3 list what waits for its record: replies of commands that wrote something, GOTJOB, GOTACK, YOURJOBS and
+its answer, the DELJOB that ends a collection. `JournalStorage` calls `note` with all that the journal is told. So the
+checker knows for each job the position behind which the journal says that it is here, done, delivered, being given away
+or gone. The policy decides which position is safe: `Journal.ready_position`.
 
-Looked at is what leaves, at the moment it does. A node whose journal is as far as its memory has nothing to hide, so
-its frames are not even opened.
+The checker looks at replies and frames at the moment they leave. If a node's journal is as far as its memory, its
+frames are not even opened.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Noted:
     base        that it is here
     first       that it was here for the first time: what is said of that may be said again when it has come anew
     acked       that it is done, first
-    delivered   that somebody got it, first
+    delivered   that a consumer got it, first
     given       that it is being given away, first of a time
     is_gone     it is not here any more
     gone        that it was not here any more, first; it may have come again
@@ -60,7 +60,7 @@ class Noted:
             self.is_gone = False
 
     def go(self, position: int) -> None:
-        """It is not here any more."""
+        """Note that the job is not here any more."""
         self.is_gone = True
         if self.gone == NOWHERE:
             self.gone = position
@@ -132,7 +132,7 @@ class DurabilityChecker:
                 self._check_here(job_id, "the answer to an ADDJOB")
 
     def check_acked(self, job_id: bytes, what: str = "the answer to an ACKJOB") -> None:
-        """That the job is done is said to somebody."""
+        """Check a statement to a client or node that the job is done."""
         noted = self._noted.get(job_id)
         job = self._machine.broker.find(job_id)
         if job is None:
@@ -195,7 +195,7 @@ class DurabilityChecker:
         )
 
     def _offered(self, node: Node, number: int, answers: bytes) -> list[Job | None]:
-        """The jobs of a hand-over, as far as who gave them away has them still."""
+        """Return the jobs of a hand-over that the giving node still has."""
         giver = self._machine.world.machines.get(node.host)
         if giver is None or not giver.is_up or exchange(node).answers.get(number) != answers:
             return []
@@ -210,7 +210,10 @@ class DurabilityChecker:
     # -- the rule ------------------------------------------------------------------------------------
 
     def _check_here(self, job_id: bytes, what: str) -> None:
-        """That the job is here, or was when it was said: it may be done and forgotten since, and its ack come again."""
+        """Check a statement that the job is here, or was here then.
+
+        The job may be done and forgotten since, and its ack may come again.
+        """
         noted = self._noted.get(job_id)
         if noted is not None:
             self._check(job_id, noted.first, what)
@@ -224,13 +227,13 @@ class DurabilityChecker:
         ready = journal.ready_position()
         if position == NOWHERE or position > ready:
             if self._unwaited[0] <= position <= self._unwaited[1] and self._had_failure():
-                return  # What was decided then waits for nothing, even if it leaves behind what does wait.
+                return  # Decisions of that time wait for no record, even if they leave after others that do.
             if not journal.must_wait():
                 journal_storage = self._machine.journal_storage
                 if journal_storage is not None and journal_storage.is_excused():
-                    return  # What is allowed while the disk is in trouble needs no disk (spec P5).
+                    return  # Commands that are allowed while the disk is in trouble need no disk (spec P5).
                 raise RuleBrokenError(
-                    "a disk that nobody harmed is well", f"{self._machine.name}: {journal.trouble}", job_id
+                    "a disk without faults is well", f"{self._machine.name}: {journal.trouble}", job_id
                 )
             recorded = "not recorded" if position == NOWHERE else f"recorded up to {position}, ready up to {ready}"
             raise RuleBrokenError(
@@ -239,7 +242,7 @@ class DurabilityChecker:
 
 
 def _has(machine: Machine, job_id: bytes) -> bool:
-    """Whether a node has a copy, or had one when it was last awake."""
+    """Return whether a node has a copy, or had one when it was last awake."""
     journal_storage = machine.journal_storage
     if not machine.is_up or machine.broker.is_loading:
         return True

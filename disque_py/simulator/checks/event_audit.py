@@ -1,10 +1,9 @@
-"""Audit: at the end of a world, whether the logs of events tell what became of every job.
+"""Audit: at the end of a world, whether the event logs tell what became of every job.
 
-Every log is read to its end by a client, and what it gets compared with what the nodes wrote. Then, if no log was ever
-given up or lost its end in a power cut, the histories are put together as docs/events.md says: each job was added once
-(or never, if its creator died and only another request with its key was told of it), was delivered at least as often
-as consumers got it, and is over in the way its ledger says: completed, if it was acknowledged, whatever else some node
-did to it.
+A client reads every log to its end, and the events are compared with those that the nodes wrote. The histories are put
+together as docs/events.md says, if no log was ever given up or lost its end in a power cut. Each job was added once, or
+never if its creator died and only another request with its key was told of it. It was delivered at least as often as
+consumers got it. It is over as the oracle says: completed if it was acknowledged, whatever else some node did to it.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ LONG_TTL_MS: Final = 600_000
 # docs/events.md, section Order.
 FINAL: Final = {COMPLETED: 3, CANCELED: 2, EXPIRED: 1}
 
-# What is known of a job: (code, version, node, seq) of its events, over all nodes.
+# The events of a job over all nodes: (code, version, node, seq) each.
 History = list[tuple[int, int, bytes, int]]
 
 
@@ -101,7 +100,7 @@ def read_all(world: World) -> None:
 
 
 def is_complete(machine: Machine) -> bool:
-    """Whether one log has all that this machine ever did."""
+    """Return whether one log has all that this machine ever did."""
     event_logs = machine.event_logs
     return (
         event_logs is not None
@@ -148,7 +147,7 @@ def audit(world: World, oracle: Oracle) -> None:
 
 
 def check(promise: Promise, history: History) -> None:
-    """What the events tell of this job is what its ledger says; RuleBrokenError."""
+    """Check that the events tell the same of this job as the oracle; RuleBrokenError."""
     codes = [event[0] for event in history]
     added = sum(code in ADDED_CODES for code in codes)
     if added > 1 or (not added and promise.asked is not None):

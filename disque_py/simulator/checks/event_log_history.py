@@ -1,8 +1,8 @@
-"""Written: one log of events, as the world knows it: all that its node gave it, and what readers were told.
+"""The history of one event log: all that its node gave it, and all that readers were told.
 
-The world sees what a node appends before the disk does, so it can say what a restart has to find again: after a kill
-all that was handed to the system, after a power cut all that a reader could have seen. What a cut did take is cut off
-here, too; other events get those numbers, and no reader may ever have seen them.
+The world sees what a node appends before the disk does, so it knows what a restart has to find again. After a kill that
+is all that was handed to the system; after a power cut it is all that a reader could have seen. Events that a cut took
+are cut off here, too. Other events get their numbers, and no reader may ever have seen the lost ones.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Written:
     """One log; see the module.
 
     node        id of the node that began it
-    first_seq   number of the first event the world has seen; those before it nobody knows
+    first_seq   number of the first event the world has seen; earlier ones are unknown
     events      from there on, in order; `ends` has the position behind each, `moments` its node's wall clock
     lost_of     jobs of which events went with a process; a journal may have kept what they told of
     durable     number of the first event that was not known to be on disk, when its process ended
@@ -108,7 +108,7 @@ class Written:
                 self.by_job[job_id].pop()
                 self.lost_of[job_id] = None
         del self.events[at:], self.moments[at:]
-        self.ends = [0] * at  # It was read back. Whoever goes on counts positions from 0 again.
+        self.ends = [0] * at  # It was read back. The next process counts positions from 0 again.
         return lost
 
     def last_of(self, job_id: bytes, codes: tuple[int, ...]) -> int:
@@ -144,7 +144,7 @@ class Written:
         if at < 0:
             return
         if at >= len(self.events):
-            raise RuleBrokenError("events come from somewhere", f"nobody wrote {seq} in {self.log_id}: {line!r}")
+            raise RuleBrokenError("events come from somewhere", f"no node wrote {seq} in {self.log_id}: {line!r}")
         [right] = self._lines.of(seq, self.moments[at], [self.events[at]])
         if right.encode() != line:
             raise RuleBrokenError("events are read as they were written", f"{line!r}, not {right!r}")

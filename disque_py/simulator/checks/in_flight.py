@@ -1,8 +1,9 @@
-"""Underway: what a node has said or done, and what nobody can see of it yet.
+"""Decisions of a node that other processes cannot see yet.
 
-Replies and messages wait for their records (node/output_commit.py), and leave long after they were decided: a delivery, or a job
-that is given away, which was acknowledged meanwhile. What a node knows is only safe when its disk has it: until then a
-crash may bring back what was before. And a process that stands still may do so in the midst of a turn.
+Replies and messages wait for their records (node/output_commit.py), and leave long after they were decided. A job may
+be acknowledged between its delivery, or its hand-over, and the moment when that leaves the node. A node's knowledge is
+safe only when its disk has it: until then a crash may bring the state before back. A process that is stopped may be in
+the middle of a turn.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def unseen_jobs(machine: Machine) -> Iterator[bytes]:
-    """Ids of jobs in replies that wait for the journal."""
+    """Yield the ids of jobs in replies that wait for the journal."""
     for connection in machine.clients:
         if connection.client.held or connection.client.out or connection.client in machine.broker.incremental:
             for reply in connection.unseen():
@@ -26,7 +27,7 @@ def unseen_jobs(machine: Machine) -> Iterator[bytes]:
 
 
 def unsent_jobs(machine: Machine) -> Iterator[bytes]:
-    """Ids of jobs in messages that wait for the journal, or for the end of the turn."""
+    """Yield the ids of jobs in messages that wait for the journal, or for the end of the turn."""
     runs: list[Any] = list(machine.driver.outgoing.runs)
     holding = machine.driver.holding
     if holding is not None:
@@ -54,6 +55,6 @@ def unsafe_ms(machine: Machine) -> int:
 
 
 def is_unsafe(machine: Machine) -> bool:
-    """Whether there is something that the end of the process would take."""
+    """Return whether there is something that the end of the process would take."""
     driver = machine.driver
     return driver.output_commit is not None and (driver.output_commit.journal._write_queue.has_ages or driver.is_open)

@@ -2,7 +2,8 @@
 
 Three rules look at each delivery, and at the nodes and links that it concerns, whatever happens elsewhere:
 
-* While a lease runs, its node lives, and its links to the other holders are whole, there is no second delivery.
+* While a lease runs, its node lives, and its links to the other holders are whole, no holder that was told of the lease
+  delivers the job a second time.
 * A node that was linked to the node where an ACKJOB was answered, and that this node knows as a holder, delivers the
   job no more.
 * A node that comes back with a journal asks before it queues what ran out meanwhile: if a holder that it names knows of
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 # A reply that waits for a healthy disk, and the turns around it.
 TURNS_MS: Final = 200
-# What was under way before a lease began has come by then.
+# Messages that were on their way before a lease began have come by then.
 SETTLED_MS: Final = 1_000
 # Clocks drift by half a percent at most.
 DRIFT_SHARE: Final = 100
@@ -39,12 +40,13 @@ HEARD_MS: Final = 1_000
 
 
 class Lease:
-    """The last delivery of a job that a consumer saw."""
+    """The last delivery of a job that a consumer saw; `told` are the ids of the holders that heard of it."""
 
-    __slots__ = ("left_ms", "machine", "run", "seen_ms")
+    __slots__ = ("left_ms", "machine", "run", "seen_ms", "told")
 
-    def __init__(self, machine: Machine, seen_ms: int, left_ms: int) -> None:
+    def __init__(self, machine: Machine, job_id: bytes, seen_ms: int, left_ms: int) -> None:
         self.machine = machine
+        self.told = holder_ids(machine, job_id)
         self.run = machine.runs
         self.seen_ms = seen_ms
         self.left_ms = left_ms
@@ -87,7 +89,7 @@ class Leases:
             lease = self.running.get(job_id)
             if lease is not None and promise.loose == 0:
                 self._check_lease(machine, promise, lease)
-            self.running[job_id] = Lease(machine, self._world.now_ms, _left_ms(entry, promise))
+            self.running[job_id] = Lease(machine, job_id, self._world.now_ms, _left_ms(entry, promise))
 
     # -- leases ------------------------------------------------------------------------------------
 
@@ -97,6 +99,8 @@ class Leases:
         race_ms = TURNS_MS + 2 * world.network.delay_ms[1]
         if not race_ms < passed_ms < lease.left_ms - lease.left_ms // DRIFT_SHARE - TURNS_MS:
             return
+        if machine is not lease.machine and machine.membership.me.id not in lease.told:
+            return  # It was given the job by a holder, and the leasing node does not know that (spec L2).
         since_ms = lease.seen_ms - SETTLED_MS
         if promise.freed_ms > since_ms or self._losses.mishap_ms > since_ms or lease.machine.runs != lease.run:
             return
@@ -130,7 +134,7 @@ class Leases:
             return
         if self._is_whole(knower, machine, since_ms):
             raise RuleBrokenError(
-                "an ack reaches those who are linked",
+                "an ack reaches linked holders",
                 f"{promise}: acknowledged on {knower.name}, and {now_ms - promise.ack_answered_ms} ms later"
                 f" delivered by {machine.name}",
                 promise.id,
@@ -170,8 +174,14 @@ class Leases:
                     )
 
 
+def holder_ids(machine: Machine, job_id: bytes) -> list[bytes]:
+    """Return the ids of the nodes that this node knows as holders of the job; empty if it has no such job."""
+    job = machine.broker.find(job_id)
+    return [] if job is None else [node.id for node in job.holders]
+
+
 def is_well(machine: Machine, since_ms: int) -> bool:
-    """Whether a node has gone on without a pause, and without trouble of its disks, since this moment."""
+    """Return whether a node has gone on without a pause, and without trouble of its disks, since this moment."""
     journal_storage, event_logs = machine.journal_storage, machine.event_logs
     return (
         machine.is_up

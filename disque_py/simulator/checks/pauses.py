@@ -1,9 +1,9 @@
-"""Pauses: a queue whose output is paused delivers nothing, and a pause that was ended everywhere is ended everywhere.
+"""Pauses: a paused queue delivers nothing, and a pause that was ended everywhere is ended on every node.
 
-A claim begins when a node answers a PAUSE with `out` or `all`: from then on no consumer gets a job of this queue from
-this node. Excused are the deliveries that were decided before: jobs in replies that wait for their record, and jobs
-under a token, which may be asked for again. A claim ends with the next PAUSE of the queue at this node, with a later
-one that another node tells it, with FLUSHALL or RESET, and with the process unless the journal is sure to have it.
+A claim begins when a node answers a PAUSE with `out` or `all`. From then on no consumer gets a job of this queue from
+this node. Deliveries that were decided before are excused: jobs in replies that wait for their record, and jobs under a
+token, which may be asked for again. A claim ends with the next PAUSE of the queue at this node, with a later one that
+another node tells it, and with FLUSHALL or RESET. It also ends with the process, unless the journal is sure to have it.
 
 At the end, when the mesh is whole, the nodes agree on what was set with BCAST. The state with the latest version is
 in force on each of them, unless the node was asked for another one without BCAST.
@@ -69,7 +69,7 @@ class Pauses:
             self._forget(machine)
 
     def answered(self, machine: Machine, command: Command, reply: Any) -> None:
-        """It is answered. While others are under way, their order is not known, and nothing is claimed."""
+        """Note the reply to a PAUSE. While others are under way, their order is unknown, and nothing is claimed."""
         if _upper(command)[0] != "PAUSE":
             return
         key = machine.name, _name(command)

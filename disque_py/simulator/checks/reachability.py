@@ -1,8 +1,8 @@
-"""Journeys: in good weather a job comes to who waits for it, wherever that is, and soon.
+"""Reachability: in good weather a job soon comes to a client that waits for it, on whatever node that is.
 
-One node has no clients and gets the jobs, two have clients that wait, and one of these two is stopped before it can
-answer a hint. What was offered to it must be offered to the other (spec I5), not wait for the
-broadcast that comes every 30 seconds.
+One node has no clients and gets the jobs. Two nodes have clients that wait. One of these two is stopped before it can
+answer a hint. The jobs that were offered to it must be offered to the other (spec I5), and not wait for the broadcast
+that comes every 30 seconds.
 """
 
 from __future__ import annotations
@@ -68,19 +68,19 @@ def travel(simulation: Simulation) -> None:
     for _ in range(CLIENTS):
         promise = simulation.oracle.add(QUEUE, 20, 60_000, 3_600_000, 1, world.now_ms)
         options = ("RETRY", 60, "TTL", 3_600, "REPLICATE", 1)
-        simulation.weather.ask(source, "ADDJOB", QUEUE, promise.body(), 0, *options)
+        simulation.targets.ask(source, "ADDJOB", QUEUE, promise.body(), 0, *options)
         promises.append(promise)
         world.run(GAP_MS)
     end_ms = world.now_ms + ARRIVED_MS
     while not all(promise.delivered for promise in promises):
         if world.now_ms >= end_ms:
             raise RuleBrokenError(
-                "jobs come to who waits",
+                "jobs come to waiting clients",
                 f"not within {ARRIVED_MS} ms from {source.name} to {awake.name}, while {stopped.name} is stopped",
                 *(promise.id for promise in promises if promise.id),
             )
         world.run(GAP_MS)
-    world.run(GAP_MS)  # Who hung up at once would take the last ACKJOB along.
+    world.run(GAP_MS)  # A client that hung up at once would take its last ACKJOB along.
     stopped.go_on()
     for waiter in waiters:
         if waiter.is_open:

@@ -94,7 +94,7 @@ class Connection:
         return found
 
     def hang_up(self) -> None:
-        """The client closes it. What the node had for it is lost with it."""
+        """Close the connection. Replies that the node had for the client are lost with it."""
         self._leave_unread()
         self._end()
         machine = self.machine
@@ -116,7 +116,7 @@ class Connection:
         self.world.connections.pop(self, None)
 
     def _disconnect_late(self) -> None:
-        """The node stood still when the client hung up. What it did for it since, before it read of that, is unseen."""
+        """Note unseen replies: the node was stopped when the client hung up, and read of that later."""
         if self.machine.is_up and self.machine.broker is self.broker:
             self._leave_unread()
         self._disconnect()
@@ -148,7 +148,7 @@ class Connection:
         if self.machine.is_stopped or self.machine.is_deaf:
             self.machine.held.append((self._run, ()))
             return
-        if self.machine.is_ending:  # Nobody listens any more.
+        if self.machine.is_ending:  # The node listens no more.
             self.world.later(0, self.hang_up_by_node)
             return
         machine, broker, client = self.machine, self.broker, self.client

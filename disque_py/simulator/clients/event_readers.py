@@ -1,8 +1,9 @@
-"""Readers: clients that follow the nodes' logs of events, and what they may be told (docs/events.md).
+"""Readers: clients that follow the nodes' event logs, and the rules for their replies (docs/events.md).
 
 A *reader* goes from node to node, asks where each log stands (INFO), reads on from where it was (READ, with and without
-waiting), and looks for moments (SEEK). Whatever it gets is compared with what the node wrote (event_log_history.py) and with what
-any reader got before: a number means one event for ever, and what can be read once always can.
+waiting), and looks for moments (SEEK). Its events are compared with those that the node wrote (event_log_history.py),
+and with those that any reader got before. A number means one event for ever. An event that was read once can be read
+again.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Question(NamedTuple):
 
 
 def log_of(machine: Machine, log_id: str) -> Written:
-    """What is known of the log a node speaks of; RuleBrokenError if nobody has seen it."""
+    """Return the history of the log that a node names; RuleBrokenError if there is no such log."""
     event_logs = machine.event_logs
     written = event_logs.logs.get(log_id) if event_logs is not None else None
     if written is None:
@@ -94,14 +95,14 @@ def check_refusal(question: Question, text: str) -> int:
 
 
 def check_moment(question: Question, seq: int) -> None:
-    """What SEEK found, as far as the node's clock never went back; RuleBrokenError."""
+    """Check the result of SEEK, if the node's clock never went back; RuleBrokenError."""
     written = log_of(question.machine, question.log_id)
     moments = written.moments
     if any(later < earlier for earlier, later in pairwise(moments)):
         return
     at = seq - written.first_seq
     log = question.machine.event_logs.service.log if question.machine.event_logs is not None else None
-    # What could not be read when it was asked for may be older than the moment.
+    # An event that could not be read when it was asked for may be older than the moment.
     is_right = 0 <= at <= len(moments)
     if is_right and at and log is not None and seq > log.first_seq:
         is_right = moments[at - 1] < question.start

@@ -1,10 +1,10 @@
 """Fetchers: consumers whose answers have a name and can be had again: GETJOB … TOKEN, LEASE, WITHMETA, WITHLEASE.
 
-A *fetcher* asks, asks again under the same token as if it had not heard the answer, extends, gives back and
-acknowledges by token. What a repeated answer may have in it is held against what the node itself believes of the jobs:
-all that are still leased under the token, in the order of the first answer, and nothing else (docs/commands.md,
-GETJOB). Every fresh answer is checked for order (priority, creation time, id), for the metadata that was added, for
-leases as asked for; and it never has an at-most-once job.
+A *fetcher* asks, and asks again under the same token as if it had not heard the answer. It extends, gives back and
+acknowledges by token. A repeated answer must agree with what the node itself believes of the jobs. It has all jobs that
+are still leased under the token, in the order of the first answer, and nothing else (docs/commands.md, GETJOB). Every
+fresh answer is checked for order (priority, creation time, id), for the metadata that was added, and for leases as
+asked for. It never has an at-most-once job.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SLEEP_MS_MAX: Final = 4_000
 META_AT: Final = 4
 LEASE_AT: Final = 6
 ATTEMPT_AT: Final = 8
-# A lease that was read from the journal ends no earlier than others are asked who has the job: a moment later each.
+# A lease that was read from the journal ends no earlier than the questions to other holders, a moment later each.
 RESTORED_LEASE_MS_MAX: Final = ASK_AFTER_MS + 1_000
 
 
@@ -45,7 +45,7 @@ class Batch:
     attempts   of the deliveries, by id, in the order of the answer
     lease_ms   asked for; 0: each job's RETRY
     is_old     the token may be unknown again: it was given back, acknowledged, or the node began anew
-    is_unheard asked for, and not answered: nobody acknowledges what they may have got and have not heard of
+    is_unheard asked for, and not answered: no client acknowledges jobs of an answer that it has not heard
     was_lost   an answer to it was lost: the node may know of a delivery that the client does not
     is_recorded the node's next process knows of it: it has a journal, and could write it then
     """
@@ -252,7 +252,7 @@ def check_repeated(batch: Batch, ids: list[bytes]) -> None:
 
 
 def check_attempts(batch: Batch, entries: list[list[Any]]) -> None:
-    """What a token answers again are its own deliveries, not later ones of the same jobs; RuleBrokenError."""
+    """Check that a token answers with its own deliveries, not with later ones of the same jobs; RuleBrokenError."""
     for entry in entries:
         if entry[ATTEMPT_AT] != batch.attempts[entry[1]]:
             raise RuleBrokenError(

@@ -1,10 +1,9 @@
-"""Keyed: producers that give their jobs keys, priorities and metadata, and what must be true of the answers.
+"""Keyed producers: they give their jobs keys, priorities and metadata; and the rules for the answers.
 
-Of all ADDJOBs with one queue and key only the first makes a job; the others are answered with its id, wherever they are
-asked, also when the job is over, until its TTL is (docs/commands.md, ADDJOB). The book of keys holds that against the
-world: while all nodes were linked and nothing went wrong from the first request to the last answer, two ids for one key
-break a rule; and while no node forgot anything, at-most-once jobs never get a second one, whatever was cut: such an
-ADDJOB is refused.
+Of all ADDJOBs with one queue and key only the first makes a job. The others are answered with its id, on any node, also
+when the job is over, until its TTL is (docs/commands.md, ADDJOB). `KeyBook` holds the answers against that. Two ids for
+one key break a rule if all nodes were linked and nothing went wrong from the first request to the last answer. While no
+node forgot anything, an at-most-once job never gets a second id, whatever was cut: such an ADDJOB is refused.
 
 The body that a keyed job arrives with says which of the requests made it, as for any other job (oracle.py).
 """
@@ -34,19 +33,23 @@ PRIORITIES: Final = (-5, 0, 3, 1 << 40, 1_700_000_000_500)
 META: Final = (("carrier", "UA"), ("tail", "N14228"), ("dest", "IAH"), ("\xff", ""))
 # A TTL that ends soon frees its key soon; how far from its end nothing is said about that.
 TTL_SLACK_MS: Final = 2_500
-# Weather in which no node forgets a job or leaves; with the journal `always` also these.
+# Faults by which no node forgets a job or leaves. With the journal policy `always` the second row keeps jobs, too,
+# unless the policy is changed meanwhile.
 KEEPING: Final = frozenset(
-    ("fair", "pauses", "breaks", "one-way", "halves", "ring", "bridge", "alone", "shifting", "delays", "clocks")
-)
-KEEPING_WITH_JOURNAL: Final = frozenset(("kills", "power", "restarts", "upgrade"))
+    (
+        "stop", "hiccup", "hang-up", "one-way", "halves", "ring", "bridge", "alone", "shift", "delay", "jump",
+        "reload", "rewrite", "policy", "events-off", "events-limit", "events-disk",
+    )
+)  # fmt: skip
+KEEPING_WITH_JOURNAL: Final = frozenset(("kill", "fuse", "power", "restart", "upgrade"))
 
 
 class Label:
-    """What a job was added with, besides what every job has.
+    """The options of a job's ADDJOB, besides those that every job has.
 
     meta      names and values, as GETJOB shows them
     copies    as asked for; 0: at most once
-    sent_ms, was_calm   when it was sent, and whether nothing was wrong then
+    sent_ms, was_settled   when it was sent, and whether nothing was wrong then
     is_answered   its producer got an id
     """
 
@@ -66,8 +69,8 @@ class Use:
     """An id that a key was answered with.
 
     promise    of the request that made the job, which need not be the first that was answered so
-    sent_ms    when that was sent; answered_ms: when somebody was answered so
-    is_calm    nothing was wrong when that was sent, nor when this one was and was answered
+    sent_ms    when that was sent; answered_ms: when a client was answered so
+    is_settled nothing was wrong when that was sent, nor when this one was and was answered
     """
 
     __slots__ = ("answered_ms", "is_settled", "job_id", "promise", "sent_ms")
@@ -81,7 +84,7 @@ class Use:
 
 
 class KeyBook:
-    """What all clients of a world were told about keys.
+    """All that the clients of a world were told about keys.
 
     labels      by the numbers of promises
     uses        by queue and key
@@ -94,12 +97,7 @@ class KeyBook:
         self._world = world
         self._oracle = oracle
         self._formed_ms = 0  # When the nodes were seen to have met; before that each is alone.
-        journals = plan.journals[: plan.nodes]
-        is_safe = bool(journals) and all(policy == ALWAYS for policy in journals)
-        self.never_two = (
-            all(kind in KEEPING or (is_safe and kind in KEEPING_WITH_JOURNAL) for kind in plan.weather)
-            and not plan.maxmemory
-        )
+        self.never_two = not plan.maxmemory and _forgets_nothing(plan)
 
     def is_settled(self) -> bool:
         """Nothing is wrong at the moment: all nodes are there and linked, and no fault lasts."""
@@ -156,18 +154,18 @@ class KeyBook:
             body = self._body_of(job_id)
             number = body.partition(b" ")[0]
             if not number.isdigit():
-                return None  # It is over, or its body is on disk; nobody will ask for it.
+                return None  # It is over, or its body is on disk; no client will ask for it.
             owner = self._oracle.promises[int(number)]
         if owner is not promise and not owner.answered_ms:
-            # Its own answer was lost; but somebody was told of the job, so it is there. Perhaps its creator died before
-            # the outcome was known: then whoever has a copy names it.
+            # Its own answer was lost; but a client was told of the job, so it is there. Perhaps its creator died before
+            # the outcome was known: then a node with a copy names it.
             owner.asked = None
             owner.copies = min(1, owner.copies)
             self._oracle.answered(owner, job_id, self._world.now_ms)
         return owner
 
     def _requests_like(self, promise: Promise) -> list[Label]:
-        """Those for the same key that were not answered: one of them made a job that nobody has any more."""
+        """Return the unanswered requests for the same key: one of them made a job that no node has any more."""
         key, promises = self.labels[promise.number].key, self._oracle.promises
         return [
             label
@@ -181,6 +179,14 @@ class KeyBook:
             if job is not None and job.state != WAIT_REPL and type(job.body) is bytes and job.body:
                 return job.body
         return b""
+
+
+def _forgets_nothing(plan: Plan) -> bool:
+    """Return whether no fault of this plan makes a node forget a job."""
+    kinds = {fault.kind for fault in plan.faults}
+    journals = plan.journals[: plan.nodes]
+    is_safe = bool(journals) and all(policy == ALWAYS for policy in journals) and "policy" not in kinds
+    return kinds <= (KEEPING | KEEPING_WITH_JOURNAL if is_safe else KEEPING)
 
 
 class KeyedProducer(Actor):

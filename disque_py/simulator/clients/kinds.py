@@ -1,4 +1,4 @@
-"""Staff: the kinds of clients there are, by the names that plans have for them."""
+"""The kinds of clients, by the names that plans have for them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ KINDS: Final[dict[str, type[Actor]]] = {
 }
 
 
-def hire(world: World, oracle: Oracle, plan: Plan) -> list[Actor]:
-    """The clients of a plan, at work."""
+def start_clients(world: World, oracle: Oracle, plan: Plan) -> list[Actor]:
+    """Return the clients of a plan, at work."""
     actors = [KINDS[client.kind](world, oracle, plan, client) for client in plan.clients]
     book = KeyBook(world, oracle, plan)
     for actor in actors:

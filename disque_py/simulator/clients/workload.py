@@ -1,9 +1,9 @@
-"""Workload: clients of every kind. Each acts on its own chance and writes what it was told into the ledger.
+"""Workload: clients of several kinds. Each acts on its own chance and tells the oracle what it was told.
 
-A *producer* adds jobs in bunches, on any node, whatever became of the bunch before. A *consumer* fetches and works;
-most of what it got it acknowledges, some of it late, twice, on another node, or never; it also gives jobs back, asks
-for more time, deletes. An *inspector* asks everything that changes nothing. A broken connection is made anew,
-elsewhere.
+A *producer* adds jobs in bunches, on any node, whatever became of the bunch before. A *consumer* fetches and works. It
+acknowledges most of its jobs, some of them late, twice, on another node, or never. It also gives jobs back, asks for
+more time, and deletes jobs. An *inspector* sends every command that changes nothing. A client replaces a broken
+connection, perhaps with one to another node.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ BODIES: Final = (8, 8, 20, 100, 700, 4_000)
 
 
 class Line(Connection):
-    """A client's connection: replies go, in order, to whoever waits for each.
+    """A client's connection: each reply goes, in order, to the request that waits for it.
 
     since   number of the node's next event when a consumer last asked for jobs
     forever   queues of a GETJOB under way that has no TIMEOUT
@@ -82,7 +82,7 @@ class Line(Connection):
         return b""
 
     def first_asked(self) -> str:
-        """What the next reply is for."""
+        """Return the request that the next reply belongs to."""
         return str(self._waiting[0][1]) if self._waiting else "nothing"
 
     def on_reply(self, reply: Any) -> None:
@@ -98,13 +98,13 @@ class Line(Connection):
         then(reply, about)
 
     def on_unseen(self, reply: Any) -> None:
-        """Who never reads a reply was promised nothing and got nothing; the node believes otherwise."""
+        """Note the replies that the client never reads: it was promised nothing, though the node believes so."""
         if self._waiting:  # A GETJOB in parts is unseen twice: what it had when the client hung up, and at its end.
             self._waiting.popleft()
         self._owner.oracle.unread(reply)
 
     def on_lost(self) -> None:
-        """What was not answered never will be."""
+        """Note that open requests will never be answered."""
         self._waiting.clear()
         self._owner.on_lost(self)
 
@@ -169,7 +169,7 @@ class Actor:
         """A connection broke."""
 
     def nothing(self, reply: Any, about: Any) -> None:
-        """A reply nobody cares about."""
+        """Take a reply that does not matter."""
 
 
 class Producer(Actor):
@@ -266,7 +266,7 @@ class Consumer(Actor):
                 done.append(promise)
             elif dice < 0.76:  # On another node, which may never have heard of it.
                 self.world.later(0, self._acknowledge, [promise], None)
-            elif dice < 0.82:  # Late: after it was delivered to somebody else.
+            elif dice < 0.82:  # Late: after it was delivered to another consumer.
                 self.world.later(promise.retry_ms + rng.randrange(3_000), self._acknowledge, [promise], machine)
             elif dice < 0.86:  # Twice.
                 self.world.later(rng.randrange(500), self._acknowledge, [promise], None)
@@ -285,7 +285,7 @@ class Consumer(Actor):
         if line is not None:
             for promise in promises:
                 self.oracle.acknowledging(promise, self.world.now_ms)
-            # A leaving node makes no dummy acks (spec V6), and a lone one has nobody to tell.
+            # A leaving node makes no dummy acks (spec V6), and a lone one has no node to tell.
             broker = line.broker
             counts = not broker.is_leaving and bool(broker.cluster.linked)
             request = words("ACKJOB", *(promise.id for promise in promises))

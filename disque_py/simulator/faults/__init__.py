@@ -1,1 +1,1 @@
-"""The faults that a plan can order: links, processes, disks, operators, logs of events."""
+"""The faults that a plan can order: of links, processes, disks, operators and event logs."""

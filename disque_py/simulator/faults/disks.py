@@ -1,4 +1,4 @@
-"""A disk of the simulator in trouble, and well again: one way for journals and for logs of events."""
+"""Disk faults: a simulated disk gets into trouble and recovers, for journals and for event logs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ TROUBLES: Final = ("slow", "stuck", "full", "sync fails", "write fails")
 
 
 class Health:
-    """How a disk has been.
+    """The health of a disk.
 
-    is_troubled   it is slow, stuck, full or failing now
+    is_troubled   whether it is slow, stuck, full or failing now
     well_ms       when its last trouble ended; FOR_EVER_MS while one lasts
     """
 
@@ -30,24 +30,24 @@ class Health:
 
     @property
     def is_troubled(self) -> bool:
-        """Whether a trouble lasts."""
+        """Return whether a trouble lasts."""
         return self.well_ms == FOR_EVER_MS
 
     def fall_ill(self) -> None:
-        """A trouble begins."""
+        """Note that a trouble begins."""
         self.well_ms = FOR_EVER_MS
 
     def get_well(self, now_ms: int) -> None:
-        """All troubles are over."""
+        """Note that all troubles are over."""
         self.well_ms = now_ms
 
     def is_well(self, since_ms: int) -> bool:
-        """Whether there has been no trouble since this moment."""
+        """Return whether there has been no trouble since this moment."""
         return self.well_ms < since_ms
 
 
 def afflict(folder: SimFolder, disk: SimDisk, kind: str, fault: Fault, slow_ms: int) -> None:
-    """Begin a trouble of TROUBLES, as the fault's numbers say; `slow_ms` is added to what a slow disk takes."""
+    """Begin a trouble of TROUBLES, as the fault's numbers say. A slow disk takes up to `slow_ms` longer."""
     if kind == "slow":
         disk.delays_ms = [(low_ms + 20, high_ms + slow_ms) for low_ms, high_ms in disk.delays_ms]
     elif kind == "stuck":
@@ -63,7 +63,7 @@ def afflict(folder: SimFolder, disk: SimDisk, kind: str, fault: Fault, slow_ms: 
 
 
 def cure(folder: SimFolder, disk: SimDisk, capacity_bytes: int) -> None:
-    """All is well, with so much room."""
+    """End all troubles; the disk has so much room then."""
     folder.capacity_bytes = capacity_bytes
     folder.heal()
     disk.delays_ms = list(DELAYS_MS)

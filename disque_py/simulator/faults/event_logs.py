@@ -1,15 +1,15 @@
-"""What may happen to logs of events: they are switched off and on, their limits change, their disks are in trouble.
+"""Faults of event logs: they are switched off and on, their limits change, their disks are in trouble.
 
-These come on top of what else a plan has (plan.py), so that plans without events stay what they are.
+A plan draws these after all its other faults (plan.py). Plans without events are the same as they were before.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from disque_py.simulator.faults.disks import TROUBLES, afflict, cure
-from disque_py.simulator.faults.operators import OperatorFaults
-from disque_py.simulator.faults.targets import Struck
+from disque_py.simulator.faults.targets import Effect, Targets
 from disque_py.simulator.world.event_log_storage import CAPACITY_BYTES
 
 if TYPE_CHECKING:
@@ -19,33 +19,41 @@ SLOW_MS: Final = (50, 600, 2_000)
 LIMITS_BYTES: Final = (10_000, 60_000, 1 << 30)
 
 
-class EventFaults(OperatorFaults):
-    """See the module."""
+class EventLogFaults:
+    """The faults of event logs, by name in `kinds`."""
 
-    def do_events_off(self, fault: Fault) -> Struck:
-        """CONFIG SET events no, and yes when it is over."""
-        writing = [machine for machine in self.awake() if machine.event_logs is not None]
+    def __init__(self, targets: Targets) -> None:
+        self._targets = targets
+        self.kinds: dict[str, Callable[[Fault], Effect]] = {
+            "events-off": self.do_events_off,
+            "events-limit": self.do_events_limit,
+            "events-disk": self.do_events_disk,
+        }
+
+    def do_events_off(self, fault: Fault) -> Effect:
+        """Send CONFIG SET events no, and yes when the fault is over."""
+        writing = [machine for machine in self._targets.awake() if machine.event_logs is not None]
         if not writing:
             return None
         machine = writing[fault.picks[0] % len(writing)]
-        self.ask(machine, "CONFIG", "SET", "events", "no")
-        return f"events of {machine.name} off", lambda: self.ask(machine, "CONFIG", "SET", "events", "yes")
+        self._targets.ask(machine, "CONFIG", "SET", "events", "no")
+        return f"events of {machine.name} off", lambda: self._targets.ask(machine, "CONFIG", "SET", "events", "yes")
 
-    def do_events_limit(self, fault: Fault) -> Struck:
-        """CONFIG SET events-max-bytes."""
-        writing = [machine for machine in self.awake() if machine.event_logs is not None]
+    def do_events_limit(self, fault: Fault) -> Effect:
+        """Send CONFIG SET events-max-bytes."""
+        writing = [machine for machine in self._targets.awake() if machine.event_logs is not None]
         if not writing:
             return None
         machine = writing[fault.picks[0] % len(writing)]
         limit = LIMITS_BYTES[fault.picks[1] % len(LIMITS_BYTES)]
-        self.ask(machine, "CONFIG", "SET", "events-max-bytes", limit)
-        return f"events-max-bytes {limit} on {machine.name}", lambda: self.ask(
-            machine, "CONFIG", "SET", "events-max-bytes", self.plan.events_bytes
+        self._targets.ask(machine, "CONFIG", "SET", "events-max-bytes", limit)
+        return f"events-max-bytes {limit} on {machine.name}", lambda: self._targets.ask(
+            machine, "CONFIG", "SET", "events-max-bytes", self._targets.plan.events_bytes
         )
 
-    def do_events_disk(self, fault: Fault) -> Struck:
-        """The disk under a log gets slow, stuck or full, or fails."""
-        writing = [machine for machine in self.up() if machine.event_logs is not None]
+    def do_events_disk(self, fault: Fault) -> Effect:
+        """Make the disk under a log slow, stuck or full, or let it fail."""
+        writing = [machine for machine in self._targets.up() if machine.event_logs is not None]
         if not writing:
             return None
         machine = writing[fault.picks[0] % len(writing)]
@@ -54,12 +62,12 @@ class EventFaults(OperatorFaults):
         folder, disk = event_logs.folder, event_logs.disk
         event_logs.had_trouble = event_logs.had_gap = True
         event_logs.health.fall_ill()
-        self.oracle.delays_ms += fault.span_ms  # A copy that is given away waits for its event.
+        self._targets.oracle.delays_ms += fault.span_ms  # A copy that is given away waits for its event.
         kind = TROUBLES[fault.picks[1] % len(TROUBLES)]
         afflict(folder, disk, kind, fault, SLOW_MS[fault.picks[2] % len(SLOW_MS)])
 
         def heal() -> None:
             cure(folder, disk, CAPACITY_BYTES)
-            event_logs.health.get_well(self.world.now_ms)
+            event_logs.health.get_well(self._targets.world.now_ms)
 
         return f"disk under the events of {machine.name}: {kind}", heal

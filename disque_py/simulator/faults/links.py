@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from disque_py.simulator.faults.targets import End, Striking, Struck, nothing
+from disque_py.simulator.faults.targets import Effect, End, Targets, nothing
 
 if TYPE_CHECKING:
     from disque_py.simulator.plan import Fault
@@ -14,20 +15,36 @@ LOSS_SHARES: Final = (0.01, 0.05, 0.2)
 SLOW_MS: Final = (50, 300, 1_000)
 
 
-class LinkFaults(Striking):
-    """See the module."""
+class LinkFaults:
+    """The faults of connections and clocks, by name in `kinds`."""
 
-    def do_hiccup(self, fault: Fault) -> Struck:
-        """One connection breaks, and may be made again at once."""
+    def __init__(self, targets: Targets) -> None:
+        self._targets = targets
+        self.kinds: dict[str, Callable[[Fault], Effect]] = {
+            "hiccup": self.do_hiccup,
+            "hang-up": self.do_hang_up,
+            "one-way": self.do_one_way,
+            "halves": self.do_halves,
+            "bridge": self.do_bridge,
+            "alone": self.do_alone,
+            "ring": self.do_ring,
+            "shift": self.do_shift,
+            "loss": self.do_loss,
+            "delay": self.do_delay,
+            "jump": self.do_jump,
+        }
+
+    def do_hiccup(self, fault: Fault) -> Effect:
+        """Break one connection; a new one may be made at once."""
         pair = self._pair(fault)
         if pair is None:
             return None
-        self.world.network.hiccup(*pair)
+        self._targets.world.network.hiccup(*pair)
         return f"the connection of {pair[0]} to {pair[1]} breaks", nothing
 
-    def do_hang_up(self, fault: Fault) -> Struck:
-        """A client's connection breaks."""
-        connections = list(self.world.connections)
+    def do_hang_up(self, fault: Fault) -> Effect:
+        """Break a client's connection."""
+        connections = list(self._targets.world.connections)
         if not connections:
             return None
         connection = connections[fault.picks[0] % len(connections)]
@@ -35,36 +52,36 @@ class LinkFaults(Striking):
         return f"client {connection.client.id} of {connection.machine.name} is cut off", nothing
 
     def _pair(self, fault: Fault) -> tuple[str, str] | None:
-        names = list(self.world.machines)
+        names = list(self._targets.world.machines)
         if len(names) < 2:
             return None
         one = names[fault.picks[0] % len(names)]
         names.remove(one)
         return one, names[fault.picks[1] % len(names)]
 
-    def do_one_way(self, fault: Fault) -> Struck:
-        """Nothing gets from one node to another, while the other direction works."""
+    def do_one_way(self, fault: Fault) -> Effect:
+        """Cut one direction between two nodes; the other direction works."""
         pair = self._pair(fault)
         return None if pair is None else self._cut(fault, [pair], "one way")
 
-    def do_halves(self, fault: Fault) -> Struck:
-        """Two groups that don't see each other."""
+    def do_halves(self, fault: Fault) -> Effect:
+        """Cut the cluster into two groups."""
         names = self._shuffled(fault)
         half = 1 + fault.picks[2] % max(1, len(names) - 1)
         return self._part(fault, [names[:half], names[half:]], "halves")
 
-    def do_bridge(self, fault: Fault) -> Struck:
-        """Two groups and one node that sees both."""
+    def do_bridge(self, fault: Fault) -> Effect:
+        """Cut the cluster into two groups that have one node in common."""
         names = self._shuffled(fault)
         half = 1 + (len(names) - 1) // 2
         return self._part(fault, [names[1:half], names[half:]], f"all meet at {names[0]} only")
 
-    def do_alone(self, fault: Fault) -> Struck:
-        """Nobody sees anybody."""
-        return self._part(fault, [[name] for name in self.world.machines], "everybody alone")
+    def do_alone(self, fault: Fault) -> Effect:
+        """Cut every node off from every other."""
+        return self._part(fault, [[name] for name in self._targets.world.machines], "everybody alone")
 
-    def do_ring(self, fault: Fault) -> Struck:
-        """Each sees its two neighbours."""
+    def do_ring(self, fault: Fault) -> Effect:
+        """Leave each node only its two neighbours."""
         names = self._shuffled(fault)
         size = len(names)
         apart = [
@@ -75,18 +92,18 @@ class LinkFaults(Striking):
         ]
         return self._cut(fault, apart, f"ring {' '.join(names)}") if apart else None
 
-    def do_shift(self, fault: Fault) -> Struck:
-        """Groups that change soon."""
+    def do_shift(self, fault: Fault) -> Effect:
+        """Cut the cluster in one of several shapes; the next shape follows soon."""
         kinds = (self.do_halves, self.do_one_way, self.do_ring, self.do_bridge)
         return kinds[fault.picks[3] % len(kinds)](fault)
 
     def _shuffled(self, fault: Fault) -> list[str]:
-        names = list(self.world.machines)
+        names = list(self._targets.world.machines)
         turn = fault.picks[0] % len(names)
         names = names[turn:] + names[:turn]
         return names if fault.picks[1] % 2 else names[::2] + names[1::2]
 
-    def _part(self, fault: Fault, groups: list[list[str]], what: str) -> Struck:
+    def _part(self, fault: Fault, groups: list[list[str]], what: str) -> Effect:
         apart = [
             (one, other) for left in groups for right in groups if left is not right for one in left for other in right
         ]
@@ -94,11 +111,11 @@ class LinkFaults(Striking):
 
     def _cut(self, fault: Fault, pairs: list[tuple[str, str]], what: str) -> tuple[str, End]:
         silently = fault.picks[2] % 2 == 0
-        network = self.world.network
+        network = self._targets.world.network
         for one, other in pairs:
             network.cut(one, other, silently=silently)
         if silently:
-            self.oracle.delays_ms += fault.span_ms
+            self._targets.oracle.delays_ms += fault.span_ms
 
         def mend() -> None:
             for one, other in pairs:
@@ -107,33 +124,33 @@ class LinkFaults(Striking):
         told = ", ".join(f"{one}→{other}" for one, other in pairs[:12])
         return f"{what}{', silently' if silently else ''}: {told}", mend
 
-    def do_loss(self, fault: Fault) -> Struck:
-        """Frames vanish."""
-        network = self.world.network
-        self.has_losses = True
+    def do_loss(self, fault: Fault) -> Effect:
+        """Drop a share of all frames."""
+        network = self._targets.world.network
+        self._targets.has_losses = True
         network.loss = LOSS_SHARES[fault.picks[0] % len(LOSS_SHARES)]
         return f"{network.loss:.0%} of frames vanish", self._no_loss
 
     def _no_loss(self) -> None:
-        self.world.network.loss = 0.0
+        self._targets.world.network.loss = 0.0
 
-    def do_delay(self, fault: Fault) -> Struck:
-        """The network is slow."""
-        network = self.world.network
-        low_ms, high_ms = self.plan.delay_ms
+    def do_delay(self, fault: Fault) -> Effect:
+        """Make the network slow."""
+        network = self._targets.world.network
+        low_ms, high_ms = self._targets.plan.delay_ms
         slow_ms = SLOW_MS[fault.picks[0] % len(SLOW_MS)]
         network.delay_ms = (low_ms, max(high_ms, slow_ms))
-        self.oracle.delays_ms += slow_ms
+        self._targets.oracle.delays_ms += slow_ms
         return f"frames take up to {network.delay_ms[1]} ms", self._no_delay
 
     def _no_delay(self) -> None:
-        self.world.network.delay_ms = self.plan.delay_ms
+        self._targets.world.network.delay_ms = self._targets.plan.delay_ms
 
-    def do_jump(self, fault: Fault) -> Struck:
-        """Somebody sets a wall clock."""
-        names = list(self.world.machines)
-        machine = self.world.machines[names[fault.picks[0] % len(names)]]
+    def do_jump(self, fault: Fault) -> Effect:
+        """Set the wall clock of a node forward or back."""
+        names = list(self._targets.world.machines)
+        machine = self._targets.world.machines[names[fault.picks[0] % len(names)]]
         jump_ms = JUMPS_MS[fault.picks[1] % len(JUMPS_MS)]
         machine.wall_offset_ms += jump_ms
-        self.losses.jumped(machine, jump_ms)
+        self._targets.losses.jumped(machine, jump_ms)
         return f"wall clock of {machine.name} is {machine.wall_offset_ms / 1000:+g} s off", nothing

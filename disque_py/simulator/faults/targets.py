@@ -1,8 +1,11 @@
-"""What every fault needs: whom it may strike, and an operator to say it to.
+"""The nodes that faults may strike, and an operator that speaks to them.
 
-A fault is a `do_` method of one of the rooms beside this file: it chooses whom it strikes from the fault's numbers and
-from who is up, does it, and says what it was and what has to be called when its time is over. What can't be done now
-(the only node is not killed twice) is left out: None.
+A fault is a `do_` method of a class beside this file. It chooses a node from the fault's numbers and from the nodes
+that are up. It acts, and returns a description and a function that ends it. It returns None if it can't be done now: a
+node that is down is not killed again.
+
+All kinds of faults share one `Targets`. The liveness phase uses it, too, as it knows which nodes are gone and which are
+torn apart.
 """
 
 from __future__ import annotations
@@ -10,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from cluster_bus.node import FORGOTTEN, HANDSHAKE
-from cluster_bus.nodes_file import parse
+from cluster_bus.node import FORGOTTEN
 from disque_py.simulator.clients.connection import Connection, words
 from disque_py.simulator.world.machine import PORT
 
@@ -25,8 +27,8 @@ if TYPE_CHECKING:
 LOOK_AGAIN_MS: Final = 20
 
 End = Callable[[], None]
-# What was done, for people, and what ends it.
-Struck = tuple[str, End] | None
+# A description for people, and the function that ends the fault; None: the fault could not be done.
+Effect = tuple[str, End] | None
 
 
 class Operator(Connection):
@@ -39,7 +41,7 @@ class Operator(Connection):
         self._command = command
 
     def on_reply(self, reply: Any) -> None:
-        """Enough."""
+        """Note the reply and hang up."""
         self.world.on_answered(self.machine, self._command, reply)
         self.world.later(0, self._leave)
 
@@ -48,14 +50,15 @@ class Operator(Connection):
             self.hang_up()
 
 
-class Striking:
-    """What the rooms of faults share.
+class Targets:
+    """The nodes of a world as faults see them.
 
-    gone     nodes that left for good, and ids that nodes had before they were reset
-    called   ids that nodes had when they were reset or died: some are nobody's any more
-    torn     pairs of names whose nodes can't find each other by themselves -> why; see `tear`
-    flushed  nodes that forgot all pauses, by DEBUG FLUSHALL -> the process that did
-    has_losses   frames vanished, which no connection notices
+    gone       nodes that left for good, and ids that nodes had before they were reset
+    called     ids that nodes had when they were reset or died; some belong to no node any more
+    torn       pairs of names whose nodes can't find each other by themselves -> the reason; see `tear`
+    flushed    nodes that forgot all pauses, by DEBUG FLUSHALL -> the run that did
+    has_losses whether frames vanished, which no connection notices
+    is_over    whether the weather has ended
     """
 
     def __init__(self, world: World, plan: Plan, oracle: Oracle, losses: Losses) -> None:
@@ -71,34 +74,52 @@ class Striking:
         self.is_over = False
 
     def up(self) -> list[Machine]:
-        """Nodes whose process lives."""
+        """Return the nodes whose process lives."""
         return self.world.running()
 
     def awake(self) -> list[Machine]:
-        """… and is not stopped."""
+        """Return the nodes whose process lives and is not stopped."""
         return [machine for machine in self.world.running() if not machine.is_stopped]
 
+    # -- processes ---------------------------------------------------------------------------------
+
+    def rise(self, machine: Machine) -> None:
+        """Start a process that is down, unless its node is gone for good."""
+        machine.fuse = 0
+        if not machine.is_up and machine.name not in self.gone:
+            machine.start()
+            self.tell_gone(machine)
+
+    def go(self, machine: Machine) -> None:
+        """Shut an empty node down and forget it everywhere."""
+        machine.die()
+        self.gone[machine.name] = machine.membership.me.id
+        for other in self.up():
+            self.forget_on(other, machine.membership.me.id)
+
+    # -- an operator -------------------------------------------------------------------------------
+
     def ask(self, machine: Machine, *command: str | bytes | int) -> None:
-        """An operator's command; it is run at once, unless the node is stopped."""
+        """Send an operator's command. The node runs it at once, unless it is stopped."""
         if machine.is_up:
             connection = self.world.connect(machine, Operator(self.world, command))
             self.world.on_asked(machine, command)
             connection.send([words(*command)])
 
     def ask_all(self, *command: str | bytes | int) -> None:
-        """The same on all nodes that are up."""
+        """Send the command to all nodes that are up."""
         for machine in self.up():
             self.ask(machine, *command)
 
     def meet(self, machine: Machine, other: str) -> None:
-        """CLUSTER MEET, as soon as the node has read its journal."""
+        """Send CLUSTER MEET as soon as the node has read its journal."""
         if machine.is_up and machine.broker.is_loading:
             self.world.later(LOOK_AGAIN_MS, self.meet, machine, other)
         else:
             self.ask(machine, "CLUSTER", "MEET", other, PORT)
 
     def tell_gone(self, machine: Machine) -> None:
-        """A node that comes back must be told who was forgotten meanwhile, when it has read its journal."""
+        """Tell a node that came back which nodes were forgotten meanwhile, when it has read its journal."""
         if machine.is_up and machine.broker.is_loading:
             self.world.later(LOOK_AGAIN_MS, self.tell_gone, machine)
             return
@@ -106,13 +127,16 @@ class Striking:
             self.forget_on(machine, node_id)
 
     def forget_on(self, machine: Machine, node_id: bytes) -> None:
-        """CLUSTER FORGET."""
+        """Send CLUSTER FORGET."""
         machine.forgot[node_id] = None
         self.losses.mishap(machine)
         self.ask(machine, "CLUSTER", "FORGET", node_id.hex())
 
     def find_back(self) -> None:
-        """Who was reset, and killed before that was on disk, is who it was: whoever forgot it has to meet it again."""
+        """Note the nodes that have their former id again.
+
+        A node was reset, and killed before the reset was on disk. The nodes that forgot it have to meet it again.
+        """
         present = {machine.membership.me.id: machine for machine in self.up()}
         for name, node_id in list(self.gone.items()):
             back = present.get(node_id)
@@ -123,31 +147,21 @@ class Striking:
                         self.tear(other, back.name, "was told to forget it")
 
     def tear(self, machine: Machine, other: str, why: str) -> None:
-        """A node knows another no more, or nobody (`other` empty): an operator has to say MEET, once, at one of them.
+        """Note that a node knows another no more, or no other node at all (`other` is empty).
 
-        What was torn before counts no longer once the mesh is whole (`note_whole`).
+        An operator has to say MEET once, at one of them. An entry counts until the mesh is whole (`note_whole`).
         """
         self.torn[machine.name, other] = why
 
-    def check_file(self, machine: Machine) -> None:
-        """A process dies: nodes that are not yet in its file are lost to the next one.
-
-        This excuse goes when the nodes file is written before other nodes hear of what is in it.
-        """
-        known = {node.id for node in machine.membership.nodes.values() if not node.flags & HANDSHAKE}
-        written = parse(machine.nodes_file) if machine.nodes_file else []
-        if known != {line.id for line in written}:
-            self.tear(machine, "", "its nodes file was behind")
-
     def note_whole(self) -> None:
-        """Nodes that all know each other are torn no more: a later gap has to be explained by what comes later."""
+        """Drop the entries of `torn` once all nodes are linked: a later gap needs a later reason."""
         if self.torn and self.world.is_meshed():
             machines = self.world.machines
             down = [name for name, machine in machines.items() if not machine.is_up]
             self.torn = {pair: why for pair, why in self.torn.items() if pair[0] in down or pair[1] in down}
 
     def is_whole(self) -> bool:
-        """Whether nodes have links to each other where nothing has torn them apart."""
+        """Return whether nodes have links to each other wherever they are not torn apart."""
         up = self.up()
         return all(
             machine is other or self._is_torn(machine.name, other.name) or is_linked(machine, other)
@@ -160,7 +174,7 @@ class Striking:
         return (one, "") in torn or (other, "") in torn or (one, other) in torn or (other, one) in torn
 
     def meet_torn(self) -> None:
-        """An operator's MEET where something is torn: one for each pair, one for each node that knows nobody."""
+        """Send MEET once for each torn pair, and once for each node that knows no other."""
         up = {machine.name: machine for machine in self.up()}
         lost = [name for name in up if (name, "") in self.torn]
         hub = next((name for name in up if name not in lost), next(iter(up)))
@@ -169,7 +183,7 @@ class Striking:
                 self.meet(up[one], other)
 
     def forget_gone(self) -> None:
-        """CLUSTER FORGET of all that is gone, at each node that knows it, or whose jobs name it.
+        """Send CLUSTER FORGET for all gone nodes, to each node that knows them or whose jobs name them.
 
         Nodes don't pass FORGET on (docs/commands.md).
         """
@@ -180,19 +194,22 @@ class Striking:
                     self.forget_on(machine, node_id)
 
     def find_gone(self) -> None:
-        """When all who will be there are: an id that none of them has is nobody's, and was perhaps never forgotten."""
+        """Add the ids that no node has any more to `gone`, once all remaining nodes are up.
+
+        Perhaps such an id was never forgotten.
+        """
         present = [machine.membership.me.id for machine in self.up()]
         known = {*present, *self.gone.values()}
         for node_id in self.called:
             if node_id not in known:
-                self.gone[f"nobody {node_id.hex()[:8]}"] = node_id
+                self.gone[f"former {node_id.hex()[:8]}"] = node_id
 
 
 def is_linked(machine: Machine, other: Machine) -> bool:
-    """Whether a node has the link that it dialed to another."""
+    """Return whether a node has the link that it dialed to another."""
     node = machine.membership.find(other.membership.me.id)
     return node is not None and node.is_linked
 
 
 def nothing() -> None:
-    """There is nothing to end."""
+    """End nothing."""

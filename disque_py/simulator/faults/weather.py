@@ -1,56 +1,72 @@
-"""Faults: what a plan's list says is made to happen, and to end.
+"""Weather: the calendar of a plan's faults.
 
-What can happen stands in links.py, processes.py, operators.py and event_logs.py, each built on the
-one before, as a compiled class has one base; here is when. Whatever makes a node forget jobs by mishap is reported to
-the losses (cluster_invariants.py) before it happens.
+Each kind of fault is a method of one of the classes in links.py, processes.py, operators.py and event_logs.py. They
+share one `Targets`. This module finds a fault's method by its name, and calls it at the fault's time.
+
+A fault that makes a node forget jobs reports that to the losses (cluster_invariants.py) before it happens.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from disque_py.simulator.faults.event_logs import EventFaults
+from disque_py.simulator.faults.event_logs import EventLogFaults
+from disque_py.simulator.faults.links import LinkFaults
+from disque_py.simulator.faults.operators import OperatorFaults
+from disque_py.simulator.faults.processes import ProcessFaults
+from disque_py.simulator.faults.targets import Targets
 from disque_py.simulator.trace import FAULT
 
 if TYPE_CHECKING:
     from disque_py.simulator.checks.cluster_invariants import Losses
-    from disque_py.simulator.faults.targets import End
+    from disque_py.simulator.faults.targets import Effect, End
     from disque_py.simulator.oracle import Oracle
     from disque_py.simulator.plan import Fault, Plan
     from disque_py.simulator.world.world import World
 
 
-class Weather(EventFaults):
+class Weather:
     """Makes the faults of a plan happen.
 
-    struck    faults that did happen, with what each did, for people
+    targets   the nodes that faults strike
+    kinds     the faults by name
+    done      faults that did happen, each as a line for people
     """
 
     def __init__(self, world: World, plan: Plan, oracle: Oracle, losses: Losses) -> None:
-        super().__init__(world, plan, oracle, losses)
-        self.struck: list[str] = []
+        self.world = world
+        targets = self.targets = Targets(world, plan, oracle, losses)
+        self.kinds: dict[str, Callable[[Fault], Effect]] = {
+            **LinkFaults(targets).kinds,
+            **ProcessFaults(targets).kinds,
+            **OperatorFaults(targets).kinds,
+            **EventLogFaults(targets).kinds,
+        }
+        self.done: list[str] = []
         self._ends: dict[int, End] = {}
         world.network.is_rough = plan.is_rough
 
     def begin(self) -> None:
-        """Put the list on the calendar."""
-        for fault in self.plan.faults:
-            self.world.later(fault.at_ms, self._strike, fault)
+        """Put the plan's faults on the calendar."""
+        for fault in self.targets.plan.faults:
+            self.world.later(fault.at_ms, self.strike, fault)
 
     def end(self) -> None:
-        """All is over, in the order in which it began."""
-        self.is_over = True
+        """End all faults, in the order in which they began."""
+        self.targets.is_over = True
         for number in list(self._ends):
             self._end(number)
 
-    def _strike(self, fault: Fault) -> None:
-        if self.is_over:
+    def strike(self, fault: Fault) -> None:
+        """Let a fault happen now, if it can."""
+        if self.targets.is_over:
             return
-        self.note_whole()
-        done = getattr(self, "do_" + fault.kind.replace("-", "_"))(fault)
-        if done is not None:
-            what, end = done
-            self.struck.append(f"{fault.number}: {what}")
+        self.targets.note_whole()
+        effect = self.kinds[fault.kind](fault)
+        if effect is not None:
+            what, end = effect
+            self.done.append(f"{fault.number}: {what}")
             self.world.trace.tell(self.world.now_ms, f"{FAULT} {fault.number}: {what}, {fault.span_ms} ms")
             self._ends[fault.number] = end
             self._note()
@@ -64,6 +80,7 @@ class Weather(EventFaults):
             self._note()
 
     def _note(self) -> None:
-        """So many last now."""
-        self.oracle.faults = len(self._ends)
-        self.oracle.unrest_ms = self.world.now_ms
+        """Tell the oracle how many faults last now."""
+        oracle = self.targets.oracle
+        oracle.faults = len(self._ends)
+        oracle.unrest_ms = self.world.now_ms

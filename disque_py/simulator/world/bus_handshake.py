@@ -23,7 +23,7 @@ def secret_of(machine: Machine) -> bytes:
 
 
 def prove(dialer: Machine, target: Machine, rng: Random) -> bool:
-    """Whether both ends are content with the other's proof."""
+    """Return whether both ends are content with the other's proof."""
     secrets = secret_of(dialer), secret_of(target)
     if not any(secrets):
         return True
@@ -42,6 +42,6 @@ def prove(dialer: Machine, target: Machine, rng: Random) -> bool:
 
 
 def _runs(frame: bytes) -> list[list[object]]:
-    """What a frame of the handshake says."""
+    """Return the content of a frame of the handshake."""
     [runs] = Decoder(versions=(HANDSHAKE_VERSION, HANDSHAKE_VERSION)).feed(frame)
     return runs

@@ -1,8 +1,8 @@
 """Two versions of the bus protocol, so that a rolling upgrade can be played.
 
 Version 1 is the one nodes speak today (cluster_bus/codec.py). Version 2 is what a next one may look like: every item
-that has positions has one more at its end. docs/bus.md promises that who does not know a position ignores it, and that
-two nodes speak the highest version both know; a world with nodes of either kind keeps the promises honest.
+that has positions has one more at its end. docs/bus.md promises that a node ignores a position that it does not know,
+and that two nodes speak the highest version both know. A world with nodes of either kind tests that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cluster_bus.outgoing import Outgoing
 
 OLD: Final = 1
 NEW: Final = 2
-# What the new position carries; a number no older handler could mistake for one of its own positions.
+# The value of the new position; a number no older handler could mistake for one of its own positions.
 NEW_FIELD: Final = 7_654_321
 
 
@@ -36,7 +36,7 @@ class VersionedMembership(Membership):
         self.version = version
 
     def hello(self) -> Hello:
-        """What it says about itself, the versions included."""
+        """Return the handshake of this node, the versions included."""
         return super().hello()._replace(versions=(OLD, self.version))
 
     def _link(self, node: Node, hello: Hello) -> None:
@@ -45,7 +45,7 @@ class VersionedMembership(Membership):
 
 
 def decoder(version: int) -> Decoder:
-    """What reads the frames of a link of this version."""
+    """Return a decoder for the frames of a link of this version."""
     return Decoder(versions=(version, version))
 
 

@@ -1,11 +1,11 @@
 """Disks for the simulator and for tests: the journal's work on a folder, without threads.
 
-SimDisk takes its time from the world. Work is done when its delay is over, all at once, and heard of then or a little
-later, so one lane may see what another has done before anybody was told. When the process crashes nothing is heard any
-more, but the threads of a real disk would have gone on for a moment: of what was started, the first pieces of each
-lane may be done, and the next one in part. So work may touch nothing but the folder it is given.
+SimDisk takes its time from the world. A piece of work is done all at once when its delay is over. The node hears of it
+then or a little later, so one lane may see another lane's work before the node does. When the process crashes the node
+hears no more, but the threads of a real disk would go on for a moment. So the first pieces of work of each lane may be
+done, and the next one in part. Therefore work may touch nothing but the folder it is given.
 
-InlineDisk does nothing until it is told to: a test decides what comes first.
+InlineDisk does nothing until it is told to: a test decides which work is done first.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class SimDisk:
 
     @property
     def under_way(self) -> int:
-        """How much of what was started nobody has heard of yet."""
+        """Return how many pieces of work were started and not yet reported."""
         return sum(len(lane.tasks) + len(lane.ended) for lane in self.lanes)
 
     def free(self) -> None:
@@ -74,7 +74,7 @@ class SimDisk:
                 lane.begin()
 
     def crash(self) -> None:
-        """The node dies now. What its threads still get done is done; `kill` or `cut_power` of the folder is next."""
+        """End the node now. Its threads finish some work; `kill` or `cut_power` of the folder is next."""
         if self.is_crashed:
             return
         self.is_crashed = True

@@ -1,4 +1,4 @@
-"""What may go wrong with a folder of the simulator: errors that wait for their operation, and sudden death."""
+"""Errors of a simulated folder that wait for their operation, and sudden death."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TEXTS: Final = {
 
 
 class CrashError(BaseException):
-    """The process has died in the middle of its work. No Exception: nobody handles his own death."""
+    """The process has died in the middle of its work. No `Exception`: a process cannot handle its own death."""
 
 
 class Fault:
@@ -49,7 +49,7 @@ class Fault:
         self.when = when
 
     def strikes(self, op: str, name: str) -> bool:
-        """Whether it is this operation's turn to fail; counts it."""
+        """Return whether it is this operation's turn to fail; counts it."""
         if op not in self.ops or (self.when is not None and not self.when(name)):
             return False
         if self.countdown:

@@ -1,12 +1,12 @@
-"""Annals: a machine's log of events on its disk, from one process to the next.
+"""A machine's event log on its disk, from one process to the next.
 
-The folder outlives the process; each run has a SimDisk and an EventKeeper of its own, which is the server's. As in
-the server (server/node_lifecycle.py) clients are listened to, and the journal is read, when the log is open or the disk has
-had START_MS for it.
+The folder outlives the process. Each run has a SimDisk and an EventLogService of its own; the latter is the server's.
+As in the server (server/node_lifecycle.py), the node listens to clients and reads its journal when the log is open, or
+when the disk has had START_MS to open it.
 
-What the node gives its log is noted beside it (event_log_history.py). So it can be said, when a client is told something,
-whether that is in the log as safely as docs/events.md promises; when a process begins, whether the log goes on where
-it may; and at any time, whether what a node believes of its jobs is what its events say.
+All that the node gives its log is noted in event_log_history.py, too. The checks here answer three questions. When a
+client is told something, is that in the log as safely as docs/events.md promises? When a process begins, does the log
+go on where it may? At any time, do a node's jobs agree with its events?
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 SEGMENT_BYTES: Final = 20_000
 # More than a log may ever be (plan.py): only a fault makes this disk full.
 CAPACITY_BYTES: Final = 2 << 30
-# server/event_storage.py: a disk that has not answered until then is not waited for.
-# What a disk that is well again has heard and done after so long.
+# server/event_storage.py: the node does not wait longer for a disk.
+# A disk that has recovered has done all its work after so long.
 WRITTEN_MS: Final = 1_000
 START_MS: Final = 3_000
-# What of an event is compared with what is on disk; the rest is a dict that comes back as another type.
+# So many fields of an event are compared with the disk; the rest is a dict that comes back as another type.
 PLAIN_FIELDS: Final = 11
 # After these a node has forgotten the job.
 GONE_CODES: Final = (DELETED, DELETED_COPY, DROPPED, EXPIRED_EVENT, LOST)
@@ -50,17 +50,17 @@ GONE_CODES: Final = (DELETED, DELETED_COPY, DROPPED, EXPIRED_EVENT, LOST)
 class EventLogStorage:
     """A machine's events; see the module.
 
-    folder       what is on the disk
+    folder       the content of the disk
     disk         the disk of this run
-    keeper       the server's keeper of this run
+    service      the server's event log service of this run
     logs         all logs there were, by id; `current`: the one that is written, or was last
     is_whole     this run has had a log since it began to listen
-    health       how the disk has been
+    health       the health of the disk
     had_trouble  the disk was slow, full or failing, and no log has been written since: it may have been closed
     had_gap      the disk was in trouble once, so events may be in no log
     was_off      events were switched off since the log was begun
     lost         events that power cuts took
-    missed       events that are in no log, as the keepers counted
+    missed       events that are in no log, as the services counted
     """
 
     def __init__(self, machine: Machine, rng: Random) -> None:
@@ -214,7 +214,7 @@ class EventLogStorage:
         log.watch = self._noted
 
     def _compare(self, known: Written, log: EventLog) -> None:
-        """What is on the disk is what was written."""
+        """Check that the disk has the events that were written."""
         folder = self.folder.copy(self.machine.world.stream("replay"))
         seq = log.first_seq
         while seq < log.next_seq:
@@ -256,18 +256,18 @@ class EventLogStorage:
                 else:
                     versions[job_id] = version, job or known_job
             elif event[0] == FLUSHED:
-                versions.clear()  # What comes back comes from nodes that know less.
+                versions.clear()  # Jobs that come back come from nodes that know less.
 
     # -- what must hold ----------------------------------------------------------------------------
 
     def check_told(self, job_id: bytes, codes: tuple[int, ...], what: str) -> None:
-        """Somebody is told this of the job: the event is in the log, as safely as the policy says."""
+        """Check that an event is in the log, as safely as the policy says, when a client is told of it."""
         current = self._writable()
         if current is not None:
             self._check(current, current.last_of(job_id, codes), job_id, what)
 
     def check_delivered(self, job_id: bytes, since: int, attempt: int) -> None:
-        """The same of a delivery: of this attempt, or (0) what came since the client asked (`next_seq`)."""
+        """Check the event of a delivery: of this attempt, or (0) one since the client asked (`next_seq`)."""
         current = self._writable()
         if current is not None:
             self._check(current, current.delivery_of(job_id, since, attempt), job_id, "delivery")
@@ -277,7 +277,7 @@ class EventLogStorage:
         return 0 if self.current is None else self.current.next_seq
 
     def _writable(self) -> Written | None:
-        """The log that whoever is told something may count on."""
+        """Return the log that a client may count on when it is told something."""
         log = self.service.log
         if not self.is_whole or log is None or log.is_closed or log is not self._watched:
             return None
@@ -287,7 +287,7 @@ class EventLogStorage:
         log = self._watched
         assert log is not None
         if not seq and job_id in current.lost_of:
-            return  # Nobody was told then; the journal had its record already, and a token is answered from that.
+            return  # No client was told then; the journal had its record already, and a token is answered from that.
         if not seq:
             raise RuleBrokenError(
                 "every transition is in the log", f"{what} of {job_id!r} by {self.machine.name}, no event", job_id
@@ -304,7 +304,7 @@ class EventLogStorage:
             )
 
     def check_states(self) -> None:
-        """Who waits in a queue is said to be pending."""
+        """Check that the events say of each waiting job that it is pending."""
         machine = self.machine
         if not self.is_whole or machine.broker.is_loading or self.service.state == OPENING:
             return

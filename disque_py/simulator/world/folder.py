@@ -1,19 +1,19 @@
 """SimFolder: the journal's folder in memory, with power cuts, process deaths and disk trouble.
 
-A file has what everybody reads (`content`, the system's cache) and what a power cut leaves (`durable`), and between
-them the writes since the last sync. Three ends of a process are told apart:
+A file has the content that all processes read (`content`, the system's cache) and the content that a power cut leaves
+(`durable`). Between them are the writes since the last sync. A process can end in three ways:
 
-* `kill`: the process dies. Whatever was written is there.
-* `cut_power`: what was synced is there. Of the rest any sectors may have reached the disk, in any order, each of them
-  with any of the contents it had since; the length may be the old one, the new one or one between, and a hole reads as
+* `kill`: the process dies. All writes are there.
+* `cut_power`: all synced data is there. Of the rest any sectors may have reached the disk, in any order, each of them
+  with any of the contents it had since. The length may be the old one, the new one or one between, and a hole reads as
   zeros. Names are as when the directory was last synced, or as after any of the changes since, in their order.
-* `crash_in`: the process dies in the middle of an operation, some steps from now. CrashError goes up through the work;
-  afterwards the folder is dead until one of the other two is called.
+* `crash_in`: the process dies in the middle of an operation, some steps from now. CrashError goes up through the work.
+  Afterwards the folder is dead until one of the other two is called.
 
-Trouble is asked for with `fail`, `capacity_bytes` and `vanish`. A failed sync is as bad as on a real system: some
-sectors are on disk, the others never will be unless they are written again, and reading does not show it.
+`fail`, `capacity_bytes` and `vanish` cause trouble. A failed sync is as bad as on a real system: some sectors are on
+disk, the others never will be unless they are written again, and reading does not show it.
 
-Chance comes from the generator handed in and nothing else; no time passes here (disk.py has the delays).
+Chance comes only from the generator handed in. No time passes here (disk.py has the delays).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SimWindow:
         self._file = file
 
     def put(self, offset: int, data: bytes) -> None:
-        """Read by everybody at once, durable when it is synced."""
+        """Write to the cache: all processes read it at once, and it is durable when it is synced."""
         end = offset + len(data)
         assert end <= len(self._file.content), "a copy to where nothing was prepared"
         self._file.write(offset, data)
@@ -52,7 +52,7 @@ class SimFolder:
 
     capacity_bytes  room for all files together, None for any; a hole takes as much as what was written
     used_bytes      taken of it
-    trace           (operation, name, offset, bytes) of every call while it is a list; None: nobody looks
+    trace           (operation, name, offset, bytes) of every call while it is a list; None: no test looks
     linked          what `link` made: names by directory
     has_windows     files can be written as memory
     """
@@ -113,7 +113,7 @@ class SimFolder:
         self._finish(name)
 
     def sync(self, name: str) -> None:
-        """What was written to the file is durable."""
+        """Make the content of the file durable."""
         self._begin("sync", name)
         self._sync_file(name, self._file(name))
         self._finish(name)
@@ -157,7 +157,7 @@ class SimFolder:
         self._finish(name)
 
     def sync_window(self, name: str, window: Window, start: int, end: int) -> None:
-        """What was put there is durable."""
+        """Make the names of the directory durable."""
         self._begin("sync", name, start, end - start)
         self._sync_file(name, self._file(name), (start, end))
         self._finish(name)
@@ -230,7 +230,7 @@ class SimFolder:
         return sorted(self.linked.get(directory, ()))
 
     def discard(self, directory: str) -> None:
-        """What `link` and `store` made there is gone."""
+        """Remove the files that `link` and `store` made there."""
         self._begin("discard", directory)
         self._step(directory)
         for file in self.linked.pop(directory, {}).values():
@@ -243,10 +243,10 @@ class SimFolder:
         """The process lets go of the folder; the next one may use it. Nothing is synced by that."""
         self._failed_syncs.clear()
 
-    # What happens to the files while no process has them.
+    # Changes of the files while no process has them.
 
     def has(self, name: str) -> bool:
-        """Whether there is such a file."""
+        """Return whether there is such a file."""
         return name in self._files
 
     def flip(self, name: str, bit: int) -> None:
@@ -294,7 +294,7 @@ class SimFolder:
 
     @property
     def is_dead(self) -> bool:
-        """Whether a crash has happened that was asked for."""
+        """Return whether a crash has happened that was asked for."""
         return self._is_dead
 
     def copy(self, rng: Random) -> SimFolder:
@@ -334,7 +334,7 @@ class SimFolder:
         self._watch()
 
     def appear(self, *, is_empty: bool = False) -> None:
-        """It is back, as it was, or as a new one."""
+        """Bring the folder back, as it was or as a new one."""
         self._is_vanished = False
         if is_empty:
             self._files = {}
@@ -370,7 +370,7 @@ class SimFolder:
                 return
 
     def _stops_here(self) -> bool:
-        """Whether it breaks off here; to be asked only while there is trouble."""
+        """Return whether it breaks off here; to be asked only while there is trouble."""
         if self._crash_in >= 0:
             self._crash_in -= 1
             if self._crash_in < 0:
@@ -383,7 +383,7 @@ class SimFolder:
         return self._stop_in < 0
 
     def _stopped(self, name: str) -> BaseException:
-        """What is to be raised."""
+        """Return the error to raise."""
         return CrashError() if self._is_dead else os_error(self._stop_errno, name)
 
     def _step(self, name: str) -> None:
@@ -397,7 +397,7 @@ class SimFolder:
             self._stop_in = -1
             raise os_error(self._stop_errno, name)
 
-    # What operations are made of.
+    # Parts of operations.
 
     def _file(self, name: str) -> SimFile:
         file = self._files.get(name)
@@ -439,7 +439,7 @@ class SimFolder:
             file.sync_part(*part)
 
     def _put(self, name: str, data: bytes, *, is_new: bool) -> None:
-        """A whole file: until it has its name nobody can see it, nor would the next process."""
+        """Write a whole file. Until it has its name no process sees it, nor would the next one."""
         if is_new and name in self._files:
             raise os_error(errnos.EEXIST, name)
         self._step(name)

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 class SimHost:
-    """What a machine is to its broker."""
+    """The host of a broker, on behalf of its machine."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
 
     def rss_bytes(self) -> int:
-        """What the broker accounts for: a number that is the same everywhere."""
+        """Return the memory that the broker accounts for, which is the same on any computer."""
         return self._machine.broker.used_memory
 
     def cpu_seconds(self) -> tuple[float, float, float, float]:
@@ -29,7 +29,7 @@ class SimHost:
         return [("process_id", str(self._machine.runs)), ("config_file", "")]
 
     def links_rejected(self) -> dict[str, int]:
-        """Nobody is."""
+        """Do nothing: no client is in this mode here."""
         return {}
 
     def apply_setting(self, name: str) -> None:
@@ -97,7 +97,7 @@ class SimHost:
     # -- ends --------------------------------------------------------------------------------------
 
     def shutdown(self) -> None:
-        """SHUTDOWN: dead after this turn; somebody else starts it again."""
+        """SHUTDOWN: the process dies after this turn. An operator starts it again."""
         machine = self._machine
         machine.world.later(1, self._end, machine.runs)
 

@@ -1,10 +1,10 @@
-"""Keeper: what a machine keeps on its disk, from one process to the next.
+"""A machine's journal on its disk, from one process to the next.
 
-The folder outlives the process; each run has a SimDisk and a Remembering of its own, which is the server's. A process
-that dies leaves what it had written, a power cut what was synced, perhaps with a torn tail (folder.py).
+The folder outlives the process. Each run has a SimDisk and a JournalService of its own; the latter is the server's. A
+process that dies leaves what it had written. A power cut leaves what was synced, perhaps with a torn tail (folder.py).
 
-To see that nothing is promised before its record, the keeper notes for every id where in the journal its base is; to
-see that a restart would find what memory knows, `replay` reads a copy of the folder.
+This module notes for every id the position of its base in the journal. That shows whether a node made a promise before
+its record. `replay` reads a copy of the folder, and shows whether a restart would find what memory knows.
 """
 
 from __future__ import annotations
@@ -51,26 +51,26 @@ DISK_ERROR: Final = "Can't read the journal: [Errno"
 class JournalStorage:
     """A machine's journal; see the module.
 
-    folder       what is on the disk
+    folder       the content of the disk
     disk         the disk of this run
-    remembering  the server's journal of this run
+    journal_service   the server's journal service of this run
     recorded     id -> (position behind its base, when that was recorded); of an earlier run: (0, when it was read)
     noted        ids of which this run has recorded anything
-    pledges      what it says, against what is recorded; None until its journal is read
+    durability   the checker of its promises; None until its journal is read
     is_loaded    this run has read its journal
-    health       how the disk has been
+    health       the health of the disk
     had_failure  it was full or failing: with everysec and no, acks were in memory only until it was written again
     is_rotten    a bit of its journal is another: a process that begins may find damage
     is_ill       its disk fails now: a process that begins may end with an error of the disk
-    had_policy   what else than its file's `appendfsync` this process was told by CONFIG SET
-    has_refused  this run's process ended so; whoever heals the disk starts another
+    had_policy   the policies that this process was told by CONFIG SET
+    has_refused  this run's process ended so; the end of the disk fault starts another
     """
 
     def __init__(self, machine: Machine, rng: Random) -> None:
         self.machine = machine
         self.rng = rng
         self.folder = SimFolder(rng, CAPACITY_BYTES)
-        # Some systems have files as memory, some have not; others than those of the log of events (event_log_storage.py).
+        # Some systems map files into memory. The letters differ from those in event_log_storage.py.
         self.folder.has_windows = ord(machine.name[0]) % 3 != 1
         self.disk: SimDisk
         self.journal_service: JournalService
@@ -92,13 +92,13 @@ class JournalStorage:
         return max(had, key=POLICIES.index)
 
     def may_lose(self, *, power: bool) -> bool:
-        """Whether the end of this process may cost records that somebody relied on."""
+        """Return whether the end of this process may cost records that a client or node relied on."""
         if self.policy == ALWAYS:
             return False
         return power or (self.had_failure and self.is_excused())
 
     def is_excused(self) -> bool:
-        """Whether the disk is in trouble, or was a moment ago: the journal may not be written again yet."""
+        """Return whether the disk is in trouble, or was a moment ago: the journal may not be written again yet."""
         return not self.health.is_well(self.machine.world.now_ms - RECOVERED_MS)
 
     def lost_ms_max(self, at_ms: int) -> int:
@@ -118,7 +118,7 @@ class JournalStorage:
         self.had_policy = {}
 
     def load(self) -> None:
-        """It reads its journal before it serves anybody. Within a turn."""
+        """Read the journal before the node serves clients. Within a turn."""
         machine = self.machine
         self.journal_service = JournalService(
             machine.driver,
@@ -172,7 +172,10 @@ class JournalStorage:
         self._watch()
 
     def _failed(self, reason: str) -> None:
-        """It did not come up. Damage is excused where a bit rotted, an error of the disk while the disk has errors."""
+        """Note that the process could not start.
+
+        Damage is excused if a bit rotted, and an error of the disk while the disk has errors.
+        """
         is_excused = self.is_ill if reason.startswith(DISK_ERROR) else self.is_rotten
         if not is_excused:
             raise RuleBrokenError("a node can read its journal", f"{self.machine.name}: {reason}", self.machine.name)
@@ -232,22 +235,22 @@ class JournalStorage:
         return self.journal_service.journal is not None and not self.journal_service.refusal()
 
     def is_quiet(self) -> bool:
-        """All that memory knows has been given to the disk, and nothing is under way."""
+        """Return whether the disk has all that memory knows, and no record is on its way."""
         if not self.is_loaded:
             return False  # It may have no journal yet: its log of events is opened first.
-        broker = self.machine.broker
+        broker, compaction = self.machine.broker, self.machine.driver.compaction
         journal = self.journal_service.journal
         return (
             journal is not None
             and not journal.error
             and journal.written == journal.position
             and not (broker.dirty or broker.outbox.gone or broker.outbox.pauses or broker.outbox.is_void)
-            and self.journal_service._driver.compaction is not None
-            and not self.journal_service._driver.compaction.is_first
+            and compaction is not None
+            and not compaction.is_first
         )
 
     def check_replay(self) -> None:
-        """Memory is what a replay of the journal would make of it; RuleBrokenError."""
+        """Check that memory equals a replay of the journal; RuleBrokenError."""
         machine = self.machine
         found, former = replay(self.folder, machine)
         memory = {job.id: job for shard in machine.broker.shards for job in shard.values() if job.state != WAIT_REPL}
@@ -263,14 +266,14 @@ class JournalStorage:
                 )
             known_flags = journaling.flags_of(known)
             if job_id not in self.noted:
-                # What was queued waits for its time after a restart, and another one would make the same of it.
+                # A queued job waits for its time after a restart, and another restart would do the same.
                 flags &= ~journaling.IS_QUEUED
                 known_flags &= ~journaling.IS_QUEUED
             if type(known.body) is not bytes:
                 job.body = known.body  # It is on disk, and only there.
             said, kept = _state(machine, former, job, flags), _state(machine, former, known, known_flags)
             if type(job.body) is Spilled and job.body.size == len(known.body):
-                said["body"] = kept["body"]  # It is on another disk; who gets the job compares it.
+                said["body"] = kept["body"]  # It is on another disk; the consumer of the job compares it.
             if said != kept:
                 told = ", ".join(
                     f"{name} {kept[name]!r} and {said[name]!r}" for name in said if said[name] != kept[name]
@@ -281,7 +284,7 @@ class JournalStorage:
 
 
 def replay(folder: SimFolder, machine: Machine) -> tuple[dict[bytes, tuple[Job, int]], frozenset[bytes]]:
-    """What a copy of the folder says: jobs by id, with their recorded flags; and the ids that the node had before."""
+    """Return a folder's jobs by id, with their recorded flags, and the ids that the node had before."""
     chance = machine.world.stream("replay")
     copied = folder.copy(chance)
     broker = Broker(
@@ -307,14 +310,14 @@ def replay(folder: SimFolder, machine: Machine) -> tuple[dict[bytes, tuple[Job, 
 
 
 def _state(machine: Machine, former: frozenset[bytes], job: Job, flags: int) -> dict[str, Any]:
-    """What a restart has to know of a job; the moments of leases and retries are for the tests of restoring."""
+    """Return all that a restart has to know of a job, but for the moments of leases and retries."""
     if job.retry_ms:
         flags &= ~journaling.IS_GIVEN
     else:
         flags &= ~journaling.IS_LEASED  # Says something else until a restart is over (restoring.py).
         if flags & journaling.IS_GIVEN:
             flags |= journaling.IS_DELIVERED
-    # Others still name us by the id we had before CLUSTER RESET HARD: who reads the journal takes that for us.
+    # Others still name us by the id we had before CLUSTER RESET HARD: a reader of the journal takes that for us.
     me = machine.broker.me.id
     holders = {me if node.id in former else node.id for node in job.holders}
     return {
@@ -322,7 +325,7 @@ def _state(machine: Machine, former: frozenset[bytes], job: Job, flags: int) -> 
         "queue": job.queue,
         "body": job.body,
         "retry": job.retry_ms,
-        # Who was forgotten counts as confirmed from then on (spec A8): the journal does not name it,
+        # A forgotten node counts as confirmed from then on (spec A8): the journal does not name it,
         # and memory knows it again when it comes back.
         "holders": sorted(node_id for node_id in holders if node_id not in machine.forgot),
         "attempt": job.attempt,

@@ -1,12 +1,12 @@
 """Machine: one node of a world, from outside: its process, its clocks, its files.
 
-Within runs what runs in a server: Driver, Membership, Broker. A machine is their Clock, Wire and Host (ports.py). It
-dies in three ways: killed (what it sent still arrives, other nodes see the connections end), cut off from power (nobody
-sees anything until it is back), and at a *fuse*: a given number of things it does to the outside later, so in the midst
-of a turn, with some messages and replies gone out and others not. Stopped (SIGSTOP), it keeps what comes for later.
+Inside runs the server's code: Driver, Membership, Broker. A machine is their Clock, Wire and Host (ports.py). It dies
+in three ways. Killed: its sent frames still arrive, and other nodes see the connections end. Cut off from power: other
+nodes see nothing until it is back. At a *fuse*: it dies a given number of outside effects later, so in the middle of a
+turn, when some messages and replies are gone and others not. A stopped machine (SIGSTOP) keeps its input for later.
 
-The nodes file is synced a moment after membership asks for it; a power cut may come before. What a kill must not undo
-is written at once (`write_nodes`).
+The nodes file is synced a moment after membership asks for it; a power cut may come before. `write_nodes` writes at
+once what a kill must not undo.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from disque_py.simulator.world.codecs import OLD, VersionedMembership
 from disque_py.simulator.world.event_log_storage import EventLogStorage
 from disque_py.simulator.world.host import SimHost
 from disque_py.simulator.world.journal_storage import JournalStorage
-from disque_py.simulator.world.spill_storage import give_desk
+from disque_py.simulator.world.spill_storage import give_spill_service
 from disque_py.simulator.world.traffic import Pipe
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ class Machine:
     forgot             ids it was ever told to forget, by FORGET or RESET
     totals             counters of earlier runs, by name (see `harvest`)
     ticks              timers that came
-    keeper             its journal; None: it has none
-    annals             its log of events; None: it has none
+    journal_storage    its journal; None: it has none
+    event_logs         its event log; None: it has none
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class Machine:
             self.membership.load(lines)
             self.membership.resume(parse_notes(self.nodes_file, self.wall_ms()))
         if values.maxmemory_spill:
-            give_desk(self)
+            give_spill_service(self)
         if self.journal_storage is not None:
             # As in node_lifecycle.py: a copy that is confirmed before the journal is open would be in no journal.
             self.broker.is_loading = True
@@ -186,7 +186,7 @@ class Machine:
                 call(*args)
 
     def loaded(self, *, has_journal: bool) -> None:
-        """It has the jobs of its journal, or knows that it has none."""
+        """Note that the node has the jobs of its journal, or has no journal."""
         if self.event_logs is not None:
             self.event_logs.started(has_journal=has_journal)
 
@@ -198,7 +198,7 @@ class Machine:
         self.boot()
 
     def die(self, *, power: bool = False) -> None:
-        """The process is gone, and with `power` the whole machine: nobody hears of it."""
+        """End the process, and with `power` the whole machine: then other nodes do not hear of it."""
         self.world.on_death(self, power=power)
         self.harvest()
         number, text = self._latest
@@ -329,7 +329,7 @@ class Machine:
                 durability.check_acked(job_id)
 
     def _durability(self) -> DurabilityChecker | None:
-        """What may be asked about what it says."""
+        """Return the checker of its promises, if it has a journal that it has read."""
         return None if self.journal_storage is None else self.journal_storage.durability
 
     # -- turns -------------------------------------------------------------------------------------
@@ -364,7 +364,7 @@ class Machine:
         since_ms = self.driver.next_ms() - self.offset_ms
         if self.drift_ppm:
             since_ms = -(-since_ms * PPM // (PPM + self.drift_ppm))
-        # What is overdue is done a millisecond later, as a loop would that has other things to do as well.
+        # Overdue work is done a millisecond later, as a loop would that has other things to do as well.
         at_ms = max(since_ms, world.now_ms + 1)
         if not self._timer_ms or at_ms < self._timer_ms:
             self._timer_ms = at_ms
@@ -383,7 +383,7 @@ class Machine:
         self.close()
 
     def burn(self) -> None:
-        """It has done something to the outside: perhaps the last thing it did."""
+        """Count an effect on the outside, perhaps the last one of this process."""
         self.fuse -= 1
         if not self.fuse:
             raise DeathError(self)
@@ -429,14 +429,14 @@ class Machine:
     # -- files -------------------------------------------------------------------------------------
 
     def write_nodes(self) -> None:
-        """What a kill must not undo, before others are told."""
+        """Write the nodes file, which a kill must not undo, before other nodes are told."""
         if self.fuse:
             self.burn()
         self._saves += 1
         self._latest = (self._saves, self.membership.dump())
 
     def save_at_end(self) -> None:
-        """In an orderly way: the file is up to date."""
+        """Write the nodes file at an orderly end."""
         self._saves += 1
         self._saved_number, self.nodes_file = self._saves, self.membership.dump()
 

@@ -1,14 +1,14 @@
-"""The network between the nodes of a world: how connections come about and end, and what weather does to them.
+"""The network between the nodes of a world: how connections begin and end, and what faults do to them.
 
-A second connection of a node replaces its first, and a forgotten node is hung up on in both directions, as in
+A second connection of a node replaces its first. A forgotten node is hung up on in both directions, as in
 cluster_bus/bus.py. Nodes with a `cluster-secret` prove to each other that they know it, with the bus's own handshake.
 
-A *cut* breaks connections at once, both ends see it, and no new one comes about. A *silent* cut swallows what is
-sent: TCP keeps it until the cut heals, or somebody gives the connection up. A process that dies closes its
-connections; a machine without power does not, and answers nobody. When a connection is given up, what is on its way
-is lost or arrives; and when the next one is made, the last frames of the old one may come once more (a proxy that
-repeats what was not confirmed). A *lossy* network drops single frames, which TCP never does: harder than life.
-What goes over connections is in traffic.py.
+A *cut* breaks connections at once. Both ends see it, and no new connection can be made. A *silent* cut swallows frames:
+TCP keeps them until the cut heals, or until one end gives the connection up. A process that dies closes its
+connections. A machine without power does not, and does not answer. When a connection is given up, the frames on their
+way are lost or arrive. When the next connection is made, the last frames of the old one may come once more, as from a
+proxy that repeats unconfirmed data. A *lossy* network drops single frames, which TCP never does: that is harder than
+life. Traffic on connections is in traffic.py.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Network(Traffic):
             self.pipes[pipe] = None
 
     def _leave_unread(self, machine: Machine, node: Node) -> None:
-        """Bus._outgoing_ready: what the node's former process has still said is nobody's word any more."""
+        """Bus._outgoing_ready: messages of the node's former process count no more."""
         older = machine.incoming.get(node.id)
         if older is not None and older.hello.run != node.run:
             del machine.incoming[node.id]
@@ -103,7 +103,7 @@ class Network(Traffic):
     def _accept(self, pipe: Pipe, target: Machine) -> None:
         target.open()
         older = target.incoming.pop(pipe.hello.id, None)
-        if older is not None:  # What is still in it must not be read after what comes on this one.
+        if older is not None:  # Its frames must not be read after those of this one.
             self._drop(older)
             if older.sender is not None:
                 target.lose_incoming(older.sender)
@@ -221,7 +221,7 @@ class Network(Traffic):
         return [pipe for pipe in self.pipes if pipe.dialer.name == one and pipe.target.name == other]
 
     def died(self, machine: Machine) -> None:
-        """A process is gone: its ends are closed, unless nobody is there to do it."""
+        """Close the ends of a process that is gone, unless its machine has no power to do so."""
         for pipe in list(self.pipes):
             if pipe.dialer is machine:
                 if machine.has_power:
@@ -230,7 +230,7 @@ class Network(Traffic):
                 self._notice(pipe, self._lost)
 
     def power_is_back(self, machine: Machine) -> None:
-        """It knows nothing of the connections it had, and says so to who still uses them."""
+        """Tell the nodes that still use a machine's former connections that it knows nothing of them."""
         for pipe in list(self.pipes):
             if pipe.target is machine and pipe.target_run == machine.runs:
                 self._notice(pipe, self._lost)

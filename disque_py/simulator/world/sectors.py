@@ -1,8 +1,8 @@
-"""A file on a disk that may lose power: what is read, what is durable, and what lies between.
+"""A file on a disk that may lose power: the readable content, the durable content, and the writes between them.
 
-A disk writes sectors whole or not at all, in any order it likes, and the length of a file apart from both. So of the
-writes that nobody has synced any subset of sectors may be there after a power cut, each with any of the contents it had
-since. Well-behaved disks keep the order and break off in the middle; both kinds of weather are drawn.
+A disk writes a sector whole or not at all. It writes sectors in any order, and the length of a file apart from them. So
+of the unsynced writes any subset of sectors may be there after a power cut, each with any of the contents it had since.
+Well-behaved disks keep the order and stop in the middle. Both kinds of disks are drawn.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class SimFile:
         self.pending = []
 
     def sync_part(self, start: int, end: int) -> None:
-        """What was written there becomes durable, and the length; other writes, and parts of writes, wait."""
+        """Make the writes in this range durable, and the length; other writes, and parts of writes, wait."""
         kept: list[Write] = []
         for offset, data in self.pending:
             first, last = max(start - offset, 0), min(end - offset, len(data))

@@ -1,7 +1,7 @@
-"""A machine's spill files: the server's desk on a disk in memory.
+"""A machine's spill files: the server's spill service on a disk in memory.
 
-What a process wrote there is void for the next one, so each run has a folder of its own. Limits are small, as bodies
-are here.
+A process cannot use the spill files of the process before it, so each run has a folder of its own. Limits are small,
+because bodies are small here.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ BODY_BYTES_MIN: Final = 20
 NEAR_JOBS: Final = 2
 
 
-def give_desk(machine: Machine) -> None:
-    """The process begins, within a turn: bodies may leave its memory."""
+def give_spill_service(machine: Machine) -> None:
+    """Let bodies leave the memory of a process that begins. Within a turn."""
     run = machine.runs
     rng = machine.world.stream(f"spill {machine.name} run {run}")
 

@@ -1,10 +1,10 @@
-"""What goes over the connections between the nodes of a world: frames on their way, read, and both ends of it.
+"""Traffic on the connections between the nodes of a world: frames on their way, frames that are read, and both ends.
 
-A connection leads one way: what a node says goes on the one it dialed. Frames arrive in order, each after a delay of
-its own. The model follows cluster_bus/bus.py: a stranger's job messages close its connection, and who reads has met, or
-forgotten, whoever dialed by the time it reads.
+A connection leads one way: a node's messages go on the connection that it dialed. Frames arrive in order, each after a
+delay of its own. The model follows cluster_bus/bus.py. A stranger's job messages close its connection. The reading node
+may have met or forgotten the dialing node by the time it reads.
 
-How connections come about, and what weather does to them, is in network.py.
+network.py says how connections come about, and what faults do to them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LATE_MS: Final = 100
 
 IDS: Final = Ids()
 
-# Process and id of who dialed, process and id of whom, version of what they say.
+# Run and id of the dialing node, run and id of the target, version of their messages.
 Ends = tuple[int, bytes, int, bytes, int]
 
 # Whether to lose one message: sender, receiver, kind, item.
@@ -41,10 +41,10 @@ Filter = Callable[[str, str, int, Any], bool]
 
 
 class Pipe:
-    """A connection: who dialed it under which name, who reads it, what is on its way.
+    """A connection: its dialing node, its reading node, and the frames on their way.
 
     ends            which processes it leads from and to, under which ids, and the version they speak
-    node, sender    what the dialer calls the target, and the target the dialer (None: a stranger)
+    node, sender    the dialer's node object for the target, and the target's for the dialer (None: a stranger)
     frames          sent and not read, oldest first, with the moment each was sent; `landed` of them are there
     last_ms         when the last of them lands
     is_open         it is read; else what is in it is lost
@@ -106,8 +106,8 @@ class Traffic:
         # Directions that are cut -> how many faults do it.
         self.cuts: dict[tuple[str, str], int] = {}
         self.silent: dict[tuple[str, str], int] = {}
-        self._held: list[tuple[Callable[[Pipe], None], Pipe]] = []  # What ends of a silent connection would have seen.
-        self._unread: dict[Pipe, None] = {}  # Ended, and who reads them is stopped: what is in them is read later.
+        self._held: list[tuple[Callable[[Pipe], None], Pipe]] = []  # Unseen on silent connections.
+        self._unread: dict[Pipe, None] = {}  # Ended, and the reading node is stopped: it reads them later.
         self._repeated: dict[tuple[str, str], tuple[Ends | None, list[tuple[int, bytes]]]] = {}
 
     def _delay(self) -> int:
@@ -115,7 +115,7 @@ class Traffic:
         return low_ms if low_ms == high_ms else low_ms + int(self.rng.random() * (high_ms - low_ms + 1))
 
     def _passes(self, cuts: dict[tuple[str, str], int], one: Machine, other: Machine) -> bool:
-        """A connection needs both directions."""
+        """Return whether both directions are open, as a connection needs."""
         return not cuts or not ((one.name, other.name) in cuts or (other.name, one.name) in cuts)
 
     # -- frames ------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ class Traffic:
             self._read(pipe)
 
     def _read(self, pipe: Pipe) -> None:
-        """What has landed."""
+        """Let the target read the frames that have landed."""
         target = pipe.target
         target.open()
         while pipe.landed and pipe.is_open and pipe.frames:
@@ -210,7 +210,7 @@ class Traffic:
             target.driver.receive(sender, jobs)
 
     def _identify(self, pipe: Pipe) -> Node | None:
-        """Who dialed this connection, now that it may have been met or forgotten."""
+        """Return the node that dialed this connection; it may have been met or forgotten meanwhile."""
         if pipe.sender is None or pipe.sender.flags & FORGOTTEN:
             pipe.sender = pipe.target.membership.accept(pipe.hello, pipe.dialer.name, pipe.target.name)
         return pipe.sender

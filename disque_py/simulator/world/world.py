@@ -1,12 +1,12 @@
 """World: time, nodes and clients of one simulation.
 
-Events are tuples (moment, serial, call, arguments) in a heap; whatever happens is such a call. Time is the world's;
-what a node believes it to be is its machine's business (machine.py). The world itself has no opinion about what should
-happen: plans (plan.py) and stories (tests/scenarios) use the same one.
+Events are tuples (moment, serial, call, arguments) in a heap. Whatever happens is such a call. Time is the world's; a
+node's belief about time is its machine's business (machine.py). The world has no opinion about what should happen:
+plans (plan.py) and stories (tests/scenarios) use the same one.
 
-A world may be *prompt*: then a turn of a node ends with the input that began it, and no two timers come at once, so
-that what happens can be told line by line. Else a turn ends when all that happens in the same millisecond has been
-taken in, as with a loop that finds several sockets ready.
+In a *prompt* world a turn of a node ends with the input that began it, and no two timers come at once. So a transcript
+can tell all that happens line by line. In other worlds a turn takes in all inputs of the same millisecond, as a loop
+does that finds several sockets ready.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 START_MS: Final = 1_000_000
 WALL_START_MS: Final = 1_700_000_000_000
 
-# So many events in one go, and somebody may look at all nodes.
+# A checker may look at all nodes after so many events.
 EVENTS_PER_LOOK: Final = 5_000
 
 Event = tuple[int, int, Callable[..., None], tuple[Any, ...]]
 
 
 class StuckError(Exception):
-    """What was waited for did not happen in time."""
+    """An awaited state did not come in time."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # Stories (tests/scenarios).
@@ -49,7 +49,7 @@ class World:
     machines    nodes by name, in order of arrival; those that are down included
     events      how many have happened, in steps of EVENTS_PER_LOOK
     is_prompt   see the module
-    trace       what happened: a running hash, and text if somebody wants to read it
+    trace       what happened: a running hash, and text if a person wants to read it
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class World:
         heappush(self._heap, (at_ms, self._serial, call, args))
 
     def is_first_timer(self) -> bool:
-        """Whether no other timer came in this millisecond: in a prompt world they come one by one."""
+        """Return whether no other timer came in this millisecond: in a prompt world they come one by one."""
         if self._timer_ms == self.now_ms:
             return False
         self._timer_ms = self.now_ms
@@ -159,7 +159,7 @@ class World:
         journal: str = "",
         node_id: bytes = b"",
     ) -> Machine:
-        """A further node, which nobody knows yet; see Machine. `journal`: its appendfsync, "" for none."""
+        """Add a node that no other node knows yet; see Machine. `journal`: its appendfsync, "" for none."""
         machine = self.machines[name] = Machine(
             self, name, self.settings, offset_ms=offset_ms, drift_ppm=drift_ppm, version=version, node_id=node_id
         )
@@ -180,14 +180,14 @@ class World:
         machine.close()
 
     def join(self, within_ms: int = 10_000) -> None:
-        """Make all nodes meet, and wait until everybody has a link to everybody."""
+        """Make all nodes meet, and wait until each has a link to every other."""
         first, *others = self.machines.values()
         for machine in others:
             self.meet(first.name, machine.name)
         self.until(self.is_meshed, within_ms)
 
     def is_meshed(self) -> bool:
-        """Everybody who is up has a link to everybody who is, and to nobody else."""
+        """Return whether each node that is up has links to all other such nodes, and to no more."""
         machines = self.running()
         return all(
             len(machine.membership.linked) == len(machines) - 1

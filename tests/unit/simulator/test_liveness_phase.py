@@ -1,4 +1,4 @@
-"""Calm: what must become true when the weather has cleared, and that its absence is found."""
+"""The liveness phase: rules for the time after the weather, each broken once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simulated import ask, small_plan
 
 
 def played(trace: Trace | None = None, **options) -> Simulation:
-    """A simulation up to the calm."""
+    """A simulation up to the liveness phase."""
     simulation = Simulation(small_plan(4, duration_ms=800, **options), trace)
     simulation.world.join(30_000)
     simulation.world.run(800)
@@ -24,9 +24,9 @@ def played(trace: Trace | None = None, **options) -> Simulation:
 def test_calm_drains_everything():
     """No job is left on any node, and it is known how long it took."""
     simulation = played()
-    simulation.calm.play()
-    assert simulation.calm._left() == []
-    assert simulation.calm.drain_ms > 0
+    simulation.liveness.play()
+    assert simulation.liveness._left() == []
+    assert simulation.liveness.drain_ms > 0
 
 
 def test_nodes_that_are_down_come_up():
@@ -35,18 +35,18 @@ def test_nodes_that_are_down_come_up():
     first, second, *_ = simulation.world.machines.values()
     first.die(power=True)
     second.stop()
-    simulation.calm.play()
+    simulation.liveness.play()
     assert len(simulation.world.running()) == len(simulation.world.machines)
 
 
-def test_a_pause_of_all_nodes_is_lifted_for_all_who_hear_of_it_late():
+def test_a_pause_of_all_nodes_is_lifted_on_nodes_that_hear_of_it_late():
     """They would learn it with the next link (seed 30101)."""
     simulation = played()
     world = simulation.world
     world.network.filter = lambda sender, receiver, kind, item: kind == PAUSE
     ask(world, "a", "PAUSE", "q0", "all", "bcast")
     world.network.filter = None
-    simulation.calm._lift_limits()
+    simulation.liveness._lift_limits()
     world.run(100)
     world.network.hiccup("a", "b")
     world.run(1_000)
@@ -56,14 +56,14 @@ def test_a_pause_of_all_nodes_is_lifted_for_all_who_hear_of_it_late():
 @pytest.mark.parametrize(
     ("module", "name", "rule"),
     [
-        (acks, "on_gotack", "what is done vanishes"),
+        (acks, "on_gotack", "jobs that are done vanish"),
         (requeue, "on_timer", "books are right"),
-        (requeue, "on_willqueue", "what waits is not queued again"),
+        (requeue, "on_willqueue", "a waiting job is not queued again"),
     ],
 )
 @pytest.mark.plain
-def test_what_does_not_come_to_an_end_is_found(monkeypatch, module, name, rule):
-    """Acks that nobody answers, jobs that nobody queues again, questions about jobs that wait elsewhere."""
+def test_work_that_does_not_come_to_an_end_is_found(monkeypatch, module, name, rule):
+    """Acks without an answer, jobs that no node queues again, questions about jobs that wait elsewhere."""
     for table in (module, timers, dispatch):
         if hasattr(table, name):
             monkeypatch.setattr(table, name, lambda *_: None)
@@ -71,11 +71,11 @@ def test_what_does_not_come_to_an_end_is_found(monkeypatch, module, name, rule):
         if handler.__name__ == name:
             monkeypatch.setitem(dispatch.MESSAGES, kind, lambda *_: None)
     with pytest.raises(RuleBrokenError, match=rule):
-        played().calm.play()
+        played().liveness.play()
 
 
 def test_a_cluster_that_talks_without_need_is_found():
-    """Interest told again and again, though nobody waits."""
+    """Interest told again and again, though no client waits."""
     simulation = played()
     world = simulation.world
     machine = world.machines["a"]
@@ -88,7 +88,7 @@ def test_a_cluster_that_talks_without_need_is_found():
 
     talk()
     with pytest.raises(RuleBrokenError, match="silence"):
-        simulation.calm.play()
+        simulation.liveness.play()
 
 
 def test_broken_silence_is_reported_with_the_beginning_of_it():
@@ -106,7 +106,7 @@ def test_broken_silence_is_reported_with_the_beginning_of_it():
 
     talk()
     with pytest.raises(RuleBrokenError, match="silence") as broken:
-        simulation.calm.play()
+        simulation.liveness.play()
     lines = simulation.trace.around([IDS.of(word) for word in broken.value.words], 60)
     assert "GOTJOB" in lines[-1]
     assert any("ACKJOB" in line for line in lines)

@@ -49,7 +49,7 @@ def test_a_job_without_retry_may_not(oracle, ids):
 
 
 def test_nothing_comes_from_nowhere(oracle, ids):
-    """A body that nobody added."""
+    """A body that no client added."""
     with pytest.raises(RuleBrokenError, match="nowhere"):
         oracle.deliver(b"q", ids.next(HOUR_MS, True), b"17 or so", 1)
 
@@ -63,7 +63,7 @@ def test_a_job_arrives_as_it_was_added(oracle, ids, queue, change):
 
 
 def test_an_id_belongs_to_one_job_and_a_job_has_one_id(oracle, ids):
-    """Whether it is told by an answer or by a delivery."""
+    """Return whether it is told by an answer or by a delivery."""
     one = added(oracle, ids)
     other = oracle.add(b"q", 20, 1_000, HOUR_MS, 1, 1)
     with pytest.raises(RuleBrokenError, match="unique"):
@@ -79,8 +79,8 @@ def test_an_id_says_whether_the_job_is_retried(oracle, ids):
         oracle.answered(promise, ids.next(HOUR_MS, True), 1)
 
 
-def test_what_all_know_as_done_does_not_come_again(oracle, ids):
-    """A delivery after an answered ACKJOB is counted; one after everybody had learnt of it is a failure."""
+def test_a_job_that_all_know_as_done_does_not_come_again(oracle, ids):
+    """A delivery after an answered ACKJOB is counted; one after every node had learnt of it is a failure."""
     promise = added(oracle, ids)
     oracle.acknowledging(promise, 2)
     oracle.acknowledged(promise, 3)
@@ -102,7 +102,7 @@ def test_a_ttl_is_kept_but_for_what_a_network_may_hold_up(oracle, ids):
 
 
 def test_in_good_weather_an_ack_is_heard_by_all_at_once(oracle, ids):
-    """A job that comes long after its ACKJOB was answered had a copy that nobody told."""
+    """A job that comes long after its ACKJOB was answered had a copy on a node that was not told."""
     promise = added(oracle, ids)
     oracle.is_settled = True
     oracle.acknowledged(promise, 2_000)

@@ -12,7 +12,7 @@ def result(plan: Plan, rule: str | None) -> Result:
     return Result(plan, "", failure, {})
 
 
-def test_what_is_needed_for_the_failure_is_found():
+def test_the_parts_that_the_failure_needs_are_found():
     """Here: fault 3 together with fault 7, client 1, three nodes, and no more than a second of weather."""
     plan = draw(31, 60_000, weather="kills")
     tried = []

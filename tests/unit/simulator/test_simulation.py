@@ -51,7 +51,7 @@ def test_an_exception_of_the_server_is_a_failure_with_its_place(monkeypatch):
 
 @pytest.mark.plain
 def test_nodes_are_looked_at_after_each_death():
-    """And once more before and after the calm."""
+    """And once more before and after the liveness phase."""
     seed = next(seed for seed in range(100) if len(small_plan(seed, weather="kills", duration_ms=2_000).faults) > 2)
     simulation = Simulation(small_plan(seed, weather="kills", duration_ms=2_000))
     looks = []

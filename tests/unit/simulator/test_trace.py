@@ -28,7 +28,7 @@ def test_reading_along_changes_no_hash():
 
 
 def test_lines_around_a_word_come_with_the_faults():
-    """What a broken rule names, and the weather it broke in."""
+    """The jobs and nodes that a broken rule names, and the faults."""
     trace = Trace(is_read=True)
     for text in ("a → b  SETACK j1", "a → b  SETACK j2", f"{FAULT} 0: kill a", "b → a  GOTACK j1"):
         trace.tell(0, text)

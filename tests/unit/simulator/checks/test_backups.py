@@ -13,7 +13,7 @@ from disque_py.storage.compaction import Compaction
 from simulated import small_plan
 
 
-def calm(seed: int) -> Simulation:
+def in_good_weather(seed: int) -> Simulation:
     """A cluster of two with journals, at rest."""
     plan = replace(small_plan(seed, nodes=2), journals=("always",) * 26, clients=(), is_long=False)
     simulation = Simulation(plan)
@@ -24,7 +24,7 @@ def calm(seed: int) -> Simulation:
 @pytest.mark.parametrize("seed", range(1, 9))
 def test_no_bit_that_rots_costs_a_job(seed):
     """The node refuses to start, and has all jobs when the backup is in place; or the bit meant nothing."""
-    simulation = calm(seed)
+    simulation = in_good_weather(seed)
     machine = simulation.world.machines["a"]
     backups.play(simulation)
     assert machine.broker.job_count >= 2 * backups.JOBS
@@ -33,7 +33,7 @@ def test_no_bit_that_rots_costs_a_job(seed):
 
 def test_a_backup_that_lacks_a_job_is_found(monkeypatch):
     """One that was made before the job was added, put in place of a journal whose header has rotted."""
-    simulation = calm(1)
+    simulation = in_good_weather(1)
     files = backups._back_up(simulation.world, simulation.world.machines["a"])
 
     def rot(machine, *_):
@@ -50,7 +50,7 @@ def test_a_backup_that_lacks_a_job_is_found(monkeypatch):
 @pytest.mark.plain
 def test_a_journal_that_is_switched_on_without_its_jobs_is_found(monkeypatch):
     """A new journal has to record all that memory has."""
-    simulation = calm(1)
+    simulation = in_good_weather(1)
     monkeypatch.setattr(Compaction, "record_all", lambda _: None)
     with pytest.raises(RuleBrokenError, match=r"switched|replay"):
         backups.play(simulation)

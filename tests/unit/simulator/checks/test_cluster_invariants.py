@@ -14,7 +14,7 @@ HOUR_MS = 3_600_000
 
 
 class Scene:
-    """Two nodes, a ledger, and what was lost."""
+    """Two nodes, an oracle, and the account of losses."""
 
     def __init__(self, names: str = "ab") -> None:
         self.world = joined(names)
@@ -41,7 +41,7 @@ class Scene:
 
 
 def test_a_job_that_is_nowhere_is_lost():
-    """Though nobody died."""
+    """Though no node died."""
     scene = Scene()
     promise = scene.add(copies=2)
     scene.look()
@@ -115,7 +115,7 @@ def test_a_queue_that_lost_an_entry_is_found():
         check_books(scene.world.machines["a"])
 
 
-def test_a_job_that_nobody_will_look_at_again_is_found():
+def test_a_job_without_a_timer_is_found():
     """Active, with a retry, and in no schedule."""
     scene = Scene("a")
     promise = scene.add(retry_s=5)
@@ -210,7 +210,7 @@ def test_that_a_job_was_gone_may_not_have_got_to_the_disk():
 
 
 def test_a_job_that_a_journal_brought_back_is_not_over_before_it_is_gone_again():
-    """Nobody may have looked while it was alive."""
+    """Perhaps there was no look while it was alive."""
     scene = Scene()
     promise = scene.add()
     promise.clean_ms = scene.world.now_ms

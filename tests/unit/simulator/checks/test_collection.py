@@ -15,7 +15,7 @@ from simulated import ask, asker, joined, words
 
 
 class Scene:
-    """A job with copies on both of two nodes, which somebody listens to."""
+    """A job with copies on both of two nodes, with the checker as a listener."""
 
     def __init__(self) -> None:
         self.world = joined("ab")
@@ -37,14 +37,14 @@ class Scene:
         self.world.run(1)
 
 
-def test_a_job_is_not_deleted_while_somebody_has_it_alive():
+def test_a_job_is_not_deleted_while_a_node_has_it_alive():
     """That one would queue it again."""
     with pytest.raises(RuleBrokenError, match=r"ends when all know.* b deleted .* a has it alive"):
         Scene().delete_on_b()
 
 
 def test_a_mishap_since_excuses_it():
-    """What was known of holders may be gone."""
+    """Knowledge of holders may be gone."""
     scene = Scene()
     scene.losses.mishap(scene.world.machines["a"])
     scene.delete_on_b()
@@ -52,7 +52,7 @@ def test_a_mishap_since_excuses_it():
 
 
 def test_a_job_that_its_creator_may_have_given_up_and_others_named_by_its_key_excuses_it():
-    """Who named it keeps a copy, and need not know of all others that do (seed 18589)."""
+    """A node that named it keeps a copy, and need not know of all other holders (seed 18589)."""
     scene = Scene()
     scene.promise.asked = None
     scene.delete_on_b()
@@ -60,7 +60,7 @@ def test_a_job_that_its_creator_may_have_given_up_and_others_named_by_its_key_ex
 
 
 def test_an_ack_that_was_dropped_for_want_of_memory_excuses_it():
-    """What it knew of holders is gone (spec M3; seed 4446)."""
+    """Its knowledge of holders is gone (spec M3; seed 4446)."""
     scene = Scene()
     scene.world["a"].stats.jobs_evicted += 1
     scene.delete_on_b()
@@ -95,7 +95,7 @@ def test_a_job_whose_life_is_over_on_some_node_excuses_it():
     assert scene.collections.heard
 
 
-def test_while_somebody_has_forgotten_a_node_its_copy_is_excused():
+def test_while_a_node_is_forgotten_its_copy_is_excused():
     """It counts as confirmed from then on, also for jobs that come later (spec A8; seed 20102)."""
     scene = Scene()
     forgotten = scene.world["a"].me.id
@@ -123,7 +123,7 @@ def test_a_late_copy_does_not_live_where_the_job_is_known_as_done(lives):
         scene.world.run(1)
 
 
-@pytest.mark.parametrize("excuse", ["", "a disk has it", "somebody asked for its end"])
+@pytest.mark.parametrize("excuse", ["", "a disk has it", "a client asked for its end"])
 def test_a_leaver_keeps_the_last_copy(excuse):
     """The other holders have said that they have nothing."""
     scene = Scene()
@@ -139,7 +139,7 @@ def test_a_leaver_keeps_the_last_copy(excuse):
         scene.world.run(1)
 
 
-def test_who_was_asked_as_a_holder_remembers_the_ack():
+def test_a_node_that_was_asked_as_a_holder_remembers_the_ack():
     """A copy that comes after the question finds it."""
     scene = Scene()
     machine = scene.world.machines["b"]
@@ -152,8 +152,8 @@ def test_who_was_asked_as_a_holder_remembers_the_ack():
         scene.world.run(1)
 
 
-def test_who_reads_its_journal_hears_of_no_ack():
-    """What it is told then is as good as lost (seed 22158 of disks+kills+leaving)."""
+def test_a_node_that_reads_its_journal_hears_of_no_ack():
+    """A message to it is as good as lost then (seed 22158 of disks+kills+leaving)."""
     scene = Scene()
     machine = scene.world.machines["b"]
     lifecycle.forget(machine.broker, machine.broker.find(scene.job_id))

@@ -86,7 +86,7 @@ def test_messages_wait_for_their_records(world, kind, item):
 
 
 def test_an_answered_ack_is_recorded(world):
-    """Whether the record of the job is gone with it or not."""
+    """Return whether the record of the job is gone with it or not."""
     job_id = ask(world, "a", "ADDJOB", "q", "x", 0, "REPLICATE", 1)
     stuck(world)
     asker(world, "a").send([words("ACKJOB", job_id)])
@@ -109,7 +109,7 @@ def test_a_delivery_is_recorded(world):
     durability(world).check_delivered(job_id)
 
 
-def test_what_is_given_away_is_recorded_first(world):
+def test_a_job_is_given_away_after_its_record(world):
     """YOURJOBS names jobs that the journal knows as being given away."""
     job_id = ask(world, "a", "ADDJOB", "q", "x", 0, "RETRY", 0)
     ask(world, "a", "DEQUEUE", job_id)
@@ -126,7 +126,7 @@ def test_what_is_given_away_is_recorded_first(world):
 
 
 def test_a_job_that_is_done_and_whose_ack_came_again_was_here(world):
-    """Its producer, or who asked for the copy, may be answered late: what was recorded then is what counts."""
+    """Its producer, or the node that asked for the copy, may be answered late: the first record counts."""
     job_id = ask(world, "a", "ADDJOB", "q", "x", 0, "REPLICATE", 1)
     ask(world, "a", "ACKJOB", job_id)
     world.run(100)
@@ -141,7 +141,7 @@ def test_a_job_that_is_done_and_whose_ack_came_again_was_here(world):
 
 
 def test_a_disk_that_fails_by_itself_is_called_that():
-    """With everysec acks go on in memory then, which breaks no promise; but who failed the disk would have said so."""
+    """With everysec acks go on in memory then, which breaks no promise; but a disk fault would have noted that."""
     world = World("")
     world.add("a", journal="everysec")
     world.run(200)
@@ -151,7 +151,7 @@ def test_a_disk_that_fails_by_itself_is_called_that():
     world.run(3_000)
     assert not journal_storage.journal_service.journal.must_wait()
     assert ask(world, "a", "ACKJOB", job_id) == 1
-    with pytest.raises(RuleBrokenError, match=r"a disk that nobody harmed is well.*a: .*error"):
+    with pytest.raises(RuleBrokenError, match=r"a disk without faults is well.*a: .*error"):
         durability(world).check_acked(job_id)
 
 
@@ -171,7 +171,7 @@ def test_an_ack_that_came_and_went_within_a_turn_needs_no_record(world):
 
 
 def test_frames_are_opened_while_something_is_not_safe(world):
-    """What a node says that has nothing to hide needs no look."""
+    """Frames of a node whose journal is as far as its memory need no look."""
     stuck(world)
     connection = asker(world, "a")
     connection.send([words("ADDJOB", "q", "x", 0, "REPLICATE", 1)])
@@ -184,7 +184,7 @@ def test_frames_are_opened_while_something_is_not_safe(world):
     durability(world).check_frame(world["b"].me, data)
 
 
-def test_what_was_decided_in_trouble_is_excused_and_what_comes_later_is_not(world):
+def test_decisions_in_trouble_are_excused_and_later_ones_are_not(world):
     """The record of an ack that needed no disk may be written later than its answer leaves."""
     machine = world.machines["a"]
     journal = machine.journal_storage.journal_service.journal

@@ -44,7 +44,7 @@ def test_a_history_is_put_together_from_all_nodes(world, oracle, promise):
     assert all(is_complete(machine) for machine in world.machines.values())
 
 
-def test_what_is_not_told_breaks_a_rule(world, oracle, promise):
+def test_an_event_that_is_missing_breaks_a_rule(world, oracle, promise):
     """A delivery, the end, or the beginning."""
     written = world.machines["b"].event_logs.current
     for at in reversed(range(len(written.events))):
@@ -60,8 +60,8 @@ def test_what_is_not_told_breaks_a_rule(world, oracle, promise):
         check(promise, history * 2)
 
 
-def test_what_is_incomplete_is_not_judged(world, oracle, promise):
-    """A log was switched off: what it does not tell is nobody's fault."""
+def test_an_incomplete_log_is_not_judged(world, oracle, promise):
+    """A log was switched off: missing events are no failure."""
     for machine in world.machines.values():
         machine.event_logs.was_off = True
     promise.delivered += 5

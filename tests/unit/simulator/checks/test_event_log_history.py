@@ -42,14 +42,14 @@ def test_a_gap_breaks_a_rule(written):
         written.append(5, [ACKED_J], 200, MS)
 
 
-def test_what_was_not_safe_may_go(written):
+def test_events_that_were_not_safe_may_go(written):
     """Its number is another's then, and the job's index forgets it."""
     assert written.cut(3) == 1
     assert (written.next_seq, written.last_of(b"D-j", (ACKED,))) == (3, 0)
     assert list(written.lost_of) == [b"D-j"], "a journal may know of it all the same (seed 5297)"
 
 
-def test_what_was_safe_or_read_may_not_go(written):
+def test_events_that_were_safe_or_read_may_not_go(written):
     written.safe = 3
     with pytest.raises(RuleBrokenError, match="events stay"):
         written.cut(2)

@@ -1,4 +1,4 @@
-"""Underway: what a node has decided and nobody can see yet."""
+"""In flight: decisions of a node that no other process can see yet."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_job_in_a_message_that_waits_is_under_way_from_the_turn_on(world):
     assert not list(unsent_jobs(machine))
 
 
-def test_what_the_disk_does_not_have_yet_is_as_old_as_its_record(world):
+def test_knowledge_that_is_not_on_disk_is_as_old_as_its_record(world):
     """Until then a crash brings back what was before."""
     machine = world.machines["a"]
     assert unsafe_ms(machine) == world.now_ms

@@ -48,7 +48,7 @@ def test_while_a_lease_runs_there_is_no_second_delivery(name):
 
 @pytest.mark.parametrize("passed_ms", [20, 9_900])
 def test_two_queues_at_once_and_the_end_of_a_lease_are_excused(passed_ms):
-    """What is told to the others needs its time."""
+    """Messages to the others need their time."""
     scene = Scene()
     scene.deliver("a")
     scene.world.run(passed_ms)
@@ -63,7 +63,7 @@ def test_a_lease_is_as_long_as_the_client_was_told():
 
 
 @pytest.mark.parametrize("excuse", ["nack", "freed", "stopped", "restarted", "link", "loss", "mishap", "other link"])
-def test_what_concerns_the_job_its_node_or_a_link_to_a_holder_excuses_it(excuse):
+def test_a_fault_of_the_job_its_node_or_a_link_to_a_holder_excuses_it(excuse):
     scene = Scene()
     world, machine = scene.world, scene.world.machines["a"]
     scene.deliver("a")
@@ -89,6 +89,16 @@ def test_what_concerns_the_job_its_node_or_a_link_to_a_holder_excuses_it(excuse)
     is_wrong = excuse == "other link"  # It leads from neither to the node that has the lease.
     with pytest.raises(RuleBrokenError, match="during a lease") if is_wrong else nullcontext():
         scene.deliver("b")
+
+
+def test_a_holder_that_the_leasing_node_does_not_know_may_deliver():
+    """Another holder handed the job to it meanwhile, so it was not told of the lease."""
+    scene = Scene()
+    job = scene.world["a"].find(scene.promise.id)
+    job.holders = tuple(node for node in job.holders if node.host != "b")
+    scene.deliver("a")
+    scene.world.run(3_000)
+    scene.deliver("b")
 
 
 @pytest.mark.parametrize("is_linked", [True, False])

@@ -72,7 +72,7 @@ def test_the_word_of_another_node_ends_it_if_it_is_later(pauses, world, later_ms
     delivered(pauses, machine, is_wrong=is_wrong)
 
 
-def test_what_was_on_its_way_is_excused(pauses, world):
+def test_a_frame_on_its_way_is_excused(pauses, world):
     """It waits in a reply that the client has not read."""
     machine = world.machines["a"]
     job_id = ask(world, "a", "ADDJOB", "q", "x", 0)

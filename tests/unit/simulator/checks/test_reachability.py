@@ -1,4 +1,4 @@
-"""Journeys: jobs come to who waits for them."""
+"""Reachability: jobs come to clients that wait for them."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def test_jobs_come_to_the_node_that_can_take_them(simulation):
     assert all(promise.acked_ms for promise in simulation.oracle.promises)
 
 
-def test_jobs_that_nobody_is_told_of_are_found(simulation):
+def test_jobs_that_no_client_is_told_of_are_found(simulation):
     """The broadcast every 30 seconds would come too late."""
     simulation.world.network.filter = lambda sender, receiver, kind, item: kind == HINT
-    with pytest.raises(RuleBrokenError, match="jobs come to who waits"):
+    with pytest.raises(RuleBrokenError, match="jobs come to waiting clients"):
         travel(simulation)
 
 

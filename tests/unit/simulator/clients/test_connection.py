@@ -42,7 +42,7 @@ def test_a_pipeline_goes_on_after_the_reply_it_waits_for():
 
 
 def test_replies_that_wait_for_the_journal_can_be_looked_at():
-    """What the node has done and nobody knows: it explains what vanishes with the connection."""
+    """The node has answered and no client knows: that explains jobs that vanish with the connection."""
     world = World("")
     world.add("a", journal="always")
     world.run(100)
@@ -57,7 +57,7 @@ def test_replies_that_wait_for_the_journal_can_be_looked_at():
 
 @pytest.mark.parametrize("journal", ["", "always"])
 @pytest.mark.parametrize("is_prompt", [False, True])
-def test_what_a_node_did_before_it_read_that_the_client_had_hung_up_is_unseen(is_prompt, journal):
+def test_replies_before_the_node_read_that_the_client_had_hung_up_are_unseen(is_prompt, journal):
     """It stood still meanwhile, and then gave the client a job before it came to the end of the connection."""
     world = World("", is_prompt=is_prompt)
     world.add("a", journal=journal)
@@ -76,7 +76,7 @@ def test_what_a_node_did_before_it_read_that_the_client_had_hung_up_is_unseen(is
     assert (len(producer.replies), connection.replies, other.replies) == (1, [], [])
 
 
-def test_what_waits_for_the_journal_when_a_node_reads_that_the_client_had_hung_up_is_unseen_once():
+def test_replies_that_wait_for_the_journal_when_a_node_reads_that_the_client_had_hung_up_are_unseen_once():
     """It does not leave later as well. The node was stopped in the midst of a turn, and went on with that first."""
     world = World("", is_prompt=False)
     machine = world.add("a", journal="always")
@@ -94,7 +94,7 @@ def test_what_waits_for_the_journal_when_a_node_reads_that_the_client_had_hung_u
     assert (len(producer.replies), connection.replies) == (1, [])
 
 
-def test_what_was_not_run_dies_with_the_node():
+def test_commands_that_were_not_run_die_with_the_node():
     """And the client learns that there will be no answer."""
     world = joined("a")
     connection = asker(world, "a")

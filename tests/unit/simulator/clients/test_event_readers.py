@@ -68,7 +68,7 @@ def test_lines_are_those_that_were_written(world, question):
         check_lines(question._replace(start=2), data)
 
 
-def test_what_was_trimmed_leads_on_and_what_is_there_is_not_trimmed(question):
+def test_trimmed_events_lead_on_and_present_ones_are_not_trimmed(question):
     question.machine.event_logs.service.log.segments[0].first_seq = 3
     assert check_refusal(question, "TRIMMED 3") == 3
     assert check_refusal(question, "NOLOG 00") == 0

@@ -88,9 +88,7 @@ def test_other_jobs_or_none_while_some_are_leased_break_a_rule(world, fetcher, b
 
 
 @pytest.mark.parametrize(("disk_level", "is_refused"), [(0, True), (2, False)])
-def test_what_was_answered_in_disk_trouble_may_be_unknown_to_the_next_process(
-    world, machine, fetcher, disk_level, is_refused
-):
+def test_answers_in_disk_trouble_may_be_unknown_to_the_next_process(world, machine, fetcher, disk_level, is_refused):
     """It goes on in memory then (spec P5), and the same delivery may come with other jobs beside it."""
     machine.keep_journal("always")
     batch = Batch(machine, b"t", 2_000)
@@ -183,7 +181,7 @@ def test_at_most_once_jobs_are_passed_by(world, machine, fetcher):
         fetcher._check_entry([b"q0", promise.id, promise.body(), b"meta", []], promise, Batch(machine, b"t", 0))
 
 
-def test_what_was_not_heard_is_asked_for_again(fetcher, batch):
+def test_an_unheard_answer_is_asked_for_again(fetcher, batch):
     """The second answer under a token may bring other jobs than the first, after a reset (seed 9881)."""
     asked = []
     for is_unheard in [True] * 30 + [False] * 30:

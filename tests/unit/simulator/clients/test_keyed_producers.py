@@ -9,7 +9,7 @@ import pytest
 from disque_py.core.keys import KEY_AT, KEY_END
 from disque_py.simulator.clients.keyed_producers import KeyBook, KeyedProducer, Label
 from disque_py.simulator.oracle import Oracle, RuleBrokenError
-from disque_py.simulator.plan import ClientPlan
+from disque_py.simulator.plan import ClientPlan, Fault
 from simulated import ask, joined, small_plan
 
 
@@ -63,7 +63,7 @@ def test_the_second_request_has_the_id_of_the_first(world, oracle, book):
     assert not book.answered(second, job_id, world.now_ms, True)
 
 
-def test_who_made_a_job_is_told_by_another_answer(world, oracle, book):
+def test_another_answer_tells_which_request_made_a_job(world, oracle, book):
     """The producer's own was lost; from now on the job must not be."""
     first, second = (promised(world, oracle, book) for _ in "ab")
     job_id = add(world, "a", first)
@@ -99,7 +99,7 @@ def test_two_ids_need_an_excuse(world, oracle, book, was_settled, unrest_ms, ret
 @pytest.mark.parametrize("is_over", [False, True])
 @pytest.mark.parametrize("was_settled", [False, True])
 def test_a_job_that_was_made_before_the_nodes_had_met_is_excused(world, oracle, book, is_over, was_settled):
-    """Its producer never heard of it; whoever asks later, when all is well, is told its id."""
+    """Its producer never heard of it; a later request, when all is well, is answered with its id."""
     maker = promised(world, oracle, book, was_settled=was_settled)
     job_id = add(world, "a", maker)
     if is_over:
@@ -138,15 +138,18 @@ def test_ids_of_a_key_have_its_characters(world, oracle, book):
 
 
 @pytest.mark.plain
-def test_nodes_that_forget_excuse_a_second_id():
-    """Only weather in which nobody forgets, or journals that don't, make the stricter promise."""
+def test_the_stricter_rule_holds_only_if_no_fault_makes_a_node_forget():
+    """A journal with the policy `always` keeps jobs over a kill, and over no reset."""
     world, oracle = SimpleNamespace(), Oracle()
 
-    def is_strict(weather, journals=("", "")):
-        plan = SimpleNamespace(weather=weather, journals=journals, nodes=2, maxmemory=0)
+    def is_strict(*kinds, journals=("", "")):
+        faults = tuple(Fault(number, 0, kind, 100, ()) for number, kind in enumerate(kinds))
+        plan = SimpleNamespace(faults=faults, journals=journals, nodes=2, maxmemory=0)
         return KeyBook(world, oracle, plan).never_two
 
-    assert is_strict(("halves", "pauses"))
-    assert not is_strict(("kills",))
-    assert is_strict(("kills",), ("always", "always"))
-    assert not is_strict(("resets",), ("always", "always"))
+    assert is_strict("halves", "stop")
+    assert not is_strict("kill")
+    assert is_strict("kill", journals=("always", "always"))
+    assert not is_strict("kill", "policy", journals=("always", "always"))
+    assert not is_strict("halves", "reset-amid")
+    assert not is_strict("reset", journals=("always", "always"))

@@ -1,18 +1,20 @@
-"""Staff: the clients of a plan are hired by the names of their kinds."""
+"""The clients of a plan are started by the names of their kinds."""
 
 from __future__ import annotations
 
-from disque_py.simulator.clients.kinds import KINDS, hire
+from disque_py.simulator.clients.kinds import KINDS, start_clients
 from disque_py.simulator.oracle import Oracle
 from disque_py.simulator.plan import draw
 from simulated import joined
 
 
-def test_everybody_of_a_plan_is_hired():
+def test_all_clients_of_a_plan_are_started():
     """In the order of their numbers."""
     plan = draw(3, 500)
     world = joined("ab")
-    assert [type(each) for each in hire(world, Oracle(), plan)] == [KINDS[client.kind] for client in plan.clients]
+    assert [type(each) for each in start_clients(world, Oracle(), plan)] == [
+        KINDS[client.kind] for client in plan.clients
+    ]
 
 
 def test_plans_name_no_other_kinds():

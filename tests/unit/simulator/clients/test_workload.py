@@ -1,4 +1,4 @@
-"""Workload: clients write what they were told into the ledger, and go on when connections break."""
+"""Workload: clients tell the oracle what they were told, and go on when connections break."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def actor(kind, world, plan, oracle):
 
 
 def test_producers_add_and_consumers_acknowledge(world, plan):
-    """What was added is delivered with its own body, and most of it acknowledged."""
+    """Jobs are delivered with their own bodies, and most of them acknowledged."""
     oracle = Oracle()
     for kind in ("producer", "consumer", "consumer"):
         actor(kind, world, plan, oracle).begin()
@@ -72,7 +72,7 @@ def test_an_error_no_client_expects_breaks_a_rule(world, plan):
         line.ask([(words("NOSUCHCOMMAND"), inspector.nothing, "nonsense")], 0)
 
 
-def test_a_reply_that_nobody_asked_for_breaks_a_rule(world, plan):
+def test_a_reply_without_a_request_breaks_a_rule(world, plan):
     """One answer for each request."""
     line = Line(world, actor("inspector", world, plan, Oracle()))
     world.connect(world.machines["a"], line)
@@ -80,7 +80,7 @@ def test_a_reply_that_nobody_asked_for_breaks_a_rule(world, plan):
         line.send([words("PING")])
 
 
-def test_who_is_told_to_end_acts_no_more(world, plan):
+def test_a_client_that_is_told_to_end_acts_no_more(world, plan):
     """Connections stay until the end."""
     oracle = Oracle()
     producer = actor("producer", world, plan, oracle)
@@ -93,8 +93,8 @@ def test_who_is_told_to_end_acts_no_more(world, plan):
     assert len(oracle.promises) == count
 
 
-def test_a_reply_nobody_reads_is_no_delivery(world, plan):
-    """The node believes that it delivered the job, nobody got it: an at-most-once one may be lost, or come again."""
+def test_an_unread_reply_is_no_delivery(world, plan):
+    """The node believes that it delivered the job, no client got it: an at-most-once one may be lost, or come again."""
     oracle = Oracle()
     consumer = actor("consumer", world, plan, oracle)
     line = Line(world, consumer)
@@ -107,7 +107,7 @@ def test_a_reply_nobody_reads_is_no_delivery(world, plan):
 
 
 def test_clients_may_live_apart(world, plan):
-    """Producers on every other node, consumers on those between; whoever is alone serves all."""
+    """Producers on every other node, consumers on those between; a lone node serves all."""
     apart = replace(plan, is_apart=True)
     actors = {kind: actor(kind, world, apart, Oracle()) for kind in ("producer", "consumer")}
     assert {kind: {each.pick().name for _ in range(9)} for kind, each in actors.items()} == {

@@ -8,7 +8,7 @@ from disque_py.simulator.checks.cluster_invariants import Losses
 from disque_py.simulator.faults.event_logs import TROUBLES
 from disque_py.simulator.faults.weather import Weather
 from disque_py.simulator.oracle import Oracle
-from disque_py.simulator.plan import Fault
+from disque_py.simulator.plan import EVENT_FAULTS, Fault
 from disque_py.simulator.world.world import World
 from disque_py.storage.event_log_service import OFF, ON
 from simulated import ask, small_plan
@@ -30,7 +30,7 @@ def event_logs(weather):
 def test_events_are_switched_off_and_on(weather, event_logs):
     """The next log is another one."""
     first = event_logs.current
-    _, end = weather.do_events_off(Fault(0, 0, "events-off", 100, (0, 0, 0, 0)))
+    _, end = weather.kinds["events-off"](Fault(0, 0, "events-off", 100, (0, 0, 0, 0)))
     weather.world.run(100)
     assert (event_logs.service.state, event_logs.was_off) == (OFF, True)
     end()
@@ -40,16 +40,16 @@ def test_events_are_switched_off_and_on(weather, event_logs):
 
 
 def test_limits_come_and_go(weather, event_logs):
-    _, end = weather.do_events_limit(Fault(0, 0, "events-limit", 100, (0, 1, 0, 0)))
+    _, end = weather.kinds["events-limit"](Fault(0, 0, "events-limit", 100, (0, 1, 0, 0)))
     assert event_logs.service.log.bytes_max == 60_000
     end()
-    assert event_logs.service.log.bytes_max == weather.plan.events_bytes
+    assert event_logs.service.log.bytes_max == weather.targets.plan.events_bytes
 
 
 @pytest.mark.parametrize("trouble", range(len(TROUBLES)))
-def test_a_disk_in_trouble_stops_nobody(weather, event_logs, trouble):
+def test_a_disk_in_trouble_stops_no_node(weather, event_logs, trouble):
     """ADDJOB is answered in time, and when all is well again there is a log, within the time that one may take."""
-    _, end = weather.do_events_disk(Fault(0, 0, "events-disk", 100, (0, trouble, 2, 0)))
+    _, end = weather.kinds["events-disk"](Fault(0, 0, "events-disk", 100, (0, trouble, 2, 0)))
     for _ in range(6):
         assert ask(weather.world, "a", "ADDJOB", "q", "x" * 1_000, 0, within_ms=8_000).startswith(b"D-")
         weather.world.run(400)
@@ -61,4 +61,4 @@ def test_a_disk_in_trouble_stops_nobody(weather, event_logs, trouble):
 def test_nodes_without_events_are_left_alone(weather):
     weather.world.machines["a"].event_logs = None
     fault = Fault(0, 0, "events-disk", 100, (0, 0, 0, 0))
-    assert weather.do_events_off(fault) is weather.do_events_limit(fault) is weather.do_events_disk(fault) is None
+    assert [weather.kinds[kind](fault) for kind in EVENT_FAULTS] == [None] * 3

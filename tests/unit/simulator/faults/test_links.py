@@ -39,4 +39,4 @@ def test_delays_and_losses_end():
     assert network.delay_ms[1] >= 50
     weather.world.run(300)
     assert network.loss == 0
-    assert network.delay_ms == weather.plan.delay_ms
+    assert network.delay_ms == weather.targets.plan.delay_ms

@@ -1,4 +1,4 @@
-"""What operators do."""
+"""The faults that operators cause."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ def test_a_leaver_that_is_empty_is_gone_and_forgotten():
     world = weather.world
     strike(weather, "leave", span_ms=1_000, picks=(0, 1, 0, 0))
     world.run(1_500)
-    assert list(weather.gone) == ["a"]
+    assert list(weather.targets.gone) == ["a"]
     world.crash("b")
-    weather._rise(world.machines["b"])
+    weather.targets.rise(world.machines["b"])
     world.until(world.is_meshed, 10_000)
     world.run(1_000)
     assert all(len(world[name].cluster.nodes) == 3 for name in "bcd")
 
 
-def test_a_node_that_was_reset_hard_is_somebody_else():
-    """The others are told to forget who it was."""
+def test_a_node_that_was_reset_hard_has_another_id():
+    """The others are told to forget its former id."""
     weather = weathered("ab")
     world = weather.world
     before = world.machines["a"].node_id
@@ -36,7 +36,7 @@ def test_a_flush_is_a_loss_of_everything_there():
     weather = weathered("a")
     job_id = ask(weather.world, "a", "ADDJOB", "q0", "x", 0, "RETRY", 0)
     strike(weather, "flush", picks=(0, 0, 0, 0))
-    assert job_id in weather.oracle.explained
+    assert job_id in weather.targets.oracle.explained
     assert weather.world["a"].job_count == 0
 
 
@@ -50,7 +50,7 @@ def test_a_pause_ends():
     assert not any(weather.world[name].paused_count for name in "ab")
 
 
-def test_who_was_reset_twice_in_a_row_is_forgotten_under_every_name():
+def test_a_node_that_was_reset_twice_in_a_row_is_forgotten_under_every_id():
     """Also under the one that no fault's end came to see."""
     weather = weathered("abc")
     for _ in range(2):
@@ -58,7 +58,7 @@ def test_who_was_reset_twice_in_a_row_is_forgotten_under_every_name():
         between = weather.world.machines["a"].membership.me.id
     weather.world.run(300)
     weather.world.until(weather.world.is_meshed, 10_000)
-    weather.find_gone()
-    assert set(weather.called) <= set(weather.gone.values())
-    assert between not in weather.gone.values()
-    assert len(weather.called) == 2
+    weather.targets.find_gone()
+    assert set(weather.targets.called) <= set(weather.targets.gone.values())
+    assert between not in weather.targets.gone.values()
+    assert len(weather.targets.called) == 2

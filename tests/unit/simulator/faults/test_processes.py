@@ -12,9 +12,9 @@ def test_killing_takes_the_node_that_the_numbers_say():
     """Of those that are up."""
     weather = weathered()
     strike(weather, "kill", picks=(6, 0, 0, 0))
-    assert [machine.name for machine in weather.up()] == ["a", "b", "d"]
+    assert [machine.name for machine in weather.targets.up()] == ["a", "b", "d"]
     weather.world.run(300)
-    assert len(weather.up()) == 4
+    assert len(weather.targets.up()) == 4
 
 
 def test_an_upgrade_changes_the_version_a_node_speaks():
@@ -22,12 +22,12 @@ def test_an_upgrade_changes_the_version_a_node_speaks():
     weather = weathered("ab")
     strike(weather, "upgrade", picks=(0, 0, 0, 0))
     weather.world.run(300)
-    assert [machine.version for machine in weather.up()] == [2, 1]
+    assert [machine.version for machine in weather.targets.up()] == [2, 1]
 
 
 @pytest.mark.parametrize("trouble", range(5))
 def test_a_disk_in_trouble_costs_no_promise(trouble):
-    """Slow, stuck, full, or failing: what is answered is there after the next crash."""
+    """Slow, stuck, full, or failing: answered jobs are there after the next crash."""
     weather = weathered("a")
     world = weather.world
     strike(weather, "disk", span_ms=3_000, picks=(0, trouble, 0, 0))
@@ -68,7 +68,7 @@ def test_a_node_speaks_its_old_version_until_its_process_ends():
 
 
 def test_a_changed_appendfsync_is_that_of_the_process():
-    """What a power cut may cost goes by the weakest that it had; the next process has what its file says."""
+    """The weakest policy that it had limits the loss of a power cut; the next process has the policy of its file."""
     weather = weathered("a")
     machine = weather.world.machines["a"]
     strike(weather, "policy", picks=(0, 1, 0, 0))

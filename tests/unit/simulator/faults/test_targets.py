@@ -1,24 +1,24 @@
-"""What faults share: whom they may strike, and operators."""
+"""Targets: the nodes that faults may strike, and operators."""
 
 from __future__ import annotations
 
 from simulated import weathered
 
 
-def test_who_is_up_and_who_is_awake():
+def test_a_stopped_node_is_up_and_not_awake():
     """A stopped process lives."""
     weather = weathered("abc")
     weather.world.crash("a")
     weather.world.pause("b")
-    assert [machine.name for machine in weather.up()] == ["b", "c"]
-    assert [machine.name for machine in weather.awake()] == ["c"]
+    assert [machine.name for machine in weather.targets.up()] == ["b", "c"]
+    assert [machine.name for machine in weather.targets.awake()] == ["c"]
 
 
-def test_an_operator_speaks_to_all_who_are_up_and_leaves():
+def test_an_operator_speaks_to_all_nodes_that_are_up_and_leaves():
     """Its connections do not stay."""
     weather = weathered("abc")
     weather.world.crash("a")
-    weather.ask_all("PAUSE", "q", "in")
+    weather.targets.ask_all("PAUSE", "q", "in")
     weather.world.run(10)
     assert [weather.world[name].paused_count for name in "bc"] == [1, 1]
     assert not weather.world.connections
@@ -30,31 +30,32 @@ def test_a_node_that_reads_its_journal_is_told_later():
     world = weather.world
     gone = world.machines["c"]
     world.crash("c")
-    weather.gone["c"] = gone.node_id
+    weather.targets.gone["c"] = gone.node_id
     world.crash("a")
     world.restart("a")
     assert world["a"].is_loading
-    weather.tell_gone(world.machines["a"])
+    weather.targets.tell_gone(world.machines["a"])
     world.run(2_000)
     assert world["a"].cluster.find(gone.node_id) is None
 
 
-def test_who_was_told_to_forget_a_node_that_is_there_is_told_to_meet_it_again():
-    """Its first MEET came while nobody could be reached, and was given up."""
+def test_an_operator_says_meet_once_for_each_pair_of_nodes_that_was_torn_apart():
+    """FORGET tears a pair apart, and the nodes do not find each other by themselves."""
     weather = weathered("ab")
     world = weather.world
-    weather.forget_on(world.machines["a"], world.machines["b"].node_id)
+    weather.targets.tear(world.machines["a"], "b", "was told to forget it")
+    weather.targets.forget_on(world.machines["a"], world.machines["b"].node_id)
     world.run(1_000)
     assert not world.is_meshed()
-    weather.meet_missed()
+    weather.targets.meet_torn()
     world.run(1_000)
     assert world.is_meshed()
 
 
-def test_ids_that_nobody_has_any_more_are_found():
-    """A node that was reset and died before anybody could tell the others."""
+def test_ids_that_no_node_has_any_more_are_found():
+    """A node that was reset and died before an operator could tell the others."""
     weather = weathered("ab")
-    weather.called = {b"a former id": None, weather.world.machines["a"].node_id: None}
-    weather.find_gone()
-    weather.find_gone()
-    assert list(weather.gone.values()) == [b"a former id"]
+    weather.targets.called = {b"a former id": None, weather.world.machines["a"].node_id: None}
+    weather.targets.find_gone()
+    weather.targets.find_gone()
+    assert list(weather.targets.gone.values()) == [b"a former id"]

@@ -20,7 +20,7 @@ def test_a_fault_strikes_and_is_over(kind):
     ask(world, "a", "ADDJOB", "q0", "x", 0, "REPLICATE", 2)
     asker(world, "b")
     strike(weather, kind)
-    assert len(weather.struck) == 1
+    assert len(weather.done) == 1
     world.run(300)
     weather.end()
     world.until(world.is_meshed, 30_000)
@@ -29,34 +29,34 @@ def test_a_fault_strikes_and_is_over(kind):
     assert len(world.running()) >= 3
 
 
-def test_what_can_not_be_done_is_left_out():
-    """Nobody leaves a cluster of one."""
+def test_a_fault_that_can_not_be_done_is_left_out():
+    """No node leaves a cluster of one."""
     weather = weathered("a")
     for kind in ("leave", "reset", "forget", "halves", "one-way", "ring"):
         strike(weather, kind)
-    assert weather.struck == []
+    assert weather.done == []
 
 
 def test_faults_happen_at_their_moments_and_end_after_their_spans():
     """The list of the plan, on the calendar."""
     weather = weathered("ab")
-    weather.plan = small_plan(1, weather="kills", duration_ms=10)
-    object.__setattr__(weather.plan, "faults", (Fault(0, 100, "kill", 200, (0, 0, 0, 0)),))
+    weather.targets.plan = small_plan(1, weather="kills", duration_ms=10)
+    object.__setattr__(weather.targets.plan, "faults", (Fault(0, 100, "kill", 200, (0, 0, 0, 0)),))
     weather.begin()
     weather.world.run(90)
-    assert len(weather.up()) == 2
+    assert len(weather.targets.up()) == 2
     weather.world.run(20)
-    assert len(weather.up()) == 1
+    assert len(weather.targets.up()) == 1
     weather.world.run(200)
-    assert len(weather.up()) == 2
+    assert len(weather.targets.up()) == 2
 
 
 def test_when_all_is_over_nothing_strikes_any_more():
-    """The calm has begun."""
+    """The liveness phase has begun."""
     weather = weathered("ab")
     weather.end()
     strike(weather, "kill")
-    assert weather.struck == []
+    assert weather.done == []
     assert isinstance(weather, Weather)
 
 
@@ -64,41 +64,29 @@ def test_nodes_that_were_told_to_forget_each_other_are_torn_until_the_mesh_is_wh
     """Two nodes may miss a link only for a reason that a fault has given, and only until that is mended."""
     weather = weathered("abc")
     world = weather.world
-    assert weather.is_whole()
+    assert weather.targets.is_whole()
     strike(weather, "forget", span_ms=100_000, picks=(0, 0, 0, 0))
     world.run(100)
-    assert list(weather.torn) == [("b", "a"), ("c", "a")]
-    assert weather.is_whole()
-    weather.torn.clear()
-    assert not weather.is_whole()
-    weather.tear(world.machines["b"], "a", "")
-    weather.tear(world.machines["c"], "a", "")
-    weather.meet_torn()
+    assert list(weather.targets.torn) == [("b", "a"), ("c", "a")]
+    assert weather.targets.is_whole()
+    weather.targets.torn.clear()
+    assert not weather.targets.is_whole()
+    weather.targets.tear(world.machines["b"], "a", "")
+    weather.targets.tear(world.machines["c"], "a", "")
+    weather.targets.meet_torn()
     world.until(world.is_meshed, 5_000)
-    weather.note_whole()
-    assert weather.torn == {}
+    weather.targets.note_whole()
+    assert weather.targets.torn == {}
 
 
-def test_what_tore_a_node_apart_that_is_down_is_remembered():
+def test_the_reason_why_a_node_that_is_down_was_torn_apart_is_remembered():
     """The others are whole without it."""
     weather = weathered("abc")
-    weather.tear(weather.world.machines["b"], "", "was reset")
+    weather.targets.tear(weather.world.machines["b"], "", "was reset")
     weather.world.crash("b")
     weather.world.run(3_000)
-    weather.note_whole()
-    assert list(weather.torn) == [("b", "")]
-
-
-def test_a_node_whose_file_was_behind_when_it_died_may_know_nobody():
-    """Its file has all that it knew, or the difference is an excuse."""
-    weather = weathered("ab")
-    machine = weather.world.machines["a"]
-    weather.world.run(100)
-    weather.check_file(machine)
-    assert weather.torn == {}
-    machine.nodes_file = ""
-    weather.check_file(machine)
-    assert list(weather.torn) == [("a", "")]
+    weather.targets.note_whole()
+    assert list(weather.targets.torn) == [("b", "")]
 
 
 def test_a_node_is_reset_when_it_is_in_the_middle_of_something():

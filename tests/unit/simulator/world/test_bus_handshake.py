@@ -1,4 +1,4 @@
-"""Proving: nodes link only with who knows the same secret."""
+"""The handshake: nodes link only with nodes that know the same secret."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_a_lane_keeps_its_order_and_the_others_do_not_wait():
     assert disk.folder.read("a", 0, 99) == bytes(range(50))
 
 
-def test_what_is_heard_may_start_more():
+def test_a_report_of_work_may_start_more_work():
     clock, disk = sim_disk()
     heard: list[Any] = []
     disk.start(

@@ -32,5 +32,5 @@ def test_errors_are_of_the_class_the_system_would_raise():
     assert str(error) == "[Errno 2] No such file or directory: 'a'"
 
 
-def test_nobody_catches_his_own_death_by_accident():
+def test_no_code_catches_its_own_death_by_accident():
     assert not issubclass(CrashError, Exception)

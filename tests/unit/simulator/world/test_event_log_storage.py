@@ -1,4 +1,4 @@
-"""Annals: a machine's log of events goes on after a crash, and whatever is told is in it."""
+"""A machine's event log goes on after a crash, and has every event that a client was told of."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def event_logs(world):
 
 
 def test_a_node_serves_when_its_log_is_open():
-    """What clients ask before waits."""
+    """Earlier requests of clients wait."""
     world = World("", events=True)
     machine = world.add("a")
     connection = asker(world, "a")
@@ -49,7 +49,7 @@ def test_a_disk_that_does_not_answer_is_not_waited_for():
 
 @pytest.mark.parametrize("power", [False, True])
 def test_the_log_goes_on_after_a_crash(world, event_logs, power):
-    """A kill costs nothing, a power cut the last second, which nobody could read."""
+    """A kill costs nothing, a power cut the last second, which no client could read."""
     job_id = ask(world, "a", "ADDJOB", "q", "x", 0)
     log_id = event_logs.current.log_id
     world.machines["a"].die(power=power)
@@ -92,7 +92,7 @@ def test_a_log_that_ends_too_early_breaks_a_rule(world, event_logs):
         world.run(500)
 
 
-def test_what_is_told_without_its_event_breaks_a_rule(world, event_logs):
+def test_a_reply_without_its_event_breaks_a_rule(world, event_logs):
     """Neither what is in no log, nor what the disk has not got yet."""
     job_id = ask(world, "a", "ADDJOB", "q", "x", 0)
     event_logs.check_told(job_id, (ADDED,), "answer")

@@ -24,7 +24,7 @@ def folder_with(**files: bytes) -> SimFolder:
 
 
 def after_power_cuts(folder: SimFolder, count: int = 100) -> list[dict[str, bytes]]:
-    """What may be left, each once, in the order found."""
+    """Return the possible remains, each once, in the order found."""
     found: list[dict[str, bytes]] = []
     for seed in range(count):
         cut = folder.copy(Random(seed))
@@ -279,8 +279,8 @@ def test_the_same_seed_loses_the_same():
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(OPERATION, max_size=20), st.integers(0, 1 << 32), st.booleans())
-def test_what_was_synced_always_survives_a_power_cut(operations, seed, is_copied):
-    """Sectors that nobody wrote since the last sync are as they were; names are as the last operation left them."""
+def test_synced_data_always_survives_a_power_cut(operations, seed, is_copied):
+    """Sectors without a write since the last sync are as they were; names are as the last operation left them."""
     folder = SimFolder(Random(seed))
     synced: dict[str, bytes] = {}
     dirty: dict[str, set[int]] = {}
@@ -352,7 +352,7 @@ def test_no_room_for_a_copy_is_an_error():
 # Files as memory.
 
 
-def test_what_is_put_is_read_at_once_and_durable_when_its_part_is_synced():
+def test_mapped_data_is_read_at_once_and_durable_when_its_part_is_synced():
     folder = folder_with(a=b"head")
     window = folder.map("a", 4096)
     assert window is not None

@@ -1,4 +1,4 @@
-"""Keeper: a machine's journal, promises before records, and replays."""
+"""A machine's journal: promises before records, and replays."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_memory_is_compared_with_a_replay(world):
 
 
 def test_the_id_that_a_node_had_before_a_hard_reset_is_its_own(world):
-    """Others name it as a holder still; who reads the journal takes it for the node (seed 7834)."""
+    """Others name it as a holder still; a reader of the journal takes it for the node (seed 7834)."""
     broker = world["a"]
     former = broker.me.id
     ask(world, "a", "CLUSTER", "RESET", "HARD")
@@ -78,7 +78,7 @@ def test_the_id_that_a_node_had_before_a_hard_reset_is_its_own(world):
 
 @pytest.mark.parametrize(("policy", "power", "may_lose"), [("always", True, False), ("everysec", False, False),
                                                      ("everysec", True, True), ("no", True, True)])  # fmt: skip
-def test_what_a_crash_may_cost_is_the_policy(policy, power, may_lose):
+def test_the_policy_limits_the_loss_of_a_crash(policy, power, may_lose):
     """A killed process has written, a power cut takes what was not synced."""
     world = World("")
     journal_storage = world.add("a", journal=policy).journal_storage

@@ -68,7 +68,7 @@ def test_a_stopped_node_does_later_what_came_meanwhile():
 
 
 def test_a_crash_may_come_before_the_nodes_file_is_written():
-    """What membership asked to save a moment ago is not there yet."""
+    """A file that membership asked to save a moment ago is not there yet."""
     world = World("ab", is_prompt=False)
     world.machines["a"].rng.randrange = lambda _: 50
     world.meet("a", "b")
@@ -79,7 +79,7 @@ def test_a_crash_may_come_before_the_nodes_file_is_written():
 
 
 def test_counters_outlive_the_process():
-    """What INFO counted before a crash is part of the story."""
+    """Counters of INFO before a crash count, too."""
     world = joined("a")
     ask(world, "a", "ADDJOB", "q", "x", 0)
     world.crash("a")

@@ -35,7 +35,7 @@ def test_a_cut_is_seen_by_both_ends_and_heals():
     world.until(world.is_meshed)
 
 
-def test_a_silent_cut_is_seen_by_nobody_until_somebody_asks_in_vain():
+def test_a_silent_cut_is_not_seen_until_a_node_asks_in_vain():
     """TCP keeps what is sent; the node is suspected after the node time-out, and well again when the cut heals."""
     world = joined("ab", cluster_node_timeout=1_000)
     world.cut("a", "b", silently=True)
@@ -89,7 +89,7 @@ def test_a_connection_that_breaks_may_be_made_again_at_once():
 
 @pytest.mark.parametrize("is_rough", [False, True])
 def test_jobs_survive_connections_that_break_again_and_again(is_rough):
-    """What was on its way is lost, or arrives, or comes twice; a copy is asked for until it is confirmed."""
+    """Frames on their way are lost, or arrive, or come twice; a copy is asked for until it is confirmed."""
     world = joined("ab")
     world.network.is_rough = is_rough
     for at in range(20):
@@ -115,7 +115,7 @@ def test_the_filter_takes_single_messages():
 
 
 @pytest.mark.parametrize("is_other", [False, True])
-def test_what_was_on_its_way_comes_again_only_to_the_same_node(is_other):
+def test_frames_on_their_way_come_again_only_to_the_same_node(is_other):
     """CLUSTER RESET HARD makes a process another node, to which no connection of the old one leads."""
     world = joined("ab")
     dialer, target = world.machines["a"], world.machines["b"]
@@ -141,7 +141,7 @@ def give(world: World, giver: str, taker: str, job_id: bytes) -> None:
     machine.close()
 
 
-def test_what_a_dead_process_still_says_is_nobodys_word_once_the_next_one_is_reached():
+def test_frames_of_a_dead_process_do_not_count_once_the_next_one_is_reached():
     """Its hand-over has the number of the next one's first: that job was answered for, never taken, and lost."""
     world = joined("ab")
     network = world.network

@@ -9,7 +9,7 @@ from disque_py.simulator.world.sectors import SECTOR_BYTES, SimFile, any_sectors
 
 
 def endings(make: SimFile) -> set[bytes]:
-    """What a file may settle to, over many chances."""
+    """Return the contents that a file may settle to, over many chances."""
     found = set()
     for seed in range(400):
         file = make.copy()
@@ -18,7 +18,7 @@ def endings(make: SimFile) -> set[bytes]:
     return found
 
 
-def test_what_was_synced_is_durable():
+def test_synced_writes_are_durable():
     file = SimFile()
     file.write(0, b"x")
     file.write(3, b"y")

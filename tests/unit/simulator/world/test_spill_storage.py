@@ -7,7 +7,7 @@ from simulated import ask, joined
 
 
 def bodies(world, name):
-    """What stands in the bodies of a machine's jobs."""
+    """Return the bodies of a machine's jobs."""
     return [job.body for shard in world[name].shards for job in shard.values()]
 
 

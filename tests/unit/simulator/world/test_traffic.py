@@ -14,7 +14,7 @@ def say(world, name, queue):
 
 
 def heard(world):
-    """What is read from now on."""
+    """Return the list of messages that are read from now on."""
     told = []
     world.network.tap = lambda sender, receiver, runs: told.extend(
         (sender, receiver, item[0]) for run in runs if run[0] == INTEREST for item in run[1:] if item[0]
@@ -33,7 +33,7 @@ def test_frames_of_a_connection_arrive_in_order():
     assert told == [("a", "b", b"q%d" % number) for number in range(20)]
 
 
-def test_what_is_on_its_way_has_an_age():
+def test_frames_on_their_way_have_an_age():
     world = joined("ab", delay_ms=(20, 20))
     world.run(200)
     say(world, "a", b"q")
@@ -44,7 +44,7 @@ def test_what_is_on_its_way_has_an_age():
     assert world.network.oldest_ms() == world.now_ms or world.network.flying
 
 
-def test_what_a_stopped_process_has_not_read_is_on_its_way():
+def test_unread_frames_of_a_stopped_process_are_on_their_way():
     """Its sender has given the connection up long ago (seed 92)."""
     world = joined("ab")
     world.pause("b")
@@ -70,8 +70,8 @@ def test_a_lost_frame_is_lost_for_good():
     assert told == [("a", "b", b"r")]
 
 
-def test_what_a_stranger_says_of_jobs_is_not_read():
-    """Its connection is closed, and nobody believes that it was heard."""
+def test_job_messages_of_a_stranger_are_not_read():
+    """Its connection is closed, and no node believes that it was heard."""
     world = joined("ab")
     told = heard(world)
     say(world, "a", b"q")

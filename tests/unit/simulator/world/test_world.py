@@ -43,14 +43,14 @@ def test_a_death_in_the_midst_of_an_event_costs_that_process_only():
 
 
 def test_streams_of_chance_do_not_disturb_each_other():
-    """What one purpose draws does not change what another does, and every seed has its own."""
+    """The draws of one purpose do not change those of another, and every seed has its own."""
     one, other = World("", 1), World("", 1)
     one.stream("x").random()
     assert one.stream("y").random() == other.stream("y").random() == Random("1 y").random()
     assert World("", 2).stream("y").random() != one.stream("y").random()
 
 
-def test_somebody_may_look_every_few_thousand_events():
+def test_a_checker_may_look_every_few_thousand_events():
     """However time is cut into runs."""
 
     class Watched(World):
