@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from disque_py.simulator.clients.connection import words
 from disque_py.simulator.clients.workload import RECONNECT_MS, Actor, Line
 from disque_py.simulator.oracle import RuleBrokenError
+from disque_py.simulator.world.machine import Machine
 
 if TYPE_CHECKING:
     from disque_py.simulator.checks.event_log_history import Written
     from disque_py.simulator.world.event_log_storage import EventLogStorage
-    from disque_py.simulator.world.machine import Machine
 
 COUNTS: Final = (1, 3, 50, 1_000)
 BYTES: Final = (1, 2_000, 100_000)
