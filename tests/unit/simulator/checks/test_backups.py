@@ -31,6 +31,7 @@ def test_no_bit_that_rots_costs_a_job(seed):
     assert machine.runs == 2 + 2 * backups.ROUNDS
 
 
+@pytest.mark.plain
 def test_a_backup_that_lacks_a_job_is_found(monkeypatch):
     """One that was made before the job was added, put in place of a journal whose header has rotted."""
     simulation = in_good_weather(1)
