@@ -9,7 +9,7 @@ import pytest
 
 from brokers import add_node, ask, ask_parsed, error_of, make_broker, make_client
 from cluster_bus.messages import INTEREST, ISKEY, KEYIS, PAUSE, REPLJOB, SETTLED, TOOK, YOURJOBS
-from copies import advance, hold, hold_queued, image, make_id, say, sent_of
+from copies import advance, hold, hold_queued, make_id, say, sent_of, snapshot
 from disque_py.commands.clients import NAME_BYTES_MAX
 from disque_py.config.kinds import OutputLimit, OutputLimits
 from disque_py.core import interest, keying, memory, pausing, taking
@@ -176,10 +176,10 @@ def test_a_node_that_settles_nothing_is_not_answered_for_ever_and_is_again_when_
     broker = make_broker()
     b = add_node(broker)
     for number in range(1, 21):
-        say(broker, b, YOURJOBS, (number, 0, [image(broker, b, number=number)]))
+        say(broker, b, YOURJOBS, (number, 0, [snapshot(broker, b, number=number)]))
     assert sorted(exchange(b).answers) == list(range(1, 11))
     assert (len(sent_of(broker, TOOK)), broker.job_count) == (10, 10)
-    say(broker, b, YOURJOBS, (11, 10, [image(broker, b, number=11)]))
+    say(broker, b, YOURJOBS, (11, 10, [snapshot(broker, b, number=11)]))
     assert (list(exchange(b).answers), broker.job_count) == ([11], 11)
     say(broker, b, SETTLED, 11)
     assert exchange(b).answers == {}
@@ -277,7 +277,7 @@ def test_a_long_queue_name_takes_memory_in_each_job_that_has_it():
     client = make_client(broker)
     job_id = ask_parsed(broker, client, "ADDJOB", "q" * 10_000, "body", 0, "DELAY", 100)
     assert 10_000 < broker.used_memory < 11_000
-    say(broker, add_node(broker), REPLJOB, (image(broker, number=9, queue=b"c" * 10_000), NO_ANSWER))
+    say(broker, add_node(broker), REPLJOB, (snapshot(broker, number=9, queue=b"c" * 10_000), NO_ANSWER))
     assert 20_000 < broker.used_memory < 22_000
     ask(broker, client, "DELJOB", job_id, make_id(9))
     assert broker.used_memory == 0

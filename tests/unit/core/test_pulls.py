@@ -211,7 +211,7 @@ def test_who_would_not_take_jobs_asks_for_none(reason):
         queue.paused = 1
     queue.waiting[make_client(broker)] = None
     pulls.ask_sources(broker, queue, is_urgent=True)
-    pulls.ask_everybody(broker, queue)
+    pulls.ask_all_nodes(broker, queue)
     assert sent_of(broker, NEEDJOBS) == []
 
 
