@@ -83,7 +83,7 @@ class Broker:
 
     Jobs
       shards, job_count    jobs by id (see `find`)
-      ids                  the source of new job ids
+      ids, _last_ctime     the source of new job ids; the creation time of the last new job
       schedule             timers of jobs, and tasks for later
       tombstones           ids of jobs that were deleted lately
       sweep_shard, sweep_position_ms, sweep_due   the sweep for jobs beyond the schedule's horizon (timers.py)
@@ -141,7 +141,7 @@ class Broker:
       caller_count         ADDJOBs that wait until it is known whether their key is used
 
     Journal (journaling.py)
-      is_journaling        whether there is one
+      is_journaling        whether a journal is written
       dirty                jobs changed this turn -> whether their holders did
       place, first_place   the segment that new bases go to, and the first that any may be in
       live_bytes           segment -> bytes of its bases that still count

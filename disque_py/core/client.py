@@ -51,7 +51,7 @@ class Client:
     waiting                RUNNING or one of the above
     slots                  replies in the order of requests while ADDJOBs wait, else None
     queues                 the queues a blocked GETJOB waits on
-    fetch_options          … and its options for each job (fetch_options.py)
+    options                … and its options for each job (fetch_options.py)
     awake_at_ms            … and until when (0: for ever); its entry in broker.timeouts
     reply_mode, is_silenced  CLIENT REPLY; its effect on the command that is waited for
     wrote                  whether this turn's replies wait for the journal (WROTE…)

@@ -1,10 +1,10 @@
 """Noted: a turn's events, packed as they are noted down.
 
 Nearly every ADDJOB, GETJOB and ACKJOB makes an event. A tuple that is packed at the end of the turn costs half a
-microsecond. So where this module is compiled, the three most common events go byte by byte into a buffer, as msgpack
-would have packed their tuples (events.py lists them). That costs a tenth of a microsecond. `librt` is mypyc's own
-library: its buffer is C that compiled code calls without objects in between. In plain Python a few of these calls cost
-more than making the tuple, so there tuples are kept and packed together.
+microsecond. So compiled code writes the three most common events byte by byte into a buffer (events.py lists them). The
+bytes are those that msgpack makes of their tuples. That costs a tenth of a microsecond. `librt` is mypyc's own library:
+its buffer is C that compiled code calls without objects in between. In plain Python a few of these calls cost more than
+making the tuple, so there tuples are kept and packed together.
 
 An unusual event (large counters, a queue with a long name, an id of another shape) becomes a tuple. An array of msgpack
 begins with the number of its items. Room for that is left at the beginning of a part, and filled in at its end.

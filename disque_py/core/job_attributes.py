@@ -1,7 +1,7 @@
 """JobAttributes: fields that only some jobs have, in one object, so that other jobs don't pay for them.
 
-PRIORITY (a lower one is served first), META (pairs that travel with the job and mean nothing to the broker) and the
-fact that a job was added with a KEY (keys.py). They are given with ADDJOB and never change. On the bus and in the
+The fields are PRIORITY (a lower one is served first), META (pairs that mean nothing to the broker) and whether the job
+was added with a KEY (keys.py). They are given with ADDJOB, travel with the job and never change. On the bus and in the
 journal they are one later field of a job's snapshot (job_snapshot.py): (priority or nil, [name, value, …], 1 if keyed).
 Spec F1, G2, K6, F3.
 """

@@ -215,7 +215,7 @@ def pause_of(broker: Broker, name: bytes) -> tuple[bytes, int, int, bytes]:
     return (name, flags, known[1], known[2]) if known is not None else (name, flags, 0, b"")
 
 
-# -- moving what lives out of a segment ---------------------------------------------------------------
+# -- moving living records out of a segment -----------------------------------------------------------
 
 
 def keep(broker: Broker, number: int, kind: int, item: Any, *, may_matter: bool) -> None:

@@ -392,7 +392,7 @@ def on_keyis(broker: Broker, sender: Node, items: list[Any]) -> None:
             raise ValueError("an answer that is no id")
         search = broker.searches.get(chars)
         if search is None or search.making is not None or not search.callers:
-            broker.stats.ignored("answer about a key that nobody waits for")
+            broker.stats.ignored("answer about a key that no caller waits for")
         elif named:
             _end(broker, chars, search, named)
         elif search.unanswered.get(sender) == number:

@@ -1,12 +1,12 @@
 """Timers of jobs and clients, and tasks for later.
 
-A timer must cost little to set, less to cancel, and nothing to keep, because most jobs are acknowledged long before any
-timer of theirs is due. A `Timetable` keeps its items in buckets of GRAIN_MS, in the order in which they came. The
+A timer must cost little to set, less to cancel, and nothing to keep: most jobs are acknowledged long before any of
+their timers is due. A `Timetable` keeps its items in buckets of GRAIN_MS, in the order in which they came. The
 buckets are dicts, because the order of a set differs between runs of one seed. Taking an item out is one deletion.
 
 Jobs have a horizon: only those due within HORIZON_MS are in the table. A sweep over all jobs every SWEEP_MS finds the
 rest, such as a TTL of a day or a RETRY of five minutes (timers.py). So ten million jobs that wait for a day cost one
-look every hundred seconds and no memory, and a job that is done before its RETRY was never scheduled.
+look every hundred seconds and no memory. A job that is done before its RETRY was never scheduled.
 """
 
 from __future__ import annotations

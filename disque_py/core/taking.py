@@ -42,7 +42,7 @@ def on_yourjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
             broker.stats.ignored("a hand-over too far beyond those that are settled")
             continue
         if len(snapshots) > SNAPSHOTS_MAX:
-            raise ValueError("more jobs than anybody asks for")
+            raise ValueError("more jobs than any node asks for")
         answers = state.answers.get(number)
         if answers is None:
             assert 0 <= number - state.answers_from < ANSWERS_MAX

@@ -1,4 +1,4 @@
-"""All that clients and other nodes make a node keep is inside `maxmemory`, or has a bound of its own.
+"""All memory that clients and other nodes make a node use is inside `maxmemory`, or has a bound of its own.
 
 docs/operations.md, "Limits on memory", has the table of these bounds.
 """
@@ -59,7 +59,7 @@ def test_a_getjob_that_waits_is_refused_when_there_is_no_memory_for_its_queues()
 
 
 @pytest.mark.parametrize("is_linked", [False, True])
-def test_getjob_nohang_makes_no_queues_beyond_what_memory_has_room_for(is_linked):
+def test_getjob_nohang_makes_no_queues_for_which_memory_has_no_room(is_linked):
     broker = make_broker(maxmemory=LIMIT)
     client = make_client(broker)
     if is_linked:
@@ -78,7 +78,7 @@ def test_getjob_that_finds_a_job_makes_no_queue_for_the_names_beside_it():
 
 
 def test_consumers_of_some_queues_go_on_waiting_however_full_memory_is():
-    """They are the ones that empty it."""
+    """Consumers empty it."""
     broker, client = make_full()
     assert ask(broker, client, "GETJOB", "FROM", *names(LINES_SPARE)) == b""
     hold_queued(broker, number=7, queue=b"q3")

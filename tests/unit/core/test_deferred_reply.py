@@ -1,4 +1,4 @@
-"""core/deferred_reply.py: a client waits for what the process does beside the loop, and nobody else does."""
+"""core/deferred_reply.py: a client waits for work beside the loop, and no other client does."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_reply_comes_when_it_is_done_and_others_go_on_meanwhile(words):
     assert client in broker.outbox.clients
 
 
-def test_what_the_client_sent_behind_it_waits():
+def test_later_commands_of_the_client_wait():
     broker = make_broker()
     client = make_client(broker)
     host_of(broker).is_slow = True
@@ -47,7 +47,7 @@ def test_a_failure_is_told():
     assert client.out == [b"-ERR error saving the cluster node config: No space left on device\r\n"]
 
 
-def test_who_hung_up_is_not_answered():
+def test_a_client_that_hung_up_is_not_answered():
     broker, client = start("CONFIG", "REWRITE")
     dispatch.disconnect(broker, client)
     host_of(broker).writing.pop()()

@@ -1,4 +1,4 @@
-"""Every line has all fields in the same order, and is JSON whatever the bytes were."""
+"""core/event_lines.py: every line has all fields in the same order, and is JSON whatever the bytes were."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""core/incremental.py: a long command is done a part per turn, and the turns of others go on in between."""
+"""core/incremental.py: a long command is done a part per turn, and other clients' turns go on in between."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def start():
 
 
 def finish(broker, client):
-    """All that the client is answered when its command is over, and how many ticks that took."""
+    """Return the client's replies when its command is over, and how many ticks that took."""
     ticks = 0
     while client.waiting == WAITS_FOR_PARTS:
         dispatch.tick(broker)
@@ -40,13 +40,13 @@ def finish(broker, client):
     return data, ticks
 
 
-def test_what_is_short_is_answered_at_once():
+def test_a_short_command_is_answered_at_once():
     broker, client = start()
     assert incremental.begin(broker, client, parts_of(0)) == b"+DONE\r\n"
     assert (client.waiting, broker.incremental) == (RUNNING, {})
 
 
-def test_what_is_long_makes_the_client_wait_and_is_done_a_part_per_tick():
+def test_a_long_command_makes_the_client_wait_and_is_done_a_part_per_tick():
     """Spec B4."""
     broker, client = start()
     done = []

@@ -33,7 +33,7 @@ def test_a_flushed_node_works_on():
     assert ask_parsed(broker, client, "GETJOB", "FROM", "q1")[0][2] == b"after"
 
 
-def test_a_large_index_is_freed_in_slices():
+def test_a_large_index_is_freed_in_parts():
     broker, _ = filled_broker()
     shards = [{b"%d" % job: None for job in range(1_500)} for _ in range(4)]
     reset._free(broker, shards)

@@ -1,4 +1,4 @@
-"""core/tokens.py: deliveries that can be had again."""
+"""core/tokens.py: deliveries that a client can ask for again."""
 
 from __future__ import annotations
 
