@@ -19,7 +19,7 @@ def start(*words):
 
 
 @pytest.mark.parametrize("words", [("CONFIG", "REWRITE"), ("CLUSTER", "SAVECONFIG")])
-def test_the_reply_comes_when_it_is_done_and_others_go_on_meanwhile(words):
+def test_the_reply_comes_when_the_work_is_done_and_other_clients_go_on_meanwhile(words):
     broker, client = start(*words)
     assert client.waiting == WAITS_FOR_FILE
     assert ask(broker, make_client(broker), "PING") == b"+PONG\r\n"
@@ -40,7 +40,7 @@ def test_later_commands_of_the_client_wait():
     assert client.out == [b"+OK\r\n", b"+PONG\r\n"]
 
 
-def test_a_failure_is_told():
+def test_a_failure_is_an_error_reply():
     broker, client = start("CLUSTER", "SAVECONFIG")
     host_of(broker).failures["save_nodes"] = OSError(28, "No space left on device")
     host_of(broker).writing.pop()()

@@ -52,7 +52,7 @@ def test_the_usual_way_of_a_job_is_three_events():
     ]
 
 
-def test_without_a_log_nothing_is_noted_and_versions_count_all_the_same():
+def test_without_a_log_no_event_is_noted_and_versions_still_count():
     """Spec E3."""
     broker = make_broker()
     client = make_client(broker)
@@ -189,7 +189,7 @@ def test_an_ack_of_a_node_without_the_job_is_written_by_the_first_holder_that_he
     assert sent_of(broker, SETACK)[-1][1] == (make_id(9), b"", 0)
 
 
-def test_a_node_that_knows_the_job_as_done_tells_nothing_new():
+def test_a_node_that_knows_the_job_as_done_writes_no_event():
     """Its answer has an empty set, too, but the event was written long ago."""
     broker, _ = start()
     node = add_node(broker)

@@ -268,7 +268,7 @@ def start_once(*, count=1, timeout_ms=0, delay_s=0):
     return broker, nodes[0], producer, job
 
 
-def test_it_is_answered_when_it_has_been_taken():
+def test_an_at_most_once_job_is_answered_when_another_node_has_taken_it():
     """The original answered, and the job was never delivered (spec Q3, Q39, O6)."""
     broker, node, producer, job = start_once(delay_s=2)
     ((_, (number, _, (job_snapshot,))),) = sent_of(broker, YOURJOBS)
@@ -279,7 +279,7 @@ def test_it_is_answered_when_it_has_been_taken():
     assert (broker.job_count, broker.blocked_count, broker.stats.jobs_added) == (0, 0, 1)
 
 
-def test_refused_by_one_it_goes_to_another_and_at_last_back_to_the_producer():
+def test_a_refused_at_most_once_job_goes_to_another_node_and_at_last_fails():
     broker, _, producer, job = start_once(count=2)
     asked = []
     for _ in range(2):
@@ -292,7 +292,7 @@ def test_refused_by_one_it_goes_to_another_and_at_last_back_to_the_producer():
     assert (job.state, broker.job_count, broker.blocked_count) == (GONE, 0, 0)
 
 
-def test_its_time_out_is_kept():
+def test_a_producer_is_answered_at_its_timeout():
     broker, _, producer, _ = start_once(timeout_ms=500)
     advance(broker, 490)
     assert producer.out == []
@@ -301,7 +301,7 @@ def test_its_time_out_is_kept():
     assert (broker.job_count, broker.blocked_count) == (0, 0)
 
 
-def test_without_its_producer_it_is_a_job_like_any_other():
+def test_a_job_whose_producer_is_gone_is_an_ordinary_job():
     """It may be taken already."""
     broker, node, producer, job = start_once()
     dispatch.disconnect(broker, producer)
@@ -311,7 +311,7 @@ def test_without_its_producer_it_is_a_job_like_any_other():
     assert (job.was_queued, broker.queue(b"q").jobs_in) == (True, 1)  # For the first time.
 
 
-def test_when_the_taker_dies_it_is_not_given_to_another_process():
+def test_a_job_whose_taker_died_is_not_given_to_another_process():
     """It may have been delivered there. The producer hears that it could not be placed, or it goes elsewhere."""
     broker, node, producer, job = start_once()
     sent(broker)

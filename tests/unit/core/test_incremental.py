@@ -93,7 +93,7 @@ def test_a_silenced_client_is_not_answered_but_goes_on():
     assert client in broker.outbox.clients
 
 
-def test_the_pipeline_behind_it_waits():
+def test_the_pipeline_behind_a_long_command_waits():
     broker, client = start()
     ids = [hold(broker, number=number).id for number in range(2 * PART)]
     assert dispatch.execute(broker, client, [[b"ENQUEUE", *ids], [b"QLEN", b"q"]]) == 1
@@ -111,14 +111,14 @@ def test_long_lists_of_ids_are_done_in_parts(command):
     assert ticks >= 3
 
 
-def test_one_bad_id_in_a_long_list_and_nothing_is_done():
+def test_a_long_list_with_one_bad_id_changes_nothing():
     broker, client = start()
     jobs = [hold(broker, number=number) for number in range(2 * PART)]
     assert ask(broker, client, "ENQUEUE", *[job.id for job in jobs], "nonsense").startswith(b"-BADID")
     assert {job.state for job in jobs} == {ACTIVE}
 
 
-def test_ids_that_go_while_it_works_are_not_counted():
+def test_ids_that_go_while_the_command_works_are_not_counted():
     broker, client = start()
     ids = [hold(broker, number=number).id for number in range(2 * PART)]
     ask(broker, client, "ENQUEUE", *ids)

@@ -93,7 +93,7 @@ def test_a_poll_with_nohang_counts_as_having_waited():
 
 
 @pytest.mark.parametrize("direction", ["in", "out", "all"])
-def test_a_paused_queue_wants_nothing_and_says_so_at_once(direction):
+def test_a_paused_queue_tells_at_once_that_it_wants_no_jobs(direction):
     """Spec I3."""
     broker, *_ = make_cluster()
     wait(broker)
@@ -107,7 +107,7 @@ def test_a_paused_queue_wants_nothing_and_says_so_at_once(direction):
     assert told(broker) == [(b"q", 1)]
 
 
-def test_a_leaving_node_wants_nothing():
+def test_a_leaving_node_wants_no_jobs():
     broker, *_ = make_cluster()
     wait(broker)
     told(broker)
@@ -139,7 +139,7 @@ def test_a_timer_of_a_flushed_queue_does_not_speak_for_the_new_one():
     assert told(broker) == [(b"q", 1)]
 
 
-def test_a_queue_others_know_we_wait_for_is_not_dropped():
+def test_a_queue_with_an_interest_that_others_know_is_not_dropped():
     broker, *_ = make_cluster()
     wait(broker)
     advance(broker, 400_000)
@@ -177,14 +177,14 @@ def test_the_interest_of_a_node_ends_with_its_link(how):
     assert exchange(b).interest == ({b"s": 1} if how == "reset" else {})
 
 
-def test_nothing_is_left_of_interest_that_is_over():
+def test_interest_that_is_over_leaves_no_trace():
     broker, b = make_cluster()
     say(broker, b, INTEREST, (b"q", 1))
     say(broker, b, INTEREST, (b"q", GONE))
     assert broker.interest == {}
 
 
-def test_nothing_is_left_when_the_queue_goes_later():
+def test_interest_in_a_queue_that_is_dropped_later_leaves_no_trace():
     """Remote calls have a queue name per reply, and each would stay for ever."""
     broker, b = make_cluster()
     say(broker, b, INTEREST, (b"reply-1", 1))
@@ -195,7 +195,7 @@ def test_nothing_is_left_when_the_queue_goes_later():
 
 
 @pytest.mark.plain
-def test_a_node_can_make_us_remember_only_so_much(monkeypatch):
+def test_the_memory_of_one_nodes_interest_is_bounded(monkeypatch):
     monkeypatch.setattr(interest, "ENTRIES_PER_LINK_MAX", 10)
     broker, b = make_cluster()
     say(broker, b, INTEREST, *[(b"%d" % number, 1) for number in range(20)], (b"3", 7))
@@ -403,7 +403,7 @@ def test_a_hint_is_not_answered(reason):
 # -- stories ------------------------------------------------------------------------------------------------
 
 
-def test_a_silent_cluster_says_nothing():
+def test_a_silent_cluster_sends_no_messages():
     """Apart from heartbeats, an idle cluster with waiting clients sends only the fallback."""
     world = World("abc")
     world.join()

@@ -25,7 +25,7 @@ def test_no_attributes_are_none():
     assert unpack(None) is None
 
 
-def test_more_than_we_know_is_ignored():
+def test_unknown_fields_are_ignored():
     assert unpack((1, (), 0, "news")).priority == 1
 
 
@@ -46,7 +46,7 @@ def test_pairs_are_accounted_for_by_their_length():
     assert JobAttributes(None, (b"a", b"x" * 1000)).packed_bytes > 1000
 
 
-def test_the_same_again_uses_its_key():
+def test_the_same_job_under_another_id_uses_its_key():
     attributes = JobAttributes(3, (b"a", b"b"), is_keyed=True)
     attributes.is_keyed = False
     assert attributes.again().pack() == (3, (b"a", b"b"), 1)

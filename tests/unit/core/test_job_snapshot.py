@@ -18,7 +18,7 @@ from disque_py.core.job_snapshot import ATTEMPT_MAX, COUNTER_MAX, HEADER, SPAN_B
 BODY = b"\x00\xff body"
 
 
-def test_a_job_arrives_as_it_left():
+def test_a_job_arrives_with_the_values_with_which_it_left():
     broker = make_broker()
     node = add_node(broker)
     job = make_job(broker, node, body=BODY, queue=b"orders", delay_s=5, retry_s=30, replicate=2)
@@ -47,7 +47,7 @@ def test_life_is_counted_from_receipt_so_clocks_need_not_agree():
     assert job_of(there, snapshot_of(here, job)).expire_at_ms == 5 + 60_000
 
 
-def test_an_expired_job_has_nothing_left_to_live():
+def test_an_expired_job_has_no_life_left():
     broker = make_broker()
     job = make_job(broker, ttl_s=1)
     broker.now_ms += 5000

@@ -118,7 +118,7 @@ def test_a_question_for_an_unknown_key_is_answered_with_no_id():
     assert sent_of(broker, KEYIS) == [((node,), (5, CHARS, b""))]
 
 
-def test_of_two_askers_the_lower_one_puts_its_answer_off():
+def test_of_two_askers_the_lower_one_delays_its_answer():
     """We are the lower one: the other hears when our job exists."""
     broker, client, node = start(200)
     add(broker, client, 0, "REPLICATE", 1, "KEY", "k")
@@ -143,7 +143,7 @@ def test_of_two_askers_the_higher_one_answers_and_asks_again():
     assert broker.job_count == 0
 
 
-def test_a_broken_link_has_all_asked_again():
+def test_after_a_broken_link_all_nodes_are_asked_again():
     broker, client, node = start()
     other = add_node(broker, 201)
     add(broker, client)
@@ -153,7 +153,7 @@ def test_a_broken_link_has_all_asked_again():
     assert set(broker.searches[CHARS].unanswered) == {node, other}
 
 
-def test_a_new_link_is_asked_too():
+def test_a_node_with_a_new_link_is_asked_too():
     broker, client, _ = start()
     add(broker, client)
     sent_of(broker, ISKEY)
@@ -206,7 +206,7 @@ def test_the_creator_is_asked_before_a_copy_is_named():
     assert sent_of(broker, KEYIS) == [((asker,), (5, CHARS, job_id))]
 
 
-def test_a_copy_that_is_queued_may_yet_come_to_nothing():
+def test_a_queued_copy_may_still_turn_out_not_to_exist():
     """Its retry came before its creator had copies enough; no consumer has got it."""
     broker = make_broker()
     creator, asker = add_node(broker, 1), add_node(broker, 2)

@@ -29,7 +29,7 @@ def test_the_characters_are_those_of_queue_and_key():
     assert key_chars(b"ab", b"c") != key_chars(b"a", b"bc")
 
 
-def test_an_id_says_its_key_and_is_new_all_the_same():
+def test_an_id_says_its_key_and_is_still_new():
     broker = make_broker()
     first, second = keyed(broker, 1), keyed(broker, 2)
     assert first.id[KEY_AT:KEY_END] == second.id[KEY_AT:KEY_END]
@@ -67,7 +67,7 @@ def test_remembered_keys_are_forgotten_in_the_end():
     assert (broker.used_memory, broker.keys.jobs, broker.keys.over) == (0, {}, {})
 
 
-def test_a_job_that_never_was_leaves_its_key_free():
+def test_a_job_that_was_not_created_leaves_its_key_free():
     broker = make_broker()
     job = keyed(broker)
     lifecycle.creation_aborted(broker, job)

@@ -42,7 +42,7 @@ def step(broker):
     return sent(broker)
 
 
-def test_nothing_goes_before_the_journal_is_read():
+def test_no_job_is_given_away_before_the_journal_is_read():
     """A GONE or an ack may stand further on, and the jobs given away would not be recorded."""
     broker, *_ = make_leaver()
     hold_queued(broker)
@@ -108,7 +108,7 @@ def test_a_copy_goes_to_a_node_that_has_none_and_is_dropped_when_all_holders_hav
     assert broker.stats.copies_missing_leaving == 0
 
 
-def test_a_copy_that_was_there_before_is_no_new_one():
+def test_a_copy_that_was_there_before_does_not_count_as_new():
     """Only the answer `taken` counts: REPLICATE copies must remain (spec V2)."""
     broker, b, c = make_leaver()
     job = hold(broker, b)
@@ -166,7 +166,7 @@ def test_an_unanswered_request_for_a_copy_is_made_again():
     assert [nodes for nodes, _, _ in first] == [(c,)]
 
 
-def test_and_to_another_node_when_the_first_is_gone_or_refuses():
+def test_another_node_gets_the_copy_when_the_first_is_gone_or_refuses():
     broker, b, c = make_leaver()
     d = add_node(broker, 4)
     job = hold(broker, b)
@@ -191,7 +191,7 @@ def test_silent_holders_are_asked_again_and_named():
     assert broker.drain.blocked_by == f"holder {c.name.decode()} does not answer"
 
 
-def test_why_it_does_not_go_on_is_said_all_the_time():
+def test_the_reason_why_leaving_does_not_go_on_is_always_shown():
     """CLUSTER INFO shows it whenever a client asks (spec V5)."""
     broker, b, c = make_leaver()
     job = hold(broker, b, c)
@@ -260,7 +260,7 @@ def test_an_ack_that_a_silent_holder_keeps_here_is_passed_on():
     assert broker.find(job.id) is job
 
 
-def test_and_forgotten_when_the_keeper_has_confirmed_it():
+def test_an_ack_is_forgotten_when_the_node_that_took_it_has_confirmed():
     """It is known as done: we may stay after all, while the silent holder still has the job."""
     broker, b, c = make_leaver()
     c.is_linked = False
@@ -275,7 +275,7 @@ def test_and_forgotten_when_the_keeper_has_confirmed_it():
 # -- why it does not go on --------------------------------------------------------------------------------------
 
 
-def test_alone_it_says_so():
+def test_a_node_that_leaves_alone_says_so():
     broker = make_leaver(0)[0]
     hold(broker)
     step(broker)
@@ -283,7 +283,7 @@ def test_alone_it_says_so():
     assert broker.job_count == 1
 
 
-def test_without_jobs_nothing_blocks():
+def test_without_jobs_no_reason_is_shown():
     broker = make_leaver(0)[0]
     step(broker)
     assert broker.drain.blocked_by == ""

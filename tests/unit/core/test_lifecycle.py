@@ -25,7 +25,7 @@ def test_a_registered_job_is_found_counted_and_weighed():
     assert job.state == ACTIVE
 
 
-def test_a_forgotten_job_leaves_nothing():
+def test_a_forgotten_job_leaves_no_trace():
     broker = make_broker()
     job = hold(broker)
     lifecycle.forget(broker, job)
@@ -149,7 +149,7 @@ def test_the_timer_is_for_whatever_comes_first():
     assert job.awake_at_ms == broker.now_ms + 10_000
 
 
-def test_a_copy_wakes_early_enough_to_ask_before_it_queues():
+def test_the_timer_of_a_copy_is_early_enough_to_ask_before_queueing():
     """WILLQUEUE goes out 500 ms before, but never earlier than half of RETRY."""
     broker = make_broker()
     node = add_node(broker)

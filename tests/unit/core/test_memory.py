@@ -94,7 +94,7 @@ def test_jobs_that_are_still_to_be_done_are_never_evicted():
     assert broker.find(leased.id) is leased
 
 
-def test_an_at_most_once_job_may_go_once_it_was_delivered():
+def test_an_at_most_once_job_may_be_evicted_after_its_delivery():
     broker, _ = make_full(50)
     before = [hold_queued(broker, number=number, retry_s=0, queue=b"r", body=b"x" * 20_000) for number in (1, 2)]
     hold_queued(broker, number=3, retry_s=0, queue=b"s", body=b"x" * 20_000)

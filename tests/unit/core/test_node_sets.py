@@ -72,7 +72,7 @@ def test_a_node_that_joins_a_set_is_named_by_it():
     assert named == [NODES[0].id]
 
 
-def test_nothing_united_with_nothing_makes_no_new_object():
+def test_the_union_of_empty_sets_is_no_new_object():
     sets = make_sets()
     assert sets.union(sets.mine, EMPTY) is sets.mine
     assert sets.union(EMPTY, sets.mine) is sets.mine

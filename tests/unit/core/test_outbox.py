@@ -8,7 +8,7 @@ from cluster_bus.outgoing import Outgoing
 from disque_py.core.outbox import Outbox
 
 
-def test_a_new_outbox_wants_nothing():
+def test_a_new_outbox_is_empty():
     outbox = Outbox(Outgoing())
     assert (outbox.gone, outbox.pauses, outbox.is_void) == ([], {}, False)
     assert (outbox.messages.runs, outbox.clients) == ([], {})

@@ -134,7 +134,7 @@ def test_paused_queues_are_counted(flags, count):
     assert broker.paused_count == count
 
 
-def test_no_queue_is_made_to_remember_nothing():
+def test_no_queue_is_made_for_a_state_without_a_pause():
     broker, _, client = make_pair()
     assert pause(broker, client, "none") == pause(broker, client, "state") == b"+none\r\n"
     assert broker.queues == {}

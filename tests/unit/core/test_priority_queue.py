@@ -29,7 +29,7 @@ def queue_of(*jobs):
     return queue
 
 
-def test_a_job_without_priority_has_its_milliseconds_for_one():
+def test_a_job_without_priority_has_its_milliseconds_as_priority():
     """Deadlines in Unix milliseconds and plain jobs therefore have one order."""
     jobs = [make(100), make(200), make(1, ctime_ms=300, priority=150)]
     assert list(queue_of(*jobs).jobs()) == [jobs[0], jobs[2], jobs[1]]

@@ -56,7 +56,7 @@ def test_no_job_of_a_queue_is_offered_for_a_second_to_a_node_that_refused_it():
 
 
 @pytest.mark.parametrize("reason", ["paused", "empty", "unknown", "unlinked", "imports"])
-def test_a_pull_may_get_nothing(reason):
+def test_a_pull_may_get_no_jobs(reason):
     broker, node = make_pair()
     if reason != "unknown":
         fill(broker, 0 if reason == "empty" else 5)
@@ -161,7 +161,7 @@ def test_an_imported_job_makes_the_gap_short_again():
     assert queue.adhoc_attempts == 0
 
 
-def test_a_source_that_had_nothing_for_five_seconds_is_none():
+def test_a_node_that_had_no_jobs_for_five_seconds_is_no_source():
     broker, node = make_pair()
     queue = broker.queue(b"q")
     pulls.imported(broker, queue, node)

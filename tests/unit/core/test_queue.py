@@ -77,7 +77,7 @@ def test_a_job_that_comes_back_is_before_the_younger_ones_again():
     assert drain(queue) == jobs
 
 
-def test_an_empty_queue_has_nothing_to_give():
+def test_an_empty_queue_gives_no_jobs():
     queue = Queue(b"q", 0)
     assert queue.pop() is None
     assert list(queue.oldest()) == list(queue.newest(100)) == []

@@ -96,7 +96,7 @@ def test_replies_keep_the_order_of_requests():
     assert not producer.slots
 
 
-def test_a_late_confirmation_means_nothing():
+def test_a_late_confirmation_is_ignored():
     broker, b, c = make_cluster()
     _, job = add(broker, 0, "REPLICATE", 2)
     confirm(broker, job, b)
@@ -450,7 +450,7 @@ def test_the_longer_list_of_holders_is_merged():
     assert broker.stats.reject_reasons == {"holders of an unknown job": 1}
 
 
-def test_told_to_queue_a_copy_we_do_it_silently():
+def test_a_copy_is_queued_silently_when_its_creator_says_so():
     broker, b, c = make_cluster()
     job = hold(broker, b, c)
     say(broker, b, ENQUEUE, (job.id, 0))
@@ -459,7 +459,7 @@ def test_told_to_queue_a_copy_we_do_it_silently():
     assert job.deliveries == 0
 
 
-def test_told_to_queue_a_copy_after_a_delay_we_wait_so_long():
+def test_a_copy_is_queued_after_the_delay_that_its_creator_says():
     broker, b, _ = make_cluster()
     job = hold(broker, b, retry_s=60)
     say(broker, b, ENQUEUE, (job.id, 3000))

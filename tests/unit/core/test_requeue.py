@@ -361,7 +361,7 @@ def test_a_job_that_waits_for_long_stays_in_one_queue():
     assert world["a"].find(job_id).deliveries == 0
 
 
-def test_a_worker_that_is_still_at_it_keeps_its_job():
+def test_a_worker_that_is_still_busy_keeps_its_job():
     world, job_id = start_world(retry_s=5)
     world.ask("a", "GETJOB", "FROM", "q")
     for _ in range(6):

@@ -267,7 +267,7 @@ def test_tokens_and_keys_that_were_recorded_again_are_those_of_the_later_record(
     assert (broker.tokens.by_name[b"t"].place, broker.keys.over[GONE_ID][1]) == (2, 2)
 
 
-def test_states_of_jobs_without_a_base_mean_nothing():
+def test_states_of_jobs_without_a_base_are_ignored():
     """Their base was copied on, with all fields of the state."""
     broker, _ = restored([STATE, (QUEUED_ID, state(1, -1), None)], [GONE, (GONE_ID, 1)])
     assert broker.job_count == 0

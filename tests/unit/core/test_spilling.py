@@ -223,7 +223,7 @@ def test_a_producer_that_is_faster_than_the_disk_waits_until_there_is_room():
     assert node.clients[0].client.waiting == RUNNING
 
 
-def test_a_producer_is_refused_when_the_disk_does_not_get_on_with_it():
+def test_a_producer_is_refused_when_the_disk_makes_no_progress():
     """Two seconds without a body that got out are enough."""
     node = SpillingNode()
     words = fill_while_the_disk_does_nothing(node)
@@ -268,7 +268,7 @@ def test_a_base_in_an_earlier_journal_is_none():
     node.check()
 
 
-def test_a_walk_that_finds_nothing_rests():
+def test_a_walk_that_finds_no_body_rests():
     node = SpillingNode()
     node.fill(45)
     node.settle(200)

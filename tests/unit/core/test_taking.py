@@ -32,7 +32,7 @@ def test_a_job_is_taken_queued_and_we_join_its_holders():
     assert (broker.stats.jobs_imported, list(broker.queues[b"q"].sources)) == (1, [node])
 
 
-def test_the_same_number_is_answered_the_same_and_nothing_is_done_again():
+def test_the_same_number_gets_the_same_answer_and_changes_nothing():
     """Spec H5."""
     broker, node = make_pair()
     job_snapshot = snapshot(broker, node, retry_s=0)
@@ -107,7 +107,7 @@ def test_a_job_whose_producer_still_waits_here_is_refused():
     assert take(broker, node, snapshot_of(broker, job)) == REFUSED_BUSY
 
 
-def test_a_leaving_node_takes_nothing():
+def test_a_leaving_node_takes_no_jobs():
     broker, node = make_pair()
     broker.cluster.set_leaving(True)
     assert take(broker, node, snapshot(broker, node)) == REFUSED_LEAVING

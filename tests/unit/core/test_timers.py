@@ -165,7 +165,7 @@ def test_an_idle_queue_is_dropped_sooner_when_memory_is_short(level, used):
 
 
 @pytest.mark.parametrize("reason", ["job", "waits", "paused", "interest", "used"])
-def test_a_queue_worth_something_is_kept(reason):
+def test_a_queue_in_use_is_kept(reason):
     broker = make_broker()
     client = make_client(broker)
     queue = broker.queue(b"q")

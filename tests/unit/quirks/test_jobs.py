@@ -274,7 +274,7 @@ def test_q14_nothing_is_queued_into_a_paused_queue(broker, client):
 # -- federation --------------------------------------------------------------------------------------
 
 
-def test_q15_needjobs_of_a_node_without_a_link_takes_nothing_out(broker, client):
+def test_q15_needjobs_of_a_node_without_a_link_takes_no_job_out(broker, client):
     """The jobs could not be sent: they stay where they are."""
     node = add_node(broker, is_linked=False)
     job_id = add(broker, client, "REPLICATE", 1)
