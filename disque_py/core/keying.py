@@ -6,10 +6,10 @@ is named only when it is sure to exist. So a node that is asked delays its answe
 
 * Its own job with that key waits for copies. The answer waits until that has an outcome.
 * It asks for the key itself, and its id is the lower one. The answer waits until its own question has an outcome. Of
-two askers the higher one waits for the lower one: it answers "not known" and adds the lower one to the nodes that it
-asks.
+  two askers the higher one waits for the lower one: it answers "not known" and adds the lower one to the nodes that it
+  asks.
 * It has a copy whose outcome it hasn't heard. The answer waits until the creator has said that there is one (OUTCOME).
-If the creation failed, the creator's DELJOB travels before that. So a copy that is still here afterwards exists.
+  If the creation failed, the creator's DELJOB travels before that. So a copy that is still here afterwards exists.
 
 An answer is therefore a node's last word on the key, and nodes wait for answers only. Callers of one node wait for one
 another. The node asks for the first caller. If the job of that caller is not created, it asks all nodes anew for the
@@ -392,7 +392,7 @@ def on_keyis(broker: Broker, sender: Node, items: list[Any]) -> None:
             raise ValueError("an answer that is no id")
         search = broker.searches.get(chars)
         if search is None or search.making is not None or not search.callers:
-            broker.stats.ignored("answer about a key that no caller waits for")
+            broker.stats.ignored("answer about a key that nobody waits for")
         elif named:
             _end(broker, chars, search, named)
         elif search.unanswered.get(sender) == number:

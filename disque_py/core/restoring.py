@@ -8,7 +8,7 @@ doesn't show. That is so under `appendfsync always` with a whole tail, or after 
 
 * RETRY > 0, certain, no other holder: into its queue. No other node can have it.
 * RETRY > 0, certain, other holders: soon, after WILLQUEUE has asked them. A node that was away for long may have missed
-a queueing elsewhere.
+  a queueing elsewhere.
 * RETRY > 0 otherwise: by its retry timer, which goes on from where it was.
 * RETRY 0, certain and undelivered: into its queue, or after the rest of its DELAY.
 * RETRY 0 otherwise: never again. SHOW still shows it, marked as delivered, and it is counted.
