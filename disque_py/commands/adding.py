@@ -189,7 +189,7 @@ def _create_with_key(
         return None
     if not is_external and (is_async or job.replicate == 1):
         _start_alone(broker, job)
-        lifecycle.touch(broker, job)
+        lifecycle.mark_dirty(broker, job)
         broker.stats.jobs_added += 1
         return b"+" + job.id + b"\r\n"
     if is_async and not timeout_ms:

@@ -74,7 +74,7 @@ def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     return incremental.begin(broker, client, _list_in_parts(broker))
 
 
-def _list_in_parts(broker: Broker) -> incremental.Slices:
+def _list_in_parts(broker: Broker) -> incremental.Steps:
     lines: list[str] = []
     for at, number in enumerate(sorted(broker.clients)):
         if at and at % CLIENTS_PER_PART == 0:

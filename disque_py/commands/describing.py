@@ -82,7 +82,7 @@ def _info(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     return incremental.begin(broker, client, _info_in_parts(broker, client, argv))
 
 
-def _info_in_parts(broker: Broker, client: Client, argv: list[bytes]) -> incremental.Slices:
+def _info_in_parts(broker: Broker, client: Client, argv: list[bytes]) -> incremental.Steps:
     entries: list[bytes] = []
     nil = nil_bulk(client.protocol)
     for at in range(2, len(argv), PART):

@@ -119,7 +119,7 @@ def _getjob_of_none(
                 queue.waited_ms = broker.now_ms
             broker.interest_due[queue] = None
             pulls.ask_sources(broker, queue, is_urgent=False)
-            pulls.ask_everybody(broker, queue)
+            pulls.ask_all_nodes(broker, queue)
         return nil_array(client.protocol)
     if broker.is_leaving:
         raise CommandError(LEAVING)
@@ -145,7 +145,7 @@ class _Asked(NamedTuple):
     timeout_ms: int
 
 
-def _getjob_from_disk(broker: Broker, client: Client, asked: _Asked) -> incremental.Slices:
+def _getjob_from_disk(broker: Broker, client: Client, asked: _Asked) -> incremental.Steps:
     """A GETJOB whose first job is on disk: it begins anew when that is back.
 
     One that has found some before it meets such a job takes these: nobody's lease runs while he waits for a disk.
@@ -166,13 +166,13 @@ def _getjob_from_disk(broker: Broker, client: Client, asked: _Asked) -> incremen
     return _getjob_of_none(broker, client, asked.names, queues, asked.options, asked.nohang, asked.timeout_ms)
 
 
-def _getjob_again(broker: Broker, client: Client, jobs: list[Job], shows: int) -> incremental.Slices:
+def _getjob_again(broker: Broker, client: Client, jobs: list[Job], shows: int) -> incremental.Steps:
     """A GETJOB with a token that was answered before: the same jobs, as far as they are still leased."""
     bodies = yield from spilling.borrowed(broker, client, jobs)
     return array([delivery.entry_of(broker, job, bodies[job], shows) for job in jobs if job in bodies])
 
 
-def _getjob_in_parts(broker: Broker, client: Client, asked: _Asked) -> incremental.Slices:
+def _getjob_in_parts(broker: Broker, client: Client, asked: _Asked) -> incremental.Steps:
     """A GETJOB of very many jobs. What its queues hold may not be for it (paused, RETRY 0), or be gone by then."""
     entries: list[bytes] = []
     client.fetched = entries

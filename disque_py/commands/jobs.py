@@ -40,7 +40,7 @@ def _count(broker: Broker, client: Client, argv: list[bytes], deed: Deed, check:
     return incremental.begin(broker, client, _count_in_parts(broker, argv, deed, check))
 
 
-def _count_in_parts(broker: Broker, argv: list[bytes], deed: Deed, check: Check | None) -> incremental.Slices:
+def _count_in_parts(broker: Broker, argv: list[bytes], deed: Deed, check: Check | None) -> incremental.Steps:
     for at in range(1, len(argv), 8 * PART):
         if not all(map(is_valid_id, argv[at : at + 8 * PART])):
             raise CommandError(BAD_ID)  # One bad id, and nothing is done.
@@ -136,7 +136,7 @@ def nack_one(broker: Broker, job_id: bytes) -> int:
     if pausing.is_paused_in(broker, job):
         events.note(broker, job, events.NACKED_INVISIBLE)
         pausing.defer(broker, job)
-        lifecycle.touch(broker, job)
+        lifecycle.mark_dirty(broker, job)
     else:
         events.note(broker, job, events.NACKED)
         requeue.release(broker, job)
@@ -203,7 +203,7 @@ def show(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     return describe(broker, client, job, body)
 
 
-def _show_from_disk(broker: Broker, client: Client, job: Job) -> incremental.Slices:
+def _show_from_disk(broker: Broker, client: Client, job: Job) -> incremental.Steps:
     bodies = yield from spilling.borrowed(broker, client, (job,))
     if broker.find(job.id) is not job:
         return nil_bulk(client.protocol)

@@ -45,7 +45,7 @@ def qpeek(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     return incremental.begin(broker, client, _peeked(broker, client, queue, jobs))
 
 
-def _peeked(broker: Broker, client: Client, queue: Queue, jobs: list[Job]) -> incremental.Slices:
+def _peeked(broker: Broker, client: Client, queue: Queue, jobs: list[Job]) -> incremental.Steps:
     """The jobs as entries; their bodies may have to come from disk."""
     bodies = yield from spilling.borrowed(broker, client, jobs)
     return array(

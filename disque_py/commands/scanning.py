@@ -78,7 +78,7 @@ def jscan(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 def _jobs_in_parts(
     broker: Broker, client: Client, cursor: int, count: int, wanted: scan.JobFilter, is_full: bool
-) -> incremental.Slices:
+) -> incremental.Steps:
     following, jobs = yield from scan.scan_jobs(broker, cursor, count, wanted)
     items: list[bytes] = []
     size = 0
@@ -125,6 +125,6 @@ def qscan(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     return incremental.begin(broker, client, _queues_in_parts(broker, cursor.value, -1 if is_whole else count, wanted))
 
 
-def _queues_in_parts(broker: Broker, cursor: int, count: int, wanted: scan.QueueFilter) -> incremental.Slices:
+def _queues_in_parts(broker: Broker, cursor: int, count: int, wanted: scan.QueueFilter) -> incremental.Steps:
     following, queues = yield from scan.scan_queues(broker, cursor, count, wanted)
     return array([bulk(b"%d" % following), array([bulk(queue.name) for queue in queues])])

@@ -47,7 +47,7 @@ def extendtoken(broker: Broker, client: Client, argv: list[bytes]) -> bytes | No
     return incremental.begin(broker, client, _to_all(broker, argv[1:2], extend))
 
 
-def _to_all(broker: Broker, names: list[bytes], deed: Deed) -> incremental.Slices:
+def _to_all(broker: Broker, names: list[bytes], deed: Deed) -> incremental.Steps:
     """Do it to every job that is leased under one of the tokens, PART at a time."""
     tokens = broker.tokens
     total = done = 0

@@ -1,21 +1,20 @@
 """Collecting finished jobs: SETACK, GOTACK, DELJOB.
 
-A consumer acknowledges a job on one node, but copies may sit on many. A copy that never hears of the ack would
-be queued again, so a node may forget an acked job only when every node in `job.holders` has confirmed, or the
-job's TTL is over. `holders` is never smaller than the truth: a node joins it when a copy is *sent*, not when it
-arrives.
+A consumer acknowledges a job on one node, but many nodes may have copies. A copy that never hears of the ack would be
+queued again. So a node may forget an acked job only when every node in `job.holders` has confirmed, or when the job's
+TTL is over. `holders` is never smaller than the truth: a node joins it when a copy is *sent*, not when it arrives.
 
-SETACK and GOTACK carry sets, and everybody merges what it sees: equal sizes prove nothing, two nodes may know
-different holders. A node whose set has a member that the sender's lacks starts collecting too, so among several
-collectors the best informed one finishes. A GOTACK confirms only if the SETACK it answers named the answering
-node: "not a holder" may stop being true.
+SETACK and GOTACK carry sets, and every node merges the sets that it receives. Equal sizes prove nothing, because two
+nodes may know different holders. A node whose set has a member that the sender's lacks starts collecting too. So among
+several collectors the best informed one finishes. A GOTACK confirms only if the SETACK that it answers named the
+answering node, because "not a holder" may stop being true.
 
-An empty set comes from a *dummy ack*: an ack taken by a node that never held the job. It is told whom the
-holders are and then collects like anybody else; it never counts as a holder itself. Two dummies tell each other
-nothing (spec Q10).
+A *dummy ack* is an ack that a node took for a job it never held. Its set is empty. It learns the holders from other
+nodes and then collects like any other node. It never counts as a holder itself. Two dummy acks tell each other nothing
+(spec Q10).
 
-The node that ends a collection tells all with DELJOB and its set; who knows more collects on. Timers call
-try_collect again; nothing here waits. Spec A1, A2, A3, A4, A5, A7, A9, A10.
+The node that ends a collection tells all holders with DELJOB and its set. A node that knows more holders goes on
+collecting. Timers call try_collect again; no function here waits. Spec A1, A2, A3, A4, A5, A7, A9, A10.
 """
 
 from __future__ import annotations
@@ -37,65 +36,66 @@ from disque_py.core.schedule import Line
 # costs a message per holder.
 COLLECT_RETRY_MS_MAX: Final = 180_000
 # Acks of jobs that were never here are remembered up to this many records, and up to 95 % of memory. More of them come
-# from a holder that lost its memory while another one is away, or from somebody who invents ids. What is not kept is
-# known as done for a while, like any job that is over; it then costs one more question, or one more delivery elsewhere.
+# from a holder that lost its memory while another holder is away, or from a client that invents ids. Further jobs are
+# known as done for a while, like any job that is over. Each then costs one more question, or one more delivery
+# elsewhere.
 ACKED_COUNT_MAX: Final = 500_000
-# … and with so many holders: an invented set would cost a hundred times what the record is accounted for.
+# … and with this many holders: an invented set would cost a hundred times the memory that a record is accounted for.
 UNKNOWN_HOLDERS_MAX: Final = 64
-# Jobs looked at per part of a walk over all of them; one that is collected counts for ten.
+# Jobs looked at per part of a walk over all of them; a job that is collected counts for ten.
 LOOKED_PER_PART: Final = 3_000
-# Third field of SETACK: the job's version, or this of a node that never held it and writes no event.
+# Third field of SETACK: the job's version. A node that never held the job, and writes no event, sends this instead.
 UNTOLD: Final = 0
-# Third field of DELJOB without a set: the job is done, and nobody who held it has said so yet.
+# Third field of DELJOB without a set: the job is done, and no node that held it has said so yet.
 IS_DONE: Final = 1
 _NOTHING: Final[Any] = object()  # Equal to no field of a message.
 
 
 def acknowledge(broker: Broker, job: Job, *, is_news: bool = False) -> None:
-    """The job is done, says a client or a node: it will not be queued here again. Does nothing if known.
+    """Note that the job is done, as a client or a node says: it is not queued here again. Acked jobs stay as they are.
 
-    is_news   no node that held the job has heard of it before: the event is ours to write (events.py)
+    is_news   no node that held the job has heard of it before, so this node writes the event (events.py)
     """
     if job.state == ACKED:
         return
     if job.state == WAIT_REPL:
         work = job.work
         if isinstance(work, Replication) and work.is_external:
-            # We hold no copy to look after; those who do have heard, or will hear, of the ack.
+            # We hold no copy to look after; the nodes that hold one have heard, or will hear, of the ack.
             lifecycle.achieve(broker, job)
             events.added(broker, job, events.ADDED_INVISIBLE)
             replication.answer(broker, work.client, job, work.slot, b"+%b\r\n" % job.id)
         elif isinstance(work, Replication):
-            # Somebody consumed a replica: the producer's job exists and was processed (spec Q11).
+            # A consumer got a replica: the producer's job exists and was processed (spec Q11).
             reply = b"+%b\r\n" % job.id
             lifecycle.achieve(broker, job)
             events.added(broker, job, events.ADDED)
             broker.stats.jobs_added += 1
             replication.answer(broker, work.client, job, work.slot, reply)
     elif job.work is not None:
-        replication.tell_taken(broker, job)  # Who consumed it had it from the node that took it.
+        replication.tell_taken(broker, job)  # The consumer had it from the node that took it.
     if is_news:
         events.acked(broker, job)
     lifecycle.acknowledge(broker, job)
 
 
 def ack_here(broker: Broker, job_id: bytes) -> int:
-    """ACKJOB of one id: 1 if the job was known and not acknowledged yet, else 0."""
+    """Handle ACKJOB of one id: return 1 if the job was known and not acknowledged yet, else 0."""
     job = broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
     if job is None:
         if broker.cluster.size > 1 and job_id not in broker.tombstones:
             if is_retried_id(job_id) and not broker.is_leaving and _may_remember(broker):
                 try_collect(broker, dummy_ack(broker, job_id))
             elif broker.cluster.linked:
-                # Nothing is kept here, neither by a node that leaves, nor without room, nor for a job that is delivered
-                # once anyway; but whoever has its record need not keep it until its TTL.
+                # We keep nothing if we leave, if there is no room, or if the job is delivered at most once anyway. But
+                # a node that has its record need not keep it until its TTL ends.
                 broker.send(broker.cluster.linked, SETACK, (job_id, b"", UNTOLD))
         return 0
     if job.state == ACKED:
         try_collect(broker, job)
         return 0
     if job.holders is broker.sets.mine and job.state != WAIT_REPL and job.work is None:
-        # Nobody else can have a copy: nothing to collect.
+        # No other node can have a copy, so there is nothing to collect.
         broker.stats.jobs_acked += 1
         events.acked(broker, job)
         lifecycle.forget(broker, job)
@@ -106,7 +106,7 @@ def ack_here(broker: Broker, job_id: bytes) -> int:
 
 
 def dummy_ack(broker: Broker, job_id: bytes) -> Job:
-    """A record of an ack for a job we never held; it lives as long as the id says (whole minutes, at least one)."""
+    """Make a record of an ack for a job we never held. It lives as long as the id says (at least one minute)."""
     ttl_ms = max(1, ttl_minutes(job_id)) * 60_000
     job = Job(job_id, b"", b"", 0, broker.now_ms + ttl_ms, 0, 0, 0, EMPTY)
     lifecycle.register_acked(broker, job)
@@ -114,7 +114,7 @@ def dummy_ack(broker: Broker, job_id: bytes) -> Job:
 
 
 def try_collect(broker: Broker, job: Job) -> None:
-    """Finish if every holder is known to know; else ask those who have not confirmed, and again later."""
+    """Finish if all holders have confirmed; else ask those that have not, and ask again later."""
     work = job.work
     if not isinstance(work, Collection):
         return
@@ -138,7 +138,7 @@ def try_collect(broker: Broker, job: Job) -> None:
 
 
 def _linked(broker: Broker, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Those of them that a message reaches; the same tuple for the same group, so a turn's messages are one run."""
+    """Return the nodes that a message reaches. The same group is the same tuple, so a turn's messages are one run."""
     for node in nodes:
         if not node.is_linked:
             return broker.sets.others(broker.sets.of([node for node in nodes if node.is_linked]))
@@ -146,7 +146,7 @@ def _linked(broker: Broker, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
 
 
 def _look_later(broker: Broker, job: Job, line: Line) -> None:
-    """Look at the job again if its collection has not ended by then, as it nearly always has."""
+    """Look at the job again later, if its collection has not ended by then. Nearly always it has."""
     now_ms = broker.now_ms
     job.requeue_at_ms = at_ms = now_ms + line.span_ms
     if job.awake_at_ms or job.expire_at_ms <= at_ms:
@@ -156,7 +156,7 @@ def _look_later(broker: Broker, job: Job, line: Line) -> None:
 
 
 def look_again(broker: Broker, count_max: int) -> int:
-    """Ask for acks that were asked for, or heard of, a second ago and are not over. How many ids were looked at."""
+    """Ask again for acks asked for, or heard of, a second ago. Return the number of ids that were looked at."""
     looked = 0
     for line in (broker.asked, broker.heard):
         if not line:
@@ -171,7 +171,7 @@ def look_again(broker: Broker, count_max: int) -> int:
 
 
 def _missing(broker: Broker, job: Job, work: Collection) -> tuple[Node, ...]:
-    """Whom we still need to hear from; for a dummy ack that is everybody in the table. The same tuple for the same."""
+    """Return the nodes that must still confirm; for a dummy ack all nodes of the table. Equal groups are one tuple."""
     sets = broker.sets
     confirmed = work.confirmed
     others = sets.others(job.holders or sets.of(broker.members()))
@@ -180,7 +180,7 @@ def _missing(broker: Broker, job: Job, work: Collection) -> tuple[Node, ...]:
 
 
 def finish(broker: Broker, job: Job) -> None:
-    """Every holder knows: tell them that it is over, and forget the job."""
+    """Tell all holders that the collection is over, and forget the job: every holder knows the ack."""
     assert job.state == ACKED
     others = broker.sets.others(job.holders)
     if others:
@@ -191,11 +191,11 @@ def finish(broker: Broker, job: Job) -> None:
 
 
 def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """A node tells us that jobs were acknowledged, and whom it believes to hold them.
+    """Handle acks that a node knows of, with the sets of nodes that it believes to hold the jobs.
 
-    We merge its set into ours and answer GOTACK with the union. If we know a holder that it doesn't, we collect
-    too: it may crash before it hears of that one. Named without having the job, we keep the ack until the
-    collection ends.
+    We merge its set into ours and answer GOTACK with the union. If we know a holder that it doesn't, we collect too,
+    because it may crash before it hears of that one. If it names us as a holder and we don't have the job, we keep the
+    ack until the collection ends.
     """
     sets = broker.sets
     me = broker.me
@@ -235,7 +235,7 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
         if job.holders is theirs:
             send(only, GOTACK, (job_id, packed, int(named)))
             if not was_acked:
-                # The sender collects; we look after it if it doesn't come to an end.
+                # The sender collects; we take over if it doesn't come to an end.
                 _look_later(broker, job, broker.heard)
         else:
             send(only, GOTACK, (job_id, sets.pack(job.holders), int(named)))
@@ -243,7 +243,7 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def _collect_too(broker: Broker, job: Job, theirs: NodeSet) -> None:
-    """We know more than the sender of a SETACK: collect, unless we are at it already and asked a moment ago."""
+    """Collect, because we know more than the sender of a SETACK; not if we asked a moment ago already."""
     assert job.holders >= theirs
     work = job.work
     if isinstance(work, Collection) and work.attempts and theirs:
@@ -258,7 +258,7 @@ def _may_remember(broker: Broker) -> bool:
 
 
 def _hold_ack(broker: Broker, job_id: bytes, holders: NodeSet) -> None:
-    """Remember an ack of a job we are said to hold and don't: a late copy must find it."""
+    """Remember an ack of a job that we are said to hold and don't have: a late copy must find it."""
     if not is_valid_id(job_id):
         raise ValueError("an id that is none")
     if not _may_remember(broker) or len(holders) > UNKNOWN_HOLDERS_MAX:
@@ -272,7 +272,7 @@ def _hold_ack(broker: Broker, job_id: bytes, holders: NodeSet) -> None:
 
 
 def on_gotack(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """A node knows of the ack now, or says that it is no holder; new holders are asked at once."""
+    """Note that a node knows the ack, or is no holder. Ask new holders at once."""
     sets = broker.sets
     shards = broker.shards
     only = sets.only(sender)
@@ -294,7 +294,7 @@ def on_gotack(broker: Broker, sender: Node, items: list[Any]) -> None:
         if theirs and ours is not theirs:
             merged = sets.union(ours, theirs)
             if not ours:
-                work.confirmed = ()  # "Not a holder" answers to a dummy ack confirm nothing for a real set.
+                work.confirmed = ()  # "Not a holder" as an answer to a dummy ack confirms nothing for a real set.
             if merged is not ours:
                 job.holders = merged
                 mark_holders_dirty(broker, job)
@@ -311,7 +311,7 @@ def on_gotack(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def on_deljob(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """A collection ended (a set: delete unless we know more), or the job is to go whatever is known (None)."""
+    """End a collection (a set: delete unless we know more holders), or delete the job in any case (None)."""
     sets = broker.sets
     shards = broker.shards
     done = broker.tombstones
@@ -336,7 +336,7 @@ def on_deljob(broker: Broker, sender: Node, items: list[Any]) -> None:
                         continue  # A producer was told that it exists, while its creator could not be asked.
                     lifecycle.creation_aborted(broker, job)
                 if job.state == ACKED:
-                    done.add(job_id, now_ms)  # Who gave it up had not heard; a copy may still be on its way.
+                    done.add(job_id, now_ms)  # The sender had not heard of the ack; a copy may still be on its way.
                 replication.remove(broker, job)
             continue
         if packed != last:
@@ -348,7 +348,7 @@ def on_deljob(broker: Broker, sender: Node, items: list[Any]) -> None:
             done.add(job_id, now_ms)
             lifecycle.forget(broker, job)
         else:
-            # The sender never heard of some holder of ours: it ended too early, we go on with what both know.
+            # The sender never heard of some holder of ours, so it ended too early. We go on with the holders of both.
             job.holders = sets.union(job.holders, theirs)
             mark_holders_dirty(broker, job)
             work = job.work
@@ -359,7 +359,7 @@ def on_deljob(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def fast_ack(broker: Broker, job_id: bytes) -> int:
-    """FASTACK of one id: best-effort deletion everywhere; 1 if it was known here."""
+    """Handle FASTACK of one id: delete the job everywhere, best effort. Return 1 if it was known here."""
     job = broker.find(job_id)
     if job is None:
         others = broker.cluster.linked
@@ -383,9 +383,9 @@ def fast_ack(broker: Broker, job_id: bytes) -> int:
 
 
 def collect_again(broker: Broker) -> None:
-    """A node came back, or was forgotten: whoever waits for it need not wait for the end of its back-off.
+    """End the back-off of all acked records, because a node came back or was forgotten.
 
-    All acked records are looked at, a part per tick.
+    A walk looks at all of them, a part per tick.
     """
     if broker.acked_count:
         broker.recollect = _collect_again(broker)
@@ -407,6 +407,6 @@ def _collect_again(broker: Broker) -> Iterator[None]:
 
 
 def confirmed_by(job: Job) -> frozenset[Node]:
-    """Nodes that confirmed to know the ack."""
+    """Return the nodes that confirmed that they know the ack."""
     work = job.work
     return frozenset(work.confirmed) if isinstance(work, Collection) else frozenset()

@@ -1,8 +1,8 @@
 """Client: one connection as the broker knows it.
 
-Replies are bytes appended to `out`; the driver writes them once per turn. While an ADDJOB of
-this client waits for copies, later replies wait behind it: `slots` keeps the order of requests,
-each slot being a list of one element, the reply or None while it is not known yet.
+Replies are bytes appended to `out`; the driver writes them once per turn. While an ADDJOB of this client waits for
+copies, later replies wait behind it. `slots` keeps the order of requests. Each slot is a list of one element: the
+reply, or None while it is not known yet.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from disque_py.core.job import Job
     from disque_py.core.queue import Queue
 
-# What a client waits for; RUNNING means nothing.
+# The reason why a client waits; RUNNING means that it does not.
 RUNNING: Final = 0
 WAITS_FOR_COPIES: Final = 1  # ADDJOB
 WAITS_FOR_JOBS: Final = 2  # GETJOB
 WAITS_FOR_PARTS: Final = 3  # A long command, done a part per turn (incremental.py).
 WAITS_FOR_FILE: Final = 4  # The process writes a file (deferred_reply.py).
 WAITS_FOR_ROOM: Final = 5  # Bodies are on their way out of memory (spilling.py).
-WAITS_FOR_LOADING: Final = 6  # The node has just started, and reads its journal (node/dispatch.py).
+WAITS_FOR_LOADING: Final = 6  # The node has just started and reads its journal (node/dispatch.py).
 
-# What this turn's replies promise: nothing; something that was allowed although the disk is in trouble, and then need
-# not be recorded; something that has to be (node/output_commit.py).
+# The promise in this turn's replies: none; one that was allowed although the disk fails, and then need not be recorded;
+# one that must be recorded (node/output_commit.py).
 WROTE_NOTHING: Final = 0
 WROTE_IN_TROUBLE: Final = 1
 WROTE: Final = 2
@@ -45,20 +45,21 @@ class Client:
     id, addr, fd, name     as CLIENT LIST shows them; ids start at 1 and only grow
     connected_ms, active_ms   monotonic: connection, last command
     out                    replies of this turn, ready to be written
-    fetched                what a GETJOB that is done in parts has so far
+    fetched                jobs so far of a GETJOB that is done in parts
     is_authenticated       False while `requirepass` is set and AUTH has not succeeded
     protocol               2 or 3 (after HELLO 3)
     waiting                RUNNING or one of the above
     slots                  replies in the order of requests while ADDJOBs wait, else None
     queues                 the queues a blocked GETJOB waits on
-    wish                   … and what it asks of each job (fetch_options.py)
+    options                … and its options for each job (fetch_options.py)
     awake_at_ms            … and until when (0: for ever); its entry in broker.timeouts
-    reply_mode, is_silenced  CLIENT REPLY; and what it meant for the command that is waited for
+    reply_mode, is_silenced  CLIENT REPLY; its effect on the command that is waited for
     wrote                  whether this turn's replies wait for the journal (WROTE…)
-    held, held_bytes       replies that wait for it: (position, replies), oldest first (node/output_commit.py); None: none do
-    is_tls, is_unix        how it came: through tls-port, through the unix socket
+    held, held_bytes       replies that wait for the journal: (position, replies), oldest first (node/output_commit.py);
+                           None: none do
+    is_tls, is_unix        whether it came through tls-port, or through the unix socket
     is_monitor             gets a line for every command executed
-    is_in_multi            sent MULTI, which is refused: its commands are, too, until EXEC or DISCARD
+    is_in_multi            sent MULTI, which is refused: so are its commands, until EXEC or DISCARD
     """
 
     __slots__ = (
@@ -123,7 +124,7 @@ class Client:
         self.held_bytes = 0
 
     def reply(self, data: bytes) -> None:
-        """Answer in request order: behind the replies that are still being waited for."""
+        """Answer in request order, behind the replies that are still being waited for."""
         if self.slots:
             self.slots.append([data])
         else:

@@ -1,4 +1,4 @@
-"""Row: a command as one broker has it in force, with its counters."""
+"""CommandEntry: a command as one broker has it in force, with its counters."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from disque_py.core.broker import Broker
     from disque_py.core.client import Client
 
-# Options of one command are read in one go; so many words are about two milliseconds of that. Commands that take long
-# lists read and do them in parts (incremental.py), and have no limit of their own.
+# Options of one command are read in one go; this many words take about two milliseconds. Commands with long lists read
+# and handle them in parts (incremental.py), and have no limit of their own.
 WORDS_MAX: Final = 8_192
 WITH_LISTS: Final = frozenset(
     ("ackjob", "acktoken", "command", "deljob", "dequeue", "enqueue", "fastack", "nack", "nacktoken")
@@ -22,7 +22,7 @@ Handler = Callable[["Broker", "Client", list[bytes]], bytes | None]
 
 
 class CommandEntry:
-    """One command in force.
+    """One command in force, with its limits and counters.
 
     name            the original name, lower case (rename-command changes the key, not this)
     handler         called with (broker, client, argv)
@@ -30,12 +30,12 @@ class CommandEntry:
     words_max       most words that a request may have
     is_denyoom      refused at 100 % of maxmemory
     is_for_loading  allowed while the journal is loaded
-    awaits_loading  waits for it after a start; PING asks how the node is, so it is answered at once
+    awaits_loading  waits for the loading after a start; PING asks how the node is, so it is answered at once
     is_for_strangers  allowed before login
-    is_write        its reply may promise something that has to be on disk (node/output_commit.py)
-    disk_level      trouble of the disk from which on it is refused (persistence/journal.py, `level`); 0: never
+    is_write        its reply may make a promise that must be on disk (node/output_commit.py)
+    disk_level      the level of disk errors from which on it is refused (persistence/journal.py, `level`); 0: never
     is_fast         LATENCY counts it as fast-command
-    is_admin        may change what the next command is checked against
+    is_admin        may change the settings by which the next command is checked
     overlaps        may start while earlier ones of the same kind and client still wait for copies
     calls, nanoseconds   since start or CONFIG RESETSTAT
     """
@@ -81,9 +81,9 @@ class CommandEntry:
 
 
 def _disk_level(name: str, flags: tuple[str, ...]) -> int:
-    """What needs no new promise goes on as long as it can (spec P5, Q40).
+    """Commands that make no new durability promise are refused last (spec P5, Q40).
 
-    PING says, as the original's does, that this node takes no writes.
+    PING says, like the original's, that this node takes no writes.
     """
     if name in ("ackjob", "acktoken", "fastack"):
         return NO_ACKS

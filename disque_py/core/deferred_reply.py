@@ -1,9 +1,9 @@
-"""Errands: what the process does for a client beside the loop, while the client waits.
+"""Deferred replies: replies to commands for which the process works beside the loop, while the client waits.
 
-A disk may take long, so a thread writes the file, and nobody is held up but who asked (spec B4). A
-handler gives the errand to `broker.host`; the process calls back inside a turn of its own when it is done, and then
-the client is answered. Nothing looks in between whether it is over. What the client sent behind the command waits, as
-behind a long one (incremental.py). A client that hangs up ends nothing: the file is written all the same.
+A disk may take long. So a thread writes the file, and only the client that asked waits (spec B4). A handler gives the
+work to `broker.host`. When the work is done, the process calls back inside a turn of its own, and the client is
+answered. The core does not poll in between. Later commands of the client wait, as behind a long one (incremental.py).
+A client that hangs up does not end the work: the file is written all the same.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from disque_py.core.client import RUNNING, WAITS_FOR_FILE, Client
 from disque_py.core.errors import CommandError
 from disque_py.resp.replies import error
 
-# What the process says when it is done: None, or why it failed.
+# The result of the work: None, or the reason why it failed.
 Failure = OSError | None
 Outcome = Callable[[Failure], bytes | None]
-# What the process calls then.
+# The process calls this at the end of the work.
 Done = Callable[[Failure], None]
 
 
 class DeferredReply:
-    """One of them. `outcome` makes the reply out of what the process says, or raises CommandError."""
+    """One deferred reply. `outcome` makes the reply from the result of the work, or raises CommandError."""
 
     __slots__ = ("_broker", "_client", "_outcome", "_reply", "is_over", "is_waited_for")
 
@@ -37,7 +37,7 @@ class DeferredReply:
         self.is_waited_for = False
 
     def done(self, failure: Failure) -> None:
-        """The process has done it, or failed; within a turn."""
+        """End the work, with the reason if it failed. The process calls this within a turn."""
         self.is_over = True
         try:
             self._reply = self._outcome(failure)
@@ -52,7 +52,7 @@ class DeferredReply:
         self._broker.outbox.clients[client] = None
 
     def wait(self) -> bytes | None:
-        """The reply if it is over already, else the client waits."""
+        """Return the reply if the work is done already, else None: the client waits."""
         if self.is_over:
             return self._reply
         self.is_waited_for = True
@@ -63,7 +63,7 @@ class DeferredReply:
 def begin(
     broker: Broker, client: Client, start: Callable[[Callable[[Failure], None]], None], outcome: Outcome
 ) -> bytes | None:
-    """Have the process do it: `start` is a method of ports.Host. The reply if that took no time, else None."""
-    errand = DeferredReply(broker, client, outcome)
-    start(errand.done)
-    return errand.wait()
+    """Start the work: `start` is a method of ports.Host. Return the reply if that took no time, else None."""
+    deferred = DeferredReply(broker, client, outcome)
+    start(deferred.done)
+    return deferred.wait()

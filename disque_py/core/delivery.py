@@ -1,8 +1,7 @@
 """GETJOB: jobs to clients, at once or when they come.
 
-A client that finds its queues empty waits in the line of each of them. Whatever puts a job into a queue with
-such a line marks it ready, and once per turn the ready queues are served, first come, first served, one job for
-each client. Spec R10.
+A client that finds its queues empty waits in the line of each of them. A push into a queue with such a line marks the
+queue ready. Once per turn the ready queues are served, first come, first served, one job for each client. Spec R10.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ LEAVING_REPLY: Final = b"-%b\r\n" % LEAVING.encode()
 
 
 def collect(broker: Broker, queues: list[Queue], count: int, options: FetchOptions, bytes_max: int) -> list[bytes]:
-    """Up to `count` jobs, one per queue and pass, left to right, as encoded reply entries of about `bytes_max`.
+    """Return up to `count` jobs as encoded reply entries of about `bytes_max`, one per queue and pass, left to right.
 
-    It ends early at a queue that is stalled.
+    The list ends early at a queue that is stalled.
     """
     entries: list[bytes] = []
     size = 0
@@ -41,7 +40,7 @@ def collect(broker: Broker, queues: list[Queue], count: int, options: FetchOptio
             job = fetch(broker, queue)
             if job is None:
                 if queue.is_stalled:
-                    return entries  # Its head is being read back: nothing else comes before it.
+                    return entries  # Its head's body is being read back: no other job comes before it.
                 continue
             found = True
             entry = deliver(broker, queue, job, options)
@@ -55,7 +54,7 @@ def collect(broker: Broker, queues: list[Queue], count: int, options: FetchOptio
 
 
 def deliver(broker: Broker, queue: Queue, job: Job, options: FetchOptions) -> bytes:
-    """The fetched job goes to a client: its lease starts, the other holders hear of it. The encoded entry."""
+    """Deliver the fetched job: its lease starts, and the other holders hear of it. Return the encoded entry."""
     queue.jobs_out += 1
     queue.active_ms = broker.now_ms
     broker.stats.jobs_delivered += 1
@@ -83,7 +82,7 @@ def deliver(broker: Broker, queue: Queue, job: Job, options: FetchOptions) -> by
 
 
 def entry_of(broker: Broker, job: Job, body: bytes, shows: int) -> bytes:
-    """A delivered job as an entry of GETJOB's reply, with all that was asked for (spec R6)."""
+    """Return a delivered job as an entry of GETJOB's reply, with all fields that were asked for (spec R6)."""
     name, job_id = job.queue, job.id
     count = 3
     more = b""
@@ -110,7 +109,7 @@ def entry_of(broker: Broker, job: Job, body: bytes, shows: int) -> bytes:
 
 
 def ran_dry(broker: Broker, queue: Queue) -> None:
-    """The last job went out: under load, ask for more before somebody waits."""
+    """Ask for more jobs after the last one went out, before a client waits, if the queue is under load."""
     if queue.sources and pulls.has_import_rate(broker, queue):
         pulls.ask_sources(broker, queue, is_urgent=True)
 
@@ -133,7 +132,7 @@ def wait(broker: Broker, client: Client, queues: list[Queue], timeout_ms: int, o
             queue.picky += 1
         broker.interest_due[queue] = None
         pulls.ask_sources(broker, queue, is_urgent=False)
-        pulls.ask_everybody(broker, queue)
+        pulls.ask_all_nodes(broker, queue)
 
 
 def stop_waiting(broker: Broker, client: Client) -> None:
@@ -163,7 +162,7 @@ def stop_waiting(broker: Broker, client: Client) -> None:
 
 
 def serve_ready(broker: Broker) -> None:
-    """Hand jobs of ready queues to the clients that wait, in the order they came."""
+    """Hand jobs of ready queues to the clients that wait, in the order in which they came."""
     while broker.ready:
         ready = broker.ready
         broker.ready = {}
@@ -186,7 +185,7 @@ def serve_ready(broker: Broker) -> None:
 
 
 def _match(broker: Broker, queue: Queue) -> tuple[Job | None, Client]:
-    """The next job of a queue where picky clients wait, and who has waited longest of those that take it."""
+    """Return a queue's next job and the client that has waited longest of those that take it; some are picky."""
     waiting = queue.waiting
     first = next(iter(waiting))
     if queue.picky == len(waiting):
@@ -198,7 +197,7 @@ def _match(broker: Broker, queue: Queue) -> tuple[Job | None, Client]:
 
 
 def _repeat_to_others(broker: Broker, token: bytes, job: Job) -> None:
-    """Whoever waits with the token of a delivery asked for the same: a client that came back before it was served."""
+    """Repeat a delivery to other clients that wait with its token: a client came back before it was served."""
     body: Any = job.body
     for client in list(broker.token_waits[token]):
         shows = client.options.shows
@@ -207,7 +206,7 @@ def _repeat_to_others(broker: Broker, token: bytes, job: Job) -> None:
 
 
 def send(broker: Broker, client: Client, reply: bytes) -> None:
-    """A late reply, in the client's own reply mode; its pipeline goes on."""
+    """Send a late reply, in the client's own reply mode; its pipeline goes on."""
     if not client.is_silenced:
         client.reply(reply)
     client.wrote = max(client.wrote, WROTE_IN_TROUBLE if broker.disk_level else WROTE)
@@ -215,13 +214,13 @@ def send(broker: Broker, client: Client, reply: bytes) -> None:
 
 
 def time_out(broker: Broker, client: Client) -> None:
-    """Nothing came in time."""
+    """Answer a client whose wait has ended without a job."""
     stop_waiting(broker, client)
     send(broker, client, nil_array(client.protocol))
 
 
 def send_away(broker: Broker) -> None:
-    """This node leaves: whoever waits here goes elsewhere (spec V6)."""
+    """Send waiting clients to other nodes, because this node leaves (spec V6)."""
     for client in list(broker.clients.values()):
         if client.waiting == WAITS_FOR_JOBS:
             stop_waiting(broker, client)
@@ -231,7 +230,7 @@ def send_away(broker: Broker) -> None:
 
 
 def release_all(broker: Broker) -> None:
-    """Everything is reset: waiting GETJOBs get nothing (CLUSTER RESET, DEBUG FLUSHALL)."""
+    """Answer waiting GETJOBs with nothing, because everything is reset (CLUSTER RESET, DEBUG FLUSHALL)."""
     for client in list(broker.clients.values()):
         if client.waiting == WAITS_FOR_JOBS:
             stop_waiting(broker, client)
@@ -239,7 +238,7 @@ def release_all(broker: Broker) -> None:
 
 
 def drop_client(broker: Broker, client: Client) -> None:
-    """The connection is gone."""
+    """Drop a client whose connection is gone."""
     if client.waiting == WAITS_FOR_JOBS:
         stop_waiting(broker, client)
     if client.waiting_jobs:

@@ -1,10 +1,10 @@
-"""Event lines: events as the lines of JSON that the outside reads.
+"""Event lines: events as lines of JSON, for readers outside.
 
-A line has the same fields in the same order for every event of a job (docs/events.md). What is not known is null; a
-version of the schema stands in `v`. Text is ASCII: bytes of names and metadata that are not UTF-8 become U+FFFD.
+A line has the same fields in the same order for every event of a job (docs/events.md). Unknown fields are null; `v` is
+the version of the schema. Text is ASCII: bytes of names and metadata that are not UTF-8 become U+FFFD.
 
-This is the costliest step of an event's life, and a reader that keeps up has every event go through it. So what many
-lines share (names of states, counters, a queue's name) is made once and looked up.
+This is the costliest step in an event's life, and a reader that keeps up takes every event through it. So pieces that
+many lines share (names of states, counters, a queue's name) are made once and looked up.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from disque_py.core.events import ACKED, ADDED, CODES, DELIVERED, PENDING, STATU
 
 SCHEMA_VERSION: Final = 1
 
-# What ids are made of. One with anything else came from another node; it gets the slow way, which escapes.
+# The characters of ids. An id with any other came from another node; it takes the slow way, which escapes.
 _ID_CHARS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=-"
 
 MS_OF_CTIME: Final = 1_000_000
-# Pieces of lines that are kept; when there are more they are made anew.
+# At most this many pieces of lines are kept; then they are made anew.
 PIECES_MAX: Final = 10_000
 
 _REST: Final = f'"error":null,"worker":null,"meta":{{}},"body_size":%s,"v":{SCHEMA_VERSION}}}\n'
@@ -37,7 +37,7 @@ _ADDED: Final = (
 
 
 class Lines:
-    """Makes lines of a block's events. It keeps pieces of text, and forgets them when they get many."""
+    """Makes lines of a block's events. It keeps pieces of text, and drops them when there are too many."""
 
     def __init__(self) -> None:
         self._queues: dict[bytes, str] = {}
@@ -45,7 +45,7 @@ class Lines:
         self._rests: dict[int, str] = {}
 
     def of(self, first_seq: int, ts_ms: int, events: list[Any]) -> list[str]:
-        """A line per event, each with its newline; a ValueError or IndexError if one is none."""
+        """Return a line per event, each with its newline; ValueError or IndexError if an event is malformed."""
         queues, counters, rests = self._queues, self._counters, self._rests
         if len(queues) + len(counters) + len(rests) > PIECES_MAX:
             queues.clear()
@@ -112,7 +112,7 @@ def _change(code: int, left: int) -> str:
 
 
 def _rare_line(seq: int, ts_ms: int, event: Any) -> str:
-    """An event with something that hardly any has, or one of the node."""
+    """Return the line of an event with a rare field, or of an event of the node."""
     code = event[0]
     rare: dict[str, Any] = event[-1] if isinstance(event[-1], dict) else {}
     name, entered = CODES.get(code, ("unknown", 0))
@@ -164,7 +164,7 @@ def _rare_line(seq: int, ts_ms: int, event: Any) -> str:
 
 
 def _in_full(event: Any) -> Any:
-    """One of the short forms with all its fields."""
+    """Return one of the short forms with all its fields."""
     if len(event) == 5:
         code, job_id, ctime, queue, size = event
         return code, job_id, VERSION_FIRST, UNKNOWN, 0, 0, 0, 0, ctime, queue, size
@@ -172,7 +172,7 @@ def _in_full(event: Any) -> Any:
 
 
 def _body(body: bytes) -> dict[str, str]:
-    """As text where it is text, else in Base64."""
+    """Return the body as text if it is text, else in Base64."""
     try:
         return {"body": body.decode("utf-8")}
     except UnicodeDecodeError:

@@ -1,14 +1,13 @@
 """Noted: a turn's events, packed as they are noted down.
 
-Nearly every ADDJOB, GETJOB and ACKJOB makes an event. As a tuple that is packed at the end of the turn it costs half a
-microsecond; so where this module is compiled, the three events that nearly all are go byte by byte into a buffer, as
-msgpack would have packed their tuples (events.py says which), which costs a tenth of a microsecond. `librt` is mypyc's
-own library: its buffer is C that compiled code calls without objects in between. In plain Python a few of these calls
-cost more than making the tuple, so there tuples are kept and packed together.
+Nearly every ADDJOB, GETJOB and ACKJOB makes an event. A tuple that is packed at the end of the turn costs half a
+microsecond. So compiled code writes the three most common events byte by byte into a buffer (events.py lists them). The
+bytes are those that msgpack makes of their tuples. That costs a tenth of a microsecond. `librt` is mypyc's own library:
+its buffer is C that compiled code calls without objects in between. In plain Python a few of these calls cost more than
+making the tuple, so there tuples are kept and packed together.
 
-Whatever is odd about an event (large counters, a queue with a long name, an id of another shape) makes it a tuple. An
-array of msgpack begins with the number of its items: room for that is left where a part begins, and filled in at its
-end.
+An unusual event (large counters, a queue with a long name, an id of another shape) becomes a tuple. An array of msgpack
+begins with the number of its items. Room for that is left at the beginning of a part, and filled in at its end.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from mypy_extensions import i16, i32, i64, u8
 
 try:
     from librt.strings import BytesWriter, write_i16_be, write_i32_be, write_i64_be
-except ImportError:  # Plain Python does without; compiled code says itself what is missing.
+except ImportError:  # Plain Python works without it; compiled code reports a missing module itself.
     pass
 
 if TYPE_CHECKING:
     from disque_py.core.job import Job
 
-# A reader is given whole blocks at a time, so a turn with very many events makes several. A power of two.
+# A reader gets whole blocks at a time, so a turn with very many events makes several. A power of two.
 EVENTS_PER_BLOCK: Final = 1_024
 _IN_PART: Final = 1_023
 
@@ -42,16 +41,16 @@ _U64: Final = 0xCF
 
 _ID_BYTES: Final = 40
 _QUEUE_BYTES_MAX: Final = 255
-# Numbers up to here are one byte.
+# Numbers up to this one take one byte.
 _SMALL_MAX: Final = 127
-# Times are above the first, so that they have 64 bits, and up to the second, which is all that a compiled int holds.
+# Times are above the first value, so they have 64 bits, and up to the second, the largest compiled int.
 _TIME_MIN: Final = 1 << 32
 _TIME_MAX: Final = (1 << 62) - 1
 # The codes of events.py.
 _CODE_ADDED: Final = 1
 _CODE_DELIVERED: Final = 2
 _CODE_ACKED: Final = 3
-# What each begins with, as a number with a sign: fields, code, and the bytes that the id has.
+# The start of each event, as a number with a sign: fields, code, and the number of bytes that the id has.
 _ADDED: Final = 0x9501C428 - (1 << 32)
 _DELIVERED: Final = 0x9A02C428 - (1 << 32)
 _ACKED: Final = 0x9B03C428 - (1 << 32)
@@ -61,7 +60,7 @@ _pack = msgpack.Packer(use_bin_type=True, autoreset=True).pack
 
 
 class Noted:
-    """See the module; `count` is the number of events since `take`."""
+    """The events of a turn; `count` is their number since `take`."""
 
     __slots__ = ("_events", "_parts", "_writer", "count")
 
@@ -73,7 +72,7 @@ class Noted:
             self._writer = BytesWriter()
 
     def append(self, event: tuple[Any, ...]) -> None:
-        """Any event."""
+        """Note any event."""
         if not IS_COMPILED:
             self._events.append(event)
             self.count += 1
@@ -161,7 +160,7 @@ class Noted:
         )
 
     def take(self) -> list[tuple[bytes, int]]:
-        """(packed list of events, how many) of all there were, in order; from now on there are none."""
+        """Return all events in order, as (packed list of events, how many), and begin anew."""
         if not IS_COMPILED:
             events, self._events = self._events, []
             self.count = 0
@@ -174,7 +173,7 @@ class Noted:
         return parts
 
     def _begun(self) -> BytesWriter:
-        """Where the event goes."""
+        """Return the buffer for the event."""
         writer = self._writer
         if not self.count & _IN_PART:
             writer.append(_ARRAY16)
@@ -182,7 +181,7 @@ class Noted:
         return writer
 
     def _end(self, writer: BytesWriter, job: Job, size: int) -> None:
-        """What all three end with: creation time, queue, bytes."""
+        """Write the common end of all three: creation time, queue, bytes."""
         write_i64_be(writer, job.ctime)
         queue = job.queue
         name_bytes: i64 = len(queue)
@@ -197,7 +196,7 @@ class Noted:
             self._cut(EVENTS_PER_BLOCK)
 
     def _cut(self, count: i64) -> None:
-        """A part is complete."""
+        """End a part that is complete."""
         writer = self._writer
         writer[1] = u8(count >> 8)
         writer[2] = u8(count & 255)
@@ -206,7 +205,7 @@ class Noted:
 
 
 def _packed(events: list[Any]) -> tuple[bytes, int]:
-    """The same bytes as from the buffer: both builds give the same traces."""
+    """Return the bytes that the buffer would have: both builds give the same traces."""
     count = len(events)
     payload: bytes = _pack(events)
     return (payload if count > _ARRAY4_MAX else b"%c\0%c%b" % (_ARRAY16, count, payload[1:])), count
@@ -218,7 +217,7 @@ def _is_usual(job: Job) -> bool:
 
 
 def _number(writer: BytesWriter, number: i64) -> None:
-    """Of at most 32 bits: no body has more bytes."""
+    """Write a number of at most 32 bits: no body has more bytes."""
     if number <= _SMALL_MAX:
         writer.append(u8(number))  # Any other type of number goes the long way, through Python's own call.
     elif number < 1 << 8:

@@ -1,7 +1,7 @@
 """EventSource: the log of events as commands see it.
 
-`broker.event_source` is one while events are wanted (storage/event_log_service.py), None while they are not. The core knows the
-shape only: reading a log is slow work that goes on beside the loop.
+`broker.event_source` is one while events are wanted (storage/event_log_service.py), else None. The core knows only
+these methods: reading a log is slow work that goes on beside the loop.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class EventSource(Protocol):
-    """The log of events as commands see it; each method but `fields` raises CommandError if there is none now.
+    """The log of events as commands see it. Each method but `fields` raises CommandError if there is no log now.
 
-    `done` hears the reply, or the CommandError, within a turn; perhaps before the method returns.
+    `done` is called with the reply, or with the CommandError, within a turn; perhaps before the method returns.
     """
 
     def position(self) -> tuple[str, int, int, int]:
-        """Log id, first event, next event that is not on disk yet, bytes."""
+        """Return log id, first event, next event that is not on disk yet, bytes."""
 
     def read(
         self,
@@ -35,13 +35,13 @@ class EventSource(Protocol):
         *,
         is_packed: bool = False,
     ) -> None:
-        """Lines or blocks from event `seq` on; `block_ms` -1: don't wait for it, 0: for ever. `name` may be empty."""
+        """Read lines or blocks from event `seq` on. `block_ms` -1: don't wait; 0: for ever. `name` may be empty."""
 
     def seek(self, wall_ms: int, done: Callable[[bytes | CommandError], None]) -> None:
-        """The first event that is not older."""
+        """Find the first event that is not older."""
 
     def tail(self, client: Client) -> None:
-        """Send the client everything from now on."""
+        """Send the client all events from now on."""
 
     def fields(self) -> list[tuple[str, str | int]]:
-        """INFO events."""
+        """Return the fields of INFO events."""

@@ -1,23 +1,23 @@
 """Events: the transitions of jobs, as the node that makes them notes them down.
 
-A user sees a job in one of seven states (spec E2): invisible, pending, running, completed, canceled,
-errored, expired. Whoever takes it from one to the next writes an event; who only learns of it writes nothing. Where
-several make a transition alone (expiry, a requeue on both sides of a cut), each writes its own, and readers take equal
-(job, version, event) as one. An ack of a job that a node never held writes nothing there: the holder that first learns
-of it does.
+A user sees a job in one of seven states (spec E2): invisible, pending, running, completed, canceled, errored, expired.
+A node that takes the job from one to the next writes an event. A node that only learns of it writes nothing. Several
+nodes may make a transition alone (expiry, a requeue on both sides of a cut). Then each writes its own event, and
+readers take equal (job, version, event) as one. A node that takes an ack of a job it never held writes no event: the
+holder that first learns of it does.
 
-`job.version` orders what happened to one job wherever it happened: raised to the highest seen plus one by each node
-that changes the job, told with every message about it, journaled. It counts also where no events are written. A job
-that was just made has version 1.
+`job.version` orders the changes of one job on all nodes. A node that changes the job raises it to the highest version
+seen plus one. Every message about the job carries it, and the journal records it. It counts also where no events are
+written. A new job has version 1.
 
-`broker.events` is there while events are written, None while they are not: the core notes down what happened
-(event_packing.py), the end of the turn takes it (storage/event_log_service.py). An event is a plain tuple, packed by msgpack:
+`broker.events` exists while events are written, and is None otherwise. The core notes events down (event_packing.py),
+and the end of the turn takes them (storage/event_log_service.py). An event is a plain tuple, packed by msgpack:
 
     (code, job id, version, state left, ms in which it was entered, attempt, nacks, additional deliveries, creation
-     time, queue, bytes of the body, what is rare: a dict)
+     time, queue, bytes of the body, rare fields: a dict)
 
-and the three that nearly all events are have shorter ones of their own (see CODES). event_lines.py makes the lines of
-the outside of them; docs/events.md describes those. Codes are on disk: one is never used for another meaning.
+The three most common events have shorter tuples of their own (see CODES). event_lines.py turns events into lines for
+readers outside; docs/events.md describes those. Codes are on disk: one is never used for another meaning.
 Spec E1, E2, E3.
 """
 
@@ -58,11 +58,11 @@ STATUS_NAMES: Final = (
     "expired",
 )
 
-# Jobs looked at in one go when all of them are.
+# Jobs looked at per part of a walk over all of them.
 FORGOTTEN_PER_PART: Final = 5_000
 
 VERSION_FIRST: Final = 1
-# What another node may tell. A version has 32 bits where it is packed; nobody counts through the rest.
+# The highest version that another node may send. A packed version has 32 bits; no job is changed so often.
 VERSION_MAX: Final = 2**31
 
 # -- codes ------------------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ DELIVERED: Final = (
     2  # (code, id, version, entered, attempt, nacks, deliveries, creation time, queue, bytes): was pending
 )
 ACKED: Final = 3
-ADDED_ANYHOW: Final = 4  # An ADDED with something rare, or with a version.
+ADDED_ANYHOW: Final = 4  # An ADDED with a rare field, or with a version.
 ADDED_INVISIBLE: Final = 5
 QUEUED: Final = 6
 REQUEUED: Final = 7
@@ -86,7 +86,7 @@ DELETED_COPY: Final = 14
 EXPIRED_EVENT: Final = 15
 DROPPED: Final = 16
 LOST: Final = 17
-# Of the node, not of a job: (code, dict).
+# An event of the node, not of a job: (code, dict).
 STARTED: Final = 32
 FLUSHED: Final = 33
 
@@ -119,7 +119,7 @@ Event = tuple[Any, ...]
 
 
 def added(broker: Broker, job: Job, code: int) -> None:
-    """The job exists from now on: its producer is about to be told (ADDED or ADDED_INVISIBLE). Its version stays."""
+    """Note that the job exists (ADDED or ADDED_INVISIBLE), just before its producer is told. Its version stays."""
     events = broker.events
     if events is None:
         return
@@ -134,13 +134,13 @@ def added(broker: Broker, job: Job, code: int) -> None:
 
 
 def ended(broker: Broker, job: Job, code: int, error: str = "") -> None:
-    """The job is over for this node (EXPIRED_EVENT, DELETED, LOST …), unless it was already, or was never promised."""
+    """Note that the job is over for this node (EXPIRED_EVENT, DELETED, LOST …), unless it was so, or never promised."""
     if job.state != ACKED_HERE and job.state != WAIT_REPL:
         note(broker, job, code, {"error": error} if error else None)
 
 
 def status_of(job: Job) -> int:
-    """The state its users see. If it was not noted (after a restart, say), then as far as this node can tell."""
+    """Return the state its users see. If it was not noted (after a restart, say), derive it from the job."""
     if job.status:
         return job.status
     if job.state == QUEUED_HERE:
@@ -155,7 +155,7 @@ def status_of(job: Job) -> int:
 
 
 def note(broker: Broker, job: Job, code: int, rare: dict[str, Any] | None = None) -> None:
-    """This node takes the job to another state; called while the job still is as it was, counters apart."""
+    """Note that this node takes the job to another state. The job still is as it was, counters apart."""
     job.version += 1
     events = broker.events
     if events is not None:
@@ -165,7 +165,7 @@ def note(broker: Broker, job: Job, code: int, rare: dict[str, Any] | None = None
 
 
 def acked(broker: Broker, job: Job) -> None:
-    """`note` of an ACKED, written out: every ACKJOB comes by here."""
+    """Note an ACKED event; `note` written out, because every ACKJOB comes here."""
     job.version += 1
     events = broker.events
     if events is None:
@@ -180,7 +180,7 @@ def acked(broker: Broker, job: Job) -> None:
 
 
 def event_of(job: Job, code: int, rare: dict[str, Any] | None = None, *, left: int | None = None) -> Event:
-    """The event of a job that is about to change, or has just been added, with what is rare about both."""
+    """Return the event of a job that is about to change, or has just been added, with the rare fields of both."""
     event = (
         code,
         job.id,
@@ -206,14 +206,14 @@ def event_of(job: Job, code: int, rare: dict[str, Any] | None = None, *, left: i
 
 
 def learn(broker: Broker, job: Job, status: int) -> None:
-    """Another node took the job to this state."""
+    """Note that another node took the job to this state."""
     if broker.events is not None and job.status != status:
         job.status = status
         job.since_ms = broker.wall_ms
 
 
 def heard(job: Job, version: Any) -> None:
-    """Another node told how far the job's version has come there; ValueError if that is none."""
+    """Merge the job's version that another node told; ValueError if it is no number."""
     if type(version) is not int or not 0 <= version <= VERSION_MAX:
         raise ValueError("a version that is not a number")
     if version > job.version:
@@ -221,13 +221,13 @@ def heard(job: Job, version: Any) -> None:
 
 
 def of_node(broker: Broker, code: int, reason: str) -> None:
-    """Something happened to the node that concerns all jobs it has (STARTED, FLUSHED)."""
+    """Note an event of the node that concerns all its jobs (STARTED, FLUSHED)."""
     if broker.events is not None:
         broker.events.append((code, {"reason": reason}))
 
 
 def forget_states(broker: Broker) -> None:
-    """Events are written again: what was noted of jobs' states before may be wrong by now. In parts."""
+    """Forget the noted states of all jobs, in parts: events are written again, and the states may be wrong by now."""
     _forget_states(broker, iter(broker.shards))
 
 

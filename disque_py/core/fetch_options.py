@@ -1,7 +1,7 @@
-"""Wish: what a GETJOB asks of each job it gets, beyond the job.
+"""FetchOptions: what a GETJOB asks of each job it gets, beyond the job.
 
-Nearly all ask for nothing, and share PLAIN; so the hot path compares one reference. A wish with LEASE or TOKEN is
-*picky*: it passes jobs by that are delivered at most once, for their delivery can neither be bounded nor repeated
+Nearly all GETJOBs ask for nothing, and share PLAIN, so the hot path compares one reference. Options with LEASE or TOKEN
+are *picky*: they skip jobs that are delivered at most once, because such a delivery can neither be bounded nor repeated
 (spec O7). Spec I2, R6.
 """
 
@@ -19,10 +19,10 @@ TOKEN_BYTES_MAX: Final = 256
 class FetchOptions:
     """The words of one GETJOB that concern its jobs.
 
-    shows      COUNTERS, META, LEASE: what the entries of the reply end with
+    shows      COUNTERS, META, LEASE: the fields at the end of each entry of the reply
     lease_ms   LEASE: how long this delivery lasts; 0: the job's RETRY
-    token      TOKEN: under which the delivery can be had again (tokens.py); empty: none
-    is_picky   jobs of RETRY 0 are passed by
+    token      TOKEN: the name under which the delivery can be repeated (tokens.py); empty: none
+    is_picky   jobs of RETRY 0 are skipped
     """
 
     __slots__ = ("is_picky", "lease_ms", "shows", "token")
@@ -39,7 +39,7 @@ WITH_COUNTERS: Final = FetchOptions(COUNTERS)
 
 
 def fetch_options(shows: int, lease_ms: int, token: bytes) -> FetchOptions:
-    """The wish with these words; the usual ones are shared."""
+    """Return the options for these words; the usual ones are shared."""
     if lease_ms or token or shows > COUNTERS:
         return FetchOptions(shows, lease_ms, token)
     return WITH_COUNTERS if shows else PLAIN

@@ -1,11 +1,12 @@
 """Hand-over of jobs to another node, the giver's part: YOURJOBS, TOOK.
 
-A hand-over loses nothing and delivers nothing twice: it is numbered per pair of processes; the giver keeps the
-job, in no queue, until the taker has answered (taking.py), and asks again under the same number until then. A
-job with RETRY > 0 stays with the giver as a copy, whose holder the taker becomes; one with RETRY 0 is forgotten
-once it is taken. When either process changed, the hand-over is over: retried jobs wait for their timer,
-at-most-once jobs are dropped and counted. Who gets which jobs is decided elsewhere: pulls.py for consumers,
-leaving.py for a node that goes, `start_once` for an at-most-once job of which no copy is kept here.
+A hand-over loses nothing and delivers nothing twice. It is numbered per pair of processes. The giver keeps the job, in
+no queue, until the taker has answered (taking.py), and asks again under the same number until then. When the taker has
+a job with RETRY > 0, it becomes a holder, and the giver keeps a copy. A job with RETRY 0 is forgotten once it is taken.
+
+When either process changed, the hand-over is over: at-least-once jobs wait for their timer, at-most-once jobs are
+dropped and counted. Other modules decide which jobs go to which node: pulls.py for consumers, leaving.py for a node
+that leaves, and `start_once` for an at-most-once job of which no copy is kept here.
 Spec H1, H2, H4, H7, H8.
 """
 
@@ -34,15 +35,15 @@ from disque_py.core.journaling import mark_holders_dirty
 from disque_py.core.replica_sets import choose
 
 TAKEN: Final = 0
-# Refusals that may be over soon, or elsewhere: another node may take the job.
+# Refusals that may end soon, or that another node may not make.
 ELSEWHERE: Final = (REFUSED_PAUSED, REFUSED_MEMORY, REFUSED_LEAVING, REFUSED_BUSY, REFUSED_DISK)
-# A queue's jobs are not offered again to a node that refused one, for this long.
+# For this long, a queue's jobs are not offered again to a node that refused one.
 REFUSED_MS: Final = 1_000
-# Queue names remembered per node as refused, and the longest of them: a refusal that is forgotten costs one more offer.
+# Queue names remembered per node as refused, and the longest such name: a forgotten refusal costs one more offer.
 NAMES_MAX: Final = 10_000
 NAME_BYTES_MAX: Final = 1_024
 RESEND_MS: Final = 1_000
-# Batches sent again per step, so that a long list of unanswered ones doesn't keep others waiting.
+# Batches sent again per step, so that a long list of unanswered ones doesn't keep other clients waiting.
 RESEND_BATCHES: Final = 32
 RESEND_STEP_MS: Final = 10
 
@@ -50,8 +51,8 @@ RESEND_STEP_MS: Final = 10
 class Batch:
     """One hand-over: the jobs of a YOURJOBS, in order, and when it was last sent.
 
-    A job that is no longer this hand-over's is None from the next sending on: a taker that never answers must not keep
-    in memory all that was ever offered to it.
+    A job that left this hand-over is None from the next sending on. A taker that never answers must not keep in memory
+    all jobs that were ever offered to it.
     """
 
     __slots__ = ("handover", "jobs", "sent_ms")
@@ -63,17 +64,17 @@ class Batch:
 
 
 class Exchange:
-    """Hand-overs between us and one node, and what it told of its interest.
+    """Hand-overs between us and one node, and its interest as it told us.
 
-    run              its process; numbers of its hand-overs hold for this one
+    run              its process; the numbers of its hand-overs hold for this process only
     next_number      number of our next hand-over to it; only grows, whatever happens to the node
-    lowest           all our numbers below are settled
+    lowest           all our numbers below this one are settled
     pending          number -> its batch, until answered
-    told_settled     what we last told it of `lowest`
+    told_settled     the `lowest` that we last told it
     answers          number of its hand-over to us -> our answer, until settled
     answers_from     its numbers below this are settled
-    interest         queues its clients wait for -> how many; `interest_bytes` are the bytes of their names
-    refused          queue -> until when nothing of it is offered to the node
+    interest         queue -> how many of its clients wait for it; `interest_bytes` are the bytes of these names
+    refused          queue -> until when no job of it is offered to the node
     is_timed         a `resend` is scheduled
     """
 
@@ -105,19 +106,19 @@ class Exchange:
         self.is_timed = False
 
     def settled(self) -> int:
-        """All our numbers up to this one are answered."""
+        """Return the number up to which all our numbers are answered."""
         while self.lowest < self.next_number and self.lowest not in self.pending:
             self.lowest += 1
         assert self.told_settled < self.lowest
         return self.lowest - 1
 
     def refuses(self, name: bytes, now_ms: int) -> bool:
-        """The node refused a job of this queue a moment ago."""
+        """Whether the node refused a job of this queue a moment ago."""
         return bool(self.refused) and self.refused.get(name, 0) > now_ms
 
 
 def exchange(node: Node) -> Exchange:
-    """The state between us and this node, and from then on its process, as soon as that is known."""
+    """Return the state between us and this node, and from then on its process, as soon as that is known."""
     found = node.core
     if found is None:
         found = node.core = Exchange(node.run)
@@ -131,7 +132,7 @@ def exchange(node: Node) -> Exchange:
 
 
 def hand_over(broker: Broker, node: Node, jobs: list[Job], due_ms: int = 0) -> Handover:
-    """Send ACTIVE jobs of no queue to a node; they stay here until it has answered."""
+    """Send ACTIVE jobs, which are in no queue, to a node; they stay here until it has answered."""
     state = exchange(node)
     number = state.next_number
     state.next_number = number + 1
@@ -165,13 +166,13 @@ def _send(broker: Broker, node: Node, state: Exchange, number: int) -> None:
 
 
 def _snapshot(broker: Broker, job: Job | None, handover: Handover) -> tuple[Any, ...] | None:
-    """None for a job that is no longer ours to give: it was acknowledged, or queued again by its timer."""
+    """Return the job as plain values; None if it was acknowledged, or if its timer queued it again."""
     if job is None:
         return None
     snapshot = snapshot_of(broker, job, max(0, handover.due_ms - broker.now_ms) if handover.due_ms else 0)
     if job.retry_ms:
         return snapshot
-    # Nobody but the taker will have it.
+    # Only the taker will have it.
     receiver = broker.sets.of((handover.node,))
     return (*snapshot[:4], broker.sets.pack(receiver), *snapshot[5:])
 
@@ -183,9 +184,9 @@ def _time_resend(broker: Broker, node: Node, state: Exchange, span_ms: int) -> N
 
 
 def resend(broker: Broker, node: Node, state: Exchange) -> None:
-    """Ask again for what was not answered within RESEND_MS: the same process, under the same numbers.
+    """Ask the same process again, under the same numbers, for batches not answered within RESEND_MS.
 
-    With nothing left to ask, say what is settled, so that the taker may forget its answers.
+    With no such batch, tell which numbers are settled, so that the taker may forget its answers.
     """
     state.is_timed = False
     sent = 0
@@ -198,7 +199,7 @@ def resend(broker: Broker, node: Node, state: Exchange) -> None:
                 # To the end of the line, so that all get their turn.
                 del state.pending[number]
                 if not any(job is not None and job.work is batch.handover for job in batch.jobs):
-                    continue  # Nothing of it is ours to give any more, so no answer to it matters.
+                    continue  # None of its jobs is ours to give any more, so no answer to it matters.
                 state.pending[number] = batch
                 _send(broker, node, state, number)
                 sent += 1
@@ -210,7 +211,7 @@ def resend(broker: Broker, node: Node, state: Exchange) -> None:
 
 
 def on_took(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """The answer to a hand-over of ours, per job."""
+    """Handle the answer to a hand-over of ours, job by job."""
     state = exchange(sender)
     for number, answers, *_ in items:
         batch = state.pending.get(number)
@@ -228,7 +229,7 @@ def on_took(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def _settle(broker: Broker, job: Job, handover: Handover, answer: int) -> None:
-    assert job.state == ACTIVE  # Whatever ends or queues a job takes its hand-over from it.
+    assert job.state == ACTIVE  # All code that ends or queues a job takes its hand-over away.
     if answer in ELSEWHERE:
         _refused(broker, job, handover)
     elif handover.client is not None:
@@ -238,16 +239,16 @@ def _settle(broker: Broker, job: Job, handover: Handover, answer: int) -> None:
         taken(broker, job)
     elif job.retry_ms:
         job.work = None  # Done elsewhere: the ack is on its way; until then its timer looks after it.
-        lifecycle.touch(broker, job)
+        lifecycle.mark_dirty(broker, job)
     else:
         lifecycle.forget(broker, job)
 
 
 def taken(broker: Broker, job: Job) -> None:
-    """The other node has the job queued: ours is a copy, or nothing."""
+    """Turn our job into a copy, or forget it, because the other node has it queued."""
     job.work = None
-    job.was_queued = True  # Its first queueing is the taker's.
-    lifecycle.touch(broker, job)
+    job.was_queued = True  # The taker queues it for the first time.
+    lifecycle.mark_dirty(broker, job)
     if job.retry_ms:
         until_ms = broker.now_ms + job.retry_ms + broker.jitter()
         if until_ms > job.requeue_at_ms:
@@ -257,13 +258,13 @@ def taken(broker: Broker, job: Job) -> None:
 
 
 def _refused(broker: Broker, job: Job, handover: Handover) -> None:
-    """Nothing of this queue is offered to the node for a while; the job goes back to where it was."""
+    """Offer no job of this queue to the node for a while; the job goes back to its former place."""
     remember_refusal(broker, handover.node, job.queue)
     if handover.client is not None:
         _hand_on(broker, job, handover, handover.tried)
         return
     job.work = None
-    lifecycle.touch(broker, job)
+    lifecycle.mark_dirty(broker, job)
     if handover.due_ms:
         # A delayed job is not early because a node had no room for it.
         job.requeue_at_ms = max(handover.due_ms, broker.now_ms + 1)
@@ -282,7 +283,7 @@ def _refused(broker: Broker, job: Job, handover: Handover) -> None:
 
 
 def remember_refusal(broker: Broker, node: Node, name: bytes) -> None:
-    """The node takes nothing of this queue now."""
+    """Note that the node takes no job of this queue now."""
     state = exchange(node)
     if len(state.refused) > NAMES_MAX:
         state.refused.clear()
@@ -296,7 +297,7 @@ def remember_refusal(broker: Broker, node: Node, name: bytes) -> None:
 def start_once(
     broker: Broker, client: Client, job: Job, timeout_ms: int, slot: list[bytes | None] | None = None
 ) -> None:
-    """An at-most-once job of which we keep no copy: hand it over, and answer when it was taken (spec Q3, Q39)."""
+    """Hand over an at-most-once job of which we keep no copy; answer when it was taken (spec Q3, Q39)."""
     if slot is None:
         slot = replication.wait_for_copies(client, job)
         broker.blocked_count += 1
@@ -309,7 +310,7 @@ def start_once(
 
 
 def _hand_on(broker: Broker, job: Job, before: Handover, tried: tuple[Node, ...]) -> None:
-    """To a node that has not refused it yet; without one the producer is refused."""
+    """Hand the job to a node that has not refused it yet; without one the producer is refused."""
     targets = choose(broker, 1, frozenset(tried))
     if not targets:
         assert before.client is not None
@@ -329,13 +330,13 @@ def _hand_on(broker: Broker, job: Job, before: Handover, tried: tuple[Node, ...]
 
 
 def answer_producer(broker: Broker, job: Job) -> None:
-    """The job is somebody else's now: its producer may go on."""
+    """Answer the producer, because another node has the job now."""
     replication.tell_taken(broker, job)
     lifecycle.forget(broker, job)
 
 
 def on_deadline(broker: Broker, job: Job, handover: Handover) -> None:
-    """Nobody has answered in time; it may have been taken all the same (spec Q30)."""
+    """Answer the producer after its deadline: no node answered in time, but one may have the job (spec Q30)."""
     broker.stats.replication_timeouts += 1
     replication.end_wait(broker, job, replication.NOREPL_TIMEOUT)
     lifecycle.forget(broker, job)
@@ -345,7 +346,7 @@ def on_deadline(broker: Broker, job: Job, handover: Handover) -> None:
 
 
 def on_link_up(broker: Broker, node: Node) -> None:
-    """Answers may have been lost with the old link: ask again soon."""
+    """Ask again soon, because answers may have been lost with the old link."""
     state = exchange(node)
     for batch in state.pending.values():
         batch.sent_ms = 0
@@ -355,9 +356,9 @@ def on_link_up(broker: Broker, node: Node) -> None:
 
 
 def on_run_over(broker: Broker, node: Node) -> None:
-    """Its process changed, or it was forgotten: no hand-over under way will be answered any more.
+    """End all hand-overs to a node that is forgotten or runs another process now: it will not answer them.
 
-    Only another process starts with fresh numbers; after a mere FORGET, what was answered is still remembered.
+    Only another process starts with fresh numbers. After a mere FORGET, the answers are still remembered.
     """
     state = exchange(node)
     pending, state.pending = state.pending, {}
@@ -374,7 +375,7 @@ def on_run_over(broker: Broker, node: Node) -> None:
 
 
 def on_renamed(broker: Broker) -> None:
-    """We are another node now (CLUSTER RESET HARD): others number their hand-overs to us from one again."""
+    """Start numbers anew: after CLUSTER RESET HARD we are another node, and the others number from one again."""
     for node in broker.cluster.everybody():
         if node.core is not None:
             state = exchange(node)
@@ -383,10 +384,10 @@ def on_renamed(broker: Broker) -> None:
 
 
 def _given_up(broker: Broker, job: Job, handover: Handover) -> None:
-    """A job with RETRY waits for its timer; one without may have been delivered there, and is dropped and counted."""
+    """Let a job with RETRY wait for its timer; drop and count an at-most-once job, which may be delivered there."""
     if job.retry_ms:
         job.work = None
-        lifecycle.touch(broker, job)
+        lifecycle.mark_dirty(broker, job)
         return
     broker.stats.once_lost_in_handover += 1
     if handover.client is not None:

@@ -1,8 +1,8 @@
 """Job ids: making and reading them.
 
-`D-` + 8 hex digits of the creating node + `-` + 24 random characters (144 bits) + `-` + 4 hex digits of the TTL
-in minutes, forced odd when the job is retried and even when it is delivered at most once
-(spec F4). Unlike the original's, no character repeats bits of another (spec Q18).
+`D-` + 8 hex digits of the creating node + `-` + 24 random characters (144 bits) + `-` + 4 hex digits of the TTL in
+minutes. The TTL is forced odd when the job is retried, and even when it is delivered at most once (spec F4). Unlike the
+original's, no character repeats bits of another (spec Q18).
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from typing import Final
 
 ID_BYTES: Final = 40
 TTL_MINUTES_MAX: Final = 65535
-# Random characters of an id that says its key.
+# Random characters of an id that come from its key.
 OWN_CHARS: Final = 6
 
 # Ids are cut from one draw of random bytes: a call of the generator per job costs more than the rest of the id.
 IDS_PER_DRAW: Final = 128
-# Ids of one draw share their first characters, which choose the place in a node's index (broker.py): jobs that are
-# born together lie together, on every node that holds them. That leaves 126 bits to tell them apart.
+# Ids of one draw share their first characters, which choose the place in a node's index (broker.py). So jobs that are
+# made together lie together, on every node that holds them. That leaves 126 bits to tell them apart.
 SHARED_CHARS: Final = 3
-# 21 of each 24 characters are one id's own; before them stand its 11 of the prefix and the shared ones, 35 in all.
+# Of each 24 characters, 21 are one id's own. Before them come its 11 of the prefix and the shared ones, 35 in all.
 _cut_chars: Final = Struct("21s3x" * IDS_PER_DRAW).unpack
 _cut_heads: Final = Struct("35s" * IDS_PER_DRAW).unpack
 
 
 class IdSource:
-    """Makes the ids of one node; all chance comes from the generator given."""
+    """Makes the ids of one node; all chance comes from the given generator."""
 
     __slots__ = ("_last_suffix", "_last_ttl_ms", "_last_was_retried", "_pool", "_prefix", "_rng")
 
@@ -42,12 +42,12 @@ class IdSource:
         self._last_suffix = b""
 
     def rename(self, node_name: bytes) -> None:
-        """The node took a new id (CLUSTER RESET HARD)."""
+        """Use the node's new id (CLUSTER RESET HARD)."""
         self._prefix = b"D-" + node_name[:8] + b"-"
         self._pool.clear()
 
     def next(self, ttl_ms: int, is_retried: bool) -> bytes:
-        """A new id of 40 bytes for a job that lives `ttl_ms`."""
+        """Return a new id of 40 bytes for a job that lives `ttl_ms`."""
         if ttl_ms != self._last_ttl_ms or is_retried != self._last_was_retried:
             self._last_ttl_ms = ttl_ms
             self._last_was_retried = is_retried
@@ -59,24 +59,24 @@ class IdSource:
         return self._pool.pop() + self._last_suffix
 
     def keyed(self, chars: bytes, like: bytes) -> bytes:
-        """A new id with these of a key (keys.py), and TTL field and the like of another one of this node."""
+        """Return a new id with these characters of a key (keys.py), and the other parts of another id of this node."""
         return self._prefix + chars + b64encode(self._rng.randbytes(OWN_CHARS))[:OWN_CHARS] + like[35:]
 
 
 def ttl_suffix(ttl_ms: int, is_retried: bool) -> bytes:
-    """`-` and the TTL field: whole minutes, capped, odd if retried."""
+    """Return `-` and the TTL field: whole minutes, capped, odd if retried."""
     minutes = min(ttl_ms // 60_000, TTL_MINUTES_MAX)
     minutes = minutes | 1 if is_retried else minutes & ~1
     return b"-%04x" % minutes
 
 
 def is_valid_id(job_id: bytes) -> bool:
-    """The positional test every command applies; nothing else of an id is checked."""
+    """Whether an id passes the positional test of every command; no other part of an id is checked."""
     return len(job_id) == 40 and job_id[:2] == b"D-" and job_id[10] == 45 and job_id[35] == 45
 
 
 def ttl_minutes(job_id: bytes) -> int:
-    """The TTL field; a character that is no hex digit reads as 0."""
+    """Return the TTL field; a character that is no hex digit reads as 0."""
     value = 0
     for char in job_id[36:40]:
         value = value << 4 | _HEX.get(char, 0)
@@ -84,7 +84,7 @@ def ttl_minutes(job_id: bytes) -> int:
 
 
 def is_retried_id(job_id: bytes) -> bool:
-    """True for an at-least-once job, whose TTL field is odd."""
+    """Whether the job is at-least-once: its TTL field is odd."""
     return bool(ttl_minutes(job_id) & 1)
 
 

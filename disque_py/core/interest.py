@@ -1,17 +1,17 @@
-"""Pushed interest: who waits where, and a hint when there is something for them.
+"""Pushed interest: which nodes have waiting clients, and a hint when there are jobs for them.
 
-A node tells every linked node which queues its clients wait on (INTEREST: a number of clients, 0 when some
-waited within the last second, -1 when none do). A node with jobs that nobody here waits for owes such nodes a
-HINT; the hinted node pulls with NEEDJOBS. So a job on a queue that was silent for an hour finds its consumer on
-another node within two messages, and a silent cluster sends nothing. Spec I1, I2, I3, I4, I5, I7 (the original polls
-with growing gaps: spec Q26).
+A node tells every linked node which queues its clients wait on. INTEREST carries the number of clients: 0 when some
+waited within the last second, -1 when none do. A node with jobs that no client here waits for owes such nodes a HINT.
+The hinted node pulls with NEEDJOBS. So a job on a queue that was silent for an hour finds its consumer on another node
+within two messages, and a silent cluster sends nothing. Spec I1, I2, I3, I4, I5, I7 (the original polls with growing
+gaps: spec Q26).
 
-Clients are of two kinds: those that take every job, and the *picky* ones of GETJOB with LEASE or TOKEN, which pass
-at-most-once jobs by (fetch_options.py). INTEREST says how many there are of both together and, where that differs, how many
-take every job; a pull for picky clients alone says so.
+There are two kinds of clients: those that take every job, and the *picky* ones of GETJOB with LEASE or TOKEN, which
+skip at-most-once jobs (fetch_options.py). INTEREST says how many clients of both kinds there are. Where that differs,
+it also says how many take every job. A pull for picky clients alone says so.
 
-Going up is told in the turn it happens; going down a little later, because a consumer that comes back for the
-next job at once would otherwise cost two messages per job.
+An increase is told in the turn in which it happens. A decrease is told a little later, because a consumer that comes
+back for the next job at once would otherwise cost two messages per job.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from disque_py.core.queue import PAUSED_OUT, Queue
 
 # Interest in a queue outlives its last waiting client by this.
 LINGER_MS: Final = 1_000
-# Fewer waiting clients are told after this, if it is still true.
+# A decrease of waiting clients is told after this, if it is still true.
 DECREASE_MS: Final = 50
-# A hint that brought no pull within this time goes to the next node.
+# A hint without a pull within this time goes to the next node.
 HINT_MS: Final = 10
 HINT_ALONE_MS: Final = 25
 HINT_DOUBLINGS_MAX: Final = 3
@@ -39,18 +39,18 @@ ENTRIES_PER_LINK_MAX: Final = 100_000
 NAME_BYTES_PER_LINK_MAX: Final = 16 * 1024 * 1024
 
 GONE: Final = -1
-RESET: Final = -2  # First thing on a new link: what was told before is void.
+RESET: Final = -2  # First item on a new link: what was told before is void.
 
 
 def is_told(broker: Broker) -> bool:
-    """Whether other nodes hear of a client that asks here now. See `value_of` for the reasons why not."""
+    """Whether other nodes hear of a client that asks here now. `value_of` gives the reasons why not."""
     return bool(broker.cluster.linked) and not broker.is_leaving and broker.memory_level < 2
 
 
 def value_of(broker: Broker, queue: Queue) -> tuple[int, int]:
-    """What other nodes should know of our clients of this queue: of all, and of those that take every job."""
+    """Return what other nodes should know of our clients of this queue: of all, and of those that take every job."""
     if queue.paused or broker.is_leaving or broker.memory_level >= 2:
-        return GONE, GONE  # What was handed to us would only be refused.
+        return GONE, GONE  # We would refuse jobs that other nodes hand us.
     plain = len(queue.waiting) - queue.picky
     if not plain and not (queue.waited_ms and broker.now_ms - queue.waited_ms < LINGER_MS):
         plain = GONE
@@ -62,7 +62,7 @@ def value_of(broker: Broker, queue: Queue) -> tuple[int, int]:
 
 
 def tell_changes(broker: Broker) -> None:
-    """Once per turn: tell all linked nodes what changed."""
+    """Tell all linked nodes what changed, once per turn."""
     if not broker.interest_due:
         return
     due = broker.interest_due
@@ -85,7 +85,7 @@ def _recheck_in(broker: Broker, queue: Queue, span_ms: int) -> None:
 
 
 def _recheck(broker: Broker, queue: Queue) -> None:
-    """A decrease has lasted: tell it; an interest of 0 ends when nobody has waited for LINGER_MS."""
+    """Tell a decrease that has lasted; an interest of 0 ends when no client has waited for LINGER_MS."""
     queue.interest_timer = False
     if queue.is_dropped:
         return
@@ -117,7 +117,7 @@ def _told(broker: Broker, name: bytes, value: int) -> tuple[bytes, int] | tuple[
 
 
 def on_link_up(broker: Broker, node: Node) -> None:
-    """A new link knows nothing yet: tell it everything."""
+    """Tell a new link everything, because it knows nothing yet."""
     only = broker.sets.only(node)
     broker.send(only, INTEREST, (b"", RESET))
     for name, value in broker.told_interest.items():
@@ -130,7 +130,7 @@ def on_link_up(broker: Broker, node: Node) -> None:
 
 
 def forget_node(broker: Broker, node: Node) -> None:
-    """What a node told us is gone with the link it told it on."""
+    """Forget what a node told us: it ends with the link that carried it."""
     state = handover.exchange(node)
     for name in state.interest:
         nodes = broker.interest.get(name)
@@ -145,7 +145,7 @@ def forget_node(broker: Broker, node: Node) -> None:
 
 
 def _note_plain(broker: Broker, name: bytes, node: Node, plain: int | None) -> None:
-    """So many of the node's clients take every job; None: all of them do, or there are none."""
+    """Note how many of the node's clients take every job; None: all of them do, or there are none."""
     nodes = broker.plain_interest.get(name)
     if plain is not None:
         if nodes is None:
@@ -158,7 +158,7 @@ def _note_plain(broker: Broker, name: bytes, node: Node, plain: int | None) -> N
 
 
 def on_interest(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Clients of the sender wait for jobs of these queues, or do no longer."""
+    """Note which queues clients of the sender wait for, or wait for no longer."""
     state = handover.exchange(sender)
     for name, value, *later in items:
         if type(name) is not bytes or type(value) is not int:
@@ -197,16 +197,16 @@ def on_interest(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def send_hints(broker: Broker) -> None:
-    """Once per turn: for each queue that owes one, a hint to the node that had the fewest per waiting client."""
+    """Send hints, once per turn: each queue that owes one hints at the node with the fewest jobs per waiting client."""
     due = broker.hint_due
     broker.hint_due = {}
     for queue in due:
         if queue.hint_until_ms > broker.now_ms or not queue.length or queue.paused & PAUSED_OUT:
             continue
         if queue.waiting and (queue.picky < len(queue.waiting) or queue.retried_length):
-            continue  # They are served here.
+            continue  # Clients of this node get them.
         if queue.is_stalled:
-            continue  # The job that would leave next is being read back: then.
+            continue  # The body of its head is being read back; the hint goes out when it is there.
         node, is_only = _next_node(queue, broker.plain_interest.get(queue.name), broker.now_ms)
         if node is None:
             continue
@@ -226,9 +226,9 @@ def send_hints(broker: Broker) -> None:
 
 
 def _next_node(queue: Queue, plain: dict[Node, int] | None, now_ms: int) -> tuple[Node | None, bool]:
-    """Whom to hint at, and whether there is no other. Not who just left a hint unanswered, if there is another.
+    """Return the node to hint at, and whether it is the only one; prefer nodes that did not just ignore a hint.
 
-    A node whose clients waited a moment ago (they poll, or are busy with a job) gets one only if nobody waits now.
+    A node whose clients waited a moment ago (they poll, or are busy with a job) gets a hint only if none waits now.
     `plain` says where not all clients take every job.
     """
     best: Node | None = None
@@ -254,14 +254,14 @@ def _next_node(queue: Queue, plain: dict[Node, int] | None, now_ms: int) -> tupl
 
 
 def on_hint(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """The sender has jobs that clients of ours may wait for: pull."""
+    """Pull jobs that our clients may wait for, because the sender has some."""
     for name, *_ in items:
         broker.stats.hints_received += 1
         queue = broker.queues.get(name)
         if queue is None or queue.paused or broker.is_leaving:
             continue
         if not queue.waiting and not (queue.polled_ms and broker.now_ms - queue.polled_ms < LINGER_MS):
-            continue  # Who waited when we told so has been served since.
+            continue  # The client that waited when we told so has been served since.
         broker.stats.pulls_sent += 1
         count = pulls.hinted_count(broker, queue)
         broker.send(broker.sets.only(sender), NEEDJOBS, (name, count, pulls.ANSWERS_HINT | pulls.kinds(broker, queue)))

@@ -1,7 +1,7 @@
 """Job: one message, as this node knows it.
 
-A node may hold a copy without having it queued; queued on one node, a job is normally only held
-by the others, whose timers queue it again when its consumer or its node is gone.
+A node may hold a copy without having it queued. A job is normally queued on one node. The others only hold it, and
+their timers queue it again when its consumer or its node is gone.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ if TYPE_CHECKING:
     from disque_py.core.job_attributes import JobAttributes
     from disque_py.core.keying import Create
 
-# Where a job stands on this node; every change is made in lifecycle.py. Plain numbers: the hot path compares them.
+# Where a job stands on this node. Only lifecycle.py changes it. Plain numbers, because the hot path compares them.
 WAIT_REPL: Final = 0  # A client waits until enough nodes hold a copy.
 ACTIVE: Final = 1  # Held here, in no queue of this node.
 QUEUED: Final = 2  # In a queue of this node, ready for a consumer.
 ACKED: Final = 3  # Done; kept only until every holder knows it.
-GONE: Final = 4  # Forgotten; an object that a queue's run may still name.
+GONE: Final = 4  # Forgotten; a queue's run may still name the object.
 
 STATE_NAMES: Final = ("wait-repl", "active", "queued", "acked", "gone")
 
 # What a job costs besides its body: object, id, entries in index, queue and schedule, as measured by
 # `make bench` (docs/performance.md). maxmemory is applied to the sum of these.
 JOB_BYTES: Final = 560
-# The name of its queue is part of that if it is no longer than this; of a longer one all bytes count, in each job: jobs
-# whose queue is not there have a name each.
+# JOB_BYTES includes a queue name of up to this length. All bytes of a longer name count, and count in each job: the
+# jobs
+# do not share the name when their queue does not exist.
 NAME_BYTES_FREE: Final = 64
 
 # A creation time is milliseconds times this, plus a sequence that keeps jobs of one millisecond apart.
@@ -39,8 +40,9 @@ JobNodes = frozenset["Node"]
 
 
 class Replication:
-    """Work on a WAIT_REPL job: who waits for it and who has confirmed a copy (few: a tuple costs less than a set).
+    """Work on a WAIT_REPL job: the producer that waits for it, and the nodes that have confirmed a copy.
 
+    confirmed    few nodes, so a tuple costs less than a set
     is_default   the producer asked for no number of copies
     """
 
@@ -66,7 +68,7 @@ class Replication:
 
 
 class Collection:
-    """Work on an ACKED job: who has confirmed that it knows the ack (few: a tuple), and how often we asked."""
+    """Work on an ACKED job: the nodes that have confirmed the ack (few: a tuple), and how often we asked."""
 
     __slots__ = ("attempts", "confirmed")
 
@@ -75,18 +77,18 @@ class Collection:
         self.attempts = 0
 
     def confirm(self, node: Node) -> None:
-        """The node knows the ack."""
+        """Note that the node knows the ack."""
         if node not in self.confirmed:
             self.confirmed = (*self.confirmed, node)
 
 
 class Handover:
-    """Work on a job that is being handed over: to whom, under which number (handover.py).
+    """Work on a job that is being handed over: the taker, and the number of the hand-over (handover.py).
 
-    due_ms           the taker queues the job only then (DELAY of a new job); 0: at once
+    due_ms           when the taker queues the job (DELAY of a new job); 0: at once
     client, slot     the ADDJOB of an at-most-once job that waits for the answer, if there is one
-    deadline_ms      until when it waits; 0: for ever
-    tried            nodes that refused it before
+    deadline_ms      until when that ADDJOB waits; 0: for ever
+    tried            nodes that refused the job before
     """
 
     __slots__ = ("client", "deadline_ms", "due_ms", "node", "number", "slot", "tried")
@@ -105,8 +107,8 @@ class Wanted:
     """Work on a job that is not entered yet: nodes are asked whether its key is used (keying.py).
 
     client, slot   the ADDJOB that waits
-    deadline_ms    until when; 0: for ever
-    create         makes the job when nobody knows the key
+    deadline_ms    until when it waits; 0: for ever
+    create         makes the job when no node knows the key
     is_over        it was answered, or its client is gone
     """
 
@@ -121,9 +123,9 @@ class Wanted:
 
 
 class Job:
-    """One job.
+    """One job, as this node knows it.
 
-    id               40 bytes
+    id               its 40 bytes
     queue            name of its queue; b"" with no holders is a dummy ack (see `is_dummy`)
     body             bytes; a Spilled while they are on disk (spilling.py)
     state            constants above
@@ -145,8 +147,8 @@ class Job:
     version          how often it was changed, by any node; merged by maximum (events.py)
     status, since_ms the state its users see, and when it entered that (wall clock), while events are written
     place            segment of the journal that holds its base; 0: none does (journaling.py)
-    traits           priority, metadata and the like; None for the many that have none
-    work             Replication, Collection or Handover in progress; Wanted before it is a job at all
+    attributes       priority, metadata and the like; None for the many jobs without any
+    work             Replication, Collection or Handover in progress; Wanted before the job is entered
     """
 
     __slots__ = (
@@ -223,7 +225,7 @@ class Job:
         return f"<Job {self.id[11:19].decode('ascii', 'replace')} {STATE_NAMES[self.state]} of {self.queue!r}>"
 
     def again(self, job_id: bytes) -> Job:
-        """The same under another id, as if it came in a moment ago, of no work and no state."""
+        """Return a copy under another id, as a job that came in a moment ago, without work or state."""
         job = Job(
             job_id,
             self.queue,
@@ -243,7 +245,7 @@ class Job:
 
     @property
     def priority(self) -> int:
-        """A lower one is served first: as asked for, or the creation's Unix milliseconds (spec F1)."""
+        """The priority asked for, or the creation's Unix milliseconds. Lower ones are served first (spec F1)."""
         attributes = self.attributes
         if attributes is None or attributes.priority is None:
             return self.ctime // CTIMES_PER_MS
@@ -251,21 +253,21 @@ class Job:
 
     @property
     def meta(self) -> tuple[bytes, ...]:
-        """Name, value, name, value … as given with ADDJOB."""
+        """The pairs given with ADDJOB: name, value, name, value …"""
         return () if self.attributes is None else self.attributes.meta
 
     def is_half_over(self, now_ms: int, wall_ms: int) -> bool:
-        """Half of its TTL is over: its delivery can't be postponed any more (spec L7)."""
+        """Whether half of its TTL is over, so its delivery can't be postponed any more (spec L7)."""
         return wall_ms - self.ctime // CTIMES_PER_MS > self.expire_at_ms - now_ms
 
     @property
     def is_dummy(self) -> bool:
-        """An ack for a job this node never held, with no holder learned yet."""
+        """Whether this is an ack for a job that this node never held, with no holder learned yet."""
         return self.state == ACKED and not self.holders and not self.queue
 
 
 def memory_of(job: Job) -> int:
-    """What the job counts for in `used_memory`."""
+    """Return the bytes that the job counts for in `used_memory`."""
     size = JOB_BYTES + len(job.body)
     if len(job.queue) > NAME_BYTES_FREE:
         size += len(job.queue)

@@ -1,8 +1,8 @@
-"""Traits: what only some jobs have, in one object, so that the many don't pay for the few.
+"""JobAttributes: fields that only some jobs have, in one object, so that other jobs don't pay for them.
 
-PRIORITY (a lower one is served first), META (pairs that travel with the job and mean nothing to the broker) and the
-fact that a job was added with a KEY (keys.py). They are given with ADDJOB and never change. On the bus and in the
-journal they are one later field of a job's image (job_snapshot.py): (priority or nil, [name, value, …], 1 if keyed).
+The fields are PRIORITY (a lower one is served first), META (pairs that mean nothing to the broker) and whether the job
+was added with a KEY (keys.py). They are given with ADDJOB, travel with the job and never change. On the bus and in the
+journal they are one later field of a job's snapshot (job_snapshot.py): (priority or nil, [name, value, …], 1 if keyed).
 Spec F1, G2, K6, F3.
 """
 
@@ -14,26 +14,26 @@ from disque_py.config.directives import META_PAIRS_MAX
 
 INT64_LIMIT: Final = 1 << 63
 
-# What a job's traits cost besides the bytes of its pairs: the object, a tuple, an entry of a queue's heap and of the
+# The bytes of a job's attributes besides its pairs: the object, a tuple, an entry of its priority queue and of the
 # table of keys, as measured.
 ATTRIBUTES_BYTES: Final = 280
 PAIR_BYTES: Final = 90
 PACKED_BYTES: Final = 12
 
-# Names and values of one job together; an image has to fit into a frame with its body.
+# The most bytes of names and values of one job: a snapshot must fit into a frame with its body.
 META_BYTES_MAX: Final = 65_536
 
 Packed = tuple[int | None, tuple[bytes, ...], int]
 
 
 class JobAttributes:
-    """What one job has beyond the others.
+    """The attributes of one job.
 
     priority   as asked for; None: the job's creation time in Unix milliseconds
     meta       name, value, name, value …
-    is_keyed   its id says which key it has, and it uses that (keys.py)
+    is_keyed   its id says its key, and it uses that (keys.py)
     is_open    it is a copy with a key, and the outcome of its creation wasn't heard here (keying.py)
-    packed_bytes   about what they take in a record
+    packed_bytes   about their bytes in a record
     size       accounted bytes
     """
 
@@ -49,16 +49,16 @@ class JobAttributes:
         self.size = ATTRIBUTES_BYTES + PAIR_BYTES * (len(meta) >> 1) + words
 
     def again(self) -> JobAttributes:
-        """The same for another id of the same key."""
+        """Return the same for another id of the same key."""
         return JobAttributes(self.priority, self.meta, is_keyed=True)
 
     def pack(self) -> Packed:
-        """As a field of an image."""
+        """Return the attributes as a field of a snapshot."""
         return (self.priority, self.meta, int(self.is_keyed))
 
 
 def unpack(field: Any) -> JobAttributes | None:
-    """Traits from an image's field, None for none; ValueError if no node can have sent it."""
+    """Return the attributes of a snapshot's field, None for none; ValueError if no node can have sent it."""
     if field is None:
         return None
     priority, meta, is_keyed, *_ = field

@@ -1,16 +1,15 @@
 """A job as plain values: one format for bus and journal.
 
-(id, header, queue, body, holders, later fields …). The header is fixed-size binary, so that a receiver reads
-nine numbers in one step and a peer can't slip anything but numbers in; positions after the holders are ignored
-by those who don't know them. Times are spans: milliseconds of life left, and milliseconds until the first
-queueing.
+(id, header, queue, body, holders, later fields …). The header is fixed-size binary. So a receiver reads nine numbers in
+one step, and a peer can send nothing but numbers there. Nodes that don't know the positions after the holders ignore
+them. Times are spans: milliseconds of life left, and milliseconds until the first queueing.
 
 The header may be longer: VERSION, the job's version (events.py), follows where it is not 1.
 
-Later fields, by position; one that is not there is as good as its default:
+Later fields, by position; a missing field equals its default:
 
 5   on the bus milliseconds until the taker of a hand-over queues the job, default 0; in the journal its state
-6   traits (job_attributes.py), default None
+6   attributes (job_attributes.py), default None
 """
 
 from __future__ import annotations
@@ -38,18 +37,18 @@ Snapshot = tuple[Any, ...]
 AFTER: Final = 5
 ATTRIBUTES: Final = 6
 
-# A client's spans are at most 2^63 / 1000 milliseconds. What others tell must be no more than about that: a record has
-# 63 bits for the sum of some of them.
+# A client's spans are at most 2^63 / 1000 milliseconds. Those from other nodes may be no more than about that: a record
+# has 63 bits for the sum of some of them.
 SPAN_BITS: Final = 54
 COUNTER_MAX: Final = 65535
 ATTEMPT_MAX: Final = 2**32 - 1
 
 
 def snapshot_of(broker: Broker, job: Job, after_ms: int = 0) -> Snapshot:
-    """The job as it leaves this node; only what is worth the same everywhere is in it.
+    """Return the job's snapshot as it leaves this node, with the values that mean the same on every node.
 
     after_ms   the taker of a hand-over queues it only then
-    Its body must be in memory: a Spilled would be refused by the codec, and is the caller's mistake.
+    Its body must be in memory. The codec would refuse a Spilled, and passing one is the caller's mistake.
     """
     left_ms = job.expire_at_ms - broker.now_ms
     header = _pack(
@@ -75,7 +74,7 @@ def snapshot_of(broker: Broker, job: Job, after_ms: int = 0) -> Snapshot:
 
 
 def job_of(broker: Broker, snapshot: Any) -> Job:
-    """A Job from its image, in state ACTIVE, held by whom the image names; ValueError if it is malformed.
+    """Return a Job from its snapshot, ACTIVE, with the holders that the snapshot names; ValueError if it is malformed.
 
     The receiver counts the life left from now, so clocks need not agree (spec T4).
     """
@@ -102,5 +101,5 @@ def job_of(broker: Broker, snapshot: Any) -> Job:
                 job.attributes = unpack(snapshot[ATTRIBUTES])
             return job
     except (TypeError, struct.error) as broken:
-        raise ValueError(f"malformed job image: {broken}") from broken
-    raise ValueError("malformed job image")
+        raise ValueError(f"malformed job snapshot: {broken}") from broken
+    raise ValueError("malformed job snapshot")

@@ -1,16 +1,16 @@
-"""What the journal is told of a turn.
+"""Journaling: the records of a turn.
 
-Whoever changes a job's fate (its state, its timer, its counters, its holders) *touches* it. At the end of the turn
-the touched jobs are looked at once: one that the journal doesn't know gets a *base*, all there is to know of it;
-any other a STATE with what may have changed; one that came and went within the turn leaves no trace at all. So the
-journal always says what memory says, however many rules had a hand in it.
+Code that changes a job's state, timer, counters or holders marks it *dirty*. At the end of the turn each dirty job is
+looked at once. A job that the journal doesn't know gets a *base*, with everything about it. Any other job gets a STATE
+with the fields that may have changed. A job that came and went within the turn leaves no trace. So the journal always
+says what memory says, however many rules had a hand in it.
 
-`job.place` is the segment that holds its base, 0 while it has none; below `broker.first_place` it is one of an earlier
-journal's, and as good as none. Forgetting a job that has one leaves a GONE, with
-the place: as long as that segment exists, somebody must remember that the job is over.
+`job.place` is the segment that holds its base, 0 while it has none. A place below `broker.first_place` is a segment of
+an earlier journal, and counts as none. Forgetting a job that has a place leaves a GONE, with the place: as long as that
+segment exists, a record must say that the job is over.
 
-Times are spans, counted from the wall clock in the block's head (spec T3). A base is never written
-for a job that still waits for its copies: nobody was promised anything yet.
+Times are spans, counted from the wall clock in the block's head (spec T3). A job that still waits for its copies never
+gets a base: its producer has no promise yet.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from persistence.records import JOB, KEY, PAUSE, STATE, TOKEN
 # A base's state: flags, ms until it is to be queued (-1: no such moment).
 BASE_STATE: Final = struct.Struct("<Bq")
 # A STATE's: the same, attempt, nacks, additional deliveries, the job's version. Version 1 of the format ended after the
-# attempt, and before there were events nothing came behind the counters.
+# attempt, and before there were events nothing followed the counters.
 STATE_FIELDS: Final = struct.Struct("<BqIHHI")
 STATE_FIELDS_V2: Final = struct.Struct("<BqIHH")
 STATE_FIELDS_V1: Final = struct.Struct("<BqI")
 
 IS_QUEUED: Final = 1  # In a queue of this node.
 IS_DELIVERED: Final = 2  # Handed to a consumer, or given away, at least once.
-IS_ACKED: Final = 4  # Done; kept for those who don't know.
+IS_ACKED: Final = 4  # Done; kept for nodes that don't know.
 IS_LEASED: Final = 8  # Delivered by this node, and the lease is running.
 WAS_QUEUED: Final = 16  # Its next queueing is a re-queue.
 IS_GIVEN: Final = 32  # Being handed over to another node.
@@ -46,18 +46,18 @@ _pack_header = HEADER.pack
 _pack_base = BASE_STATE.pack
 _pack_state = STATE_FIELDS.pack
 
-# What nearly every new job's base ends with.
+# The end of nearly every new job's base.
 QUEUED_BASE: Final = _pack_base(IS_QUEUED | WAS_QUEUED, -1)
 
 
 def mark_holders_dirty(broker: Broker, job: Job) -> None:
-    """More nodes may hold a copy, or fewer: the whole set is recorded."""
+    """Have the whole set of holders recorded: more nodes may hold a copy, or fewer."""
     if broker.is_journaling:
         broker.dirty[job] = True
 
 
 def collect(broker: Broker) -> list[list[Any]]:
-    """The turn's records as runs, in the order in which they are to be read: what is gone may come again."""
+    """Return the turn's records as runs, in the order of reading: a job that is gone may come again."""
     runs: list[list[Any]] = []
     outbox = broker.outbox
     if outbox.gone:
@@ -82,7 +82,7 @@ def collect(broker: Broker) -> list[list[Any]]:
 
 
 def _unplace(broker: Broker) -> None:
-    """Jobs that are to have a new base have none from now on. Not before: who is forgotten meanwhile leaves a GONE."""
+    """Let jobs that need a new base have none from now on. Not earlier: one forgotten meanwhile leaves a GONE."""
     moved, broker.outbox.moved = broker.outbox.moved, {}
     for job in moved:
         if job.state != GONE and job.place >= broker.first_place:
@@ -93,7 +93,7 @@ def _unplace(broker: Broker) -> None:
 
 
 def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
-    """Bases and states of the touched jobs; one loop, as every job comes by here."""
+    """Collect bases and states of dirty jobs in one loop, because every job comes here."""
     bases: list[Any] = [JOB]
     states: list[Any] = [STATE]
     place = broker.place
@@ -120,7 +120,7 @@ def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
             flags = IS_ACKED | WAS_QUEUED if job.was_queued else IS_ACKED
             due_ms = -1
         else:
-            continue  # Over, or not promised yet.
+            continue  # It is over, or its producer has no promise yet.
         if job.is_delivered:
             flags |= IS_DELIVERED
         if job.is_leased_here:
@@ -142,7 +142,7 @@ def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
         if type(body) is Spilled:
             lent = broker.spill.lent.get(job)
             if lent is None:
-                # The journal was switched on a moment ago and hasn't come to this one yet.
+                # The journal was switched on a moment ago and hasn't reached this job yet.
                 broker.spill.readings.append((job, record_read))
                 continue
             body = lent
@@ -186,7 +186,7 @@ def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
 
 
 def flags_of(job: Job) -> int:
-    """Where the job stands, as one number; what `_collect_jobs` does in passing."""
+    """Return the job's flags as one number. `_collect_jobs` repeats this code."""
     flags = WAS_QUEUED if job.was_queued else 0
     if job.state == QUEUED:
         flags |= IS_QUEUED
@@ -202,24 +202,24 @@ def flags_of(job: Job) -> int:
 
 
 def base_bytes(job: Job) -> int:
-    """About what the job's base takes in its segment, as long as it has its body."""
+    """Return about the bytes of the job's base in its segment, as long as it has its body."""
     size = BASE_BYTES + len(job.queue) + size_of(job.body)
     return size if job.attributes is None else size + job.attributes.packed_bytes
 
 
 def pause_of(broker: Broker, name: bytes) -> tuple[bytes, int, int, bytes]:
-    """How a queue is paused, with the version if it was set with BCAST."""
+    """Return how a queue is paused, with the version if it was set with BCAST."""
     queue = broker.queues.get(name)
     flags = queue.paused if queue is not None else 0
     known = broker.pause_versions.get(name)
     return (name, flags, known[1], known[2]) if known is not None else (name, flags, 0, b"")
 
 
-# -- moving what lives out of a segment ---------------------------------------------------------------
+# -- moving living records out of a segment -----------------------------------------------------------
 
 
 def keep(broker: Broker, number: int, kind: int, item: Any, *, may_matter: bool) -> None:
-    """A record of a segment that is to go: whatever of it still counts is recorded again.
+    """Record again what still counts of a record, because its segment is to go.
 
     may_matter  (of a GONE) files that may hold a base of this id exist still
     """
@@ -236,12 +236,12 @@ def keep(broker: Broker, number: int, kind: int, item: Any, *, may_matter: bool)
     elif kind == GONE_RECORD and may_matter:
         job = broker.find(item[0])
         if job is not None and job.place >= broker.first_place and type(job.body) is Spilled:
-            # Said when the body is there for what has to follow it; until then the base it has now stands.
+            # Recorded when the body of the job that came back is read; until then the base that it has now stands.
             broker.spill.readings.append((job, partial(_gone_read, item)))
             return
         broker.outbox.gone.append((item[0], item[1]))
         if job is not None and job.place >= broker.first_place:
-            rebase(broker, job)  # It came back meanwhile: said after the GONE.
+            rebase(broker, job)  # It came back meanwhile: its base follows the GONE.
     elif kind == PAUSE:
         broker.outbox.pauses[item[0]] = None
     elif kind == TOKEN:
@@ -251,7 +251,7 @@ def keep(broker: Broker, number: int, kind: int, item: Any, *, may_matter: bool)
 
 
 def _gone_read(item: Any, broker: Broker, job: Job, body: bytes | None) -> None:
-    """The body is there of a job that came back after the GONE that is copied on."""
+    """Record a job that came back after the GONE that is copied on: its body is read."""
     if not broker.is_journaling:
         return
     broker.outbox.gone.append((item[0], item[1]))
@@ -263,7 +263,7 @@ def _gone_read(item: Any, broker: Broker, job: Job, body: bytes | None) -> None:
 
 
 def record_read(broker: Broker, job: Job, body: bytes | None) -> None:
-    """The body is there of a job that is to be recorded, and stays on disk."""
+    """Record a job whose body is read for that, and stays on disk."""
     if broker.is_journaling and body is not None and job.place < broker.first_place and job.state != GONE:
         broker.spill.lent[job] = body
         broker.dirty[job] = True

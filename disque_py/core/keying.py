@@ -1,26 +1,29 @@
 """ADDJOB … KEY: one job per key, as long as nodes can ask each other: ISKEY, KEYIS, OUTCOME, OUTCOME_IS.
 
-Before a node creates a job with a key it asks every linked node whether the key is used (ISKEY), and creates only when
-all have said that they don't know it (KEYIS with no id). Whoever knows names its job. Nothing is named before it is
-sure to exist: a node that is asked puts its answer off
+Before a node creates a job with a key, it asks every linked node whether the key is used (ISKEY). It creates the job
+only when all have said that they don't know the key (KEYIS with no id). A node that knows the key names its job. A job
+is named only when it is sure to exist. So a node that is asked delays its answer in three cases:
 
-* while its own job with that key waits for copies: until that has an outcome;
-* while it asks for the key itself, if its id is the lower one: until that has an outcome. Of two askers the higher one
-  waits; it answers "not known" and puts the lower one on its own list;
-* while it has a copy whose outcome it hasn't heard: until the creator said that there is one (OUTCOME). The creator's
-  DELJOB for a job that came to nothing travels before that, so what is still here afterwards exists.
+* Its own job with that key waits for copies. The answer waits until that has an outcome.
+* It asks for the key itself, and its id is the lower one. The answer waits until its own question has an outcome. Of
+  two askers the higher one waits for the lower one: it answers "not known" and adds the lower one to the nodes that it
+  asks.
+* It has a copy whose outcome it hasn't heard. The answer waits until the creator has said that there is one (OUTCOME).
+  If the creation failed, the creator's DELJOB travels before that. So a copy that is still here afterwards exists.
 
-So an answer is a node's last word on the matter, and all that anybody waits for is answers. Callers of one node wait
-for one another: the first is asked for, and if its job comes to nothing the next one has all asked anew. When a link
-breaks to or from a node that was asked, all are asked again; unanswered questions are repeated, as a node that loads
-its journal hears none. Who could not be asked may have the key: then there are two jobs, never merged, unless the job
-is delivered at most once: such an ADDJOB is refused (-UNREACHABLE).
+An answer is therefore a node's last word on the key, and nodes wait for answers only. Callers of one node wait for one
+another. The node asks for the first caller. If the job of that caller is not created, it asks all nodes anew for the
+next one. When a link to or from a node that was asked breaks, all are asked again. Unanswered questions are repeated,
+because a node that loads its journal hears none.
 
-A copy of a new job is refused by a node that knows another job with its key: two nodes that couldn't ask each other
-found a third. The creator drops its job and asks that node.
+A node that could not be asked may have the key. Then there are two jobs, which are never merged. If the job is
+delivered at most once, such an ADDJOB is refused instead (-UNREACHABLE).
 
-Whatever happens to a job with a key leaves its id in `broker.key_events`, and `settle` looks at the end of the turn
-who waited for that. Spec K2, K3, K4, K5, K7.
+Two nodes that couldn't ask each other may both send copies to a third node. A node that knows another job with the key
+refuses the copy of a new one. The creator drops its job and asks that node.
+
+Every change of a job with a key leaves its id in `broker.key_events`. At the end of the turn `settle` finds the nodes
+and producers that waited for it. Spec K2, K3, K4, K5, K7.
 """
 
 from __future__ import annotations
@@ -41,26 +44,26 @@ from disque_py.core.keys import KEY_AT, KEY_END, KEY_LENGTH
 from disque_py.resp.replies import error
 
 REPEAT_MS: Final = 1_000
-# A caller that waits longer is looked at this often. What looks at it keeps it in memory, so this is short.
+# A caller that waits longer is looked at this often. The task that looks keeps the caller in memory, so this is short.
 WATCH_MS: Final = 1_000
-# While memory is full so many callers may ask other nodes whether a key is used.
+# While memory is full, at most this many callers may ask other nodes whether a key is used.
 CALLERS_SPARE: Final = 1_000
 UNREACHABLE: Final = "UNREACHABLE The key may be used on a node that can't be asked now, and RETRY is 0"
 
-# Makes the job: the reply, or None if its client waits. The slot, if there is one, is where the reply goes.
+# Makes the job and returns the reply, or None if its client waits. The reply goes into the slot, if there is one.
 Create = Callable[[Broker, Client, Job, list[bytes | None] | None], bytes | None]
 
 
 class Search:
-    """What goes on here about one key.
+    """The state of this node's question about one key.
 
     callers      ADDJOBs of this node that wait for the answer, as jobs that are not entered yet (work: Wanted)
-    asked        nodes that were asked for the first of them -> number of the question; empty: nobody yet
-    unanswered   those whose answer is due
-    answers_due  nodes that asked us, and have to hear how it ends -> number of their question
+    asked        nodes that were asked for the first of them -> number of the question; empty: none yet
+    unanswered   the nodes whose answer is due
+    answers_due  nodes that asked us and must hear the outcome -> number of their question
     making       the job of a caller, waiting for its copies; None: none
-    wanted       its Wanted, should it have to begin again
-    creator      who was asked whether the copy that we have exists; None: nobody
+    wanted       its Wanted, in case it has to begin again
+    creator      the node that was asked whether the copy that we have exists; None: none
     """
 
     __slots__ = ("answers_due", "asked", "callers", "creator", "making", "unanswered", "wanted")
@@ -79,7 +82,7 @@ class Search:
 
 
 def add(broker: Broker, client: Client, job: Job, timeout_ms: int, create: Create) -> bytes | None:
-    """ADDJOB of a job with a key: the reply, or None if its client waits. CommandError refuses it."""
+    """Handle ADDJOB of a job with a key: return the reply, or None if its client waits. CommandError refuses it."""
     chars = job.id[KEY_AT:KEY_END]
     search = broker.searches.get(chars)
     if search is None:
@@ -102,7 +105,7 @@ def add(broker: Broker, client: Client, job: Job, timeout_ms: int, create: Creat
 
 
 def caller_in(broker: Broker, job: Job) -> None:
-    """A caller waits from now on, and its job takes memory although it is not entered yet."""
+    """Count a caller that waits from now on; its job takes memory although it is not entered yet."""
     broker.caller_count += 1
     broker.used_memory += memory_of(job)
 
@@ -119,7 +122,7 @@ def may_ask(broker: Broker) -> bool:
 
 
 def _create_alone(broker: Broker, client: Client, job: Job, timeout_ms: int, create: Create) -> bytes | None:
-    """There is nobody to ask."""
+    """Create the job at once, because there is no node to ask."""
     _refuse_unsure(broker, job, {})
     reply = create(broker, client, job, None)
     if reply is None and _is_waiting(job):
@@ -131,7 +134,7 @@ def _create_alone(broker: Broker, client: Client, job: Job, timeout_ms: int, cre
 
 
 def _watch(broker: Broker, job: Job, deadline_ms: int) -> None:
-    """See to the caller's deadline. Looked at before if that is far: a task keeps the job, which may long be over."""
+    """Watch the caller's deadline. A far one is looked at in steps: a task keeps the job in memory."""
     at_ms = min(deadline_ms, broker.now_ms + WATCH_MS)
     broker.schedule.call_at(at_ms, partial(_on_deadline, broker, job))
 
@@ -148,16 +151,16 @@ def _on_deadline(broker: Broker, job: Job) -> None:
 
 
 def _answer(broker: Broker, job: Job, work: Wanted, reply: bytes) -> None:
-    """The caller waits no longer."""
+    """Answer a caller, which waits no longer."""
     work.is_over = True
     replication.caller_out(broker, job)
-    job.body = b""  # A watch may name it for a while.
+    job.body = b""  # A watch may keep the job for a while.
     broker.key_events[job.id] = None
     replication.answer(broker, work.client, job, work.slot, reply)
 
 
 def _refuse_unsure(broker: Broker, job: Job, asked: dict[Node, int]) -> None:
-    """An at-most-once job must not exist twice: whoever can't be asked might have it."""
+    """Refuse an at-most-once job, which must not exist twice, if a node that can't be asked might have the key."""
     if job.retry_ms:
         return
     for node in broker.members():
@@ -165,7 +168,7 @@ def _refuse_unsure(broker: Broker, job: Job, asked: dict[Node, int]) -> None:
             raise CommandError(UNREACHABLE)
 
 
-# -- what is known here -------------------------------------------------------------------------------
+# -- local knowledge ----------------------------------------------------------------------------------
 
 
 def _search(broker: Broker, chars: bytes) -> Search:
@@ -178,10 +181,10 @@ def _search(broker: Broker, chars: bytes) -> Search:
 
 
 def _is_open(broker: Broker, job_id: bytes) -> bool:
-    """Whether it is not certain yet that this job, which is known here, exists. Else it is about to be named.
+    """Whether this job, which is known here, may still turn out not to exist. If not, it is about to be named.
 
-    A copy whose creator can't be asked is named, and exists from then on: a word of its creator's that comes late, on a
-    link that goes the other way, does not take it back (acks.on_deljob).
+    A copy whose creator can't be asked is named, and exists from then on. A late message of the creator, on a link that
+    goes the other way, does not take it back (acks.on_deljob).
     """
     job = broker.find(job_id)
     if job is None:
@@ -196,9 +199,9 @@ def _is_open(broker: Broker, job_id: bytes) -> bool:
 
 
 def _creator_to_ask(broker: Broker, job: Job) -> Node | None:
-    """Whoever must be asked whether the copy that we have exists; None: it does, or nobody can say.
+    """Return the node to ask whether the copy that we have exists. None: it does, or no node can say.
 
-    A copy may wait in a queue by then, as its retry came first; it exists as soon as somebody got it.
+    A copy may wait in a queue by then, because its retry came first. It exists as soon as a consumer got it.
     """
     attributes = job.attributes
     if attributes is None or not attributes.is_open or job.attempt or job.is_delivered:
@@ -212,11 +215,11 @@ def _creator_to_ask(broker: Broker, job: Job) -> Node | None:
     return None
 
 
-# -- how it ends --------------------------------------------------------------------------------------
+# -- outcomes -----------------------------------------------------------------------------------------
 
 
 def settle(broker: Broker) -> None:
-    """End of a turn: something happened to jobs with these keys, or was heard about them."""
+    """Go on with searches whose keys had news of their jobs in this turn."""
     while broker.key_conflicts:
         _begin_again(broker, broker.key_conflicts.pop())
     while broker.key_events:
@@ -236,7 +239,7 @@ def settle(broker: Broker) -> None:
 
 
 def _look(broker: Broker, chars: bytes, search: Search) -> None:
-    """Go on with a search as far as it goes."""
+    """Go on with a search as far as possible now."""
     search.callers = [job for job in search.callers if isinstance(job.work, Wanted) and not job.work.is_over]
     if search.making is not None and not _is_waiting(search.making):
         search.making = search.wanted = None
@@ -251,7 +254,7 @@ def _look(broker: Broker, chars: bytes, search: Search) -> None:
             return
         search.creator = None
         if not search.asked:
-            # Nobody was asked yet, or what was made of it came to nothing.
+            # No node was asked yet, or the creation that followed failed.
             _tell(broker, chars, search, b"")
             if not search.callers:
                 del broker.searches[chars]
@@ -270,7 +273,7 @@ def _is_waiting(job: Job) -> bool:
 
 
 def _make(broker: Broker, search: Search) -> None:
-    """Nobody who could be asked knows the key: create the job of the first caller."""
+    """Create the job of the first caller: no node that could be asked knows the key."""
     job = search.callers.pop(0)
     wanted = job.work
     assert isinstance(wanted, Wanted)
@@ -289,7 +292,7 @@ def _make(broker: Broker, search: Search) -> None:
 
 
 def _end(broker: Broker, chars: bytes, search: Search, named: bytes) -> None:
-    """This key is used by a job that exists, or nobody wants it any more: all who wait hear so."""
+    """Tell all that wait that a job which exists uses this key, or that no caller is left."""
     broker.searches.pop(chars, None)
     _tell(broker, chars, search, named)
     for job in search.callers:
@@ -305,7 +308,7 @@ def _tell(broker: Broker, chars: bytes, search: Search, named: bytes) -> None:
 
 
 def _begin_again(broker: Broker, job: Job) -> None:
-    """A node refused a copy because it knows another job with this key: ours goes, and its caller asks that node."""
+    """Drop our job and let its caller ask again: a node refused a copy because another job has this key."""
     work = job.work
     if job.state != WAIT_REPL or not isinstance(work, Replication):
         return
@@ -317,7 +320,7 @@ def _begin_again(broker: Broker, job: Job) -> None:
         return
     client = work.client
     slot = client.waiting_jobs[job]
-    again = job.again(broker.ids.keyed(chars, job.id))  # Before it is given up, which may cost it its body.
+    again = job.again(broker.ids.keyed(chars, job.id))  # Before `give_up`, which may take its body away.
     replication.give_up(broker, job, None)
     client.waiting_jobs[again] = slot
     broker.blocked_count += 1
@@ -359,7 +362,7 @@ def _ask_creator(broker: Broker, search: Search, job_id: bytes) -> None:
 
 
 def on_iskey(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """A node wants to create a job with this key: do we know it? (See the module for when the answer has to wait.)"""
+    """Say whether we know the key of a job that a node wants to create. The module says when the answer waits."""
     only = broker.sets.only(sender)
     for number, chars, *_ in items:
         if type(number) is not int or type(chars) is not bytes or len(chars) != KEY_LENGTH:
@@ -383,7 +386,7 @@ def on_iskey(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def on_keyis(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """A node's last word on a key: the id of its job, or that it knows none."""
+    """Note a node's last word on a key: the id of its job, or that it knows none."""
     for number, chars, named, *_ in items:
         if type(named) is not bytes or (named and (len(named) != ID_BYTES or not is_valid_id(named))):
             raise ValueError("an answer that is no id")
@@ -399,7 +402,7 @@ def on_keyis(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def on_outcome(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """A node has a copy of our job and must know whether it exists: it hears when that is decided."""
+    """Note that a node has a copy of our job and must know whether it exists; it hears the decision."""
     for job_id, *_ in items:
         if _is_undecided(broker, job_id):
             broker.outcome_waits.setdefault(job_id, {})[sender] = None
@@ -413,7 +416,7 @@ def _is_undecided(broker: Broker, job_id: bytes) -> bool:
 
 
 def on_outcome_is(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """What its creator wanted to be gone is gone: a copy that is still here exists."""
+    """Note that a copy that is still here exists: the creator has sent all its deletions before."""
     for job_id, *_ in items:
         job = broker.find(job_id)
         if job is not None and job.attributes is not None:
@@ -425,14 +428,14 @@ def on_outcome_is(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def on_link_up(broker: Broker, node: Node) -> None:
-    """Another node that may know."""
+    """Ask another node, which may know the key."""
     for chars, search in broker.searches.items():
         if search.callers and search.asked and search.making is None:
             _ask_one(broker, chars, search, node)
 
 
 def on_link_lost(broker: Broker, node: Node) -> None:
-    """A link to or from this node broke: answers may be lost, so all are asked again where it was asked."""
+    """Ask all nodes again where this node was asked: a link to or from it broke, and answers may be lost."""
     for chars, search in list(broker.searches.items()):
         if search.creator is node:
             search.creator = None
@@ -444,7 +447,7 @@ def on_link_lost(broker: Broker, node: Node) -> None:
 
 
 def _repeat(broker: Broker) -> None:
-    """Unanswered questions are asked again: a node that loads its journal heard nothing."""
+    """Repeat unanswered questions: a node that loads its journal heard none."""
     for chars, search in list(broker.searches.items()):
         for node, number in search.unanswered.items():
             broker.send(broker.sets.only(node), ISKEY, (number, chars))
@@ -455,7 +458,7 @@ def _repeat(broker: Broker) -> None:
 
 
 def forget_all(broker: Broker) -> None:
-    """All jobs are gone (reset.py): who waits hears so."""
+    """Tell all waiting callers and nodes that all jobs are gone (reset.py)."""
     searches, broker.searches = broker.searches, {}
     for chars, search in searches.items():
         _tell(broker, chars, search, b"")

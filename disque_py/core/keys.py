@@ -1,12 +1,14 @@
-"""Keys: which ADDJOB … KEY were here, and as which job.
+"""Keys: the keys that ADDJOB … KEY used here, and the jobs that have them.
 
-The id of a job with a key says which: 18 of its 24 characters come from queue and key, so nodes look a key up by
-those and nobody stores the key itself. A key is *used* from the moment its job is entered until the job's TTL is over,
-however early the job itself is: who held the job remembers its id until then, and so does the journal. Only a job that
-never came to be (its copies could not be made) frees its key. One key may name several jobs, when nodes could not
-ask each other; they are never merged, and the first that was known here is the one named.
+The id of a job says its key: 18 of its 24 random characters come from queue and key. Nodes look a key up by those
+characters, and no node stores the key itself. A key is *used* from the moment its job is entered until the job's TTL is
+over, even if the job is done earlier. A node that held the job remembers its id until then, and so does the journal.
+Only a job that was not created (its copies could not be made) frees its key.
 
-Who asks whom is keying.py. Spec K1, K6.
+One key may name several jobs, when nodes could not ask each other. They are never merged. The first that was known here
+is the one named.
+
+Which node asks which is keying.py. Spec K1, K6.
 """
 
 from __future__ import annotations
@@ -25,18 +27,18 @@ KEY_AT: Final = 11
 KEY_END: Final = 29
 KEY_LENGTH: Final = 18
 
-# What a key costs whose job is over: its id and its entries, as measured; and about what a record of it takes.
+# The bytes of a key whose job is over: its id and its entries, as measured; and about the bytes of its record.
 USED_BYTES: Final = 420
 RECORD_BYTES: Final = 52
-# Keys whose TTL is over are forgotten so much later at most …
+# Keys whose TTL is over are forgotten this much later at most …
 SPAN_SHIFT: Final = 14
-# … and so many at a time.
+# … and at most this many at a time.
 FORGOTTEN_PER_PART: Final = 2_000
 PART_EVERY_MS: Final = 10
 
 
 def key_chars(queue: bytes, key: bytes) -> bytes:
-    """The characters of a job's id that its key decides (spec K1)."""
+    """Return the characters of a job's id that its key decides (spec K1)."""
     return b64encode(sha256(len(queue).to_bytes(4, "big") + queue + key).digest())[:KEY_LENGTH]
 
 
@@ -59,7 +61,7 @@ class Keys:
         return len(self.jobs)
 
     def named(self, chars: bytes) -> bytes:
-        """Id of the job that has this key; empty if nobody used it, as far as this node knows."""
+        """Return the id of the job that has this key; empty if none has, as far as this node knows."""
         for job_id in self.jobs.get(chars, ()):
             known = self.over.get(job_id)
             if known is None or known[0] > self._broker.now_ms:
@@ -67,7 +69,7 @@ class Keys:
         return b""
 
     def enter(self, job: Job) -> None:
-        """A job with a key is entered."""
+        """Enter the key of a job that is entered."""
         job_id = job.id
         if job_id in self.over:
             self._forget_over(job_id)
@@ -77,7 +79,7 @@ class Keys:
             self.jobs[chars] = (*known, job_id)
 
     def leave(self, job_id: bytes) -> None:
-        """The job never came to be, or its TTL is over: it uses the key no longer."""
+        """Free the key of a job that was not created, or whose TTL is over."""
         chars = job_id[KEY_AT:KEY_END]
         left = tuple(known for known in self.jobs.get(chars, ()) if known != job_id)
         if left:
@@ -86,7 +88,7 @@ class Keys:
             self.jobs.pop(chars, None)
 
     def finish(self, job: Job) -> None:
-        """The job is no longer here; its key stays used until its TTL is over."""
+        """Keep the key of a job that is no longer here until its TTL is over."""
         broker = self._broker
         if job.expire_at_ms <= broker.now_ms:
             self.leave(job.id)
@@ -96,7 +98,7 @@ class Keys:
             broker.outbox.keys[job.id] = None
 
     def restored(self, job_id: bytes, expire_at_ms: int, place: int) -> None:
-        """A key as the journal has it, of a job that is over."""
+        """Enter a key from the journal, of a job that is over."""
         broker = self._broker
         if expire_at_ms <= broker.now_ms or job_id in self.over or broker.find(job_id) is not None:
             return
@@ -107,7 +109,7 @@ class Keys:
         broker.live_records[place] = broker.live_records.get(place, 0) + 1
 
     def record_again(self, job_id: bytes, number: int) -> None:
-        """The record in this segment is to go: write it anew. 0: the journal is new."""
+        """Write the record anew, because its segment is to go. 0: the journal is new."""
         known = self.over.get(job_id)
         if known is not None and (not number or known[1] == number):
             self._unplace(known[1])
@@ -115,7 +117,7 @@ class Keys:
             self._broker.outbox.keys[job_id] = None
 
     def take_records(self) -> list[tuple[bytes, int]]:
-        """What the journal has to know: (id, ms left)."""
+        """Return the keys that the journal must record: (id, ms left)."""
         broker = self._broker
         ids, broker.outbox.keys = broker.outbox.keys, {}
         records = []
@@ -130,7 +132,7 @@ class Keys:
         return records
 
     def clear(self) -> None:
-        """All jobs are gone, and so is what was said of them (reset.py)."""
+        """Forget all keys, because all jobs are gone (reset.py)."""
         self.jobs.clear()
         self.over.clear()
         self._broker.outbox.keys.clear()
@@ -148,7 +150,7 @@ class Keys:
         span.append(job_id)
 
     def _end_span(self, number: int) -> None:
-        """Keys whose TTL is over are forgotten, a part at a time."""
+        """Forget keys whose TTL is over, a part at a time."""
         broker = self._broker
         span = self._spans[number]
         for job_id in span[-FORGOTTEN_PER_PART:]:
@@ -167,7 +169,7 @@ class Keys:
         self._broker.used_memory -= USED_BYTES
 
     def _unplace(self, place: int) -> None:
-        """A record of a key counts no more."""
+        """Note that a record of a key counts no more."""
         broker = self._broker
         if place >= broker.first_place and place in broker.live_bytes:
             broker.live_bytes[place] -= RECORD_BYTES

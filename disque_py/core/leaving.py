@@ -1,10 +1,13 @@
-"""LEAVING: a node gives away what it holds, down to zero jobs.
+"""LEAVING: a node gives its jobs away, down to zero.
 
-Queued jobs go by hand-over. A copy goes by REPLJOB to a node that is not a holder yet; once that has *taken* it, LEFT
-tells all holders who replaces us, and when every one of them has answered our copy is dropped. If every usable node
-is said to hold the job already, LEFT without a new holder asks them whether they do: one that does is enough, and the
-missing copy is counted; if none does, ours stays. Leased jobs wait for their ack or the end of the lease, delivered
-at-most-once jobs are dropped, acks are collected or passed on. What can't go stays, and `blocked_by` says why.
+Queued jobs go by hand-over. A copy goes by REPLJOB to a node that is not a holder yet. Once that node has *taken* it,
+LEFT tells all holders which node replaces us. When every one of them has answered, our copy is dropped.
+
+If every usable node is said to hold the job already, LEFT without a new holder asks them whether they do. One that does
+is enough, and the missing copy is counted; if none does, ours stays.
+
+Leased jobs wait for their ack or for the end of the lease. Delivered at-most-once jobs are dropped. Acks are collected
+or passed on. Jobs that can't go stay, and `blocked_by` says why.
 Spec V1, V2, V3, V4, V5.
 """
 
@@ -28,7 +31,7 @@ MOVING_MAX: Final = 5_000
 PENDING_BATCHES_MAX: Final = 8
 ASK_AGAIN_MS: Final = 1_000
 
-# What LEFT_OK says of the job at the node that answers.
+# LEFT_OK says this of the job at the node that answers.
 HAS_NOT: Final = 0
 HAS: Final = 1
 HAS_ACK: Final = 2
@@ -37,9 +40,9 @@ HAS_ACK: Final = 2
 class Move:
     """One copy on its way out.
 
-    new           who shall replace us, None if everybody seems to hold the job
-    is_taken      `new` has it, or nobody has to take it: LEFT has been sent
-    has_other     somebody is known to have a copy
+    new           the node that shall replace us; None if every node seems to hold the job
+    is_taken      `new` has it, or no node has to take it: LEFT has been sent
+    has_other     another node is known to have a copy
     unanswered    holders that have not answered LEFT
     """
 
@@ -54,7 +57,7 @@ class Move:
 
 
 class Drain:
-    """The state of leaving: copies on their way, and why the rest can't go."""
+    """The state of leaving: copies on their way, and the reasons why other jobs can't go."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -64,25 +67,25 @@ class Drain:
         self.blocked_ms = 0
 
     def block(self, reason: str) -> None:
-        """Something can't go now; CLUSTER INFO says why until it has not been so for a while."""
+        """Note why a job can't go now; CLUSTER INFO shows the reason until it is outdated."""
         self.blocked_by = reason
         self.blocked_ms = self._broker.now_ms
 
     def copied(self, job: Job, node: Node) -> None:
-        """The node has taken a copy: tell the holders that it replaces us."""
+        """Tell the holders that a node replaces us, because it has taken a copy."""
         move = self.moving.get(job)
         if move is not None and move.new is node and not move.is_taken:
             move.is_taken = move.has_other = True
             tell_left(self._broker, job, move)
 
     def known(self, job: Job, node: Node) -> None:
-        """The node has had the job all along: no new copy, so look for another node, or go without."""
+        """Look for another node, or go without a new copy: this node has had the job all along."""
         move = self.moving.get(job)
         if move is not None and move.new is node and not move.is_taken:
             del self.moving[job]
 
     def refused(self, job: Job, node: Node) -> None:
-        """The node takes no copy: it is no holder, and its queue is left alone for a while."""
+        """Note that the node takes no copy: it is no holder, and its queue is left alone for a while."""
         move = self.moving.get(job)
         if move is not None and move.new is node and not move.is_taken:
             del self.moving[job]
@@ -91,13 +94,13 @@ class Drain:
 
 
 def begin(broker: Broker) -> None:
-    """CLUSTER LEAVING yes."""
+    """Begin to leave (CLUSTER LEAVING yes)."""
     if broker.drain is None:
         broker.drain = Drain(broker)
 
 
 def end(broker: Broker) -> None:
-    """CLUSTER LEAVING no: what was on its way stays, and those who were told that it goes learn so."""
+    """Stop leaving (CLUSTER LEAVING no): copies on their way stay, and holders that were told otherwise learn so."""
     drain = broker.drain
     broker.drain = None
     if drain is not None:
@@ -190,7 +193,7 @@ def _move_copy(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> N
 
 
 def _read_back(broker: Broker, drain: Drain, job: Job) -> None:
-    """Its body is on disk: the job is looked at again when it is back, if it is still to go then."""
+    """Read its body back from disk; then the job is looked at again, if it is still to go."""
     if len(broker.spill.readings) >= MOVING_MAX:
         return
 
@@ -212,7 +215,7 @@ def _move_once(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> N
 
 
 def _hand_on(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> None:
-    """A job that is queued later, or never was: by hand-over, with the moment of its first queueing."""
+    """Hand over a job that is queued later, or never was, with the moment of its first queueing."""
     for node in targets:
         state = handover.exchange(node)
         if len(state.pending) < PENDING_BATCHES_MAX * 8 and not state.refuses(job.queue, broker.now_ms):
@@ -223,7 +226,7 @@ def _hand_on(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> Non
 
 
 def tell_left(broker: Broker, job: Job, move: Move) -> None:
-    """LEFT to every other holder; the copy goes when all have answered and one has it."""
+    """Send LEFT to every other holder; the copy goes when all have answered and one has it."""
     move.unanswered = tuple(node for node in broker.sets.others(job.holders) if not node.flags & FORGOTTEN)
     move.asked_ms = broker.now_ms
     _send_left(broker, job, move)
@@ -239,10 +242,10 @@ def _send_left(broker: Broker, job: Job, move: Move) -> None:
 
 
 def _ask_again(broker: Broker, drain: Drain) -> None:
-    """What was not answered in time is asked again; a silent holder is named."""
+    """Ask again where the answer is late, and name a silent holder."""
     for job, move in list(drain.moving.items()):
         if job.state != ACTIVE or job.work is not None:
-            del drain.moving[job]  # Queued, acknowledged or gone meanwhile: another way out.
+            del drain.moving[job]  # Queued, acknowledged or gone meanwhile: it leaves another way.
             _take_back(broker, job, move)
         elif broker.now_ms - move.asked_ms >= ASK_AGAIN_MS:
             move.asked_ms = broker.now_ms
@@ -253,7 +256,7 @@ def _ask_again(broker: Broker, drain: Drain) -> None:
                 _send_left(broker, job, move)
                 _drop_if_answered(broker, job, move)
             elif type(job.body) is Spilled:
-                del drain.moving[job]  # Begun anew with its body.
+                del drain.moving[job]  # It begins again with its body.
             elif move.new is not None and move.new in broker.cluster.usable and move.new.is_linked:
                 broker.send(broker.sets.only(move.new), REPLJOB, (snapshot_of(broker, job), 0))
             else:
@@ -273,7 +276,7 @@ def _drop_if_answered(broker: Broker, job: Job, move: Move) -> None:
 
 
 def _take_back(broker: Broker, job: Job, move: Move) -> None:
-    """Holders were told that our copy goes, and it does not: they must not finish a collection without us."""
+    """Tell holders that our copy stays after all: they must not finish a collection without us."""
     others = broker.sets.others(job.holders)
     if move.is_taken and others and job.state not in (ACKED, GONE):
         job.holders = broker.sets.add(job.holders, broker.me)
@@ -282,35 +285,35 @@ def _take_back(broker: Broker, job: Job, move: Move) -> None:
 
 
 def _is_no_holder(broker: Broker, job: Job, node: Node) -> None:
-    """The node itself said that it has no copy; what we sent before came before its answer."""
+    """Note that the node has no copy, as it said itself; our earlier messages reached it before that."""
     job.holders = broker.sets.of(holder for holder in broker.sets.others(job.holders) if holder is not node)
     job.holders = broker.sets.add(job.holders, broker.me)
     mark_holders_dirty(broker, job)
 
 
 def _pass_ack_on(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> None:
-    """An ack that a silent holder keeps here: a node that stays looks after it."""
+    """Pass on an ack that a silent holder keeps here: a node that stays collects it."""
     if not job.holders:
         drain.block("an ack whose job no reachable node knows; it stays until its TTL")
         return
     silent = [node for node in broker.sets.others(job.holders) if not node.is_linked and not node.flags & FORGOTTEN]
     if not silent:
         return
-    keeper = next((node for node in targets if node in job.holders), targets[0] if targets else None)
-    if keeper is None:
+    collector = next((node for node in targets if node in job.holders), targets[0] if targets else None)
+    if collector is None:
         drain.block(f"ack of a job held by {silent[0].name.decode()}, which does not answer")
         return
-    named = broker.sets.add(job.holders, keeper)
-    broker.send(broker.sets.only(keeper), SETACK, (job.id, broker.sets.pack(named)))
+    named = broker.sets.add(job.holders, collector)
+    broker.send(broker.sets.only(collector), SETACK, (job.id, broker.sets.pack(named)))
     job.holders = named
     mark_holders_dirty(broker, job)
-    if keeper in acks.confirmed_by(job):
+    if collector in acks.confirmed_by(job):
         broker.tombstones.add(job.id, broker.now_ms)  # We may stay after all, and the silent holder give us its copy.
         lifecycle.forget(broker, job)
 
 
 def on_left(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """A holder gives up its copy; another may have taken it. We merge what it knows and say whether we have one."""
+    """Merge what a holder knows that gives up its copy, perhaps for another node's, and say whether we have one."""
     only = broker.sets.only(sender)
     sets = broker.sets
     for job_id, old, new, packed, *_ in items:
@@ -338,7 +341,7 @@ def on_left(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def on_left_ok(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """A holder knows that our copy goes, and says whether it has one."""
+    """Note that a holder knows that our copy goes, and whether it has one."""
     drain = broker.drain
     for job_id, has, *_ in items:
         job = broker.find(job_id)

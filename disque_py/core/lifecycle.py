@@ -1,11 +1,13 @@
 """A job's life on this node: register, enqueue, fetch, deliver, acknowledge, forget.
 
-Alone in writing `job.state`. Each function does one step completely: index, queue, timer, memory and counters
-agree when it returns. None of them talks to other nodes; the conversations do, and call these.
+Only this module writes `job.state`. Each function does one step completely: index, queue, timer, memory and counters
+agree when it returns. No function here talks to other nodes. The modules that do so call these functions.
 
-requeue_at_ms means, by state: ACTIVE: when the job is to be queued (0: never); QUEUED: when to tell the other
-holders that it still waits here; WAIT_REPL: when to ask one more node; ACKED: when to ask again who knows of
-the ack.
+The meaning of `requeue_at_ms` depends on the state:
+  ACTIVE     when the job is to be queued (0: never)
+  QUEUED     when to tell the other holders that it still waits here
+  WAIT_REPL  when to ask one more node
+  ACKED      when to ask the other holders again whether they know the ack
 """
 
 from __future__ import annotations
@@ -29,23 +31,23 @@ from disque_py.core.job_snapshot import ATTEMPT_MAX
 from disque_py.core.queue import DEAD_ENTRIES_MIN, Queue
 from disque_py.core.spilled import Spilled, released
 
-# WILLQUEUE goes out this long before a job is requeued, so that who has it can object (spec N8).
+# WILLQUEUE goes out this long before a job is requeued, so that a node that has it can object (spec N8).
 WILLQUEUE_LEAD_MS: Final = 500
-# A job that waits in our queue is announced before the timers of the other holders come near; the margin covers the
+# A job that waits in our queue is announced before the timers of the other holders come near. The margin covers the
 # batching of announcements (one a second), the lead of their WILLQUEUE and a slow network.
 ANNOUNCE_MARGIN_MS: Final = 2_500
-# A job with a shorter RETRY is not announced: the batch would come too late, and WILLQUEUE does the same.
+# A job with a shorter RETRY is not announced: the batch would come too late, and WILLQUEUE has the same effect.
 ANNOUNCE_RETRY_MS_MIN: Final = 2 * ANNOUNCE_MARGIN_MS
-# About what a base takes in the journal, besides queue and body.
+# About the bytes of a base in the journal, besides queue and body.
 BASE_BYTES: Final = 130
-# Expired jobs taken off a queue's head in one go; the timers see to the rest.
+# Expired jobs removed from a queue's head in one call; their timers remove the rest.
 EXPIRED_PER_FETCH: Final = 1_000
 # A queue's next jobs are read back from disk when fewer than this are known to be in memory.
 AHEAD_MIN: Final = 128
 
 
 def register(broker: Broker, job: Job) -> None:
-    """Enter a job that is not known here; it is ACTIVE, and its timer is the caller's to set."""
+    """Enter a job that is not known here. It is ACTIVE, and the caller sets its timer."""
     assert job.state == ACTIVE
     job_id = job.id
     shard = broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63]
@@ -64,7 +66,7 @@ def register(broker: Broker, job: Job) -> None:
 def register_queued(broker: Broker, job: Job, queue: Queue | None) -> None:
     """Enter a new job of which we hold the only copy, and queue it: register and enqueue in one.
 
-    The way of nearly every ADDJOB of REPLICATE 1, hence written out.
+    It repeats their code, because nearly every ADDJOB of REPLICATE 1 comes here.
     """
     assert job.state == ACTIVE
     job_id = job.id
@@ -97,14 +99,14 @@ def register_queued(broker: Broker, job: Job, queue: Queue | None) -> None:
         if job.attributes is not None or broker.settings.events_body:
             added(broker, job, ADDED)
         else:
-            # The same, written out.
+            # The same as `added`, written out.
             events.added(job, len(job.body))
             job.status = PENDING
             job.since_ms = broker.wall_ms
 
 
 def register_waiting(broker: Broker, job: Job) -> None:
-    """Enter a job whose producer waits for copies; `register`, written out."""
+    """Enter a job whose producer waits for copies. It repeats the code of `register`."""
     assert job.state == ACTIVE
     job_id = job.id
     broker.shards[(job_id[12] & 63) << 6 | job_id[13] & 63][job_id] = job
@@ -119,16 +121,16 @@ def register_waiting(broker: Broker, job: Job) -> None:
 
 
 def register_acked(broker: Broker, job: Job) -> None:
-    """Enter a record that is nothing but an ack."""
+    """Enter a record that is only an ack."""
     register(broker, job)
     job.state = ACKED
     job.work = Collection()
     broker.acked_count += 1
-    touch(broker, job)
+    mark_dirty(broker, job)
 
 
 def attributes_in(broker: Broker, job: Job, attributes: JobAttributes) -> None:
-    """A job with traits is entered."""
+    """Account for the attributes of a job that is entered."""
     broker.used_memory += attributes.size
     if attributes.is_keyed:
         broker.keys.enter(job)
@@ -136,7 +138,7 @@ def attributes_in(broker: Broker, job: Job, attributes: JobAttributes) -> None:
 
 
 def attributes_out(broker: Broker, job: Job, attributes: JobAttributes) -> None:
-    """A job with traits is forgotten."""
+    """Account for the attributes of a job that is forgotten."""
     broker.used_memory -= attributes.size
     if job.place >= broker.first_place:
         broker.live_bytes[job.place] -= attributes.packed_bytes
@@ -146,7 +148,7 @@ def attributes_out(broker: Broker, job: Job, attributes: JobAttributes) -> None:
 
 
 def creation_aborted(broker: Broker, job: Job) -> None:
-    """The job about to be forgotten came to nothing: its key is free."""
+    """Free the key of a job that is about to be forgotten, because its creation failed."""
     attributes = job.attributes
     if attributes is not None and attributes.is_keyed:
         attributes.is_keyed = False
@@ -155,7 +157,7 @@ def creation_aborted(broker: Broker, job: Job) -> None:
 
 
 def achieve(broker: Broker, job: Job) -> None:
-    """Enough nodes hold a WAIT_REPL job: it is ACTIVE from now on."""
+    """Make a WAIT_REPL job ACTIVE, because enough nodes hold it."""
     assert job.state == WAIT_REPL
     del broker.waiting_repl[job]
     job.work = None
@@ -168,7 +170,7 @@ def achieve(broker: Broker, job: Job) -> None:
 
 
 def enqueue(broker: Broker, job: Job) -> Queue:
-    """Put an ACTIVE job into its queue. Whether it may be queued (pause, at-most-once) is the caller's question."""
+    """Put an ACTIVE job into its queue. The caller has checked that it may be queued (pause, at-most-once)."""
     assert job.state == ACTIVE
     name = job.queue
     queue = broker.queues.get(name)
@@ -193,7 +195,7 @@ def enqueue(broker: Broker, job: Job) -> Queue:
 
 
 def arm_queued(broker: Broker, job: Job) -> None:
-    """Set the timer of a QUEUED job: its announcement if others hold copies, else only the end of its life."""
+    """Set a QUEUED job's timer: its announcement if other nodes hold copies, else only the end of its TTL."""
     if job.retry_ms >= ANNOUNCE_RETRY_MS_MIN and job.holders is not broker.sets.mine:
         job.requeue_at_ms = at_ms = broker.now_ms + announce_span_ms(job)
         horizon_ms = broker.schedule.horizon_ms
@@ -206,20 +208,20 @@ def arm_queued(broker: Broker, job: Job) -> None:
 
 
 def announce_span_ms(job: Job) -> int:
-    """How long a job may wait in our queue before the other holders hear of it (again)."""
+    """Return how long a job may wait in our queue before the other holders hear of it (again)."""
     retry_ms = job.retry_ms
     margin_ms = retry_ms // 10
     if margin_ms < ANNOUNCE_MARGIN_MS:
         margin_ms = ANNOUNCE_MARGIN_MS
-    # Spread over half of the margin by the job's own random part: a burst of jobs is not announced in one burst.
+    # Spread over half of the margin by the job's own random part, so a burst of jobs is not announced in one burst.
     return retry_ms - margin_ms - (job.id[20] & 63) * margin_ms // 128
 
 
 def fetch(broker: Broker, queue: Queue) -> Job | None:
-    """Take the oldest job out of a queue: it is ACTIVE with its old timer. Expired ones are forgotten on the way.
+    """Take the oldest job out of a queue: it becomes ACTIVE and keeps its timer. Expired jobs are forgotten on the way.
 
-    None if there is none, if its body is not in memory (the queue is stalled then), or if so many expired ones come
-    first that looking on would keep others waiting.
+    Return None if there is none, or if its body is not in memory (the queue is stalled then). Also return None after
+    very many expired jobs, because going on would keep other clients waiting.
     """
     if broker.disk_level:
         return fetch_retried(broker, queue)
@@ -239,9 +241,9 @@ def fetch(broker: Broker, queue: Queue) -> Job | None:
 
 
 def fetch_retried(broker: Broker, queue: Queue) -> Job | None:
-    """The first job with RETRY: for who passes the others by, and while these can't leave as the disk is in trouble.
+    """Take the first at-least-once job, for consumers that skip at-most-once jobs.
 
-    Spec O7, P5.
+    While the disk fails, all consumers skip them, because at-most-once jobs can't be delivered then. Spec O7, P5.
     """
     left = EXPIRED_PER_FETCH
     while (job := queue.pop_retried()) is not None:
@@ -259,7 +261,7 @@ def fetch_retried(broker: Broker, queue: Queue) -> Job | None:
 
 
 def _if_in_memory(broker: Broker, queue: Queue, job: Job) -> Job | None:
-    """The fetched job, unless its body is on disk: then it is the head again, and the queue waits for it."""
+    """Return the fetched job. If its body is on disk, make it the head again, and let the queue wait for the body."""
     if type(job.body) is Spilled:
         job.state = QUEUED
         queue.push(job)
@@ -274,7 +276,7 @@ def _if_in_memory(broker: Broker, queue: Queue, job: Job) -> Job | None:
 
 
 def put_back(broker: Broker, job: Job) -> None:
-    """Undo a `fetch`: the job is in its queue again as if nothing had happened."""
+    """Undo a `fetch`: the job is in its queue again, as before."""
     assert job.state == ACTIVE
     job.state = QUEUED
     queue = broker.queue(job.queue)
@@ -286,17 +288,17 @@ def put_back(broker: Broker, job: Job) -> None:
 
 
 def dequeue(broker: Broker, job: Job) -> None:
-    """Take a QUEUED job out of its queue without delivering it; its timer is the caller's to set."""
+    """Take a QUEUED job out of its queue without delivering it; the caller sets its timer."""
     assert job.state == QUEUED
     job.state = ACTIVE
     queue = broker.queues.get(job.queue)
     if queue is not None:
         _left(broker, queue, job)
-    touch(broker, job)
+    mark_dirty(broker, job)
 
 
 def lease(broker: Broker, job: Job) -> None:
-    """The job goes to a consumer of this node: its lease starts now (spec L1, Q9)."""
+    """Start the lease of a job that goes to a consumer of this node (spec L1, Q9)."""
     assert job.state == ACTIVE
     assert job.work is None
     if job.attempt < ATTEMPT_MAX:
@@ -305,7 +307,7 @@ def lease(broker: Broker, job: Job) -> None:
     events = broker.events
     if events is not None:
         if job.attributes is None:
-            # events.note, written out: every GETJOB comes by here. Nothing but a queued job is leased to a consumer.
+            # events.note, written out, because every GETJOB comes here. Only a queued job is leased to a consumer.
             events.delivered(job, len(job.body))
         else:
             events.append(event_of(job, DELIVERED))
@@ -329,17 +331,17 @@ def lease(broker: Broker, job: Job) -> None:
 
 
 def extend(broker: Broker, job: Job, lease_ms: int) -> None:
-    """A leased job's lease lasts so long from now (LEASE, EXTENDTOKEN, WORKING)."""
+    """Let the job's lease last `lease_ms` from now (LEASE, EXTENDTOKEN, WORKING)."""
     assert job.state == ACTIVE
     assert job.retry_ms > 0
     job.requeue_at_ms = broker.now_ms + lease_ms
     job.was_announced = False
     arm(broker, job)
-    touch(broker, job)
+    mark_dirty(broker, job)
 
 
 def postpone(broker: Broker, job: Job, until_ms: int) -> None:
-    """An ACTIVE job is not to be queued before `until_ms`."""
+    """Keep an ACTIVE job from being queued before `until_ms`."""
     assert job.state == ACTIVE
     job.requeue_at_ms = until_ms
     job.was_announced = False
@@ -348,7 +350,10 @@ def postpone(broker: Broker, job: Job, until_ms: int) -> None:
 
 
 def acknowledge(broker: Broker, job: Job) -> None:
-    """The job is done: out of its queue, kept until every holder knows (acks.py). Not for WAIT_REPL jobs."""
+    """Take an acknowledged job out of its queue, and keep it until every holder knows (acks.py).
+
+    Not for WAIT_REPL jobs.
+    """
     assert job.state == QUEUED or job.state == ACTIVE
     if job.state == QUEUED:
         queue = broker.queues.get(job.queue)
@@ -356,7 +361,7 @@ def acknowledge(broker: Broker, job: Job) -> None:
             _left(broker, queue, job)
     if job.retry_ms == 0 and job.is_delivered:
         broker.once_delivered_count -= 1
-    # An ack is an id and a set: one dead holder must not keep the bodies of all that is done.
+    # An ack needs an id and a set: one dead holder must not keep the bodies of all acknowledged jobs in memory.
     body = job.body
     size = len(body)
     broker.used_memory -= size
@@ -375,11 +380,11 @@ def acknowledge(broker: Broker, job: Job) -> None:
         broker.deferred.pop(job, None)
     if broker.tokened:
         broker.tokens.drop(job)
-    touch(broker, job)
+    mark_dirty(broker, job)
 
 
 def forget(broker: Broker, job: Job) -> None:
-    """Nothing of the job is left here. Waiting producers are answered by the caller before."""
+    """Remove every trace of the job here. The caller has answered waiting producers before."""
     state = job.state
     assert state != GONE
     if state == QUEUED:
@@ -405,7 +410,7 @@ def forget(broker: Broker, job: Job) -> None:
         attributes_out(broker, job, job.attributes)
     if type(body) is Spilled:
         size = released(broker, body)
-    # A queue, a hand-over or a list may name the object for a while; the body need not wait for that.
+    # A queue, a hand-over or a list may name the object for a while; the body is freed now.
     job.body = b""
     if job.awake_at_ms:
         broker.schedule.cancel(job)
@@ -422,7 +427,7 @@ def forget(broker: Broker, job: Job) -> None:
 
 
 def arm(broker: Broker, job: Job) -> None:
-    """Set the timer to whatever comes first for this job."""
+    """Set the timer to the earliest moment that matters for this job."""
     at_ms = job.expire_at_ms
     due_ms = job.requeue_at_ms
     if due_ms:
@@ -436,19 +441,19 @@ def arm(broker: Broker, job: Job) -> None:
 
 
 def willqueue_lead_ms(job: Job) -> int:
-    """How long before its requeueing a job is announced with WILLQUEUE; never more than half of RETRY."""
+    """Return how long before its requeueing a job is announced with WILLQUEUE; never more than half of RETRY."""
     half_ms = job.retry_ms // 2
     return half_ms if half_ms < WILLQUEUE_LEAD_MS else WILLQUEUE_LEAD_MS
 
 
-def touch(broker: Broker, job: Job) -> None:
-    """Something about the job changed that the journal should know (journaling.py)."""
+def mark_dirty(broker: Broker, job: Job) -> None:
+    """Note a change of the job that the journal has to record (journaling.py)."""
     if broker.is_journaling:
         broker.dirty.setdefault(job, False)
 
 
 def acked_again(broker: Broker, job: Job) -> None:
-    """An acked record was restored; its timer is the caller's to set."""
+    """Start the collection of a restored acked record; the caller sets its timer."""
     job.state = ACKED
     job.work = Collection()
     broker.acked_count += 1

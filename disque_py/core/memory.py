@@ -1,9 +1,9 @@
-"""Memory: what a node does above 75, 95 and 100 % of maxmemory.
+"""Memory: the rules of a node above 75, 95 and 100 % of maxmemory.
 
-Above 75 % a node keeps no copy of a new job if enough others are below their own 75 %; otherwise it goes on as
-usual, so that a full cluster or a lone node can be filled to 95 %. Above 95 % it evicts what is safe to lose,
-at once: acknowledged records, and at-most-once jobs that were delivered. At 100 % commands that need memory get
--OOM. Spec M1, M3, M4, Q5.
+Above 75 % a node keeps no copy of a new job if enough others are below their own 75 %. Otherwise it goes on as usual,
+so a full cluster or a lone node can be filled to 95 %. Above 95 % it evicts records that are safe to lose, at once:
+acknowledged records, and at-most-once jobs that were delivered. At 100 % commands that need memory get -OOM. Spec M1,
+M3, M4, Q5.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from disque_py.core.queue import LINE_BYTES, QUEUE_BYTES
 
 # Jobs looked at per attempt: about a millisecond of work.
 LOOKED_PER_ATTEMPT: Final = 3_000
-# However full memory is, so many queues may be there, and a client may wait in so many lines: consumers of a node whose
-# memory is full go on waiting, for they are the ones that empty it.
+# However full memory is, this many queues may exist, and a client may wait in this many lines. Consumers of a node
+# whose
+# memory is full go on waiting, because they empty it.
 QUEUES_SPARE: Final = 1_000
 LINES_SPARE: Final = 64
 # Names of queues that are made beyond the limit are no longer than this, all names of one command together.
@@ -27,7 +28,7 @@ NAMES_SPARE: Final = 4_096
 
 
 def make_room(broker: Broker) -> bool:
-    """Evict until memory is at 95 % or nothing safe is left within reach; True if at or below 95 % afterwards.
+    """Evict until memory is at 95 %, or nothing safe is within reach. Return whether it is at or below 95 %.
 
     With very many jobs each attempt looks at the next part of them.
     """
@@ -50,7 +51,7 @@ def make_room(broker: Broker) -> bool:
             broker.stats.jobs_evicted += 1
             events.ended(broker, job, events.DROPPED)
             if job.state == ACKED:
-                broker.tombstones.add(job.id, broker.now_ms)  # A late copy is not delivered, as long as we remember.
+                broker.tombstones.add(job.id, broker.now_ms)  # A late copy is not delivered while the tombstone lasts.
             lifecycle.forget(broker, job)
         if broker.used_memory <= limit or looked >= LOOKED_PER_ATTEMPT:
             break
@@ -59,12 +60,15 @@ def make_room(broker: Broker) -> bool:
 
 
 def may_evict(job: Job) -> bool:
-    """An ack costs at most one more delivery; a delivered at-most-once job is never delivered again anyway."""
+    """Whether a job is safe to lose.
+
+    A lost ack costs at most one more delivery. A delivered at-most-once job is never delivered again anyway.
+    """
     return job.state == ACKED or (job.retry_ms == 0 and job.is_delivered)
 
 
 def is_full(broker: Broker) -> bool:
-    """At 100 %, and eviction could not help: commands that need memory are refused."""
+    """Whether memory is at 100 %, and eviction could not help: commands that need memory are refused."""
     limits = broker.memory_limits
     if broker.used_memory <= limits[1]:
         return False
@@ -73,7 +77,7 @@ def is_full(broker: Broker) -> bool:
 
 
 def has_room(broker: Broker, size: int) -> bool:
-    """Whether so many bytes more stay below 100 %."""
+    """Whether this many bytes more stay below 100 %."""
     limits = broker.memory_limits
     if broker.used_memory + size > limits[1]:
         make_room(broker)
@@ -86,7 +90,7 @@ def has_spare_queues(broker: Broker, names: list[bytes]) -> bool:
 
 
 def refuse_queue(broker: Broker, name: bytes) -> None:
-    """CommandError if a queue of this name would have to be made and there is no room for it."""
+    """Raise CommandError if a queue of this name would have to be made and there is no room for it."""
     if name in broker.queues or _is_spare(broker, 1, len(name)):
         return
     if not has_room(broker, QUEUE_BYTES + len(name)):
@@ -94,7 +98,7 @@ def refuse_queue(broker: Broker, name: bytes) -> None:
 
 
 def refuse_lines(broker: Broker, names: list[bytes]) -> None:
-    """CommandError if there is no room for a client that waits in the lines of all these queues."""
+    """Raise CommandError if there is no room for a client that waits in the lines of all these queues."""
     distinct = dict.fromkeys(names)
     missing = [name for name in distinct if name not in broker.queues]
     name_bytes = sum(map(len, missing))
@@ -105,12 +109,12 @@ def refuse_lines(broker: Broker, names: list[bytes]) -> None:
 
 
 def _is_spare(broker: Broker, count: int, name_bytes: int) -> bool:
-    """Whether so many new queues may be made however full memory is."""
+    """Whether this many new queues may be made however full memory is."""
     return not count or (len(broker.queues) + count <= QUEUES_SPARE and name_bytes <= NAMES_SPARE)
 
 
 def replicates_externally(broker: Broker, replicate: int) -> bool:
-    """Whether a new job is held by `replicate` others and not by us."""
+    """Whether a new job is held by `replicate` other nodes and not by us."""
     if broker.is_leaving:
         return True
     if broker.used_memory <= broker.memory_limits[0]:

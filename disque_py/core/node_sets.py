@@ -1,8 +1,8 @@
 """Sets of nodes, interned.
 
-A cluster has few different sets of holders and millions of jobs, so equal sets are one object,
-and what is derived from a set (its bytes on the wire, the others in a fixed order) is computed once.
-Nothing iterates over a set directly: the order would differ between two runs of one seed.
+A cluster has few different sets of holders and millions of jobs, so equal sets are one object. Values derived from a
+set (its bytes on the wire, the others in a fixed order) are computed once. No code iterates over a set directly,
+because the order would differ between two runs of one seed.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from cluster_bus.node import FORGOTTEN, ID_BYTES, Node
 NodeSet = frozenset[Node]
 EMPTY: Final[NodeSet] = frozenset()
 
-# Peers choose which sets we see; past this many the memory of them starts afresh.
+# Peers choose the sets that we see; past this many, the memory of them starts afresh.
 SETS_MAX: Final = 50_000
-# … or past this many members of all of them: some hundred bytes each, with what is derived.
+# … or past this many members of all of them: some hundred bytes each, with derived values.
 MEMBERS_MAX: Final = 500_000
-# A set of a thousand holders; REPLICATE goes further only on paper.
+# A set of a thousand holders; no real REPLICATE goes further.
 SET_BYTES_MAX: Final = 20_000
 
 
@@ -28,7 +28,7 @@ V = TypeVar("V")
 
 
 class _Memory(dict[K, V]):
-    """What `compute` gives for each key, computed once. A dict that fills itself: to ask it takes no Python call."""
+    """The values of `compute` by key, each computed once. A dict that fills itself: a look-up needs no Python call."""
 
     __slots__ = ("_compute",)
 
@@ -45,11 +45,11 @@ class _Memory(dict[K, V]):
 
 
 class NodeSets:
-    """The sets this broker has met; `me` is in `mine`, `intern` turns an id into its Node.
+    """The sets that this broker has met; `me` is in `mine`, and `intern` turns an id into its Node.
 
     others(nodes)   all but us, by id; always the same tuple for the same set (see cluster_bus/outgoing.py)
     only(node)      the tuple of this one node, the same object each time
-    pack(nodes)     the ids, sorted and joined: NODES on the bus. A forgotten node is named to nobody
+    pack(nodes)     the ids, sorted and joined: NODES on the bus. A forgotten node is left out
     unpack(data)    NODES from the bus; ValueError if it is not a whole number of ids
     """
 
@@ -71,7 +71,7 @@ class NodeSets:
         self.forget_all()
 
     def forget_all(self) -> None:
-        """Start afresh: our own id changed, or there are too many."""
+        """Start afresh: our own id changed, or there are too many sets."""
         for memory in (self._known, self._added, self._united, self._others, self._packed, self._unpacked):
             memory.clear()
         self._member_count = 0
@@ -79,11 +79,11 @@ class NodeSets:
         self._known[self.mine] = self.mine
 
     def forget_packed(self) -> None:
-        """A node came back that had been forgotten: sets have to name it again."""
+        """Name a node again in packed sets, because it came back after it had been forgotten."""
         self._packed.clear()
 
     def of(self, nodes: Iterable[Node]) -> NodeSet:
-        """The one object for this set."""
+        """Return the one object for this set."""
         found = frozenset(nodes)
         known = self._known.get(found)
         if known is None:
@@ -94,13 +94,13 @@ class NodeSets:
         return known
 
     def add(self, nodes: NodeSet, node: Node) -> NodeSet:
-        """`nodes` and `node`."""
+        """Return `nodes` with `node`."""
         result = self._added.get((nodes, node))
         if result is None:
             if len(self._added) > SETS_MAX:
                 self._added.clear()
             if node not in nodes:
-                # From now on jobs name it. It may be a newcomer that tells us of one, and nobody named it before.
+                # From now on jobs name it. A newcomer may tell us of a node that no job named before.
                 result = self.of((*nodes, self._intern(node.id)))
             else:
                 result = nodes
@@ -110,7 +110,7 @@ class NodeSets:
         return result
 
     def union(self, left: NodeSet, right: NodeSet) -> NodeSet:
-        """Everything in one or the other."""
+        """Return the union of both sets."""
         if left is right or not right:
             return left
         result = self._united.get((left, right))
@@ -132,11 +132,11 @@ class NodeSets:
         if type(data) is not bytes or len(data) % ID_BYTES or len(data) > SET_BYTES_MAX:
             raise ValueError("a set of nodes is not a multiple of 20 bytes")
         nodes = [self._intern(data[at : at + ID_BYTES]) for at in range(0, len(data), ID_BYTES)]
-        self._member_count += len(nodes)  # Named in another order the same set is other bytes.
+        self._member_count += len(nodes)  # The same set, named in another order, is other bytes.
         return self.of(nodes)
 
     def names(self, nodes: Iterable[Node]) -> list[bytes]:
-        """Ids as clients see them, sorted."""
+        """Return the ids as clients see them, sorted."""
         return sorted(node.name for node in nodes)
 
 

@@ -1,6 +1,6 @@
-"""Outbox: all a turn wants done outside. The driver empties it: journal, then bus, then replies.
+"""Outbox: the work that a turn wants done outside. The driver empties it: journal, then bus, then replies.
 
-Nothing in the core calls the journal, the bus or a socket; it leaves word here.
+The core never calls the journal, the bus or a socket; it leaves its work here.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class Outbox:
-    """What the journal is to hear, messages for nodes, clients with replies.
+    """Records for the journal, messages for nodes, clients with replies.
 
     gone      (id, place) of jobs with a base in the journal that were forgotten this turn
     pauses    queues whose pause changed
     moved     jobs whose base is to be written anew, although the journal has one
-    tokens    tokens with deliveries that the journal has to know (tokens.py)
+    tokens    tokens with deliveries that must be recorded (tokens.py)
     keys      keys of jobs that are over (keys.py)
-    is_void   all jobs and queues were reset: the journal begins anew before what else this turn brought
+    is_void   all jobs and queues were reset: the journal begins anew before the other records of this turn
     """
 
     __slots__ = ("clients", "gone", "is_void", "keys", "messages", "moved", "pauses", "send", "tokens")

@@ -1,7 +1,7 @@
 """PAUSE: stopping a queue's input, output or both, here or everywhere.
 
-With BCAST the state spreads to all nodes and is remembered with a version (wall clock, node id; the later
-wins), so that a node that joins or was away learns it, an ended pause included. Spec U1, U2, U3.
+With BCAST the state spreads to all nodes and is remembered with a version (wall clock, node id; the later wins). So a
+node that joins or was away learns it, even if the pause has ended. Spec U1, U2, U3.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ from disque_py.core.broker import Broker
 from disque_py.core.job import Job
 from disque_py.core.queue import PAUSED_IN, PAUSED_OUT, Queue
 
-# Versions of ended pauses are kept for nodes that were away; past this many the oldest goes.
+# Versions of ended pauses are kept for nodes that were away; past this many the oldest is dropped.
 ENDED_MAX: Final = 10_000
-# Queues with a state that was set with BCAST, and all their names. Each that is paused is a queue in memory, besides.
+# The most queues with a state that was set with BCAST, and the most bytes of their names. Each paused queue is also a
+# queue in memory.
 VERSIONED_MAX: Final = 100_000
 VERSIONED_BYTES_MAX: Final = 16 * 1024 * 1024
 FULL: Final = (
     f"ERR too many queues were paused with BCAST, at most {VERSIONED_MAX} with {VERSIONED_BYTES_MAX} bytes of names:"
     " end some of these pauses (PAUSE queue none BCAST)"
 )
-# Far beyond any wall clock, and exactly a number everywhere.
+# Far beyond any wall clock, and an exact number in every language.
 VERSION_MS_MAX: Final = 1 << 53
 
 
 def set_pause(broker: Broker, name: bytes, flags: int) -> None:
-    """Put a state into force here; a missing queue is made only if there is something to remember."""
+    """Apply a state here; a missing queue is made only if there is a state to remember."""
     queue = broker.queues.get(name)
     if queue is None:
         if not flags:
@@ -51,7 +52,7 @@ def set_pause(broker: Broker, name: bytes, flags: int) -> None:
 
 
 def _input_resumed(broker: Broker, queue: Queue) -> None:
-    """What a NACK gave back during the pause is due now, unless somebody else has taken it meanwhile."""
+    """Make jobs due that a NACK gave back during the pause, unless another node has taken them meanwhile."""
     for job, requeue_at_ms in list(broker.deferred.items()):
         if job.queue == queue.name:
             del broker.deferred[job]
@@ -61,9 +62,9 @@ def _input_resumed(broker: Broker, queue: Queue) -> None:
 
 
 def defer(broker: Broker, job: Job) -> None:
-    """A job given back while its queue's input is paused: due when the pause ends.
+    """Make a job due when the pause of its queue's input ends, because it was given back during the pause.
 
-    A lease or a queueing elsewhere that we hear of meanwhile moves its timer, which is how we know.
+    A lease or a queueing on another node moves its timer, which tells us of it.
     """
     job.is_leased_here = False
     if job.retry_ms:
@@ -96,7 +97,7 @@ def _forget_oldest(broker: Broker) -> None:
 
 
 def broadcast(broker: Broker, name: bytes, flags: int) -> None:
-    """Make the state everybody's, with a version that is later than any known. There is room for it."""
+    """Spread the state to all nodes, with a version later than any known. The caller has checked for room."""
     known = broker.pause_versions.get(name)
     version_ms = min(max(broker.wall_ms, known[1] + 1 if known else 0), VERSION_MS_MAX)
     _remember(broker, name, flags, version_ms, broker.me.id)
@@ -105,9 +106,9 @@ def broadcast(broker: Broker, name: bytes, flags: int) -> None:
 
 
 def on_pause(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """A queue's state as set with BCAST somewhere; the later version wins.
+    """Merge a queue's state as set with BCAST somewhere; the later version wins.
 
-    A node that says an earlier one is told: it was flushed, or its wall clock is behind.
+    A node with an earlier version is told the later one: it was flushed, or its wall clock is behind.
     """
     for name, flags, version_ms, version_node, *_ in items:
         if (
@@ -133,7 +134,7 @@ def on_pause(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def on_link_up(broker: Broker, node: Node) -> None:
-    """A node that joins or was away learns what was set with BCAST."""
+    """Tell a node that joins or was away the states that were set with BCAST."""
     only = broker.sets.only(node)
     for name in broker.pause_versions:
         broker.tell_pause(only, name)
@@ -146,7 +147,7 @@ def _remember(broker: Broker, name: bytes, flags: int, version_ms: int, version_
 
 
 def remember(broker: Broker, name: bytes, flags: int, version_ms: int, version_node: bytes) -> None:
-    """The queue's state was set with BCAST, now or before this node started."""
+    """Remember that the queue's state was set with BCAST, now or before this node started."""
     versions = broker.pause_versions
     if name not in versions:
         broker.pause_name_bytes += len(name)

@@ -1,14 +1,17 @@
-"""Lane: jobs in the order in which they are served, (priority, creation time, id).
+"""PriorityQueue: jobs in the order in which they are served, (priority, creation time, id).
 
-A job without a PRIORITY of its own has its creation time in milliseconds for one, and nearly all such jobs arrive in
-order: they lie in a *run*, a list that is consumed from one end, full chunks, a list that grows at the other. What
-arrives out of order (requeued, handed over, from a node with a slower clock), and every job with a PRIORITY, is put
-*aside*, into sorted parts of bounded length: a place is found by two bisections, and at most one part is moved. The
-next job is the smaller of both heads. Push and pop are O(1) for the run; aside a push costs O(log n) comparisons and
-a pop none, for the neighbours of what is served lie together. Nothing ever rebuilds all of it.
+A job without a PRIORITY has its creation time in milliseconds as priority. Nearly all such jobs arrive in order. They
+form the *run*: a list that is consumed from one end, full chunks, and a list that grows at the other end.
 
-An entry counts only while its job is QUEUED; who keeps the counts, and what brings a dead entry back to life, is
-queue.py's business. So is the part of push and pop that nearly every job takes, which is written out there.
+Some jobs arrive out of order: they were requeued, handed over, or come from a node with a slower clock. These, and all
+jobs with a PRIORITY, are put *aside*, into sorted parts of bounded length. Two bisections find the place, and at most
+one part is moved. The next job is the smaller of both heads.
+
+Push and pop are O(1) for the run. Aside, a push costs O(log n) comparisons. A pop costs none, because the jobs served
+next lie side by side. No operation ever rebuilds all of it.
+
+An entry counts only while its job is QUEUED. queue.py keeps the counts, and brings a dead entry back to life. The part
+of push and pop that nearly every job takes is written out there, too.
 """
 
 from __future__ import annotations
@@ -24,27 +27,28 @@ from typing import Final
 from disque_py.core.job import CTIMES_PER_MS, QUEUED, Job
 
 CHUNK: Final = 4096
-# Entries of a part that is put aside; a full one is split. Moving so many references costs less than a comparison.
+# Entries of a part that is put aside; a full part is split. Moving so many references costs less than a comparison.
 PART_MAX: Final = 2048
 
-# Breaks ties before two jobs would be compared: an id may come back while its dead entry lies there.
+# Breaks ties before two jobs would be compared: an id may come back while its dead entry is still there.
 _serials = count()
 
 Key = tuple[int, int, bytes]
 Entry = tuple[int, int, bytes, int, Job]
 
-# Stands where an entry was taken from the first part; nothing looks there again.
-_TAKEN: Final[Entry] = (0, 0, b"", 0, None)  # type: ignore[assignment]  # Never looked at.
+# Replaces an entry that was taken from the first part; no code reads it.
+_TAKEN: Final[Entry] = (0, 0, b"", 0, None)  # type: ignore[assignment]  # Never read.
 
 
 class PriorityQueue:
-    """One order of jobs.
+    """Jobs in one order.
 
-    head        what is served next, reversed: its last element is the first of the run
-    chunks, tail   the run behind it
-    last_ctime  of the run's last job
-    parts       what is put aside, sorted; the first of it is parts[0][at]
-    ranks       the priorities of each part's entries: numbers side by side are found sooner than what they are of
+    head        the jobs served next, reversed: its last element is the first of the run
+    chunks, tail   the rest of the run
+    last_ctime  creation time of the run's last job
+    parts       the entries put aside, sorted; the first of them is parts[0][at]
+    ranks       the priorities of each part's entries; bisection is faster over plain numbers side by side than over
+                entries
     lasts, last_ranks   the last entry of each part, and its priority
     """
 
@@ -62,7 +66,7 @@ class PriorityQueue:
         self.at = 0
 
     def push_aside(self, job: Job) -> None:
-        """The job does not come in the order of the run."""
+        """Insert a job that does not come in the order of the run."""
         rank = job.priority
         entry = (rank, job.ctime, job.id, next(_serials), job)
         parts = self.parts
@@ -130,7 +134,10 @@ class PriorityQueue:
         del self.last_ranks[number]
 
     def smallest(self) -> Job:
-        """Take the first of run and what is aside; one is not empty, and `head` is filled if it can be."""
+        """Remove and return the first job of the run and of the parts.
+
+        One of them is not empty, and `head` is filled if possible.
+        """
         head = self.head
         if not self.parts:
             return head.pop()
@@ -149,7 +156,7 @@ class PriorityQueue:
         return entry[4]
 
     def next_chunk(self) -> list[Job]:
-        """The oldest part of the run, reversed, as the new head; empty when only what is aside is left."""
+        """Make the oldest part of the run, reversed, the new head, and return it; empty if the run is."""
         chunks = self.chunks
         head: list[Job] = []
         while chunks and not head:
@@ -158,13 +165,13 @@ class PriorityQueue:
             head = self.tail
             self.tail = []
         if not head:
-            self.last_ctime = 0  # The run starts anew, with whatever key comes first.
+            self.last_ctime = 0  # The run starts anew, with any key.
         head.reverse()
         self.head = head
         return head
 
     def first_key(self) -> Key | None:
-        """Of the entry that would be taken next, living or dead; None if there is none."""
+        """Return the key of the entry that would be taken next, living or dead; None if there is none."""
         head = self.head or self.next_chunk()
         keys = [self.parts[0][self.at][:3]] if self.parts else []
         if head:
@@ -172,9 +179,9 @@ class PriorityQueue:
         return min(keys, default=None)
 
     def sweep(self, keeps: Callable[[Job], bool]) -> Iterator[None]:
-        """Drop entries that are not kept, a part per step; pushes and pops may happen between steps.
+        """Drop the entries that are not kept, a part per step; pushes and pops may happen between steps.
 
-        They may move what is left to look at; what is skipped by that waits for the next sweep.
+        These may move entries that the sweep has not looked at. It skips them then, and the next sweep finds them.
         """
         number = 0
         while number < len(self.parts):
@@ -199,7 +206,7 @@ class PriorityQueue:
         yield
 
     def dismantle(self) -> Iterator[None]:
-        """Give back the memory of a lane that is no more, a part per step."""
+        """Free the memory of a priority queue that is dropped, a part per step."""
         self.ranks, self.lasts, self.last_ranks = [], [], []
         for part in (self.head, self.tail):
             while part:
@@ -213,9 +220,9 @@ class PriorityQueue:
             yield
 
     def key_at(self, position: int) -> tuple[int, int] | None:
-        """(priority, creation time) of the `position`-th entry of run or aside; None if both are shorter.
+        """Return (priority, creation time) of the `position`-th entry of run or parts; None if both are shorter.
 
-        So what comes later than this is certainly not among the first `position`.
+        A job that comes later than this is certainly not among the first `position`.
         """
         found: list[tuple[int, int]] = []
         left = position + self.at
@@ -233,7 +240,7 @@ class PriorityQueue:
         return min(found, default=None)
 
     def jobs(self) -> Iterator[Job]:
-        """Living jobs, first to last."""
+        """Yield living jobs, first to last."""
         if self.parts:
             for entry in self.in_order():
                 yield entry[4]
@@ -243,13 +250,13 @@ class PriorityQueue:
                     yield job
 
     def in_order(self) -> Iterator[Entry]:
-        """Living entries, first to last, at a cost that grows with how many are taken."""
+        """Yield living entries, first to last, at a cost that grows with the number taken."""
         for entry in merge(map(_entry, self._run()), self._aside(), key=entry_key):
             if entry[4].state == QUEUED:
                 yield entry
 
     def backwards(self) -> Iterator[Entry]:
-        """Living entries, last to first."""
+        """Yield living entries, last to first."""
         run = map(_entry, self._run_backwards())
         for entry in merge(run, self._aside_backwards(), reverse=True, key=entry_key):
             if entry[4].state == QUEUED:
@@ -280,12 +287,12 @@ class PriorityQueue:
 
 
 def key_of(job: Job) -> Key:
-    """What jobs of a queue are ordered by."""
+    """Return the key by which a queue orders its jobs."""
     return (job.ctime // CTIMES_PER_MS if job.attributes is None else job.priority, job.ctime, job.id)
 
 
 def entry_key(entry: Entry) -> tuple[int, int, bytes, int]:
-    """What entries are merged by: all but the job."""
+    """Return the key by which entries are merged: all fields but the job."""
     return entry[:4]
 
 

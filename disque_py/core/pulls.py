@@ -1,9 +1,11 @@
-"""Pulls: nodes whose clients wait ask for jobs, and get some: NEEDJOBS.
+"""Pulls: a node whose clients wait asks other nodes for jobs with NEEDJOBS, and gets some.
 
-A node whose clients wait asks nodes that have jobs. It learns who has some from hints (interest.py), from where
-jobs of the queue came lately, and every BROADCAST_MS by asking everybody. Who is asked hands over at most half
-of its queue (handover.py). Here are both ends of the question, and the rate at which jobs of a queue come in,
-which says how many to ask for and whether a queue is fed by others.
+A node whose clients wait asks nodes that have jobs. It knows such nodes from hints (interest.py), and from the sources
+of jobs that came lately. Every BROADCAST_MS it asks all nodes. A node that is asked hands over at most half of its
+queue (handover.py).
+
+This module has both ends of the question. It also has the rate at which other nodes hand us jobs of a queue. The rate
+says how many jobs to ask for, and whether other nodes feed the queue.
 Spec I6, I9.
 """
 
@@ -20,14 +22,14 @@ from disque_py.core.handover import hand_over
 from disque_py.core.job import Job
 from disque_py.core.queue import PAUSED_OUT, Queue
 
-# A job that was imported this recently is not passed on: two hungry nodes must not throw it to and fro.
+# A job that was imported this recently is not passed on: two hungry nodes must not hand it to each other for ever.
 REST_MS: Final = 100
 NEEDJOBS_MIN: Final = 5
 NEEDJOBS_MAX: Final = 100
 # Flags of NEEDJOBS: it answers a hint; no at-most-once jobs are wanted.
 ANSWERS_HINT: Final = 1
 RETRIED_ONLY: Final = 2
-# One YOURJOBS carries at most this much, so that its receiver is not kept for long.
+# One YOURJOBS carries at most this many bytes, so that its receiver is not busy for long.
 BATCH_BYTES_MAX: Final = 256 * 1024
 RESPONDER_MS: Final = 5_000
 ADHOC_MS_MIN: Final = 25
@@ -38,7 +40,7 @@ BROADCAST_SLACK_MS: Final = 1_000
 RATE_BUCKET_MS: Final = 1_000
 RATE_WINDOW_MS: Final = 5_000
 RATE_SPAN_MS_MIN: Final = 50
-# Fewer imports in the window are no stream: nothing is fetched before somebody waits for it.
+# Fewer imports in the window are no stream: we fetch no jobs before a client waits for them.
 IMPORTS_MIN: Final = 5
 
 
@@ -46,7 +48,7 @@ IMPORTS_MIN: Final = 5
 
 
 def on_needjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """A node's clients wait: give it jobs of ours, at most half of the queue."""
+    """Give a node whose clients wait some of our jobs, at most half of the queue."""
     for name, count, flags, *_ in items:
         if type(count) is not int or type(flags) is not int:
             raise ValueError("a count that is not a number")
@@ -71,7 +73,7 @@ def on_needjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def give(broker: Broker, node: Node, queue: Queue, count: int, *, is_picky: bool = False) -> int:
-    """Hand over up to `count` of the first jobs of a queue; those that came in a moment ago stay. How many went.
+    """Hand over up to `count` of a queue's first jobs, without those that came in a moment ago. Return how many went.
 
     is_picky   at-most-once jobs stay, too
     """
@@ -94,7 +96,7 @@ def give(broker: Broker, node: Node, queue: Queue, count: int, *, is_picky: bool
     for job in resting:
         lifecycle.put_back(broker, job)
     if resting and not jobs:
-        # Until they have rested nothing may leave, so no hint is owed before.
+        # Until they have rested no job may leave, so no hint is owed before.
         queue.hint_until_ms = resting[0].imported_at_ms + REST_MS
         broker.schedule.call_at(queue.hint_until_ms, partial(broker.owe_hint, queue))
     if jobs:
@@ -108,7 +110,7 @@ def give(broker: Broker, node: Node, queue: Queue, count: int, *, is_picky: bool
 
 
 def imported(broker: Broker, queue: Queue, sender: Node) -> None:
-    """A job came in: remember its source and the rate."""
+    """Remember the source of a job that came in, and count it for the rate."""
     now_ms = broker.now_ms
     broker.stats.jobs_imported += 1
     queue.sources[sender] = now_ms
@@ -122,7 +124,7 @@ def imported(broker: Broker, queue: Queue, sender: Node) -> None:
 
 
 def import_rate(broker: Broker, queue: Queue) -> int:
-    """Jobs per second that other nodes hand us for this queue (spec I9)."""
+    """Return the jobs per second that other nodes hand us for this queue (spec I9)."""
     now_ms = broker.now_ms
     if not queue.import_count or now_ms - queue.import_start_ms > RATE_WINDOW_MS:
         return 0
@@ -136,12 +138,12 @@ def import_rate(broker: Broker, queue: Queue) -> int:
 
 
 def has_import_rate(broker: Broker, queue: Queue) -> bool:
-    """Whether jobs come in at a rate worth the name: a single one reads as 20 per second."""
+    """Whether enough jobs come in to speak of a rate: a single one would read as 20 per second."""
     return queue.import_count + queue.import_previous >= IMPORTS_MIN and import_rate(broker, queue) > 0
 
 
 def kinds(broker: Broker, queue: Queue) -> int:
-    """The flag of a pull that says which jobs our clients take: those that wait, or wanted some a moment ago."""
+    """Return the flag of a pull that says which jobs our clients take: those that wait, or asked a moment ago."""
     waiting = queue.waiting
     if waiting:
         return RETRIED_ONLY if queue.picky == len(waiting) else 0
@@ -152,14 +154,14 @@ def kinds(broker: Broker, queue: Queue) -> int:
 
 
 def ask_count(broker: Broker, queue: Queue) -> int:
-    """How many jobs to ask one source for: its share of the rate, 5 to 100, and one for each waiting client."""
+    """Return how many jobs to ask one source for: its share of the rate, 5 to 100, and one per waiting client."""
     rate = import_rate(broker, queue) if has_import_rate(broker, queue) else 0
     sources = max(1, len(queue.sources))
     return max(NEEDJOBS_MIN, min(NEEDJOBS_MAX, max(rate // sources, len(queue.waiting))))
 
 
 def hinted_count(broker: Broker, queue: Queue) -> int:
-    """How many jobs to take of a node that has some: one for each waiting client, more when they come at a rate."""
+    """Return how many jobs to take from a node that has some: one per waiting client, more when there is a rate."""
     share = 0
     if queue.waiting and has_import_rate(broker, queue):
         share = import_rate(broker, queue) // max(1, len(queue.sources))
@@ -167,7 +169,7 @@ def hinted_count(broker: Broker, queue: Queue) -> int:
 
 
 def ask_sources(broker: Broker, queue: Queue, *, is_urgent: bool) -> None:
-    """Ask the nodes that lately had jobs; urgent (the queue ran dry under load) without regard to the gap."""
+    """Ask the nodes that lately had jobs. An urgent question (the queue ran dry under load) ignores the gap."""
     if broker.is_leaving or not queue.sources or queue.paused:
         return
     now_ms = broker.now_ms
@@ -190,8 +192,8 @@ def ask_sources(broker: Broker, queue: Queue, *, is_urgent: bool) -> None:
             broker.send(broker.sets.only(node), NEEDJOBS, (queue.name, count, kinds(broker, queue)))
 
 
-def ask_everybody(broker: Broker, queue: Queue) -> None:
-    """The fallback: where clients wait, all linked nodes are asked every 30 s (spec I8)."""
+def ask_all_nodes(broker: Broker, queue: Queue) -> None:
+    """Ask all linked nodes for jobs of a queue where clients wait, as the fallback, every 30 s (spec I8)."""
     if broker.is_leaving or queue.paused or not (queue.waiting or broker.now_ms in (queue.waited_ms, queue.picky_ms)):
         return
     if queue.broadcast_at_ms and broker.now_ms - queue.broadcast_at_ms < BROADCAST_MS - BROADCAST_SLACK_MS:
@@ -203,14 +205,14 @@ def ask_everybody(broker: Broker, queue: Queue) -> None:
 
 
 def ask_for_waiting(broker: Broker, count_max: int) -> None:
-    """Part of a walk over the queues where clients wait, begun every BROADCAST_MS, that asks everybody."""
+    """Do part of a walk over the queues where clients wait. It begins every BROADCAST_MS and asks all nodes."""
     for _ in range(count_max):
         name = next(broker.asking, None)
         if name is None:
-            if broker.now_ms - broker.asked_everybody_ms >= BROADCAST_MS:
-                broker.asked_everybody_ms = broker.now_ms
+            if broker.now_ms - broker.asked_all_ms >= BROADCAST_MS:
+                broker.asked_all_ms = broker.now_ms
                 broker.asking = iter([name for name, queue in broker.queues.items() if queue.waiting])
             return
         queue = broker.queues.get(name)
         if queue is not None:
-            ask_everybody(broker, queue)
+            ask_all_nodes(broker, queue)

@@ -1,13 +1,13 @@
-"""Queue: the jobs of one name that are ready on this node, and who waits for them.
+"""Queue: the jobs of one name that are ready on this node, and the clients that wait for them.
 
-Order is (priority, creation time, id), kept by lanes (priority_queue.py): one for jobs that are retried, one for those that are
-delivered at most once, so that who may not take these (GETJOB with LEASE or TOKEN) passes them by at no cost; for
-everybody else the queue is one, whose next job is the smaller of both heads. A lane's run is handled here, as nearly
-every job takes it.
+Jobs are ordered by (priority, creation time, id). A queue keeps them in two priority queues (priority_queue.py):
+`retried` for at-least-once jobs, `once` for at-most-once jobs. Consumers that skip at-most-once jobs (GETJOB with LEASE
+or TOKEN) pop from `retried` alone, at no extra cost. For all other consumers both are one queue: the next job is the
+smaller of both heads. The run of a priority queue is handled here, because nearly every job goes through it.
 
-A job that leaves by another door than `pop` (acknowledged, expired, dequeued) leaves its entry behind:
-an entry counts only while its job is QUEUED. `is_listed` says that an entry exists, so a job that
-comes back uses the old one, and `sweep` drops dead entries a chunk at a time.
+A job may leave without `pop`: it is acknowledged, it expires, or it is dequeued. Then its entry stays, and it is dead:
+an entry counts only while its job is QUEUED. `is_listed` says that an entry exists, so a job that comes back uses the
+old one. `sweep` drops dead entries a chunk at a time.
 """
 
 from __future__ import annotations
@@ -28,32 +28,33 @@ PAUSED_IN: Final = 1
 PAUSED_OUT: Final = 2
 PAUSE_NAMES: Final = ("none", "in", "out", "all")
 
-# Dead entries are worth a sweep when they outnumber the living by this.
+# Dead entries are swept when they outnumber the living by this.
 DEAD_ENTRIES_MIN: Final = 1024
-QUEUE_BYTES: Final = 1320  # The object, its containers and its name's entries, as measured.
-LINE_BYTES: Final = 100  # A client in the line of one queue: an entry of `waiting`, as measured.
+QUEUE_BYTES: Final = 1320  # The object, its containers and the dict entries of its name, as measured.
+LINE_BYTES: Final = 100  # A client that waits in one queue: an entry of `waiting`, as measured.
 
-# Most queues have no job of RETRY 0; this stands for their second lane and is never pushed to.
-NO_LANE: Final = PriorityQueue()
+# Most queues have no at-most-once job. They share this empty priority queue as `once`; no job is ever pushed to it.
+NO_JOBS: Final = PriorityQueue()
 
 
 class Queue:
-    """One queue.
+    """The ready jobs of one name, and what the node knows about the demand for them.
 
     name, head_bytes    its name; the start of a GETJOB entry, encoded once
-    retried, once       the lanes of jobs with RETRY and of those without
-    length              jobs that are ready; `once_length` of them are delivered at most once
-    dead                entries that no longer count
-    waiting             clients blocked in GETJOB, in order of arrival; `picky` of them pass at-most-once jobs by
+    serial              its place in `broker.queue_order`
+    retried, once       the priority queues of at-least-once and of at-most-once jobs
+    length              ready jobs; `once_length` of them are delivered at most once
+    dead                entries whose job is not QUEUED any more
+    waiting             clients blocked in GETJOB, in order of arrival; `picky` of them skip at-most-once jobs
     paused              PAUSED_IN, PAUSED_OUT
     created_ms, active_ms   monotonic; active = last enqueue or fetch
     jobs_in, jobs_out   counters of QSTAT
-    sources             nodes that handed us jobs -> when last (QSTAT import-from)
-    interested          node -> clients waiting there, as it told us
+    sources             nodes that handed us jobs -> when they last did (QSTAT import-from)
+    interested          node -> clients waiting there, as that node told us
     waited_ms, picky_ms   when a client last stopped waiting: one that takes all jobs, a picky one
-    polled_ms           when one last asked in vain and did not wait
-    ahead, is_stalled   how many of the next jobs have their bodies in memory; whether the very next is waited for
-                        (spilling.py)
+    polled_ms           when a client last asked in vain and did not wait
+    ahead, is_stalled   how many of the next jobs have their bodies in memory; whether the head's body is read back from
+                        disk (spilling.py)
     """
 
     __slots__ = (
@@ -111,7 +112,7 @@ class Queue:
         self.jobs_in = 0
         self.jobs_out = 0
         self.retried = PriorityQueue()
-        self.once = NO_LANE
+        self.once = NO_JOBS
         self.once_length = 0
         # Federation (pulls.py, interest.py).
         self.sources: dict[Node, int] = {}
@@ -139,56 +140,56 @@ class Queue:
         """Add a job whose state has just become QUEUED."""
         self.length += 1
         if job.retry_ms:
-            entries = self.retried
+            jobs = self.retried
         else:
-            entries = self.once
-            if entries is NO_LANE:
-                entries = self.once = PriorityQueue()
+            jobs = self.once
+            if jobs is NO_JOBS:
+                jobs = self.once = PriorityQueue()
             self.once_length += 1
         if job.is_listed:
             self.dead -= 1
-            return  # Its old entry counts again; the key never changes.
+            return  # Its old entry counts again: the key never changes.
         job.is_listed = True
         attributes = job.attributes
         if attributes is None or attributes.priority is None:
             ctime = job.ctime
-            if ctime > entries.last_ctime:
-                entries.last_ctime = ctime
-                tail = entries.tail
+            if ctime > jobs.last_ctime:
+                jobs.last_ctime = ctime
+                tail = jobs.tail
                 tail.append(job)
                 if len(tail) == CHUNK:
-                    entries.chunks.append(tail)
-                    entries.tail = []
+                    jobs.chunks.append(tail)
+                    jobs.tail = []
                 return
-        entries.push_aside(job)
+        jobs.push_aside(job)
 
     def pop(self) -> Job | None:
-        """Take the first ready job; its state is the caller's to change. None when empty."""
+        """Remove and return the first ready job; the caller changes its state. None when empty."""
         while True:
-            entries = self.retried
+            jobs = self.retried
             once = self.once
-            if once is not NO_LANE:
-                has_others = entries.head or entries.parts or entries.tail or entries.chunks
-                entries = self._first_entries() if has_others else once
-            head = entries.head
+            if once is not NO_JOBS:
+                has_others = jobs.head or jobs.parts or jobs.tail or jobs.chunks
+                jobs = self._first_queue() if has_others else once
+            head = jobs.head
             if not head:
-                head = entries.next_chunk()
-                if not head and not entries.parts:
+                head = jobs.next_chunk()
+                if not head and not jobs.parts:
                     return None
-            job = entries.smallest() if entries.parts else head.pop()
+            job = jobs.smallest() if jobs.parts else head.pop()
             job.is_listed = False
             if job.state == QUEUED:
                 self.length -= 1
-                if entries is once:
+                if jobs is once:
                     self.once_length -= 1
                 return job
             self.dead -= 1
 
     def pop_retried(self) -> Job | None:
-        """Take the first ready job with RETRY, whatever is before it."""
-        entries = self.retried
-        while entries.head or entries.next_chunk() or entries.parts:
-            job = entries.smallest()
+        """Remove and return the first at-least-once job, for consumers that skip at-most-once jobs."""
+        jobs = self.retried
+        while jobs.head or jobs.next_chunk() or jobs.parts:
+            job = jobs.smallest()
             job.is_listed = False
             if job.state == QUEUED:
                 self.length -= 1
@@ -196,18 +197,18 @@ class Queue:
             self.dead -= 1
         return None
 
-    def _first_entries(self) -> PriorityQueue:
-        """The lane whose first entry comes before the other's; there is one in `retried`."""
+    def _first_queue(self) -> PriorityQueue:
+        """Return the priority queue whose first entry comes first; `retried` must have one."""
         first, other = self.once.first_key(), self.retried.first_key()
         return self.once if first is not None and (other is None or first < other) else self.retried
 
     @property
     def retried_length(self) -> int:
-        """Ready jobs that may be delivered again: all that GETJOB with LEASE or TOKEN takes."""
+        """The number of at-least-once jobs that are ready: all that GETJOB with LEASE or TOKEN takes."""
         return self.length - self.once_length
 
     def removed(self, job: Job) -> None:
-        """A QUEUED job left without `pop`; its entry stays until it is popped or swept."""
+        """Note that a QUEUED job left without `pop`; its entry stays until it is popped or swept."""
         self.length -= 1
         self.dead += 1
         if not job.retry_ms:
@@ -215,17 +216,17 @@ class Queue:
 
     @property
     def wanted_ms(self) -> int:
-        """When a client last asked for jobs of it, or else when it was made."""
+        """When a client last asked for jobs of this queue, or else when the queue was made."""
         return max(self.created_ms, self.polled_ms, self.waited_ms, self.picky_ms)
 
     @property
     def listed(self) -> int:
-        """All entries, living and dead."""
+        """The number of all entries, living and dead."""
         return self.length + self.dead
 
     @property
     def needs_sweep(self) -> bool:
-        """Whether dead entries outnumber the living enough to be worth dropping."""
+        """Whether there are enough dead entries to be worth a sweep."""
         return self.dead > self.length + DEAD_ENTRIES_MIN
 
     def sweep(self) -> Iterator[None]:
@@ -234,7 +235,7 @@ class Queue:
         yield from self.once.sweep(self._keeps)
 
     def dismantle(self) -> Iterator[None]:
-        """Give back the memory of a queue that is no more, a part per step."""
+        """Free the memory of a dropped queue, a part per step."""
         yield from self.retried.dismantle()
         yield from self.once.dismantle()
 
@@ -246,21 +247,21 @@ class Queue:
         return False
 
     def oldest(self) -> Iterator[Job]:
-        """Ready jobs, in the order in which they are served."""
+        """Yield ready jobs in the order in which they are served."""
         if not self.once_length:
             return self.retried.jobs()
         return map(_job_of, merge(self.retried.in_order(), self.once.in_order(), key=entry_key))
 
     def newest(self, count_max: int) -> Iterator[Job]:
-        """Up to `count_max` ready jobs, last to first."""
+        """Yield up to `count_max` ready jobs, last to first."""
         ordered = self.retried.backwards()
         if self.once_length:
             ordered = merge(ordered, self.once.backwards(), reverse=True, key=entry_key)
         return map(_job_of, islice(ordered, count_max))
 
     def key_at(self, position: int) -> tuple[int, int] | None:
-        """(priority, creation time) of about the `position`-th job to be served; None if there are not so many."""
-        found = [entries.key_at(position) for entries in (self.retried, self.once)]
+        """Return (priority, creation time) of about the `position`-th job to be served; None if there is none."""
+        found = [jobs.key_at(position) for jobs in (self.retried, self.once)]
         return min([key for key in found if key is not None], default=None)
 
 

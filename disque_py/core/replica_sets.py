@@ -1,7 +1,7 @@
 """Groups of nodes that new copies may go to: usable, linked, at random.
 
-Every ADDJOB with REPLICATE needs such a group, and the set its members make with us: with few nodes these are few,
-so they are computed once per state of the cluster and then only drawn.
+Every ADDJOB with REPLICATE needs such a group, and the set of its members and us. With few nodes these are few. So they
+are computed once per state of the cluster, and then only drawn.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from disque_py.core.node_sets import EMPTY, NodeSet
 if TYPE_CHECKING:
     from disque_py.core.broker import Broker
 
-# More combinations than this are drawn each time instead.
+# If there are more combinations than this, each draw computes its own.
 REPLICA_SETS_MAX: Final = 128
 
 
 def choose(broker: Broker, count: int, exclude: NodeSet = EMPTY) -> tuple[Node, ...]:
-    """Up to `count` usable, linked nodes outside `exclude`, uniformly at random; the same tuple for the same group."""
+    """Return up to `count` usable, linked nodes outside `exclude`, at random; equal groups are one tuple."""
     usable = [node for node in broker.cluster.usable if node.is_linked and node not in exclude]
     if len(usable) > count:
         usable = broker.rng.sample(usable, count)
@@ -39,7 +39,7 @@ class ReplicaSets:
         self._groups: list[tuple[tuple[Node, ...], NodeSet]] = []
 
     def draw(self, broker: Broker, count: int) -> tuple[tuple[Node, ...], NodeSet]:
-        """Receivers of a new job's copies, and the holders these and we are."""
+        """Return the receivers of a new job's copies, and the set of its holders: the receivers and us."""
         if broker.cluster.epoch != self._epoch or count != self._count:
             self._list(broker, count)
         replica_sets = self._groups

@@ -1,13 +1,14 @@
 """Copies before the reply: REPLJOB, GOTJOB, REFUSED, HOLDERS, ENQUEUE.
 
-An ADDJOB with REPLICATE R is answered when R nodes hold the job. The creator sends it to R-1 usable nodes in
-random order (to R of them, keeping no copy itself, when it replicates *externally*: it is leaving, or short of
-memory while others are not). A node that refuses says why, and another is asked at once; one that is silent
-gets company every EXTEND_MS. To a node that has the job only the longer list of holders is sent, never the body
-again.
+An ADDJOB with REPLICATE R is answered when R nodes hold the job. The creator sends it to R-1 usable nodes in random
+order. A creator that replicates *externally* keeps no copy and sends the job to R nodes: it is leaving, or short of
+memory while other nodes are not.
 
-`holders` grows when a copy is *sent*, and stays grown: a node that refused simply confirms the ack later.
-An at-most-once job must not exist twice, so when we keep no copy it leaves by an acknowledged hand-over instead
+A node that refuses says why, and another node is asked at once. While a node is silent, one more node is asked every
+EXTEND_MS. A node that has the job receives only the longer list of holders, never the body again.
+
+`holders` grows when a copy is *sent*, and never shrinks: a node that refused simply confirms the ack later. An
+at-most-once job must not exist twice. So when we keep no copy, it leaves by an acknowledged hand-over instead
 (handover.py; spec O6).
 """
 
@@ -54,9 +55,9 @@ from disque_py.core.memory import make_room
 from disque_py.core.queue import PAUSED_IN
 from disque_py.core.replica_sets import choose
 
-# One more node is asked this often while copies are missing (spec C3).
+# While copies are missing, one more node is asked this often (spec C3).
 EXTEND_MS: Final = 50
-# When there is no further node to ask, the silent ones get the job again this often: their link may have broken.
+# When there is no further node to ask, silent nodes get the job again this often: their link may have broken.
 RESEND_MS: Final = 1_000
 
 COPIES_DEFAULT: Final = 3
@@ -68,8 +69,8 @@ LEAVING_REPLY: Final = b"-LEAVING This node is leaving the cluster, please conne
 
 KNOWN: Final = 1  # Second field of GOTJOB: the copy was here before.
 NO_ANSWER: Final = 1  # Flag of REPLJOB: best effort, don't confirm.
-NEW_KEY: Final = 2  # … a new job with a key: to be refused if the key is used by another one (keying.py).
-CREATION_ABORTED: Final = 2  # Third field of DELJOB: the job came to nothing, its key is free.
+NEW_KEY: Final = 2  # … a new job with a key: to be refused if another job uses the key (keying.py).
+CREATION_ABORTED: Final = 2  # Third field of DELJOB: the job was not created, so its key is free.
 
 
 def start(
@@ -84,8 +85,8 @@ def start(
 ) -> None:
     """Register the job and make `client` wait for its copies; `timeout_ms` 0 waits for ever.
 
-    is_default   its producer asked for no number of copies: they may become fewer (`count_again`)
-    slot         where it waits already, if it does
+    is_default   the producer asked for no number of copies, so the number may fall (`count_again`)
+    slot         the reply slot that it waits in already, if it does
     """
     if is_external:
         targets = choose(broker, job.replicate)
@@ -106,7 +107,7 @@ def start(
     if 0 < timeout_ms < EXTEND_MS:
         _schedule(broker, job, work, EXTEND_MS)
     else:
-        # Nearly all jobs have their copies long before: a place in this line costs less than a timer.
+        # Nearly all jobs have their copies long before: an entry in this list costs less than a timer.
         if now_ms != broker.extending_ms:
             broker.extending_ms = now_ms
             broker.extending = []
@@ -115,12 +116,12 @@ def start(
 
 
 def _flags(job: Job) -> int:
-    """Of a new job's REPLJOB."""
+    """Return the flags of a new job's REPLJOB."""
     return NEW_KEY if job.attributes is not None and job.attributes.is_keyed else 0
 
 
 def start_async(broker: Broker, job: Job) -> None:
-    """Best effort, at once: to all the nodes asked for, without confirmation; we hold the job ourselves."""
+    """Send copies to all nodes asked for, best effort and without confirmation; we hold the job ourselves."""
     targets, holders = broker.replica_sets.draw(broker, job.replicate - 1)
     if targets:
         job.holders = holders
@@ -128,7 +129,7 @@ def start_async(broker: Broker, job: Job) -> None:
 
 
 def wait_for_copies(client: Client, job: Job) -> list[bytes | None]:
-    """Give the request a place in the order of replies; the client waits."""
+    """Give the request a slot in the order of replies; the client waits."""
     # A longer slot is one whose reply the client does not want (CLIENT REPLY OFF or SKIP).
     slot: list[bytes | None] = [None, None] if client.reply_mode else [None]
     if client.slots is None:
@@ -140,7 +141,7 @@ def wait_for_copies(client: Client, job: Job) -> list[bytes | None]:
 
 
 def answer(broker: Broker, client: Client, job: Job, slot: list[bytes | None], reply: bytes) -> None:
-    """The wait for this job is over: fill its slot, and let out what was behind it."""
+    """End the wait for this job: fill its slot, and send the replies that waited behind it."""
     client.waiting_jobs.pop(job, None)
     broker.blocked_count -= 1
     slot[0] = reply
@@ -156,12 +157,12 @@ def answer(broker: Broker, client: Client, job: Job, slot: list[bytes | None], r
             out.append(ready)
     if not client.waiting_jobs and client.waiting == WAITS_FOR_COPIES:
         client.waiting = RUNNING
-    client.wrote = WROTE  # Asked for before the disk was in trouble, if it is: the producer hears when it is recorded.
+    client.wrote = WROTE  # The request came before the disk failed, if it did: the producer hears when it is recorded.
     broker.outbox.clients[client] = None
 
 
 def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """The creator asks us to hold copies. Known jobs are confirmed, new ones held, or refused with the reason."""
+    """Hold the copies that the creator asks us to hold. Confirm known jobs; refuse others with the reason."""
     only = broker.sets.only(sender)
     shards = broker.shards
     done, done_before = broker.tombstones.generations()
@@ -214,7 +215,7 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def _on_known(broker: Broker, only: tuple[Node, ...], job: Job, known: Job | None, wants_answer: bool) -> None:
-    """A copy of a job that has a record here, or is known as done."""
+    """Handle a copy of a job that has a record here, or is known as done."""
     sets = broker.sets
     if known is None:
         # Finished while this copy was on its way: a late copy is never delivered (spec A6).
@@ -223,7 +224,7 @@ def _on_known(broker: Broker, only: tuple[Node, ...], job: Job, known: Job | Non
         return
     work = known.work
     if isinstance(work, Replication) and work.is_external:
-        # Offered by a holder that leaves. We keep no copy, and forget the job when its producer is answered.
+        # A holder that leaves offered it. We keep no copy, and forget the job when its producer is answered.
         broker.send(only, REFUSED, (job.id, REFUSED_BUSY))
         return
     known.holders = sets.union(known.holders, job.holders)
@@ -232,14 +233,14 @@ def _on_known(broker: Broker, only: tuple[Node, ...], job: Job, known: Job | Non
     if known.state == ACKED:
         broker.send(only, SETACK, (job.id, sets.pack(known.holders)))
     elif wants_answer and broker.disk_level:
-        broker.send(only, REFUSED, (job.id, REFUSED_DISK))  # Nobody may count on what is perhaps on no disk.
+        broker.send(only, REFUSED, (job.id, REFUSED_DISK))  # The copy may be on no disk, so no node may count on it.
     elif wants_answer:
-        # Said apart from "taken": to a node that leaves, only a new copy is worth something (leaving.py).
+        # A reply of its own, apart from "taken": to a node that leaves, only a new copy is useful (leaving.py).
         broker.send(only, GOTJOB, (job.id, KNOWN))
 
 
 def hold_ack(broker: Broker, job: Job) -> None:
-    """Keep only the ack of this job, with the holders its image names, until it is collected."""
+    """Keep only the ack of this job, with the holders that its snapshot names, until it is collected."""
     job.body = b""
     lifecycle.register_acked(broker, job)
     job.requeue_at_ms = broker.now_ms + RESEND_MS
@@ -247,7 +248,7 @@ def hold_ack(broker: Broker, job: Job) -> None:
 
 
 def refusal(broker: Broker, job: Job) -> int:
-    """Why we take no copy of this job now; 0 when we do."""
+    """Return why we take no copy of this job now; 0 when we take one."""
     if broker.is_leaving:
         return REFUSED_LEAVING
     if broker.disk_level:
@@ -261,7 +262,7 @@ def refusal(broker: Broker, job: Job) -> int:
 
 
 def on_gotjob(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Copies confirmed. Late confirmations mean nothing any more."""
+    """Note confirmed copies. Late confirmations are ignored."""
     shards = broker.shards
     only = broker.sets.only(sender)
     for job_id in items:
@@ -288,7 +289,7 @@ def on_gotjob(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def achieve(broker: Broker, job: Job, work: Replication) -> None:
-    """Enough nodes hold the job: queue it, or have it queued, and answer the producer."""
+    """Queue a job that enough nodes hold, or have it queued, and answer the producer."""
     assert job.state == WAIT_REPL
     assert len(work.confirmed) >= (job.replicate if work.is_external else job.replicate - 1)
     reply = b"+" + job.id + b"\r\n"
@@ -303,13 +304,13 @@ def achieve(broker: Broker, job: Job, work: Replication) -> None:
     lifecycle.achieve(broker, job)
     queue_or_delay(broker, job)
     if broker.is_journaling:
-        lifecycle.touch(broker, job)
+        lifecycle.mark_dirty(broker, job)
     broker.stats.jobs_added += 1
     answer(broker, work.client, job, work.slot, reply)
 
 
 def default_copies(broker: Broker, *, is_external: bool) -> int:
-    """`replicate-default`, or 3 but no more than there are nodes to count on (spec C1, Q13)."""
+    """Return `replicate-default`, or 3 but no more than the nodes to count on (spec C1, Q13)."""
     configured = broker.settings.replicate_default
     if configured:
         return configured
@@ -318,7 +319,7 @@ def default_copies(broker: Broker, *, is_external: bool) -> int:
 
 
 def count_again(broker: Broker) -> None:
-    """The cluster has changed: producers that asked for no number of copies wait for no node that is out of sight."""
+    """Lower the number of copies for producers that asked for none: they wait for no node that is out of sight."""
     broker.counted_epoch = broker.cluster.epoch
     for job in list(broker.waiting_repl):
         work = job.work
@@ -331,10 +332,10 @@ def count_again(broker: Broker) -> None:
 
 
 def queue_or_delay(broker: Broker, job: Job) -> None:
-    """A new job enters its queue, or waits for its DELAY."""
+    """Queue a new job, or let it wait for its DELAY."""
     if job.delay_ms:
         job.requeue_at_ms = broker.now_ms + job.delay_ms
-        job.was_announced = True  # The first queueing is nobody else's business.
+        job.was_announced = True  # The first queueing concerns no other node.
         lifecycle.arm(broker, job)
         events.added(broker, job, events.ADDED_INVISIBLE)
     else:
@@ -343,7 +344,7 @@ def queue_or_delay(broker: Broker, job: Job) -> None:
 
 
 def on_refused(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """A node takes no copy: ask another at once."""
+    """Ask another node at once, because one takes no copy."""
     for job_id, reason, *_ in items:
         broker.stats.refusals_received += 1
         job = broker.find(job_id)
@@ -358,7 +359,7 @@ def on_refused(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def on_holders(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """The creator asked further nodes, or a leaving node stays after all: they may have copies too."""
+    """Merge further holders: the creator asked more nodes, or a leaving node stays after all."""
     for job_id, nodes, *_ in items:
         job = broker.find(job_id)
         if job is not None:
@@ -371,7 +372,7 @@ def on_holders(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def on_enqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """The creator kept no copy and asks us to queue the job for the first time."""
+    """Queue a job for the first time, because its creator kept no copy."""
     for job_id, delay_ms, *_ in items:
         if type(delay_ms) is not int or delay_ms >> SPAN_BITS:
             raise ValueError("a delay that is not a number")
@@ -387,7 +388,7 @@ def on_enqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
             job.was_announced = True
             job.was_queued = False
             lifecycle.arm(broker, job)
-            lifecycle.touch(broker, job)
+            lifecycle.mark_dirty(broker, job)
         else:
             events.note(broker, job, events.QUEUED)
             lifecycle.enqueue(broker, job)
@@ -402,7 +403,7 @@ def end_wait(broker: Broker, job: Job, reply: bytes) -> None:
 
 
 def tell_taken(broker: Broker, job: Job) -> None:
-    """Another node has a job that was handed over while its producer waits, if it does: it is added, and may go on."""
+    """Tell a producer that waits for a hand-over of this job that another node took it: the job is added."""
     work = job.work
     if isinstance(work, Handover) and work.client is not None:
         broker.stats.jobs_added += 1
@@ -411,7 +412,7 @@ def tell_taken(broker: Broker, job: Job) -> None:
 
 
 def remove(broker: Broker, job: Job) -> None:
-    """The job goes here and now (DELJOB, expiry, reset): whoever still waits for its copies is told."""
+    """Remove the job here and now (DELJOB, expiry, reset), and tell a producer that still waits for its copies."""
     if job.state == WAIT_REPL:
         give_up(broker, job, NOREPL_REMOVED)
         return
@@ -420,19 +421,19 @@ def remove(broker: Broker, job: Job) -> None:
 
 
 def caller_out(broker: Broker, job: Job) -> None:
-    """The caller of a job that is not entered yet waits for its key no longer (keying.py)."""
+    """End a caller's wait for its key, for a job that is not entered yet (keying.py)."""
     broker.caller_count -= 1
     broker.used_memory -= memory_of(job)
 
 
 def drop_client(broker: Broker, client: Client, reply: bytes | None) -> None:
-    """The producer is gone (None), or is sent away with an error: its jobs that miss copies go too."""
+    """Drop the producer's jobs that miss copies. It is gone (`reply` None), or it gets this error."""
     for job, slot in list(client.waiting_jobs.items()):
         if job.state == WAIT_REPL:
             give_up(broker, job, reply)
             continue
         if isinstance(job.work, Handover):
-            job.work.client = None  # It may be taken already; without its producer it is a job like any other.
+            job.work.client = None  # The taker may have it already; without its producer it is an ordinary job.
         elif isinstance(job.work, Wanted):
             job.work.is_over = True
             caller_out(broker, job)
@@ -445,7 +446,7 @@ def drop_client(broker: Broker, client: Client, reply: bytes | None) -> None:
 
 
 def extend_due(broker: Broker) -> None:
-    """The first EXTEND_MS of these jobs are over; from here on each has a timer of its own."""
+    """Give each job whose first EXTEND_MS are over a timer of its own."""
     line = broker.extensions
     now_ms = broker.now_ms
     while line and line[0][0] <= now_ms:
@@ -455,7 +456,7 @@ def extend_due(broker: Broker) -> None:
 
 
 def on_timer(broker: Broker, job: Job, work: Replication) -> None:
-    """Copies are still missing: give up at the deadline, else ask one more node."""
+    """Give up at the deadline, else ask one more node, because copies are still missing."""
     if work.deadline_ms and broker.now_ms >= work.deadline_ms:
         broker.stats.replication_timeouts += 1
         give_up(broker, job, NOREPL_TIMEOUT)
@@ -466,7 +467,7 @@ def on_timer(broker: Broker, job: Job, work: Replication) -> None:
 
 
 def give_up(broker: Broker, job: Job, reply: bytes | None) -> None:
-    """The producer gets an error (or is gone: None): remove the job everywhere, best effort."""
+    """Answer the producer with an error (None: it is gone), and remove the job everywhere, best effort."""
     work = job.work
     others = broker.sets.others(job.holders)
     if others:
@@ -483,7 +484,7 @@ def give_up(broker: Broker, job: Job, reply: bytes | None) -> None:
 
 
 def on_link_up(broker: Broker, node: Node) -> None:
-    """What we sent on the old link may be lost: the node gets the jobs again that it has not confirmed."""
+    """Send unconfirmed jobs to the node again, because messages on the old link may be lost."""
     only = broker.sets.only(node)
     for job in broker.waiting_repl:
         work = job.work
@@ -500,10 +501,13 @@ def _schedule(broker: Broker, job: Job, work: Replication, span_ms: int) -> None
 
 
 def _extend(broker: Broker, job: Job) -> bool:
-    """Ask one more node; those who have the job learn the longer list. Without one, remind the silent: False.
+    """Ask one more node, and tell nodes that have the job the longer list. Without one, ask silent nodes again.
 
-    Where we keep no copy, nobody will be there to tell who else has one: all who were asked learn the list, for a node
-    that believes to be alone forgets the job with its ack, and another holder would queue it again.
+    Return whether one more node was asked.
+
+    An external creator keeps no copy, so it cannot tell the holders about each other later. All nodes that were asked
+    learn the list now. A node that believes to be alone forgets the job with its ack, and another holder would queue it
+    again.
     """
     work = job.work
     if not isinstance(work, Replication):
@@ -519,7 +523,7 @@ def _extend(broker: Broker, job: Job) -> bool:
         return True
     if broker.now_ms - work.asked_again_ms < RESEND_MS:
         return False
-    # A node that refused may have room again by now; it is asked like the silent ones.
+    # A node that refused may have room again by now; it is asked like the silent nodes.
     again = sets.of(node for node in sets.others(job.holders) if node.is_linked and node not in work.confirmed)
     if again:
         broker.send(sets.others(again), REPLJOB, (snapshot_of(broker, job), _flags(job)))

@@ -1,13 +1,15 @@
 """One node queues a job again, not all of its holders: WILLQUEUE, QUEUED, LEASED.
 
-A job sits on several nodes and is queued on one. A delivery starts a lease there, and the other holders hear of
-it (LEASED); each holder has a timer that ends with the last lease it heard of. Before it fires, the holder asks
-with WILLQUEUE, and who knows better objects: QUEUED (it waits in my queue), LEASED (I delivered it, so much is
-left), SETACK (it is done). Nobody objects: the holder queues it and tells the others with QUEUED. Two holders
-that did so at once keep it on the one that `wins`, by a rule both compute alike.
+A job is held by several nodes and queued on one. A delivery starts a lease there, and the other holders hear of it
+(LEASED). Each holder has a timer that ends with the last lease it heard of.
 
-A job that waits long in one queue is announced there before the others' timers come near: ids are collected per
-group of holders and sent once a second (QUEUED_WAITING), so that 100,000 waiting jobs cost a few messages.
+Before the timer fires, the holder asks with WILLQUEUE. A node that knows better objects with QUEUED (it waits in my
+queue), LEASED (I delivered it, so much is left) or SETACK (it is done). Without an objection the holder queues the job
+and tells the others with QUEUED. If two holders did so at once, the job stays queued on the one that `wins`, by a rule
+that both compute alike.
+
+A job that waits long in one queue is announced there before the others' timers come near. Ids are collected per group
+of holders and sent once a second (QUEUED_WAITING), so 100,000 waiting jobs cost a few messages.
 
 Counters and attempts travel with every message and merge by maximum. Spec L2, L3, L4, L5, L6.
 """
@@ -26,22 +28,22 @@ from disque_py.core.job_snapshot import ATTEMPT_MAX, COUNTER_MAX, SPAN_BITS
 from disque_py.core.journaling import mark_holders_dirty
 from disque_py.core.queue import PAUSED_IN
 
-# Announcements of waiting jobs leave at most this often (spec L4).
+# Announcements of waiting jobs are sent at most this often (spec L4).
 ANNOUNCE_EVERY_MS: Final = 1_000
-# … and so many at a time; a receiver needs about a microsecond for each.
+# … and at most this many jobs at a time; a receiver needs about a microsecond for each.
 ANNOUNCE_JOBS_MAX: Final = 2_000
 ANNOUNCE_PART_MS: Final = 50
 
 
 def tell_leased(broker: Broker, job: Job) -> None:
-    """Tell the other holders that the job is with a consumer of ours, and how long."""
+    """Tell the other holders that a consumer of ours has the job, and for how long."""
     others = broker.sets.others(job.holders)
     if others:
         broker.send(others, LEASED, (job.id, job.requeue_at_ms - broker.now_ms, job.attempt, job.version))
 
 
 def requeue(broker: Broker, job: Job) -> None:
-    """The time of an ACTIVE job has come: queue it and tell the other holders."""
+    """Queue an ACTIVE job whose time has come, and tell the other holders."""
     again = job.was_queued
     if again and job.deliveries < COUNTER_MAX:
         job.deliveries += 1
@@ -53,20 +55,20 @@ def requeue(broker: Broker, job: Job) -> None:
 
 
 def release(broker: Broker, job: Job) -> None:
-    """A consumer gave the job back (NACK), or an operator wants it queued now (ENQUEUE): no lease holds it any more."""
+    """Queue a job that a consumer gave back (NACK) or that an operator wants queued (ENQUEUE), whatever its lease."""
     lifecycle.enqueue(broker, job)
     tell_queued(broker, job, QUEUED_RELEASED)
 
 
 def tell_queued(broker: Broker, job: Job, flags: int) -> None:
-    """QUEUED to all other holders."""
+    """Send QUEUED to all other holders."""
     others = broker.sets.others(job.holders)
     if others:
         broker.send(others, QUEUED, (job.id, flags, job.attempt, job.nacks, job.deliveries, job.version))
 
 
 def tell_willqueue(broker: Broker, job: Job) -> None:
-    """WILLQUEUE to all other holders: the job will be queued here unless somebody objects."""
+    """Send WILLQUEUE to all other holders: the job will be queued here unless one of them objects."""
     others = broker.sets.others(job.holders)
     job.was_announced = True
     if others:
@@ -74,7 +76,7 @@ def tell_willqueue(broker: Broker, job: Job) -> None:
 
 
 def announce_later(broker: Broker, job: Job) -> None:
-    """A job still waits in our queue: its other holders hear of it with the next batch."""
+    """Add a job that still waits in our queue to the next batch of announcements."""
     others = broker.sets.others(job.holders)
     if others:
         if not broker.announcements:
@@ -83,7 +85,7 @@ def announce_later(broker: Broker, job: Job) -> None:
 
 
 def send_announcements(broker: Broker) -> None:
-    """Send what `announce_later` collected, as far as it still holds; very many in parts."""
+    """Send the announcements that still hold; very many are sent in parts."""
     batches = broker.announcements
     broker.announcements = {}
     left = ANNOUNCE_JOBS_MAX
@@ -100,7 +102,7 @@ def send_announcements(broker: Broker) -> None:
 
 
 def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """A holder delivered the job, or its worker is still busy with it: we queue it no earlier than the lease ends."""
+    """Queue the job no earlier than its lease ends: a holder delivered it, or its worker is still busy."""
     sets = broker.sets
     now_ms = broker.now_ms
     shards = broker.shards
@@ -134,18 +136,20 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         _moved_on(broker, job)
         if state == IS_QUEUED:
-            # A consumer over there has it; delivering our copy as well would be the duplicate all this is about.
+            # A consumer of the other node has it; delivering our copy as well would be the duplicate that leases
+            # prevent.
             lifecycle.dequeue(broker, job)
             job.requeue_at_ms = 0
         until_ms = now_ms + left_ms + broker.jitter() + lifecycle.WILLQUEUE_LEAD_MS
         if until_ms > job.requeue_at_ms:
-            # From now on the sender answers for the job, not we: two that did would keep each other waiting for ever.
+            # From now on the sender answers for the job, not we: two nodes that did would keep each other waiting for
+            # ever.
             job.is_leased_here = False
             lifecycle.postpone(broker, job, until_ms)
 
 
 def on_queued(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """The job waits in the sender's queue: ours need not, and our timer starts again."""
+    """Take the job out of our queue and restart our timer, because it waits in the sender's queue."""
     sets = broker.sets
     now_ms = broker.now_ms
     for job_id, flags, attempt, nacks, deliveries, *later in items:
@@ -163,16 +167,16 @@ def on_queued(broker: Broker, sender: Node, items: list[Any]) -> None:
             continue
         if later:
             events.heard(job, later[0])
-        # What only moves the timer is not recorded: an announcement a second of each waiting job would be.
+        # A message that only moves the timer is not recorded: each waiting job would cost a record per announcement.
         if _merge(job, attempt, nacks, deliveries) or job.is_leased_here or not job.was_queued:
-            lifecycle.touch(broker, job)
+            lifecycle.mark_dirty(broker, job)
         job.was_queued = True
         if job.state == WAIT_REPL or not job.retry_ms:
             continue
         if flags == QUEUED_RELEASED:
             job.is_leased_here = False
         elif job.is_leased_here and job.requeue_at_ms > now_ms:
-            # It was queued there by somebody who had not heard of our delivery.
+            # The node that queued it had not heard of our delivery.
             left_ms = job.requeue_at_ms - now_ms
             broker.send(sets.only(sender), LEASED, (job_id, left_ms, job.attempt, job.version))
             continue
@@ -192,7 +196,7 @@ def on_queued(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def on_willqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """The sender will queue the job unless somebody knows better."""
+    """Object if we know better, because the sender will queue the job otherwise."""
     sets = broker.sets
     for job_id, attempt, *_ in items:
         if type(attempt) is not int:
@@ -206,7 +210,7 @@ def on_willqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
             mark_holders_dirty(broker, job)
         if attempt > job.attempt:
             job.attempt = min(attempt, ATTEMPT_MAX)
-            lifecycle.touch(broker, job)
+            lifecycle.mark_dirty(broker, job)
         if job.state == ACKED:
             broker.send(sets.only(sender), SETACK, (job_id, sets.pack(job.holders)))
         elif job.state == IS_QUEUED:
@@ -216,16 +220,16 @@ def on_willqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
 
 
 def wins(left: Node, right: Node, job_id: bytes) -> bool:
-    """Whether `left` keeps the job queued rather than `right`; per job, so that no node always wins.
+    """Return whether `left` keeps the job queued rather than `right`.
 
-    Both ids are XORed with the job's random characters and compared (spec L6).
+    Both ids are XORed with the job's random characters and compared, so the winner differs per job (spec L6).
     """
     salt = job_id[11:31]
     return bytes(map(_xor, left.id, salt)) > bytes(map(_xor, right.id, salt))
 
 
 def on_timer(broker: Broker, job: Job) -> None:
-    """An ACTIVE job's timer: announce the requeueing, or do it."""
+    """Announce the requeueing of an ACTIVE job, or queue it."""
     now_ms = broker.now_ms
     due_ms = job.requeue_at_ms
     if not job.retry_ms and job.work is not None:
@@ -249,19 +253,19 @@ def on_timer(broker: Broker, job: Job) -> None:
 
 
 def is_queueable(job: Job) -> bool:
-    """May this job be put into a queue now? An at-most-once job never after it was delivered or given away."""
+    """Whether this job may be queued now. An at-most-once job may not after it was delivered or given away."""
     return job.state == ACTIVE and (job.retry_ms > 0 or (not job.is_delivered and job.work is None))
 
 
 def _moved_on(broker: Broker, job: Job) -> None:
-    """Another node has it queued or delivered: when the one we are giving it to refuses, it is not ours to queue."""
+    """End a hand-over, because another node has the job queued or delivered: it is not ours to queue on a refusal."""
     if isinstance(job.work, Handover):
         job.work = None
-        lifecycle.touch(broker, job)
+        lifecycle.mark_dirty(broker, job)
 
 
 def _merge(job: Job, attempt: int, nacks: int, deliveries: int) -> bool:
-    """Take the larger of each counter; whether one was larger."""
+    """Take the larger of each counter; return whether one was larger."""
     if attempt <= job.attempt and nacks <= job.nacks and deliveries <= job.deliveries:
         return False
     if attempt > job.attempt:

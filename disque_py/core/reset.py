@@ -1,12 +1,11 @@
 """Forgetting all jobs and queues of this node at once: DEBUG FLUSHALL and CLUSTER RESET.
 
-For clients it is one moment: waiting producers hear that their job was removed, waiting consumers get nothing,
-and the next command finds an empty node. Giving a million jobs' memory back takes longer than a turn may, so
-the old index is put aside and emptied a slice at a time (spec B4).
+For clients it is one moment. Waiting producers hear that their job was removed, waiting consumers get nothing, and the
+next command finds an empty node. Freeing the memory of a million jobs takes longer than a turn may. So the old index is
+put aside and emptied a part at a time (spec B4).
 
-Jobs that somebody outside the index may still touch (a producer's wait, a hand-over's answer) are removed one
-by one, in the regular way. The others are dropped with their containers: nothing that could reach them survives
-this call.
+Some jobs may still be used outside the index: by a producer's wait, or by a hand-over's answer. These are removed one
+by one, in the regular way. The others are dropped with their containers: no reference to them survives this call.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from disque_py.core import delivery, handover, interest, keying, replication, sp
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import Job
 
-# About three milliseconds of giving memory back.
+# About three milliseconds of freeing memory.
 JOBS_FREED_PER_SLICE: Final = 2_000
 SLICE_EVERY_MS: Final = 10
 
 
 def flush(broker: Broker) -> int:
-    """Forget every job, queue and pause of this node; how many jobs there were."""
+    """Forget every job, queue and pause of this node. Return how many jobs there were."""
     count = broker.job_count
     delivery.release_all(broker)
     for job in (*broker.waiting_repl, *_handed_over(broker)):
@@ -49,7 +48,7 @@ def flush(broker: Broker) -> int:
 
 
 def _handed_over(broker: Broker) -> Iterator[Job]:
-    """Jobs whose hand-over is not answered yet: the answer will look at them."""
+    """Return jobs whose hand-over is not answered yet: the answer will look at them."""
     for node in broker.cluster.nodes.values():
         if node.core is not None:
             for batch in list(handover.exchange(node).pending.values()):
@@ -85,7 +84,7 @@ def _drop_queues(broker: Broker) -> None:
     dropped = [queue for queue in broker.queues.values() if queue.listed]
     for queue in broker.queues.values():
         queue.is_dropped = True
-        queue.length = 0  # A hint or a sweep that was planned for it finds nothing to do.
+        queue.length = 0  # A hint or a sweep that was planned for it finds no work.
     broker.queues = {}
     broker.paused_count = 0
     broker.queue_order = []
@@ -94,7 +93,7 @@ def _drop_queues(broker: Broker) -> None:
         planned.clear()
     broker.pause_name_bytes = 0
     broker.pauses_ended = {}
-    # Millions of entries are not let go of in one moment either.
+    # Millions of entries can't be freed in one moment either.
     for queue in dropped:
         broker.sweeps[queue] = queue.dismantle()
     linked = broker.cluster.linked

@@ -1,17 +1,17 @@
-"""Restoring: jobs and pauses from the journal, before the node serves anybody.
+"""Restoring: jobs and pauses from the journal, before the node serves clients.
 
-`block` takes what was read, in order; `finish` then puts every job where it belongs, a part at a time. What a
-deadline has left is what it had when the block was written, less the time since (spec T3).
+`block` takes the blocks that were read, in order. Then `finish` puts every job into its place, a part at a time. The
+time left of a deadline is the time left when the block was written, less the time since then (spec T3).
 
-Whether a job may go straight back into its queue depends on what is *certain*: that nothing happened to it which
-the journal doesn't show. Under `appendfsync always` and with a whole tail, or after a clean shutdown, that is so.
+A job may go straight back into its queue only if its state is *certain*: nothing happened to it that the journal
+doesn't show. That is so under `appendfsync always` with a whole tail, or after a clean shutdown.
 
-* RETRY > 0, certain, no other holder: into its queue. Nobody else can have it.
-* RETRY > 0, certain, other holders: soon, after WILLQUEUE has asked them; a node that was away for long may
-  have missed a queueing elsewhere.
+* RETRY > 0, certain, no other holder: into its queue. No other node can have it.
+* RETRY > 0, certain, other holders: soon, after WILLQUEUE has asked them. A node that was away for long may have missed
+  a queueing elsewhere.
 * RETRY > 0 otherwise: by its retry timer, which goes on from where it was.
-* RETRY 0, certain and undelivered: into its queue, or after what is left of its DELAY.
-* RETRY 0 otherwise: never again; it stays to be seen in SHOW, marked as delivered, and is counted.
+* RETRY 0, certain and undelivered: into its queue, or after the rest of its DELAY.
+* RETRY 0 otherwise: never again. SHOW still shows it, marked as delivered, and it is counted.
 
 Spec O2, O4, J4.
 """
@@ -52,9 +52,9 @@ from persistence.records import GONE as GONE_RECORD
 _unpack_header = HEADER.unpack_from
 _unpack_base = BASE_STATE.unpack
 
-# Links come up within this; then the other holders can be asked.
+# Links come up within this time; then the other holders can be asked.
 ASK_AFTER_MS: Final = 3_000
-# … by so many WILLQUEUEs a second, or what that makes at most.
+# … at this many WILLQUEUEs per millisecond, or more if that would take longer than this.
 ASKED_PER_MS: Final = 20
 ASK_SPREAD_MS_MAX: Final = 60_000
 # Jobs put in place per part of the work: about four milliseconds.
@@ -68,7 +68,7 @@ class Restoring:
     stale           segments with a base that a later one replaced: a copying was cut short there
     dropped         segments whose content stands further on
     pauses          queue -> (flags, version ms, node), as it was last
-    expired, queued, waiting, lost    what became of the jobs; `lost`: at-most-once jobs that may not be queued
+    expired, queued, waiting, lost    jobs by their outcome; `lost`: at-most-once jobs that may not be queued
     """
 
     def __init__(self, broker: Broker, *nodes: bytes) -> None:
@@ -94,7 +94,7 @@ class Restoring:
     # -- reading -----------------------------------------------------------------------------------
 
     def block(self, number: int, wall_ms: int, flags: int, runs: list[list[Any]]) -> int:
-        """Take a block of segment `number`; how many records it had. FormatError if one is none."""
+        """Take a block of segment `number`; return the number of its records. FormatError if one is malformed."""
         self._serial += 1
         if not flags & IS_ALWAYS:
             self._uncertain = self._serial
@@ -128,7 +128,7 @@ class Restoring:
         return count
 
     def _bases(self, number: int, items: list[Any], elapsed_ms: int) -> None:
-        """Jobs as they were; ten million of them may come by here, so one loop does it all."""
+        """Restore jobs from their bases. Ten million may come here, so one loop does it all."""
         broker = self._broker
         shards = broker.shards
         jobs = self.jobs
@@ -204,7 +204,7 @@ class Restoring:
         for job_id, packed, holders, *_ in items:
             job = shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
             if job is None:
-                continue  # Its base was copied further on, with all that is said here.
+                continue  # Its base was copied further on, with all the changes recorded here.
             if len(packed) >= STATE_FIELDS.size:
                 flags, due_ms, job.attempt, job.nacks, job.deliveries, job.version = STATE_FIELDS.unpack_from(packed)
             elif len(packed) >= STATE_FIELDS_V2.size:
@@ -216,12 +216,12 @@ class Restoring:
             self._apply(job, flags, due_ms, elapsed_ms)
 
     def _apply(self, job: Job, flags: int, due_ms: int, elapsed_ms: int) -> None:
-        """The state as recorded. `was_announced` says "was in its queue" until `finish`."""
+        """Apply the recorded state. `was_announced` means "was in its queue" until `finish`."""
         now_ms = self._broker.now_ms
         job.is_delivered = bool(flags & (IS_DELIVERED | IS_GIVEN)) if not job.retry_ms else bool(flags & IS_DELIVERED)
         job.is_leased_here = bool(flags & IS_LEASED)
         if flags & IS_GIVEN and not flags & IS_DELIVERED and not job.retry_ms:
-            job.is_leased_here = True  # Until `finish`: nobody knows whether it was taken.
+            job.is_leased_here = True  # Until `finish`: it is unknown whether it was taken.
         job.was_queued = bool(flags & WAS_QUEUED)
         job.was_announced = bool(flags & IS_QUEUED)
         if flags & IS_QUEUED:
@@ -258,7 +258,7 @@ class Restoring:
                 self._tokens[name] = (number, pairs)
 
     def _restore_tokens(self) -> None:
-        """After the jobs are in place; what is not leased any more is no token's."""
+        """Restore tokens after the jobs are in place; a job that is not leased any more is under no token."""
         for name, (number, ids) in self._tokens.items():
             if number not in self.dropped:
                 self._broker.tokens.restored(name, ids, number)
@@ -271,9 +271,9 @@ class Restoring:
         self._keys = {}
 
     def end_reading(self) -> None:
-        """Everything was read: what is in segments that were dropped, and couldn't be removed, is over.
+        """End the reading: jobs in segments that were dropped, and couldn't be removed, are over.
 
-        Whatever of them still counted was recorded again before they were dropped.
+        All that still counted in them was recorded again before they were dropped.
         """
         live = self._broker.live_bytes
         left = {number for number in self.dropped if live.get(number, 0) > 0}
@@ -299,7 +299,7 @@ class Restoring:
             broker.used_memory -= job.attributes.size
             broker.keys.leave(job.id)
         if job.awake_at_ms:
-            broker.schedule.cancel(job)  # The sweep over all jobs has come by meanwhile.
+            broker.schedule.cancel(job)  # The sweep over all jobs has met it meanwhile.
         job.state = GONE
 
     def _drop_body(self, job: Job) -> None:
@@ -314,7 +314,7 @@ class Restoring:
         job.body = b""
 
     def _renamed(self, packed: bytes) -> bytes:
-        """A packed set of nodes, with our id in the place of those we had before."""
+        """Return a packed set of nodes with our id in place of the ids that we had before."""
         old = self._old_me
         if not old:
             return packed
@@ -328,8 +328,8 @@ class Restoring:
 
         is_certain    a clean shutdown: nothing happened that is not recorded
         is_whole      the journal's tail was not torn
-        is_restored   a backup: time has passed that it knows nothing of
-        wants_queues  aof-enqueue-jobs-once: what was queued is queued again
+        is_restored   a backup: it does not know of later changes
+        wants_queues  aof-enqueue-jobs-once: jobs that were queued are queued again
         """
         broker = self._broker
         self.end_reading()
@@ -387,7 +387,7 @@ class Restoring:
         if not is_mine and job.requeue_at_ms < ask_at_ms:
             job.requeue_at_ms = ask_at_ms
         if is_restored and not is_mine:
-            job.requeue_at_ms = ask_at_ms  # Whoever knows it as done says so when asked.
+            job.requeue_at_ms = ask_at_ms  # A node that knows it as done says so when asked.
         if not job.was_queued and is_mine:
             job.was_announced = True
         lifecycle.arm(broker, job)
@@ -439,7 +439,7 @@ class Restoring:
 
 
 def give_up_once(broker: Broker) -> None:
-    """At-most-once jobs that the journal knows as undelivered are not delivered any more: that couldn't be recorded."""
+    """Give up at-most-once jobs that the journal knows as undelivered: their delivery couldn't be recorded."""
     for shard in broker.shards:
         for job in shard.values():
             if job.retry_ms or job.is_delivered or job.place < broker.first_place or job.state not in (ACTIVE, QUEUED):

@@ -1,8 +1,8 @@
 """JSCAN and QSCAN: walking over jobs and queues with a cursor.
 
-A job's place is made of eight characters of its id, the first two of which are its shard: the cursor is the
-next place, so a job that is there during the whole walk is returned exactly once, whatever comes and goes
-meanwhile. A queue's place is its serial number.
+A job's position is made of eight characters of its id, the first two of which are its shard. The cursor is the next
+position. So a job that is there during the whole walk is returned exactly once, even if other jobs come and go
+meanwhile. A queue's position is its serial number.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LOOKED_PER_PART: Final = 500
 
 
 def place_of(job_id: bytes) -> int:
-    """Where the job stands in the walk: 48 bits of its random characters."""
+    """Return the job's position in the walk: 48 bits of its random characters."""
     place = 0
     for char in job_id[12:20]:
         place = place << 6 | char & 63
@@ -31,16 +31,16 @@ def place_of(job_id: bytes) -> int:
 
 
 class JobFilter:
-    """What a walk over jobs returns."""
+    """The jobs that a walk returns."""
 
     __slots__ = ("queue", "states")
 
     def __init__(self, queue: bytes | None = None, states: tuple[int, ...] = ()) -> None:
         self.queue = queue
-        self.states = tuple(dict.fromkeys(states))  # Who says one a thousand times has it compared once with each job.
+        self.states = tuple(dict.fromkeys(states))  # A state given a thousand times is compared once with each job.
 
     def takes(self, job: Job) -> bool:
-        """Whether the job is asked for; records without holders (dummy acks) never are."""
+        """Whether the walk returns the job; records without holders (dummy acks) are never returned."""
         if not job.holders:
             return False
         if self.queue is not None and job.queue != self.queue:
@@ -51,9 +51,9 @@ class JobFilter:
 def scan_jobs(
     broker: Broker, cursor: int, count: int, wanted: JobFilter
 ) -> Generator[None, None, tuple[int, list[Job]]]:
-    """About `count` matching jobs from `cursor` on, and the next cursor (0: done). A negative count walks to the end.
+    """Return about `count` matching jobs from `cursor` on, and the next cursor (0: done). Negative: walk to the end.
 
-    Yields after every LOOKED_PER_PART jobs or so. What vanishes before the end is not returned.
+    Yield after every LOOKED_PER_PART jobs or so. Jobs that vanish before the end are not returned.
     """
     found: list[Job] = []
     shard, offset = divmod(cursor, PLACES_PER_SHARD)
@@ -89,7 +89,7 @@ def _still_there(jobs: list[Job]) -> list[Job]:
 
 
 class QueueFilter:
-    """What a walk over queues returns; -1 disables a limit."""
+    """The queues that a walk returns; -1 disables a limit."""
 
     __slots__ = ("import_rate_min", "length_max", "length_min")
 
@@ -99,7 +99,7 @@ class QueueFilter:
         self.import_rate_min = import_rate_min
 
     def takes(self, queue: Queue, import_rate: int) -> bool:
-        """Whether the queue is asked for."""
+        """Whether the walk returns the queue."""
         return (
             (self.length_min == -1 or queue.length >= self.length_min)
             and (self.length_max == -1 or queue.length <= self.length_max)
@@ -110,10 +110,10 @@ class QueueFilter:
 def scan_queues(
     broker: Broker, cursor: int, count: int, wanted: QueueFilter
 ) -> Generator[None, None, tuple[int, list[Queue]]]:
-    """About `count` matching queues from serial `cursor` on (all of the rest if negative), and the next cursor
-    (0: done).
+    """Return about `count` matching queues from serial `cursor` on, and the next cursor (0: done).
 
-    Looks at ten times as many at most; yields after every LOOKED_PER_PART.
+    A negative count returns all the rest. The walk looks at ten times as many at most, and yields after every
+    LOOKED_PER_PART.
     """
     found: list[Queue] = []
     looked = 0

@@ -1,12 +1,12 @@
-"""When to look at which job or client, and other things to do later.
+"""Timers of jobs and clients, and tasks for later.
 
-A timer must cost little to set, less to cancel, and nothing to keep: most jobs are acknowledged long before any
-timer of theirs is due. A `Timetable` keeps its items in buckets of GRAIN_MS, in the order they came (dicts,
-because the order of a set differs between runs of one seed); taking an item out is one deletion.
+A timer must cost little to set, less to cancel, and nothing to keep: most jobs are acknowledged long before any of
+their timers is due. A `Timetable` keeps its items in buckets of GRAIN_MS, in the order in which they came. The
+buckets are dicts, because the order of a set differs between runs of one seed. Taking an item out is one deletion.
 
-Jobs have a horizon: only what is due within HORIZON_MS is in the table. The rest (a TTL of a day, a RETRY of five
-minutes) is found by a sweep over all jobs every SWEEP_MS (timers.py): so ten million jobs waiting for a day cost
-one look every hundred seconds and no memory, and a job that is done before its RETRY was never scheduled.
+Jobs have a horizon: only those due within HORIZON_MS are in the table. A sweep over all jobs every SWEEP_MS finds the
+rest, such as a TTL of a day or a RETRY of five minutes (timers.py). So ten million jobs that wait for a day cost one
+look every hundred seconds and no memory. A job that is done before its RETRY was never scheduled.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LINE_GRAIN_MS: Final = 1 << 5
 
 
 class Timed(Protocol):
-    """What a timetable holds: hashable by identity, with the time of its entry (0: none)."""
+    """An item of a timetable: hashable by identity, with the time of its entry (0: none)."""
 
     awake_at_ms: int
 
@@ -36,19 +36,19 @@ T = TypeVar("T", bound=Timed)
 
 
 class Timetable(Generic[T]):
-    """Items by the moment they are due. Never early; late by up to GRAIN_MS."""
+    """Items by the moment when they are due. Never early; late by up to GRAIN_MS."""
 
     __slots__ = ("_buckets", "_keys", "_known", "_visits", "now_ms")
 
     def __init__(self) -> None:
         self._buckets: dict[int, dict[T, None]] = {}
         self._keys: list[int] = []
-        self._known: set[int] = set()  # What is in _keys, each once.
+        self._known: set[int] = set()  # The members of _keys, each once.
         self._visits: Iterator[T] = iter(())
         self.now_ms = 0
 
     def set(self, item: T, at_ms: int) -> None:
-        """Look at the item at `at_ms`; replaces its entry. 0: no entry."""
+        """Set or replace the entry of an item: it is due at `at_ms`. 0: no entry."""
         awake_at_ms = item.awake_at_ms
         if awake_at_ms:
             if awake_at_ms == at_ms:
@@ -71,7 +71,7 @@ class Timetable(Generic[T]):
             bucket[item] = None
 
     def cancel(self, item: T) -> None:
-        """No entry for this item."""
+        """Remove the item's entry."""
         awake_at_ms = item.awake_at_ms
         if awake_at_ms:
             self._take_out(item, awake_at_ms)
@@ -82,12 +82,12 @@ class Timetable(Generic[T]):
         bucket = self._buckets[key]
         del bucket[item]
         if not bucket:
-            del self._buckets[key]  # A dict that has been large stays large; what is used again is made again.
+            del self._buckets[key]  # A dict that was large stays large; a bucket in use again is made again.
 
     def due(self, count_max: int) -> Iterator[T]:
-        """Up to `count_max` items whose time has come, earliest bucket first; each is out of the table when yielded.
+        """Yield up to `count_max` due items, earliest bucket first; each is out of the table when yielded.
 
-        What is left is taken by the next call, from where this one stopped.
+        The next call takes the rest, from the point where this one stopped.
         """
         for _ in range(count_max):
             item = next(self._visits, None)
@@ -113,7 +113,7 @@ class Timetable(Generic[T]):
                     yield item
 
     def next_ms(self) -> int | None:
-        """When something is due next; None when nothing is."""
+        """Return when the next item is due; None when none is."""
         keys = self._keys
         while keys and keys[0] not in self._buckets:
             self._known.discard(heappop(keys))
@@ -128,10 +128,11 @@ class Timetable(Generic[T]):
 
 
 class Line:
-    """Ids of jobs to be looked at `span_ms` after they came, for what is nearly always over by then.
+    """Ids of jobs to be looked at `span_ms` after they came. Nearly always their work is over by then.
 
-    A place here costs an append; a timer costs several times that, and as much again to cancel. It says only that the
-    job, if it is still there, may have to be looked at. Never early; late by up to LINE_GRAIN_MS, and nobody is woken.
+    An entry here costs an append. A timer costs several times that, and as much again to cancel. An entry only says
+    that the job, if it is still there, may have to be looked at. Never early; late by up to LINE_GRAIN_MS, and it wakes
+    no process.
     """
 
     __slots__ = ("_last_at_ms", "_parts", "_tail", "span_ms")
@@ -143,7 +144,7 @@ class Line:
         self._last_at_ms = 0
 
     def add(self, job_id: bytes, now_ms: int) -> None:
-        """Look at this job in `span_ms`."""
+        """Let this job be looked at in `span_ms`."""
         at_ms = (now_ms + self.span_ms | LINE_GRAIN_MS - 1) + 1
         if at_ms != self._last_at_ms:
             self._last_at_ms = at_ms
@@ -152,13 +153,13 @@ class Line:
         self._tail.append(job_id)
 
     def due(self, now_ms: int, count_max: int) -> list[bytes]:
-        """Up to `count_max` ids whose time has come; what is left is taken by the next call."""
+        """Return up to `count_max` due ids; the next call takes the rest."""
         found: list[bytes] = []
         parts = self._parts
         while parts and parts[0][0] <= now_ms and len(found) < count_max:
             ids = parts[0][1]
             left = count_max - len(found)
-            found += ids[-left:]  # The order within a few milliseconds means nothing, and the end is cheap to cut off.
+            found += ids[-left:]  # The order within a few milliseconds is free, and the end is cheap to cut off.
             del ids[-left:]
             if not ids:
                 parts.popleft()
@@ -170,7 +171,7 @@ class Line:
         return bool(self._parts)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget all entries."""
         self._parts.clear()
         self._last_at_ms = 0
 
@@ -187,12 +188,12 @@ class Schedule(Timetable[Job]):
         self.horizon_ms = HORIZON_MS
 
     def begin(self, now_ms: int) -> None:
-        """Time moved: what lies beyond the new horizon is left to the sweep."""
+        """Move the horizon, because time moved: the sweep handles timers beyond it."""
         self.now_ms = now_ms
         self.horizon_ms = now_ms + HORIZON_MS
 
     def set(self, item: Job, at_ms: int) -> None:
-        """Look at the job at `at_ms` and not before; replaces its timer. 0, or beyond the horizon: no timer."""
+        """Set or replace the job's timer: it is due at `at_ms`, not before. 0, or beyond the horizon: no timer."""
         awake_at_ms = item.awake_at_ms
         if awake_at_ms:
             if awake_at_ms == at_ms:
@@ -215,19 +216,19 @@ class Schedule(Timetable[Job]):
             bucket[item] = None
 
     def call_at(self, at_ms: int, task: Callable[[], None]) -> None:
-        """Call `task` at `at_ms`; it can't be cancelled, so it looks for itself whether it still matters."""
+        """Call `task` at `at_ms`. It can't be cancelled, so the task checks whether it still matters."""
         self._sequence += 1
         heappush(self._tasks, (at_ms, self._sequence, task))
 
     def due_tasks(self, count_max: int) -> Iterator[Callable[[], None]]:
-        """Up to `count_max` tasks whose time has come."""
+        """Yield up to `count_max` tasks whose time has come."""
         tasks = self._tasks
         while count_max and tasks and tasks[0][0] <= self.now_ms:
             count_max -= 1
             yield heappop(tasks)[2]
 
     def next_ms(self) -> int | None:
-        """When a job or a task is due next; None when nothing is."""
+        """Return when a job or a task is due next; None when none is."""
         at_ms = super().next_ms()
         if self._tasks and (at_ms is None or self._tasks[0][0] < at_ms):
             return self._tasks[0][0]

@@ -1,13 +1,13 @@
-"""Spilled: what stands in a job's `body` while its bytes are in a file (spilling.py).
+"""Spilled: the value of a job's `body` while its bytes are in a file (spilling.py).
 
-It is a number, not bytes: whatever would send or show it as a body by mistake fails at once, and a type checker sees
-where that could be. `len` is what it takes in memory, so `used_memory` is the sum over `len(job.body)` with and
-without it; `size` is the length of the body it stands for, which is what counts in the journal.
+It is a number, not bytes. Code that would send or show it as a body by mistake fails at once, and a type checker sees
+where that could be. `len` is its size in memory, so `used_memory` is the sum over `len(job.body)` with and without it.
+`size` is the length of the body that it stands for, which counts in the journal.
 
 Files are numbered from 1 in the order in which they were begun (persistence/spill.py).
 """
 
-# Stays Python: a class here derives from int, which compiled classes can't.
+# This module stays Python: a class here derives from int, which compiled classes can't.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from disque_py.core.job import Job
     from disque_py.core.queue import Queue
 
-    # Hears the body, or None if it could not be read: the job is gone then.
+    # Called with the body, or with None if it could not be read: the job is gone then.
     Reader = Callable[[Broker, Job, bytes | None], None]
 
-# A mark that memory never comes to.
+# A mark that memory never reaches.
 NEVER: Final = 1 << 62
 
-# A smaller body is not worth a place on disk: what is won is little, and what it costs is the same.
+# A smaller body is not worth a place on disk: it frees little memory and costs the same.
 BODY_BYTES_MIN: Final = 256
-# What is kept in memory, and read ahead, at the head of a queue.
+# Bodies of this many jobs, and this many bytes, are kept in memory and read ahead at the head of a queue.
 NEAR_JOBS: Final = 512
 NEAR_BYTES: Final = 2 << 20
 
-# What the number takes beyond the header that every bytes object has, too.
+# The bytes of the number beyond the header that every bytes object has, too.
 SPILLED_BYTES: Final = 16
 
 OFFSET_BITS: Final = 30
@@ -48,7 +48,7 @@ class Spilled(int):
 
     @classmethod
     def at(cls, file: int, offset: int, size: int) -> Spilled:
-        """The place with these parts; offset and size have 30 bits."""
+        """Return the place with these parts; offset and size have 30 bits."""
         assert offset <= _OFFSET_MASK
         assert size <= _SIZE_MASK
         return cls((file << OFFSET_BITS | offset) << SIZE_BITS | size)
@@ -61,17 +61,17 @@ class Spilled(int):
 
     @property
     def file(self) -> int:
-        """Which file."""
+        """The number of its file."""
         return self >> (OFFSET_BITS + SIZE_BITS)
 
     @property
     def offset(self) -> int:
-        """Where in it."""
+        """The offset in the file."""
         return self >> SIZE_BITS & _OFFSET_MASK
 
     @property
     def size(self) -> int:
-        """How long the body is."""
+        """The length of the body."""
         return self & _SIZE_MASK
 
 
@@ -79,11 +79,11 @@ Body = bytes | Spilled
 
 
 class Unread:
-    """A body that is not where it was spilled to, and has to be had from elsewhere (storage/body_recovery.py).
+    """A body that is not at its place on disk, and must come from elsewhere (storage/body_recovery.py).
 
     place      where it should be
-    reason     what the disk said there
-    position   where the journal ended when it was first looked for; -1: before that
+    reason     the error at that place
+    position   the journal's end when the body was first looked for; -1: before that
     tries      how often the journal couldn't be read
     """
 
@@ -99,36 +99,36 @@ class Unread:
 
 
 def size_of(body: Body) -> int:
-    """The body's real length, wherever it is."""
+    """Return the body's real length, in memory or on disk."""
     return body.size if type(body) is Spilled else len(body)
 
 
 class Spill:
-    """What a broker knows of its bodies on disk; `spilling.py` has the rules, the driver's SpillDesk does the work.
+    """A broker's knowledge of its bodies on disk. `spilling.py` has the rules; the spill service does the work.
 
-    The core leaves word here: `readings` are bodies it wants, `released` places it needs no more, `heads` queues whose
-    next jobs are to be in memory, with the one for which the queue is stalled, `is_void` that everything was forgotten
+    The core leaves notes here: `readings` are bodies it wants, `released` places it needs no more. `heads` are queues
+    whose next jobs are to be in memory, with the job that stalls the queue. `is_void` says that all jobs were forgotten
     at once.
 
     is_on            bodies may leave memory: `maxmemory-spill yes`, and there is a place for them
-    above            used_memory from which they do
+    above            used_memory above which bodies leave memory
     writing          jobs whose bodies are being written
-    writing_bytes    … and how much that is
+    writing_bytes    … and their bytes
     reading          jobs whose bodies are asked for, or on their way back
     unread           bodies that could not be read, and may be in the journal; here until their readers have heard
     lent             bodies read for the journal of this turn (journaling.py)
     fresh            jobs that came since bodies may leave, in order: the last of them …
-    older            … and those before, in chunks; `tidied` is the chunk that was last looked at
-    shard, greed, round_bytes   the walk that finds the others (spilling.seek)
+    older            … and earlier ones, in chunks; `tidied` is the chunk that was last looked at
+    shard, eviction_level, round_bytes   the walk that finds the others (spilling.seek)
     rest_until_ms, rest_bytes   it rests until then, or until there are so many bytes of bodies in memory
     body_bytes_min, near_jobs, near_bytes   limits of spilling.py; tests make them smaller
-    bytes_on_disk    bodies that are out
-    files, file_bytes   the files they are in, and how long those are
-    written, read, rescued, lost   bodies so far; rescued: they were read from the journal; lost: not from there either
+    bytes_on_disk    bytes of bodies on disk
+    files, file_bytes   the number of their files, and the length of these
+    written, read, rescued, lost   bodies so far; rescued: read from the journal; lost: not found there either
     written_bytes    … and bytes
-    wrote_ms         when a body last got out, or the first of those now under way was started
-    crowd            clients who wait for room
-    trouble          why nothing can be written at the moment; empty if it can
+    wrote_ms         when a body last left memory, or when the first of those now under way was started
+    blocked_producers   clients that wait for room
+    trouble          why no body can be written at the moment; empty if it can
     """
 
     __slots__ = (
@@ -204,7 +204,7 @@ class Spill:
 
 
 def released(broker: Broker, body: Spilled) -> int:
-    """The job needs this body no more, or has it back: its place is free. How long it is."""
+    """Free the place of a body that the job needs no more, or has back. Return the body's length."""
     size = body.size
     broker.spilled_count -= 1
     broker.spill.bytes_on_disk -= size

@@ -1,21 +1,23 @@
-"""Spilling: bodies leave memory when it gets scarce, and are back when they are needed.
+"""Spilling: bodies leave memory when it gets scarce, and come back when they are needed.
 
-Above 60 % of maxmemory, bodies that nobody will want soon go to disk: those of jobs far from the head of their queue,
-of copies and of delayed jobs. What stays is the job with a `Spilled` in place of its body; order, timers, acks and
-holders never look at a body, so nothing else about it changes. A body is replaced only when it is written, and only
-if its job is then still what it was. Percentages of maxmemory count what is left in memory.
+Above 60 % of maxmemory, bodies that will not be wanted soon go to disk: those of jobs far from the head of their queue,
+of copies and of delayed jobs. The job stays, with a `Spilled` in place of its body. Order, timers, acks and holders
+never look at a body, so nothing else about the job changes. A body is replaced only when it is written, and only if its
+job has not changed meanwhile. Percentages of maxmemory count the bytes left in memory.
 
-The way back: a queue from which jobs are fetched has its next ones read ahead. Who finds a head whose body is out
-*stalls* the queue (lifecycle.fetch): it is as if nothing were there until the body is, so the order stays. A GETJOB
-that meets a stalled queue waits for it, as do commands that show bodies (`borrowed`).
+Bodies come back ahead of time: a queue from which jobs are fetched has its next ones read. If the body of a head is on
+disk, the queue is *stalled* (lifecycle.fetch). It looks empty until the body is back, so the order stays. A GETJOB that
+meets a stalled queue waits for it, as do commands that show bodies (`borrowed`).
 
-Producers may be quicker than the disk. At 100 % their commands wait until bodies are out (`makes_room`), as long as the
-disk gets on with it; -OOM is for when it doesn't, or when nothing is left that may go.
+Producers may be faster than the disk. At 100 % their commands wait until bodies are out (`makes_room`), as long as the
+disk makes progress. They get -OOM when it doesn't, or when no body is left that may go.
 
-A body that can't be read (EIO, the file is gone, not what was written) is had from the journal, if there is one
-(storage/body_recovery.py). If it isn't there either it is lost to this node, and never delivered in part: the job is forgotten here,
-counted and logged. If others hold copies, their retry brings it back, as after a crash. Where bodies are written to,
-and how, is no concern of the core (storage/spill_service.py, persistence/spill.py).
+A body can't be read when the disk fails (EIO), when the file is gone, or when it has other content. Then the body is
+taken from the journal, if there is one (storage/body_recovery.py). If it isn't there either, it is lost to this node,
+and never delivered in part: the job is forgotten here, counted and logged. If other nodes hold copies, their retry
+brings the job back, as after a crash.
+
+The core does not know where bodies are written to, or how (storage/spill_service.py, persistence/spill.py).
 Spec M6.
 """
 
@@ -33,27 +35,27 @@ from disque_py.core.queue import Queue
 from disque_py.core.spilled import SPILLED_BYTES, Spilled, released
 from disque_py.log_lines import tell
 
-# Of what is read ahead at the head of a queue so much remains when memory is nearly full.
+# This much of the bodies read ahead at the head of a queue stays when memory is nearly full.
 SCARCE: Final = 32
 # A queue that was used this lately keeps its head when others don't.
 USED_MS: Final = 10_000
-# The walk that found nothing pauses for as long as the jobs it has seen would need at this rate.
+# A walk that found no body pauses for as long as the jobs it has seen would need at this rate.
 RESTED_JOBS_PER_MS: Final = 100
 REST_MS_MIN: Final = 1_000
-# It goes on earlier when bodies take up so much more of maxmemory: what is read back to be delivered is in no list.
+# It goes on earlier when bodies take up this much more of maxmemory: bodies read back for delivery are in no list.
 RESTED_SHARE: Final = 16
-# Jobs looked at per choice, at most: about a millisecond. Most of them may be over, or not worth it.
+# Jobs looked at per choice, at most: about a millisecond. Most of them may be over, or not worth spilling.
 LOOKS_MAX: Final = 2_000
-# Jobs that came lately are noted in chunks of so many; chunks are cleared of jobs that are over when there are many.
+# New jobs are noted in chunks of this many; chunks are cleared of jobs that are over when there are many.
 CHUNK: Final = 4_096
 # Fewer bytes of bodies than this are not worth looking for.
 BODIES_MIN: Final = 1 << 20
 BODIES_SHARE: Final = 64
 
-# Who adds a job waits for room as long as a body has got out this lately.
+# A producer waits for room as long as a body has left memory this lately.
 WAIT_MS: Final = 2_000
 
-# (queue, position) -> what stands there: asked for once per choice.
+# (queue, position) -> the key of the job there: looked up once per choice.
 Near = dict[tuple[Queue, int], tuple[int, int] | None]
 
 # How much of a queue's head stays: all of it; that of queues in use; nothing.
@@ -63,12 +65,12 @@ KEEP_NOTHING: Final = 2
 
 
 def excess(broker: Broker) -> int:
-    """Bytes above the mark that are not being written already."""
+    """Return the bytes above the mark that are not being written already."""
     return broker.used_memory - broker.spill.writing_bytes - broker.spill.above
 
 
 def is_behind(broker: Broker) -> bool:
-    """Memory is above 75 % and bodies are on their way out: who can wait (loading) should."""
+    """Whether memory is above 75 % and bodies are on their way out: work that can wait (loading) should wait."""
     spill = broker.spill
     return (
         broker.used_memory > broker.memory_limits[0]
@@ -80,20 +82,20 @@ def is_behind(broker: Broker) -> bool:
 
 
 def makes_room(broker: Broker) -> bool:
-    """Memory is full only until bodies are out that are on their way: who adds a job can wait for that."""
+    """Whether memory is full only until bodies are out that are on their way: a producer can wait for that."""
     spill = broker.spill
     return bool(spill.writing) and is_behind(broker) and broker.now_ms - spill.wrote_ms < WAIT_MS
 
 
 def wait_for_room(broker: Broker, client: Client) -> None:
-    """The client's next request is kept, as long as `makes_room`; one that waits for copies comes by again anyway."""
+    """Keep the client's next request while `makes_room`. Requests that wait for copies come here again anyway."""
     if client.waiting == RUNNING:
         client.waiting = WAITS_FOR_ROOM
         broker.spill.blocked_producers[client] = None
 
 
 def let_in(broker: Broker) -> None:
-    """Whoever waits for room goes on when there is some, or none to be expected."""
+    """Let clients that wait for room go on, when there is some, or none to be expected."""
     spill = broker.spill
     if broker.used_memory <= broker.memory_limits[1] or not makes_room(broker):
         for client in spill.blocked_producers:
@@ -106,10 +108,10 @@ def let_in(broker: Broker) -> None:
 
 
 def take_fresh(broker: Broker, bytes_max: int) -> list[Job]:
-    """The newest of the jobs that are noted, about `bytes_max` of bodies, oldest first.
+    """Return the newest of the jobs that are noted, about `bytes_max` of bodies, oldest first.
 
-    The newest are the farthest from being wanted, and what was allocated last is what the process can give back to the
-    system: a heap shrinks from its end.
+    The newest are the farthest from being wanted. The process can also give the memory back to the system that it
+    allocated last, because a heap shrinks from its end.
     """
     spill = broker.spill
     fresh = spill.fresh
@@ -130,7 +132,7 @@ def take_fresh(broker: Broker, bytes_max: int) -> list[Job]:
 
 
 def tidy_fresh(broker: Broker) -> None:
-    """Keep the list of new jobs in chunks, and drop from one of them who is over, if there are many of those."""
+    """Keep the list of new jobs in chunks; drop jobs that are over from one of them, if there are many."""
     spill = broker.spill
     if len(spill.fresh) >= CHUNK:
         spill.older.append(spill.fresh)
@@ -146,9 +148,9 @@ def tidy_fresh(broker: Broker) -> None:
 
 
 def seek(broker: Broker, bytes_max: int) -> list[Job]:
-    """The walk over all jobs for those that are worth it; it goes around with less and less regard.
+    """Walk over all jobs for bodies that are worth spilling. Each pass evicts more aggressively.
 
-    A round that finds nothing is followed by one that spares less, and at last by a rest.
+    A round that finds no body is followed by one that spares less, and at last by a rest.
     """
     spill = broker.spill
     if _is_resting(broker) or bodies_in_memory(broker) < worth_seeking(broker):
@@ -170,13 +172,13 @@ def seek(broker: Broker, bytes_max: int) -> list[Job]:
             spill.shard = 0
             if _ends_round(broker, spill.round_bytes + size):
                 break
-            spill.round_bytes = -size  # What was found in the round before is added below.
+            spill.round_bytes = -size  # The bytes found in the round before are added below.
     spill.round_bytes += size
     return found
 
 
 def _ends_round(broker: Broker, found_bytes: int) -> bool:
-    """A round is over; True if that is enough for now."""
+    """End a round; return True if that is enough for now."""
     spill = broker.spill
     if found_bytes:
         return False
@@ -191,19 +193,19 @@ def _ends_round(broker: Broker, found_bytes: int) -> bool:
 
 
 def _is_resting(broker: Broker) -> bool:
-    """The walk found nothing lately, and there is not much more to be found since."""
+    """Whether the walk found no body lately, and few more can be found since."""
     spill = broker.spill
     return broker.now_ms < spill.rest_until_ms and bodies_in_memory(broker) < spill.rest_bytes
 
 
 def bodies_in_memory(broker: Broker) -> int:
-    """About how many bytes of bodies there are that are not being written."""
+    """Return about how many bytes of bodies are in memory and are not being written."""
     jobs = JOB_BYTES * broker.job_count + SPILLED_BYTES * broker.spilled_count
     return broker.used_memory - jobs - broker.spill.writing_bytes
 
 
 def worth_seeking(broker: Broker) -> int:
-    """How many bytes of bodies there must be in memory for a walk to be worth it."""
+    """Return how many bytes of bodies must be in memory for a walk to be worth it."""
     return min(BODIES_MIN, broker.settings.maxmemory // BODIES_SHARE)
 
 
@@ -225,7 +227,7 @@ def may_go(broker: Broker, job: Job, eviction_level: int, near: Near) -> bool:
 
 
 def is_near(broker: Broker, queue: Queue, job: Job, eviction_level: int, near: Near) -> bool:
-    """Whether a job is so near the head of its queue that it will be wanted soon. `near` remembers where that is."""
+    """Whether a job is so near the head of its queue that it will be wanted soon. `near` remembers the keys there."""
     if eviction_level == KEEP_USED and not queue.waiting and broker.now_ms - queue.active_ms > USED_MS:
         return False
     position = min(broker.spill.near_bytes // len(job.body), broker.spill.near_jobs)
@@ -237,7 +239,7 @@ def is_near(broker: Broker, queue: Queue, job: Job, eviction_level: int, near: N
 
 
 def gone(broker: Broker, job: Job, body: bytes, place: Spilled) -> bool:
-    """The body was written to `place`; False if the job has changed meanwhile, and the place is not needed."""
+    """Replace the body, which was written to `place`; False if the job has changed and needs no place."""
     spill = broker.spill
     spill.writing.pop(job, None)
     if job.body is not body or job.work is not None or job.state not in (ACTIVE, QUEUED):
@@ -257,7 +259,7 @@ def gone(broker: Broker, job: Job, body: bytes, place: Spilled) -> bool:
 
 
 def read_ahead(broker: Broker) -> None:
-    """Ask for what is next in the queues from which jobs are fetched."""
+    """Ask for the bodies of the next jobs in the queues from which jobs are fetched."""
     spill = broker.spill
     heads, spill.heads = spill.heads, {}
     share = SCARCE if broker.memory_level >= 2 else 1
@@ -270,7 +272,7 @@ def read_ahead(broker: Broker) -> None:
             else:
                 go_on(broker, queue)
         count = 0
-        # Who passes at-most-once jobs by has another head.
+        # A consumer that skips at-most-once jobs has another head.
         for order in (queue.retried.jobs(), queue.oldest()) if queue.once_length else (queue.oldest(),):
             size = count = 0
             for job in islice(order, jobs_max):
@@ -287,7 +289,7 @@ def read_ahead(broker: Broker) -> None:
 
 
 def recall(broker: Broker, job: Job) -> None:
-    """Have the body back in memory soon."""
+    """Read the body back into memory soon."""
     spill = broker.spill
     if job not in spill.reading:
         spill.reading[job] = None
@@ -295,7 +297,7 @@ def recall(broker: Broker, job: Job) -> None:
 
 
 def attach(broker: Broker, job: Job, body: bytes | None) -> None:
-    """A body that was asked for is here, or (None) its job is gone: what waited for it goes on."""
+    """Give a job its body, and go on with the work that waited for it. (None: the job is gone.)"""
     broker.spill.reading.pop(job, None)
     if body is not None:
         _put_back(broker, job, body)
@@ -305,7 +307,7 @@ def attach(broker: Broker, job: Job, body: bytes | None) -> None:
 
 
 def rescued(broker: Broker, job: Job, body: bytes) -> None:
-    """The body was read from the journal, for its place on disk has it no more: it stays in memory."""
+    """Keep a body in memory that was read from the journal, because its place on disk does not have it."""
     broker.spill.rescued += 1
     _put_back(broker, job, body)
 
@@ -319,7 +321,7 @@ def _put_back(broker: Broker, job: Job, body: bytes) -> None:
 
 
 def go_on(broker: Broker, queue: Queue) -> None:
-    """The head of a stalled queue is in memory, or another job is the head: who waits for it is served."""
+    """Serve the clients of a stalled queue: its head is in memory, or another job is the head."""
     queue.is_stalled = False
     broker.stalled.clear()
     if queue.waiting:
@@ -329,7 +331,7 @@ def go_on(broker: Broker, queue: Queue) -> None:
 
 
 def when_back(broker: Broker, job: Job, then: Callable[[], None]) -> None:
-    """Have the body back, and call `then`; not if it can't be read, for then the job is gone."""
+    """Read the body back and call `then`; not if it can't be read, because then the job is gone."""
 
     def hear(broker: Broker, job: Job, body: bytes | None) -> None:
         attach(broker, job, body)
@@ -340,7 +342,7 @@ def when_back(broker: Broker, job: Job, then: Callable[[], None]) -> None:
 
 
 def borrowed(broker: Broker, client: Client, jobs: Iterable[Job]) -> Generator[None, None, dict[Job, bytes]]:
-    """Bodies of jobs for a command to show, while its client waits; they stay where they are. Lost ones are missing."""
+    """Read bodies for a command to show, while its client waits; they stay on disk. Lost ones are missing."""
     bodies: dict[Job, bytes] = {}
     waiting: dict[Job, None] = {}
 
@@ -364,7 +366,7 @@ def borrowed(broker: Broker, client: Client, jobs: Iterable[Job]) -> Generator[N
 
 
 def lost(broker: Broker, job: Job, reason: str) -> None:
-    """The body can't be had from anywhere: the job is lost to this node (see the module)."""
+    """Forget a job whose body can't be had from anywhere: it is lost to this node (see the module)."""
     spill = broker.spill
     spill.lost += 1
     where = "its other holders will queue it" if job.retry_ms and job.holders is not broker.sets.mine else "it is lost"
@@ -374,7 +376,7 @@ def lost(broker: Broker, job: Job, reason: str) -> None:
 
 
 def forget_all(broker: Broker) -> None:
-    """Every job was forgotten at once (reset.py)."""
+    """Forget all places, because every job was forgotten at once (reset.py)."""
     spill = broker.spill
     readings = spill.readings + [(each.job, each.reader) for each in spill.unread]
     spill.is_void = True

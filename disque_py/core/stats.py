@@ -1,6 +1,6 @@
 """Counters and samples behind INFO, LATENCY and SLOWLOG.
 
-Counters only count; rates are computed from two samples when somebody asks or once per 100 ms by the broker's tick.
+Counters only count. Rates are computed from two samples, once per 100 ms by the broker's tick, or when a client asks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LATENCY_SAMPLES_MAX: Final = 160
 
 
 class Stats:
-    """All numbers reset by CONFIG RESETSTAT, and the logs with commands of their own."""
+    """All numbers that CONFIG RESETSTAT resets, and the logs with commands of their own."""
 
     def __init__(self) -> None:
         self.reset()
@@ -25,7 +25,7 @@ class Stats:
         self.latency: dict[str, LatencySeries] = {}
 
     def reset(self) -> None:
-        """Everything back to zero, as CONFIG RESETSTAT does."""
+        """Set every number back to zero, as CONFIG RESETSTAT does."""
         self.connections_received = 0
         self.connections_rejected = 0
         self.memory_refusals = 0
@@ -59,16 +59,16 @@ class Stats:
         self.samples: deque[tuple[int, int, int, int]] = deque(maxlen=OPS_SAMPLES + 1)
 
     def ignored(self, reason: str) -> None:
-        """A message was ignored; INFO shows why and how often."""
+        """Count an ignored message; INFO shows the reasons and their counts."""
         self.messages_ignored += 1
         self.reject_reasons[reason] = self.reject_reasons.get(reason, 0) + 1
 
     def sample(self, now_ms: int) -> None:
-        """Remember where the counters stand."""
+        """Remember the current values of the counters."""
         self.samples.append((self.commands_processed, self.net_input_bytes, self.net_output_bytes, now_ms))
 
     def rates(self) -> tuple[float, float, float]:
-        """Commands per second, input and output KiB per second over the remembered samples."""
+        """Return commands per second, input and output KiB per second over the remembered samples."""
         if len(self.samples) < 2:
             return 0.0, 0.0, 0.0
         first, last = self.samples[0], self.samples[-1]
@@ -80,7 +80,7 @@ class Stats:
         )
 
     def log_slow(self, argv: list[bytes], usec: int, wall_s: int, entries_max: int) -> None:
-        """An entry of SLOWLOG; long commands are cut as the original cuts them (spec R8)."""
+        """Add an entry to SLOWLOG; long commands are cut as the original cuts them (spec R8)."""
         kept = [_cut(argument) for argument in argv[:SLOWLOG_ARGUMENTS_MAX]]
         if len(argv) > SLOWLOG_ARGUMENTS_MAX:
             more = len(argv) - SLOWLOG_ARGUMENTS_MAX + 1
@@ -95,7 +95,7 @@ class Stats:
             self.slowlog.pop()
 
     def log_latency(self, event: str, ms: int, wall_s: int) -> None:
-        """A sample for LATENCY."""
+        """Add a sample for LATENCY."""
         series = self.latency.get(event)
         if series is None:
             series = self.latency[event] = LatencySeries()

@@ -1,8 +1,8 @@
 """Hand-over of jobs to us, the taker's part: YOURJOBS, TOOK, SETTLED.
 
-Each job of a hand-over is taken or refused, and the answer is remembered under the hand-over's number until the
-giver says that all up to it are settled: whenever it asks again, it hears the same, and nothing is done again.
-So a lost answer delivers nothing twice. The giver's part is handover.py. Spec H3, H5, H6.
+Each job of a hand-over is taken or refused. The answer is remembered under the hand-over's number until the giver says
+that all numbers up to it are settled. A giver that asks again hears the same answer, and nothing is done again. So a
+lost answer delivers nothing twice. The giver's part is handover.py. Spec H3, H5, H6.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from disque_py.core.job_snapshot import AFTER, SPAN_BITS, job_of
 from disque_py.core.journaling import mark_holders_dirty
 from disque_py.core.pulls import NEEDJOBS_MAX, imported
 
-# Nobody asks for more than half of this at once.
+# Twice the most jobs that a giver is ever asked for.
 SNAPSHOTS_MAX: Final = 2 * NEEDJOBS_MAX
-# A hand-over is answered only if its number is below the first that is not settled plus this. The giver asks again, and
-# settles more meanwhile: whatever it waits for longest is the first number, which is always answered. So no answer has
-# to be forgotten before it is settled (spec H3, H5, H6).
+# We answer a hand-over only if its number is below the first unsettled number plus this. The giver asks again, and
+# settles more numbers meanwhile. The number that it waits for longest is the first one, which is always answered. So no
+# answer has to be forgotten before it is settled (spec H3, H5, H6).
 ANSWERS_MAX: Final = 20_000
 
 
 def on_yourjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """Jobs for our clients. Each is taken or refused, and the answer repeated whenever we are asked again."""
+    """Take or refuse each of these jobs for our clients. Repeat the same answer when the giver asks again."""
     if sender.is_newcomer:
-        # It could not hear our answer; and who is not reached in time is given up, and our answers with it.
+        # The sender could not hear our answer; a node that is not reached in time is given up, and our answers with it.
         broker.stats.ignored("a hand-over from a node that was not reached yet")
         return
     state = exchange(sender)
@@ -42,7 +42,7 @@ def on_yourjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
             broker.stats.ignored("a hand-over too far beyond those that are settled")
             continue
         if len(snapshots) > SNAPSHOTS_MAX:
-            raise ValueError("more jobs than anybody asks for")
+            raise ValueError("more jobs than any node asks for")
         answers = state.answers.get(number)
         if answers is None:
             assert 0 <= number - state.answers_from < ANSWERS_MAX
@@ -60,7 +60,7 @@ def _take(broker: Broker, sender: Node, snapshot: Any) -> int:
         raise ValueError("a delay that is not a number")
     known = broker.find(job.id)
     if known is not None and isinstance(known.work, Handover):
-        # It comes back from where we handed it: that hand-over was taken, and is over.
+        # It comes back from the node that we handed it to: that hand-over was taken, and is over.
         _taken_back(broker, known)
         known = broker.find(job.id)
     if known is None:
@@ -106,10 +106,10 @@ def _taken_back(broker: Broker, known: Job) -> None:
 
 
 def _known_again(broker: Broker, sender: Node, known: Job, job: Job) -> int | None:
-    """What we answer for a job that has a record here; None: it goes into our queue."""
+    """Return our answer for a job that has a record here; None: it goes into our queue."""
     sets = broker.sets
     if known.state == WAIT_REPL:
-        return REFUSED_BUSY  # Its producer still waits for us; queueing it would answer nobody (spec Q7).
+        return REFUSED_BUSY  # Its producer still waits for us; queueing the job would not answer it (spec Q7).
     known.holders = sets.union(known.holders, job.holders)
     events.heard(known, job.version)
     mark_holders_dirty(broker, known)
@@ -121,7 +121,7 @@ def _known_again(broker: Broker, sender: Node, known: Job, job: Job) -> int | No
     if known.state == QUEUED:
         return TAKEN
     if known.is_leased_here and known.requeue_at_ms > broker.now_ms:
-        return TAKEN  # A consumer of ours has it; the giver had not heard, and would queue what we refuse.
+        return TAKEN  # A consumer of ours has it. The giver had not heard so, and would queue a job that we refuse.
     if known.retry_ms == 0 and known.is_delivered:
         return TAKEN
     reason = replication.refusal(broker, known)
@@ -132,7 +132,7 @@ def _known_again(broker: Broker, sender: Node, known: Job, job: Job) -> int | No
 
 
 def on_settled(broker: Broker, sender: Node, items: list[Any]) -> None:
-    """The giver has our answers up to this number."""
+    """Forget our answers up to this number, because the giver has them."""
     for number in items:
         _forget_answers(exchange(sender), number)
 

@@ -1,9 +1,8 @@
-"""Timers: what the passing of time does to jobs, clients and queues.
+"""Timers: the effects of passing time on jobs, clients and queues.
 
-`tick` is called when something is due (`next_ms` says when) and at least every HOUSEKEEPING_MS, which is soon enough
-for what stands in a line. Its work is
-counted, not timed, so that it is the same on every machine; what does not fit into one call is done by the
-next, a turn later.
+`tick` is called when a timer is due (`next_ms` says when) and at least every HOUSEKEEPING_MS, which is soon enough for
+entries of a Line. Its work is counted, not timed, so it is the same on every machine. Work that does not fit into one
+call is done by the next, a turn later.
 """
 
 from __future__ import annotations
@@ -23,26 +22,25 @@ JOBS_PER_TICK: Final = 400
 CLIENTS_PER_TICK: Final = 200
 TASKS_PER_TICK: Final = 200
 SWEPT_PER_TICK: Final = 1_000
-# Queues looked at per tick; more as long as a tenth of them is found idle.
+# Queues looked at per tick; more while a tenth of them is found idle.
 QUEUES_PER_TICK: Final = 100
 QUEUES_PER_TICK_MAX: Final = 2_000
 ASKING_PER_TICK: Final = 100
-# An empty queue that nobody used for so long is dropped; sooner when memory is short
-# (spec F5).
+# An empty queue that no client used for this long is dropped; sooner when memory is short (spec F5).
 QUEUE_IDLE_MS: Final = (300_000, 10_000, 2_000, 2_000)
-# A queue that never had a job is there only because clients asked for it. Where there are very many queues it goes so
-# long after the last of them.
+# A queue that never had a job exists only because clients asked for it. Where there are very many queues, it is dropped
+# this long after the last of them asked.
 UNUSED_MS: Final = 10_000
 
 
 def tick(broker: Broker) -> bool:
-    """Do what is due; True if there is more to do at once."""
+    """Handle due timers; return whether more work can be done at once."""
     for task in broker.schedule.due_tasks(TASKS_PER_TICK):
         task()
     if broker.extensions:
         replication.extend_due(broker)
     jobs = 0
-    # While the journal is loaded nothing that happens to a job would be recorded; it happens right afterwards.
+    # While the journal is loaded, changes of jobs would not be recorded; they follow right afterwards.
     for job in broker.schedule.due(JOBS_PER_TICK) if not broker.is_loading else ():
         visit(broker, job)
         jobs += 1
@@ -68,7 +66,7 @@ def tick(broker: Broker) -> bool:
 
 
 def next_ms(broker: Broker) -> int:
-    """When `tick` has to be called at the latest."""
+    """Return when `tick` has to be called at the latest."""
     at_ms = broker.housekept_ms + HOUSEKEEPING_MS
     if broker.extensions and broker.extensions[0][0] < at_ms:
         at_ms = broker.extensions[0][0]
@@ -81,7 +79,7 @@ def next_ms(broker: Broker) -> int:
 
 
 def visit(broker: Broker, job: Job) -> None:
-    """A job's timer has come: end of life, or what its state says."""
+    """Handle a job's timer: the end of its life, or the step that its state needs."""
     now_ms = broker.now_ms
     if job.expire_at_ms <= now_ms:
         if job.state == ACKED:
@@ -113,14 +111,14 @@ def visit(broker: Broker, job: Job) -> None:
 
 
 def _sweep_queues(broker: Broker) -> None:
-    """One step for each queue that drops dead entries."""
+    """Do one step for each queue that drops dead entries."""
     for queue in list(broker.sweeps):
         if next(broker.sweeps[queue], queue) is queue:
             del broker.sweeps[queue]
 
 
 def _keep_house(broker: Broker) -> None:
-    """Ten times a second: samples, idle queues, the part of the sweep that is due."""
+    """Keep house ten times a second: samples, idle queues, the part of the sweep that is due."""
     elapsed_ms = min(broker.now_ms - broker.housekept_ms, SWEEP_MS)
     broker.housekept_ms = broker.now_ms
     broker.stats.sample(broker.now_ms)
@@ -136,20 +134,20 @@ def _keep_house(broker: Broker) -> None:
     broker.cluster.memory_level = level
     broker.tokens.look()
     pulls.ask_for_waiting(broker, ASKING_PER_TICK)
-    # What is not read to its end yet may be over already, and nothing of its leaving would be recorded.
+    # While the journal is read, a job may be over already, and its leaving would not be recorded.
     if broker.is_leaving and not broker.is_loading:
         leaving.step(broker)
 
 
 def _plan_sweep(broker: Broker, elapsed_ms: int) -> None:
-    """Jobs beyond the schedule's horizon come into its reach: each is looked at once per SWEEP_MS."""
+    """Plan the sweep: jobs beyond the schedule's horizon come into its reach. It meets each once per SWEEP_MS."""
     broker.sweep_position_ms += elapsed_ms * SHARDS
     count, broker.sweep_position_ms = divmod(broker.sweep_position_ms, SWEEP_MS)
     broker.sweep_due = min(broker.sweep_due + count, SHARDS)
 
 
 def _sweep_jobs(broker: Broker) -> None:
-    """The part of the sweep that is due, as far as it fits into a tick."""
+    """Do the part of the sweep that is due, as far as it fits into a tick."""
     horizon_ms = broker.schedule.horizon_ms
     looked = 0
     while broker.sweep_due and looked < SWEPT_PER_TICK:
@@ -175,7 +173,7 @@ def _drop_idle_queues(broker: Broker) -> None:
             broker.queue_gc = iter(list(broker.queues.values()))
             return
         if not queue.is_dropped and is_idle(broker, queue, idle_ms):
-            if queue.dead:  # A dead entry's job may come back, and then expects to find it here.
+            if queue.dead:  # A dead entry's job may come back, and then expects to find its entry here.
                 broker.sweeps.setdefault(queue, queue.sweep())
             else:
                 broker.drop_queue(queue)
@@ -183,7 +181,7 @@ def _drop_idle_queues(broker: Broker) -> None:
 
 
 def is_idle(broker: Broker, queue: Queue, idle_ms: int) -> bool:
-    """Nothing of the queue is worth keeping."""
+    """Whether no part of the queue is worth keeping."""
     return (
         not queue.length
         and not queue.waiting
@@ -194,7 +192,7 @@ def is_idle(broker: Broker, queue: Queue, idle_ms: int) -> bool:
 
 
 def _is_unused(broker: Broker, queue: Queue) -> bool:
-    """It is one of very many that clients asked for in vain."""
+    """Whether it is one of very many queues that clients asked for in vain."""
     if queue.jobs_in or queue.jobs_out or len(broker.queues) <= memory.QUEUES_SPARE:
         return False
     return broker.now_ms - queue.wanted_ms >= UNUSED_MS

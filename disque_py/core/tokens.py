@@ -1,13 +1,13 @@
-"""Tokens: deliveries that can be had again, and ended together.
+"""Tokens: deliveries that a client can ask for again, and end together.
 
-A client that gives its GETJOB a TOKEN may ask again when it didn't hear the answer: it gets the same jobs, in the same
+A client that gives its GETJOB a TOKEN may ask again when it didn't hear the answer. It gets the same jobs, in the same
 order, as far as their leases still run, and no others. ACKTOKEN, NACKTOKEN and EXTENDTOKEN do to all of them what
-ACKJOB, NACK and WORKING do to one. A token belongs to the node that answered; it is recorded with its ids before the
-reply (journaling.py) and lives as long as one of its leases.
+ACKJOB, NACK and WORKING do to one job. A token belongs to the node that answered. It is recorded with its ids before
+the reply (journaling.py) and lives as long as one of its leases.
 
-A lease is *held* under the token as long as it is the delivery that the token names: the attempt tells. Jobs that are
-done leave at once (lifecycle.py); leases that merely ended are noticed when somebody asks, and by a walk over all
-tokens. So memory is bounded by what is leased. Spec G1, G2, G3.
+A lease is *held* under the token while it is the delivery that the token names; the attempt tells. Jobs that are done
+leave at once (lifecycle.py). Leases that merely ended are noticed when a client asks, and by a walk over all tokens. So
+leased jobs bound the memory. Spec G1, G2, G3.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from disque_py.core.job import ACTIVE, Job
 if TYPE_CHECKING:
     from disque_py.core.broker import Broker
 
-# What one job under a token costs: entries in two dicts, as measured; and a token without any.
+# The bytes of one job under a token (entries in two dicts, as measured), and of a token without any.
 ENTRY_BYTES: Final = 220
 TOKEN_BYTES: Final = 420
-# About what a record takes, besides the name, and one id in it.
+# About the bytes of a record, besides the name, and of one id in it.
 RECORD_BYTES: Final = 8
 RECORDED_ID_BYTES: Final = 45
-# The walk for leases that ended begins this often, and looks at so many jobs per part.
+# The walk for ended leases begins this often, and looks at this many jobs per part.
 WALK_EVERY_MS: Final = 10_000
 LOOKED_PER_PART: Final = 1_000
 
 
 class Token:
-    """One token.
+    """One token, and the deliveries under it.
 
     jobs     job -> attempt of the delivery, in the order of the answer
     fresh    those of them that are not recorded yet
@@ -55,7 +55,7 @@ class Token:
 class Tokens:
     """All tokens of a node.
 
-    by_name, by_job   where to find them
+    by_name, by_job   the tokens by name and by job
     """
 
     __slots__ = ("_broker", "_walk", "_walked_ms", "by_job", "by_name")
@@ -71,7 +71,7 @@ class Tokens:
         return bool(self.by_name)
 
     def add(self, name: bytes, job: Job) -> None:
-        """The job was delivered under this token a moment ago."""
+        """Put a job that was delivered a moment ago under this token."""
         broker = self._broker
         self.drop(job)
         token = self.by_name.get(name)
@@ -86,7 +86,7 @@ class Tokens:
             broker.outbox.tokens[token] = None
 
     def drop(self, job: Job) -> None:
-        """The job is under no token any more; a token without jobs is gone."""
+        """Take the job from its token; a token without jobs is dropped."""
         token = self.by_job.pop(job, None)
         if token is None:
             return
@@ -98,7 +98,7 @@ class Tokens:
             self._unplace(token)
 
     def _unplace(self, token: Token) -> None:
-        """Its records count no more."""
+        """Note that the token's records count no more."""
         broker = self._broker
         if token.place >= broker.first_place and token.place in broker.live_bytes:
             broker.live_bytes[token.place] -= token.recorded_bytes
@@ -106,7 +106,7 @@ class Tokens:
         token.place = token.recorded_bytes = 0
 
     def held(self, name: bytes) -> list[Job]:
-        """Jobs under this token whose leases run, in the order in which they were delivered."""
+        """Return jobs under this token whose leases run, in the order in which they were delivered."""
         token = self.by_name.get(name)
         if token is None:
             return []
@@ -119,7 +119,7 @@ class Tokens:
         return jobs
 
     def is_held(self, job: Job, attempt: int) -> bool:
-        """The delivery still stands: nobody has the job but who got it under the token."""
+        """Whether the delivery still stands: only the client that got the job under the token has it."""
         return (
             job.state == ACTIVE
             and job.is_leased_here
@@ -128,7 +128,7 @@ class Tokens:
         )
 
     def look(self) -> None:
-        """Part of a walk over all tokens, for leases that have ended."""
+        """Do part of a walk over all tokens, for leases that have ended."""
         if self._walk is None:
             now_ms = self._broker.now_ms
             if not self.by_name or now_ms - self._walked_ms < WALK_EVERY_MS:
@@ -150,7 +150,7 @@ class Tokens:
                 yield
 
     def record_again(self, name: bytes) -> None:
-        """A segment with a record of it is to go, or the journal is new: write it anew."""
+        """Write the token's record anew, because its segment is to go or the journal is new."""
         token = self.by_name.get(name)
         if token is not None:
             self._unplace(token)
@@ -159,7 +159,7 @@ class Tokens:
             self._broker.outbox.tokens[token] = None
 
     def take_records(self) -> list[tuple[bytes, int, list[tuple[bytes, int]]]]:
-        """What the journal has to know: (name, 1 if it goes on with what was recorded, [(id, attempt) …])."""
+        """Return what the journal must record: (name, 1 if it adds to an earlier record, [(id, attempt) …])."""
         broker = self._broker
         records = []
         for token in broker.outbox.tokens:
@@ -179,7 +179,7 @@ class Tokens:
         return records
 
     def restored(self, name: bytes, ids: list[tuple[bytes, int]], place: int) -> None:
-        """A token as the journal has it: what is still leased under it."""
+        """Enter a token from the journal, with the jobs that are still leased under it."""
         broker = self._broker
         for job_id, attempt in ids:
             job = broker.find(job_id)
@@ -196,7 +196,7 @@ class Tokens:
             broker.live_records[place] = broker.live_records.get(place, 0) + 1
 
     def clear(self) -> None:
-        """All jobs are gone (reset.py)."""
+        """Forget all tokens, because all jobs are gone (reset.py)."""
         self.by_name.clear()
         self.by_job.clear()
         self._broker.outbox.tokens.clear()

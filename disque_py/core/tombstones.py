@@ -1,8 +1,8 @@
-"""Ids of jobs known as done, for a while.
+"""Tombstones: ids of jobs known as done, for a while.
 
-Whoever deletes an acked record remembers its id for twice the node time-out, so that a copy that
-arrives late is answered with the ack instead of being delivered (spec A6). Two
-generations make a look-up two probes; the table is bounded: under load a generation is short.
+A node that deletes an acked record remembers its id for twice the node time-out. A copy that arrives late is then
+answered with the ack instead of being delivered (spec A6). There are two generations, so a look-up is two probes. The
+table is bounded: under load a generation is short.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class Tombstones:
         return job_id in self._now or job_id in self._before
 
     def generations(self) -> tuple[set[bytes], set[bytes]]:
-        """Both sets, for many look-ups within one message; not to be changed, and not to be kept."""
+        """Return both sets, for many look-ups within one message. Do not change or keep them."""
         return self._now, self._before
 
     def __len__(self) -> int:
         return len(self._now) + len(self._before)
 
     def expire(self, now_ms: int) -> None:
-        """Let go of what is old enough; called about once a second."""
+        """Forget ids that are old enough; called about once a second."""
         if now_ms - self._since_ms >= self.keep_ms:
             self._turn_over(now_ms)
 

@@ -1,4 +1,4 @@
-"""All that clients and other nodes make a node keep is inside `maxmemory`, or has a bound of its own.
+"""All memory that clients and other nodes make a node use is inside `maxmemory`, or has a bound of its own.
 
 docs/operations.md, "Limits on memory", has the table of these bounds.
 """
@@ -9,7 +9,7 @@ import pytest
 
 from brokers import add_node, ask, ask_parsed, error_of, make_broker, make_client
 from cluster_bus.messages import INTEREST, ISKEY, KEYIS, PAUSE, REPLJOB, SETTLED, TOOK, YOURJOBS
-from copies import advance, hold, hold_queued, image, make_id, say, sent_of
+from copies import advance, hold, hold_queued, make_id, say, sent_of, snapshot
 from disque_py.commands.clients import NAME_BYTES_MAX
 from disque_py.config.kinds import OutputLimit, OutputLimits
 from disque_py.core import interest, keying, memory, pausing, taking
@@ -59,7 +59,7 @@ def test_a_getjob_that_waits_is_refused_when_there_is_no_memory_for_its_queues()
 
 
 @pytest.mark.parametrize("is_linked", [False, True])
-def test_getjob_nohang_makes_no_queues_beyond_what_memory_has_room_for(is_linked):
+def test_getjob_nohang_makes_no_queues_for_which_memory_has_no_room(is_linked):
     broker = make_broker(maxmemory=LIMIT)
     client = make_client(broker)
     if is_linked:
@@ -78,7 +78,7 @@ def test_getjob_that_finds_a_job_makes_no_queue_for_the_names_beside_it():
 
 
 def test_consumers_of_some_queues_go_on_waiting_however_full_memory_is():
-    """They are the ones that empty it."""
+    """Consumers empty it."""
     broker, client = make_full()
     assert ask(broker, client, "GETJOB", "FROM", *names(LINES_SPARE)) == b""
     hold_queued(broker, number=7, queue=b"q3")
@@ -176,10 +176,10 @@ def test_a_node_that_settles_nothing_is_not_answered_for_ever_and_is_again_when_
     broker = make_broker()
     b = add_node(broker)
     for number in range(1, 21):
-        say(broker, b, YOURJOBS, (number, 0, [image(broker, b, number=number)]))
+        say(broker, b, YOURJOBS, (number, 0, [snapshot(broker, b, number=number)]))
     assert sorted(exchange(b).answers) == list(range(1, 11))
     assert (len(sent_of(broker, TOOK)), broker.job_count) == (10, 10)
-    say(broker, b, YOURJOBS, (11, 10, [image(broker, b, number=11)]))
+    say(broker, b, YOURJOBS, (11, 10, [snapshot(broker, b, number=11)]))
     assert (list(exchange(b).answers), broker.job_count) == ([11], 11)
     say(broker, b, SETTLED, 11)
     assert exchange(b).answers == {}
@@ -277,7 +277,7 @@ def test_a_long_queue_name_takes_memory_in_each_job_that_has_it():
     client = make_client(broker)
     job_id = ask_parsed(broker, client, "ADDJOB", "q" * 10_000, "body", 0, "DELAY", 100)
     assert 10_000 < broker.used_memory < 11_000
-    say(broker, add_node(broker), REPLJOB, (image(broker, number=9, queue=b"c" * 10_000), NO_ANSWER))
+    say(broker, add_node(broker), REPLJOB, (snapshot(broker, number=9, queue=b"c" * 10_000), NO_ANSWER))
     assert 20_000 < broker.used_memory < 22_000
     ask(broker, client, "DELJOB", job_id, make_id(9))
     assert broker.used_memory == 0

@@ -1,4 +1,4 @@
-"""core/acks.py: a done job is forgotten only when every node that may hold it knows."""
+"""core/acks.py: an acknowledged job is forgotten only when every node that may hold it knows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def ack(broker, job):
 # -- ACKJOB -------------------------------------------------------------------------------------------
 
 
-def test_a_job_that_nobody_else_has_is_gone_at_once():
+def test_a_job_that_no_other_node_has_is_gone_at_once():
     broker, *_ = make_cluster()
     job = hold(broker)
     assert ack(broker, job) == (1, [])
@@ -52,12 +52,12 @@ def test_when_all_have_confirmed_it_is_over_everywhere():
     broker, b, c = make_cluster()
     job = hold(broker, b, c)
     ack(broker, job)
-    everybody = pack(broker.me, b, c)
-    say(broker, b, GOTACK, (job.id, everybody, 1))
+    all_three = pack(broker.me, b, c)
+    say(broker, b, GOTACK, (job.id, all_three, 1))
     assert sent(broker) == []
     assert broker.find(job.id) is job
-    say(broker, c, GOTACK, (job.id, everybody, 1))
-    assert sent(broker) == [((b, c), DELJOB, (job.id, everybody))]
+    say(broker, c, GOTACK, (job.id, all_three, 1))
+    assert sent(broker) == [((b, c), DELJOB, (job.id, all_three))]
     assert broker.find(job.id) is None
     assert job.id in broker.tombstones
 
@@ -85,7 +85,7 @@ def test_a_confirmation_counts_only_if_the_question_named_the_answering_node():
     assert broker.find(job.id) is job
 
 
-def test_who_does_not_answer_is_asked_again_with_growing_gaps():
+def test_a_silent_holder_is_asked_again_with_growing_gaps():
     broker, b, _ = make_cluster()
     job = hold(broker, b, ttl_s=864_000)
     acks.ack_here(broker, job.id)
@@ -102,7 +102,7 @@ def test_who_does_not_answer_is_asked_again_with_growing_gaps():
     assert all(abs(gap - wanted) < 2 for gap, wanted in zip(gaps, expected, strict=True)), gaps
 
 
-def test_who_has_no_link_is_not_asked_but_waited_for():
+def test_a_holder_without_a_link_is_not_asked_but_waited_for():
     broker, b, c = make_cluster()
     c.is_linked = False
     job = hold(broker, b, c)
@@ -143,7 +143,7 @@ def test_an_ack_from_elsewhere_takes_the_job_out_of_the_queue():
 
 
 def test_an_ack_whose_ttl_ends_within_a_second_has_a_timer_of_its_own():
-    """A place in the line would come too late for it."""
+    """The line of first retries would come too late for it."""
     broker, b, _ = make_cluster()
     job = hold(broker, b, ttl_s=1, retry_s=0)
     advance(broker, 500)
@@ -153,8 +153,8 @@ def test_an_ack_whose_ttl_ends_within_a_second_has_a_timer_of_its_own():
     assert broker.find(job.id) is None
 
 
-def test_the_collector_asks_again_before_those_who_were_told():
-    """Else a lost answer would cost questions of everybody to everybody."""
+def test_the_collector_asks_again_before_the_nodes_that_were_told():
+    """Otherwise a lost answer would make every node ask every other."""
     broker, b, _ = make_cluster()
     mine, theirs = hold(broker, b, number=1), hold(broker, b, number=2)
     acks.ack_here(broker, mine.id)
@@ -179,14 +179,14 @@ def test_the_receiver_looks_after_the_ack_if_the_collector_does_not_end_it():
 
 def test_setack_lacking_a_holder_we_know_makes_us_collect_too():
     """
-    The sender knows itself and us; we know a third node. The sets are merged, and nobody
+    The sender knows itself and us; we know a third node. The sets are merged, and no node
     may delete the job before the third has confirmed: it would queue it again.
     """
     broker, b, c = make_cluster()
     job = hold(broker, b, c)
     say(broker, b, SETACK, (job.id, pack(broker.me, b)))
-    everybody = pack(broker.me, b, c)
-    assert sent(broker) == [((b,), GOTACK, (job.id, everybody, 1)), ((b, c), SETACK, (job.id, everybody, 1))]
+    all_three = pack(broker.me, b, c)
+    assert sent(broker) == [((b,), GOTACK, (job.id, all_three, 1)), ((b, c), SETACK, (job.id, all_three, 1))]
 
 
 def test_setack_with_a_holder_we_did_not_know_is_merged():
@@ -213,7 +213,7 @@ def test_a_named_member_without_the_job_confirms_and_keeps_the_ack():
 @pytest.mark.parametrize("reason", ["memory", "count", "holders"])
 @pytest.mark.plain
 def test_without_room_an_ack_of_an_unknown_job_is_confirmed_and_known_as_done(reason, monkeypatch):
-    """Somebody who invents ids must not fill our memory; a late copy of a real one is not taken all the same."""
+    """A client that invents ids must not fill our memory. A late copy of a real job is refused all the same."""
     broker, b, _ = make_cluster()
     if reason == "memory":
         broker.memory_limits = (-1, -1, 1 << 40)
@@ -255,14 +255,14 @@ def test_without_room_an_ack_of_an_unknown_job_is_passed_on_and_not_kept(monkeyp
     assert broker.job_count == 0
 
 
-def test_who_is_not_named_and_has_nothing_says_so():
+def test_a_node_that_is_not_named_and_has_no_copy_says_so():
     broker, b, c = make_cluster()
     say(broker, b, SETACK, (make_id(), pack(b, c)))
     assert sent(broker) == [((b,), GOTACK, (make_id(), b"", 0))]
     assert broker.job_count == 0
 
 
-def test_who_knows_the_job_as_done_ends_the_question():
+def test_a_node_that_knows_the_job_as_done_ends_the_question():
     broker, b, _ = make_cluster()
     broker.tombstones.add(make_id(), broker.now_ms)
     say(broker, b, SETACK, (make_id(), b""))
@@ -290,7 +290,7 @@ def test_an_ack_ends_a_lease():
 # -- dummy acks ---------------------------------------------------------------------------------------
 
 
-def test_an_ack_of_an_unknown_job_is_passed_to_everybody_with_the_empty_set():
+def test_an_ack_of_an_unknown_job_goes_to_all_nodes_with_the_empty_set():
     broker, b, c = make_cluster()
     assert acks.ack_here(broker, make_id()) == 0
     assert sent(broker) == [((b, c), SETACK, (make_id(), b"", 0))]
@@ -298,7 +298,7 @@ def test_an_ack_of_an_unknown_job_is_passed_to_everybody_with_the_empty_set():
 
 
 @pytest.mark.parametrize("reason", ["even id", "alone", "leaving", "known as done"])
-def test_no_dummy_ack_is_kept_where_it_can_help_nobody(reason):
+def test_no_dummy_ack_is_kept_where_it_is_of_no_use(reason):
     broker = make_broker()
     job_id = make_id(retry_s=0 if reason == "even id" else 30)
     if reason != "alone":
@@ -320,7 +320,7 @@ def test_a_leaving_node_passes_an_ack_of_an_unknown_job_on_and_keeps_nothing():
 
 
 def test_a_dummy_ack_learns_the_holders_and_collects_then():
-    """The first answer counts for nobody: the question had named no one."""
+    """The first answer confirms nothing: the question had named no node."""
     broker, b, c = make_cluster()
     acks.ack_here(broker, make_id())
     sent(broker)
@@ -334,7 +334,7 @@ def test_a_dummy_ack_learns_the_holders_and_collects_then():
     assert sent(broker) == [((b, c), DELJOB, (make_id(), pack(b, c)))]
 
 
-def test_a_dummy_ack_is_dropped_when_everybody_says_that_it_has_nothing():
+def test_a_dummy_ack_is_dropped_when_all_nodes_say_that_they_have_no_copy():
     broker, b, c = make_cluster()
     acks.ack_here(broker, make_id())
     say(broker, b, GOTACK, (make_id(), b"", 0))
@@ -343,8 +343,8 @@ def test_a_dummy_ack_is_dropped_when_everybody_says_that_it_has_nothing():
     assert broker.job_count == 0
 
 
-def test_what_a_dropped_dummy_ack_was_for_is_known_as_done():
-    """Whoever deletes an acked record remembers the id: the copy may come now (spec A6)."""
+def test_the_job_of_a_dropped_dummy_ack_is_known_as_done():
+    """A node that deletes an acked record remembers the id: the copy may come now (spec A6)."""
     broker, b, c = make_cluster()
     acks.ack_here(broker, make_id())
     for node in (b, c):
@@ -395,7 +395,7 @@ def test_the_end_of_a_collection_ends_ours(is_queued):
     assert job.id in broker.tombstones
 
 
-def test_who_knows_more_members_collects_on_instead_of_deleting():
+def test_a_node_that_knows_more_holders_collects_on_instead_of_deleting():
     """Spec A10."""
     broker, b, c = make_cluster()
     job = hold(broker, b, c)
@@ -416,7 +416,7 @@ def test_a_late_copy_of_a_finished_job_is_answered_with_the_ack():
     assert broker.find(job.id).state == ACKED
 
 
-def test_the_end_of_a_job_nobody_knows_is_ignored():
+def test_the_end_of_an_unknown_job_is_ignored():
     broker, b, _ = make_cluster()
     say(broker, b, DELJOB, (make_id(), pack(b)), (make_id(2), None))
     assert (sent(broker), broker.job_count) == ([], 0)
@@ -444,7 +444,7 @@ def test_a_fast_ack_from_elsewhere_deletes_whatever_the_state():
 
 
 def test_an_acknowledged_job_that_is_deleted_from_elsewhere_is_known_as_done():
-    """Its creator gave it up, not knowing of the ack; a copy still on its way must not live here (seed 1323)."""
+    """Its creator gave it up without knowing of the ack. A copy still on its way must not live here (seed 1323)."""
     broker, b, _ = make_cluster()
     job = hold(broker, b)
     acks.ack_here(broker, job.id)
@@ -479,7 +479,7 @@ def start_replicated(*, leaving=False, retry_s=30):
 
 
 def test_an_ack_of_a_job_that_misses_copies_answers_its_producer():
-    """Somebody consumed a copy: the job exists and was processed (spec Q11)."""
+    """A consumer got a copy: the job exists and was processed (spec Q11)."""
     broker, _, producer, job = start_replicated()
     assert acks.ack_here(broker, job.id) == 1
     assert producer.out == [b"+%b\r\n" % job.id]

@@ -1,4 +1,4 @@
-"""core/broker.py: the memory of one node, and its books."""
+"""core/broker.py: the memory of one node, and its accounts."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_order_of_queues_is_cleaned_now_and_then():
     assert len(broker.queue_order) <= 1026
 
 
-def test_a_new_queue_knows_who_is_interested_already():
+def test_a_new_queue_knows_which_nodes_are_interested_already():
     broker = make_broker()
     node = add_node(broker)
     broker.interest[b"q"] = {node: 2}

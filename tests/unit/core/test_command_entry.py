@@ -32,7 +32,7 @@ def test_strangers_may_only_log_in():
 
 
 @pytest.mark.parametrize("name", ["auth", "hello", "monitor", "reset"])
-def test_what_may_change_the_next_commands_checks_counts_as_administration(name):
+def test_commands_that_may_change_the_next_commands_checks_count_as_administration(name):
     assert make_row(name).is_admin
 
 

@@ -1,4 +1,4 @@
-"""core/deferred_reply.py: a client waits for what the process does beside the loop, and nobody else does."""
+"""core/deferred_reply.py: a client waits for work beside the loop, and no other client does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def start(*words):
 
 
 @pytest.mark.parametrize("words", [("CONFIG", "REWRITE"), ("CLUSTER", "SAVECONFIG")])
-def test_the_reply_comes_when_it_is_done_and_others_go_on_meanwhile(words):
+def test_the_reply_comes_when_the_work_is_done_and_other_clients_go_on_meanwhile(words):
     broker, client = start(*words)
     assert client.waiting == WAITS_FOR_FILE
     assert ask(broker, make_client(broker), "PING") == b"+PONG\r\n"
@@ -30,7 +30,7 @@ def test_the_reply_comes_when_it_is_done_and_others_go_on_meanwhile(words):
     assert client in broker.outbox.clients
 
 
-def test_what_the_client_sent_behind_it_waits():
+def test_later_commands_of_the_client_wait():
     broker = make_broker()
     client = make_client(broker)
     host_of(broker).is_slow = True
@@ -40,14 +40,14 @@ def test_what_the_client_sent_behind_it_waits():
     assert client.out == [b"+OK\r\n", b"+PONG\r\n"]
 
 
-def test_a_failure_is_told():
+def test_a_failure_is_an_error_reply():
     broker, client = start("CLUSTER", "SAVECONFIG")
     host_of(broker).failures["save_nodes"] = OSError(28, "No space left on device")
     host_of(broker).writing.pop()()
     assert client.out == [b"-ERR error saving the cluster node config: No space left on device\r\n"]
 
 
-def test_who_hung_up_is_not_answered():
+def test_a_client_that_hung_up_is_not_answered():
     broker, client = start("CONFIG", "REWRITE")
     dispatch.disconnect(broker, client)
     host_of(broker).writing.pop()()

@@ -97,7 +97,7 @@ def test_nothing_and_nohang_is_nil_and_makes_the_queue():
     assert b"q" in broker.queues
 
 
-def test_who_waits_is_served_first_come_first_served_one_job_each():
+def test_waiting_clients_are_served_first_come_first_served_one_job_each():
     broker = make_broker()
     clients = wait(broker, "COUNT", 10, "FROM", "q", count=3)
     assert broker.blocked_count == 3
@@ -109,7 +109,7 @@ def test_who_waits_is_served_first_come_first_served_one_job_each():
     assert (broker.blocked_count, list(broker.queues[b"q"].waiting)) == (1, [clients[2]])
 
 
-def test_counters_are_given_to_who_waited_for_them():
+def test_counters_are_given_to_the_client_that_waited_for_them():
     broker = make_broker()
     client = wait(broker, "WITHCOUNTERS", "FROM", "q")
     fill(broker, b"q", 1)
@@ -130,7 +130,7 @@ def test_a_client_waits_in_several_queues_and_leaves_all_of_them():
     assert len(client.out) == 1
 
 
-def test_an_expired_job_wakes_nobody():
+def test_an_expired_job_wakes_no_client():
     broker = make_broker()
     fill(broker, b"q", 1, ttl_s=1)
     pass_time(broker, 1100)
@@ -151,7 +151,7 @@ def test_a_time_out_is_kept_to_the_grain_of_the_clock(timeout_ms):
     assert (broker.blocked_count, len(broker.queues[b"q"].waiting)) == (0, 0)
 
 
-def test_who_was_served_is_not_timed_out():
+def test_a_client_that_was_served_does_not_time_out():
     broker = make_broker()
     client = wait(broker, "TIMEOUT", 100, "FROM", "q")
     fill(broker, b"q", 1)
@@ -178,7 +178,7 @@ def test_a_client_that_hung_up_takes_no_job():
     assert broker.blocked_count == 0
 
 
-def test_a_leaving_node_sends_away_who_waits():
+def test_a_leaving_node_sends_waiting_clients_away():
     """Spec V6."""
     broker = make_broker()
     client = wait(broker, "FROM", "q")
@@ -200,7 +200,7 @@ def test_a_leaving_node_sends_away_producers_that_wait_and_their_jobs():
 
 
 def test_a_silenced_client_gets_its_job_without_a_reply():
-    """CLIENT REPLY OFF: it asked for it."""
+    """The client asked for that with CLIENT REPLY OFF."""
     broker = make_broker()
     client = make_client(broker)
     ask(broker, client, "CLIENT", "REPLY", "OFF")
@@ -210,7 +210,7 @@ def test_a_silenced_client_gets_its_job_without_a_reply():
     assert (client.out, client.waiting, broker.queues[b"q"].length) == ([], RUNNING, 0)
 
 
-def test_a_job_queued_and_gone_in_one_turn_wakes_nobody():
+def test_a_job_queued_and_gone_in_one_turn_wakes_no_client():
     broker = make_broker()
     client = wait(broker, "FROM", "q")
     (job,) = fill(broker, b"q", 1)
@@ -219,8 +219,8 @@ def test_a_job_queued_and_gone_in_one_turn_wakes_nobody():
     assert client.waiting == WAITS_FOR_JOBS
 
 
-def test_where_clients_wait_everybody_is_asked_each_30_s():
-    """The fallback behind pushed interest (spec I8): also for a client that waits for ever."""
+def test_where_clients_wait_all_nodes_are_asked_each_30_s():
+    """It is the fallback behind pushed interest (spec I8), also for a client that waits for ever."""
     broker = make_broker()
     node = add_node(broker)
     wait(broker, "FROM", "q")
@@ -237,7 +237,7 @@ def test_jobs_of_other_states_are_not_delivered():
     assert ask(broker, make_client(broker), "GETJOB", "NOHANG", "FROM", "q") == b"*-1\r\n"
 
 
-def test_release_all_gives_nothing_to_everybody():
+def test_release_all_answers_every_client_with_nothing():
     broker = make_broker()
     clients = wait(broker, "FROM", "q", count=2)
     delivery.release_all(broker)

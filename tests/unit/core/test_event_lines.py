@@ -1,4 +1,4 @@
-"""Every line has all fields in the same order, and is JSON whatever the bytes were."""
+"""core/event_lines.py: every line has all fields in the same order, and is JSON whatever the bytes were."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_body_is_text_where_it_is_text(body, field, value):
     assert line[field] == value
 
 
-def test_an_event_of_a_later_version_is_a_line_all_the_same():
+def test_an_event_of_a_later_version_is_still_a_line():
     assert line_of((99, JOB_ID, 3, RUNNING, 0, 1, 0, 0, CTIME, b"q", 100))["event"] == "unknown"
 
 

@@ -1,4 +1,4 @@
-"""Events as they are noted down are what msgpack would have made of their tuples, compiled or not."""
+"""core/event_packing.py: noted events are the bytes that msgpack makes of their tuples, compiled or not."""
 
 from __future__ import annotations
 

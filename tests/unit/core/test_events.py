@@ -1,4 +1,4 @@
-"""Events are written by the node that makes a transition, once, with versions that only grow."""
+"""core/events.py: the node that makes a transition writes its event, once, with versions that only grow."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_usual_way_of_a_job_is_three_events():
     ]
 
 
-def test_without_a_log_nothing_is_noted_and_versions_count_all_the_same():
+def test_without_a_log_no_event_is_noted_and_versions_still_count():
     """Spec E3."""
     broker = make_broker()
     client = make_client(broker)
@@ -70,7 +70,7 @@ def test_a_delayed_job_is_invisible_until_its_time_comes():
     assert told(broker) == [("added", None, "invisible", 1), ("queued", "invisible", "pending", 2)]
 
 
-def test_what_comes_back_says_why():
+def test_an_event_of_a_job_that_comes_back_says_why():
     """A NACK, a lease that ends, an operator."""
     broker, client = start()
     job_id = ask_parsed(broker, client, "ADDJOB", "q", "body", 0, "RETRY", 2)
@@ -134,7 +134,7 @@ def test_deleting_the_only_copy_cancels_and_deleting_one_of_several_hides():
 
 
 def test_a_job_that_misses_copies_is_no_event_until_it_has_them():
-    """Its producer was promised nothing; the copy on the other node writes nothing either."""
+    """Its producer has no promise; the copy on the other node writes no event either."""
     broker, client = start()
     node = add_node(broker)
     ask(broker, client, "ADDJOB", "q", "body", 0, "REPLICATE", 2)
@@ -152,7 +152,7 @@ def test_a_copy_taken_for_another_node_is_no_event():
     assert told(broker) == []
 
 
-def test_who_only_learns_writes_nothing_and_takes_the_version():
+def test_a_node_that_only_learns_writes_no_event_and_takes_the_version():
     """Spec E1."""
     broker, _ = start()
     node = add_node(broker)
@@ -167,8 +167,8 @@ def test_who_only_learns_writes_nothing_and_takes_the_version():
     assert told(broker) == []
 
 
-def test_who_is_given_a_job_it_knew_as_running_learns_that_it_waits():
-    """Its lease elsewhere is over, else it would not be given away; the next delivery leaves pending, since now."""
+def test_a_node_that_is_given_a_job_it_knew_as_running_learns_that_it_waits():
+    """Its lease elsewhere is over, else it would not be given away. The next delivery leaves pending, entered now."""
     broker, _ = start()
     node = add_node(broker)
     job = hold(broker, node)
@@ -189,7 +189,7 @@ def test_an_ack_of_a_node_without_the_job_is_written_by_the_first_holder_that_he
     assert sent_of(broker, SETACK)[-1][1] == (make_id(9), b"", 0)
 
 
-def test_a_node_that_knows_the_job_as_done_tells_nothing_new():
+def test_a_node_that_knows_the_job_as_done_writes_no_event():
     """Its answer has an empty set, too, but the event was written long ago."""
     broker, _ = start()
     node = add_node(broker)
@@ -210,7 +210,7 @@ def test_a_fast_ack_is_written_where_it_was_given_or_where_it_was_heard_first():
     assert told(broker) == []
 
 
-def test_the_version_travels_in_the_image_where_it_says_something():
+def test_the_version_travels_in_the_snapshot_where_it_is_not_1():
     broker, _ = start()
     node = add_node(broker)
     job = make_job(broker, node)

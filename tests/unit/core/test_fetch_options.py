@@ -1,4 +1,4 @@
-"""core/fetch_options.py: what a GETJOB asks of its jobs."""
+"""core/fetch_options.py: the options of a GETJOB for its jobs."""
 
 from __future__ import annotations
 

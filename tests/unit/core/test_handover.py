@@ -49,7 +49,7 @@ def test_an_at_most_once_job_is_kept_until_it_is_taken_and_then_forgotten():
     assert broker.find(job.id) is None
 
 
-def test_a_given_at_most_once_job_names_nobody_but_its_taker():
+def test_a_given_at_most_once_job_names_only_its_taker():
     broker, node = make_pair()
     fill(broker, 1, retry_s=0)
     say(broker, node, NEEDJOBS, (b"q", 1, 0))
@@ -109,7 +109,7 @@ def test_answers_are_per_job():
     assert two.state == ACTIVE
 
 
-def test_what_is_not_answered_is_sent_again_each_second_under_its_number():
+def test_an_unanswered_batch_is_sent_again_each_second_under_its_number():
     """Spec H4."""
     broker, node, job = give_one()
     for _ in range(3):
@@ -143,7 +143,7 @@ def test_a_job_done_meanwhile_is_no_longer_offered():
 
 
 def test_a_hand_over_of_which_nothing_is_left_is_over_and_keeps_no_job():
-    """A node that pulls and never answers must not keep in memory all that was ever offered to it."""
+    """A node that pulls and never answers must not keep in memory all jobs that were ever offered to it."""
     broker, node, job = give_one()
     say(broker, node, SETACK, (job.id, pack(broker.me, node)))
     sent(broker)
@@ -154,7 +154,7 @@ def test_a_hand_over_of_which_nothing_is_left_is_over_and_keeps_no_job():
     assert job.state == ACKED
 
 
-def test_a_job_that_is_forgotten_keeps_no_body_whoever_names_it():
+def test_a_job_that_is_forgotten_keeps_no_body_even_if_a_hand_over_names_it():
     broker, _, job = give_one()
     lifecycle.forget(broker, job)
     assert (job.state, job.body) == (GONE, b"")
@@ -167,7 +167,7 @@ def test_an_answer_to_a_hand_over_that_is_over_is_ignored():
     assert broker.stats.reject_reasons == {"answer to a hand-over that is over": 2}
 
 
-def test_the_taker_hears_what_is_settled_with_the_next_hand_over_or_after_a_second():
+def test_the_taker_hears_the_settled_numbers_with_the_next_hand_over_or_after_a_second():
     broker, node = make_pair()
     fill(broker, 8)
     pull(broker, node, 1)
@@ -195,7 +195,7 @@ def test_a_retried_job_is_requeued_by_its_retry_whatever_the_hand_overs_state():
 
 @pytest.mark.parametrize("event", [dispatch.new_run, dispatch.forgotten])
 def test_when_the_taker_is_another_process_or_forgotten_the_hand_over_is_over(event):
-    """At most once prefers loss; retried jobs wait for their retry. Spec H7."""
+    """An at-most-once job is rather lost; at-least-once jobs wait for their retry. Spec H7."""
     broker, node = make_pair()
     once, retried = hold_queued(broker, number=1, retry_s=0), hold_queued(broker, number=2, retry_s=5)
     for _ in range(2):
@@ -212,7 +212,7 @@ def test_when_the_taker_is_another_process_or_forgotten_the_hand_over_is_over(ev
 
 @pytest.mark.parametrize("event", [dispatch.new_run, dispatch.forgotten])
 def test_a_number_is_never_used_again(event):
-    """Whatever happens to the node: it may remember its answer to the old one. Spec H1."""
+    """The node may remember its answer to the old number, whatever happens to it. Spec H1."""
     broker, node = make_pair()
     fill(broker, 8)
     assert [pull(broker, node, 1)[1] for _ in range(2)] == [1, 2]
@@ -268,7 +268,7 @@ def start_once(*, count=1, timeout_ms=0, delay_s=0):
     return broker, nodes[0], producer, job
 
 
-def test_it_is_answered_when_it_has_been_taken():
+def test_an_at_most_once_job_is_answered_when_another_node_has_taken_it():
     """The original answered, and the job was never delivered (spec Q3, Q39, O6)."""
     broker, node, producer, job = start_once(delay_s=2)
     ((_, (number, _, (job_snapshot,))),) = sent_of(broker, YOURJOBS)
@@ -279,7 +279,7 @@ def test_it_is_answered_when_it_has_been_taken():
     assert (broker.job_count, broker.blocked_count, broker.stats.jobs_added) == (0, 0, 1)
 
 
-def test_refused_by_one_it_goes_to_another_and_at_last_back_to_the_producer():
+def test_a_refused_at_most_once_job_goes_to_another_node_and_at_last_fails():
     broker, _, producer, job = start_once(count=2)
     asked = []
     for _ in range(2):
@@ -292,7 +292,7 @@ def test_refused_by_one_it_goes_to_another_and_at_last_back_to_the_producer():
     assert (job.state, broker.job_count, broker.blocked_count) == (GONE, 0, 0)
 
 
-def test_its_time_out_is_kept():
+def test_a_producer_is_answered_at_its_timeout():
     broker, _, producer, _ = start_once(timeout_ms=500)
     advance(broker, 490)
     assert producer.out == []
@@ -301,7 +301,7 @@ def test_its_time_out_is_kept():
     assert (broker.job_count, broker.blocked_count) == (0, 0)
 
 
-def test_without_its_producer_it_is_a_job_like_any_other():
+def test_a_job_whose_producer_is_gone_is_an_ordinary_job():
     """It may be taken already."""
     broker, node, producer, job = start_once()
     dispatch.disconnect(broker, producer)
@@ -311,7 +311,7 @@ def test_without_its_producer_it_is_a_job_like_any_other():
     assert (job.was_queued, broker.queue(b"q").jobs_in) == (True, 1)  # For the first time.
 
 
-def test_when_the_taker_dies_it_is_not_given_to_another_process():
+def test_a_job_whose_taker_died_is_not_given_to_another_process():
     """It may have been delivered there. The producer hears that it could not be placed, or it goes elsewhere."""
     broker, node, producer, job = start_once()
     sent(broker)
@@ -323,7 +323,7 @@ def test_when_the_taker_dies_it_is_not_given_to_another_process():
 
 
 def test_a_producer_is_answered_when_its_job_comes_back():
-    """It had been taken there: that is what the producer waits to hear. The answer itself was lost with a link."""
+    """It had been taken there, and the producer waits to hear that. The answer itself was lost with a link."""
     broker, node, producer, job = start_once()
     broker.cluster.set_leaving(False)
     say(broker, node, YOURJOBS, (1, 0, [snapshot_of(broker, job)]))
@@ -332,7 +332,7 @@ def test_a_producer_is_answered_when_its_job_comes_back():
 
 @pytest.mark.parametrize("comes_back", [True, False])
 def test_a_producer_hears_of_its_job_with_the_event_that_it_was_added(comes_back):
-    """It is back, or done, before the answer: it had been taken, so it is ours to say that it was added."""
+    """It is back, or done, before the answer. So it had been taken, and this node says that it was added."""
     broker, node, producer, job = start_once()
     broker.cluster.set_leaving(False)
     broker.events = Noted()
@@ -364,7 +364,7 @@ def test_a_lost_hand_over_costs_a_second():
 
 
 def test_a_node_that_was_reset_hard_answers_the_first_hand_over_to_its_new_self():
-    """Others number from one again; the answer to the old first one would lose the new job (simulator, seed 53)."""
+    """Others number from one again. The answer to the old first number would lose the new job (simulator, seed 53)."""
     broker, node = make_pair()
     assert take(broker, node, snapshot(broker, node)) == TAKEN
     assert exchange(node).answers

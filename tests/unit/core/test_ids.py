@@ -1,4 +1,4 @@
-"""core/ids.py: making ids of jobs, and reading what others made."""
+"""core/ids.py: making ids of jobs, and reading the ids of other nodes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_last_field_is_the_ttl_in_minutes_odd_if_the_job_is_retried(ttl_s, i
 
 
 def test_ids_are_never_the_same():
-    """Also not across the draws that they are cut from."""
+    """No two are equal across the draws that they are cut from, either."""
     source = make_source()
     ids = {source.next(60_000, True) for _ in range(3 * IDS_PER_DRAW)}
     assert len(ids) == 3 * IDS_PER_DRAW
@@ -61,7 +61,7 @@ def test_ttl_and_retry_may_change_from_one_id_to_the_next():
 
 
 def test_a_renamed_node_signs_with_its_new_name_at_once():
-    """CLUSTER RESET HARD: no id of the old name may be left in the drawer."""
+    """After CLUSTER RESET HARD no drawn id may have the old name."""
     source = make_source()
     source.next(60_000, True)
     source.rename(b"fedcba98" + NODE[8:])

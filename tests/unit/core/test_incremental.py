@@ -1,4 +1,4 @@
-"""core/incremental.py: a long command is done a part per turn, and the turns of others go on in between."""
+"""core/incremental.py: a long command is done a part per turn, and other clients' turns go on in between."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def start():
 
 
 def finish(broker, client):
-    """All that the client is answered when its command is over, and how many ticks that took."""
+    """Return the client's replies when its command is over, and how many ticks that took."""
     ticks = 0
     while client.waiting == WAITS_FOR_PARTS:
         dispatch.tick(broker)
@@ -40,13 +40,13 @@ def finish(broker, client):
     return data, ticks
 
 
-def test_what_is_short_is_answered_at_once():
+def test_a_short_command_is_answered_at_once():
     broker, client = start()
     assert incremental.begin(broker, client, parts_of(0)) == b"+DONE\r\n"
     assert (client.waiting, broker.incremental) == (RUNNING, {})
 
 
-def test_what_is_long_makes_the_client_wait_and_is_done_a_part_per_tick():
+def test_a_long_command_makes_the_client_wait_and_is_done_a_part_per_tick():
     """Spec B4."""
     broker, client = start()
     done = []
@@ -93,7 +93,7 @@ def test_a_silenced_client_is_not_answered_but_goes_on():
     assert client in broker.outbox.clients
 
 
-def test_the_pipeline_behind_it_waits():
+def test_the_pipeline_behind_a_long_command_waits():
     broker, client = start()
     ids = [hold(broker, number=number).id for number in range(2 * PART)]
     assert dispatch.execute(broker, client, [[b"ENQUEUE", *ids], [b"QLEN", b"q"]]) == 1
@@ -111,14 +111,14 @@ def test_long_lists_of_ids_are_done_in_parts(command):
     assert ticks >= 3
 
 
-def test_one_bad_id_in_a_long_list_and_nothing_is_done():
+def test_a_long_list_with_one_bad_id_changes_nothing():
     broker, client = start()
     jobs = [hold(broker, number=number) for number in range(2 * PART)]
     assert ask(broker, client, "ENQUEUE", *[job.id for job in jobs], "nonsense").startswith(b"-BADID")
     assert {job.state for job in jobs} == {ACTIVE}
 
 
-def test_ids_that_go_while_it_works_are_not_counted():
+def test_ids_that_go_while_the_command_works_are_not_counted():
     broker, client = start()
     ids = [hold(broker, number=number).id for number in range(2 * PART)]
     ask(broker, client, "ENQUEUE", *ids)

@@ -1,4 +1,4 @@
-"""core/interest.py: who waits where, and a hint when there is something for them."""
+"""core/interest.py: which nodes have waiting clients, and a hint when there are jobs for them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_consumer_that_comes_back_at_once_costs_no_message():
     assert told(broker) == []
 
 
-def test_who_stops_waiting_is_interested_for_another_second():
+def test_a_client_that_stops_waiting_is_interested_for_another_second():
     broker, *_ = make_cluster()
     client = wait(broker)
     told(broker)
@@ -93,7 +93,7 @@ def test_a_poll_with_nohang_counts_as_having_waited():
 
 
 @pytest.mark.parametrize("direction", ["in", "out", "all"])
-def test_a_paused_queue_wants_nothing_and_says_so_at_once(direction):
+def test_a_paused_queue_tells_at_once_that_it_wants_no_jobs(direction):
     """Spec I3."""
     broker, *_ = make_cluster()
     wait(broker)
@@ -107,7 +107,7 @@ def test_a_paused_queue_wants_nothing_and_says_so_at_once(direction):
     assert told(broker) == [(b"q", 1)]
 
 
-def test_a_leaving_node_wants_nothing():
+def test_a_leaving_node_wants_no_jobs():
     broker, *_ = make_cluster()
     wait(broker)
     told(broker)
@@ -117,7 +117,7 @@ def test_a_leaving_node_wants_nothing():
     assert told(broker) == [(b"q", GONE)]
 
 
-def test_a_new_link_is_told_all_of_it_and_what_was_told_before_is_void():
+def test_a_new_link_is_told_everything_and_earlier_values_are_void():
     broker, b, _ = make_cluster(2)
     wait(broker, "q")
     wait(broker, "r")
@@ -139,7 +139,7 @@ def test_a_timer_of_a_flushed_queue_does_not_speak_for_the_new_one():
     assert told(broker) == [(b"q", 1)]
 
 
-def test_a_queue_others_know_we_wait_for_is_not_dropped():
+def test_a_queue_with_an_interest_that_others_know_is_not_dropped():
     broker, *_ = make_cluster()
     wait(broker)
     advance(broker, 400_000)
@@ -161,7 +161,7 @@ def test_interest_is_remembered_per_node_and_queue():
 
 
 @pytest.mark.parametrize("how", ["reset", "link lost", "new run", "forgotten"])
-def test_what_a_node_told_is_gone_with_its_link(how):
+def test_the_interest_of_a_node_ends_with_its_link(how):
     broker, b, c = make_cluster(2)
     queue = broker.queue(b"q")
     for node in (b, c):
@@ -177,15 +177,15 @@ def test_what_a_node_told_is_gone_with_its_link(how):
     assert exchange(b).interest == ({b"s": 1} if how == "reset" else {})
 
 
-def test_nothing_is_left_of_interest_that_is_over():
+def test_interest_that_is_over_leaves_no_trace():
     broker, b = make_cluster()
     say(broker, b, INTEREST, (b"q", 1))
     say(broker, b, INTEREST, (b"q", GONE))
     assert broker.interest == {}
 
 
-def test_nothing_is_left_when_the_queue_goes_later():
-    """A name per reply, as in remote calls: each would stay for ever."""
+def test_interest_in_a_queue_that_is_dropped_later_leaves_no_trace():
+    """Remote calls have a queue name per reply, and each would stay for ever."""
     broker, b = make_cluster()
     say(broker, b, INTEREST, (b"reply-1", 1))
     queue = broker.queue(b"reply-1")
@@ -195,7 +195,7 @@ def test_nothing_is_left_when_the_queue_goes_later():
 
 
 @pytest.mark.plain
-def test_a_node_can_make_us_remember_only_so_much(monkeypatch):
+def test_the_memory_of_one_nodes_interest_is_bounded(monkeypatch):
     monkeypatch.setattr(interest, "ENTRIES_PER_LINK_MAX", 10)
     broker, b = make_cluster()
     say(broker, b, INTEREST, *[(b"%d" % number, 1) for number in range(20)], (b"3", 7))
@@ -244,7 +244,7 @@ def test_no_hint_is_owed(reason):
     assert hints(broker) == []
 
 
-def test_who_waited_a_moment_ago_is_hinted_at_only_if_nobody_waits_now():
+def test_a_node_whose_clients_waited_a_moment_ago_gets_a_hint_only_if_none_waits_now():
     """Its clients poll, or are busy with a job."""
     broker, b, c = make_cluster(2)
     say(broker, b, INTEREST, (b"q", 0))
@@ -383,12 +383,12 @@ def test_a_hint_is_answered_with_a_pull_where_clients_wait():
     assert 1 <= count <= 5
 
 
-@pytest.mark.parametrize("reason", ["nobody waited lately", "unknown", "paused", "leaving"])
+@pytest.mark.parametrize("reason", ["no client waited lately", "unknown", "paused", "leaving"])
 def test_a_hint_is_not_answered(reason):
     broker, b = make_cluster()
     if reason != "unknown":
         client = wait(broker)
-        if reason == "nobody waited lately":
+        if reason == "no client waited lately":
             dispatch.disconnect(broker, client)
             advance(broker, LINGER_MS)
         elif reason == "paused":
@@ -403,8 +403,8 @@ def test_a_hint_is_not_answered(reason):
 # -- stories ------------------------------------------------------------------------------------------------
 
 
-def test_a_silent_cluster_says_nothing():
-    """But heartbeats: an idle cluster with waiting clients has nothing to talk about but the fallback."""
+def test_a_silent_cluster_sends_no_messages():
+    """Apart from heartbeats, an idle cluster with waiting clients sends only the fallback."""
     world = World("abc")
     world.join()
     for name in "abc":

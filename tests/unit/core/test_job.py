@@ -1,4 +1,4 @@
-"""core/job.py: what a job is before anything happens to it."""
+"""core/job.py: a job before any event."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_states_have_the_names_that_clients_see():
 
 @pytest.mark.plain
 def test_a_job_has_no_room_for_more():
-    """Millions of them: a dict each would cost more than the job."""
+    """There are millions of jobs: a dict each would cost more than the job."""
     assert not hasattr(make_job(make_broker()), "__dict__")
     assert "id" in Job.__slots__
 
@@ -40,7 +40,7 @@ def test_only_an_ack_without_holders_and_queue_is_a_dummy():
     assert not job.is_dummy
 
 
-def test_a_job_says_who_it_is():
-    """In a trace one wants its id, state and queue, not an address."""
+def test_the_text_of_a_job_says_which_it_is():
+    """A reader of a trace wants its id, state and queue, not an address."""
     job = make_job(make_broker())
     assert repr(job) == f"<Job {job.id[11:19].decode()} active of b'q'>"

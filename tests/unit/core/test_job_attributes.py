@@ -1,4 +1,4 @@
-"""core/job_attributes.py: what only some jobs have, and how it travels."""
+"""core/job_attributes.py: fields that only some jobs have, and how they travel."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from disque_py.core.job_attributes import META_BYTES_MAX, JobAttributes, unpack
 @pytest.mark.parametrize(
     "attributes", [JobAttributes(None, ()), JobAttributes(-5, (b"a", b"1")), JobAttributes(1 << 62, (), is_keyed=True)]
 )
-def test_traits_come_out_as_they_went_in(attributes):
+def test_attributes_come_out_as_they_went_in(attributes):
     copy = unpack(msgpack.unpackb(msgpack.packb(attributes.pack())))
     assert (copy.priority, copy.meta, copy.is_keyed, copy.size) == (
         attributes.priority,
@@ -21,11 +21,11 @@ def test_traits_come_out_as_they_went_in(attributes):
     )
 
 
-def test_no_traits_are_none():
+def test_no_attributes_are_none():
     assert unpack(None) is None
 
 
-def test_more_than_we_know_is_ignored():
+def test_unknown_fields_are_ignored():
     assert unpack((1, (), 0, "news")).priority == 1
 
 
@@ -36,7 +36,7 @@ def test_more_than_we_know_is_ignored():
         (None, (b"a", b"x" * META_BYTES_MAX), 0), (None, (b"a", b"b") * 1001, 0), (None, {}, 0),
     ],
 )  # fmt: skip
-def test_what_no_node_can_have_sent_is_refused(field):
+def test_a_field_that_no_node_can_have_sent_is_refused(field):
     with pytest.raises((ValueError, TypeError)):
         unpack(field)
 
@@ -46,7 +46,7 @@ def test_pairs_are_accounted_for_by_their_length():
     assert JobAttributes(None, (b"a", b"x" * 1000)).packed_bytes > 1000
 
 
-def test_the_same_again_uses_its_key():
+def test_the_same_job_under_another_id_uses_its_key():
     attributes = JobAttributes(3, (b"a", b"b"), is_keyed=True)
     attributes.is_keyed = False
     assert attributes.again().pack() == (3, (b"a", b"b"), 1)

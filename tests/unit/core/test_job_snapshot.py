@@ -1,4 +1,4 @@
-"""core/job_snapshot.py: a job as it travels; whatever else comes instead is refused."""
+"""core/job_snapshot.py: a job as it travels; any other value is refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from disque_py.core.job_snapshot import ATTEMPT_MAX, COUNTER_MAX, HEADER, SPAN_B
 BODY = b"\x00\xff body"
 
 
-def test_a_job_arrives_as_it_left():
+def test_a_job_arrives_with_the_values_with_which_it_left():
     broker = make_broker()
     node = add_node(broker)
     job = make_job(broker, node, body=BODY, queue=b"orders", delay_s=5, retry_s=30, replicate=2)
@@ -29,7 +29,7 @@ def test_a_job_arrives_as_it_left():
     assert (copy.nacks, copy.deliveries, copy.attempt) == (1, 2, 3)
 
 
-def test_what_is_worth_something_only_here_does_not_travel():
+def test_values_that_hold_only_on_this_node_do_not_travel():
     broker = make_broker()
     job = hold(broker)
     job.is_delivered = job.is_leased_here = True
@@ -47,21 +47,21 @@ def test_life_is_counted_from_receipt_so_clocks_need_not_agree():
     assert job_of(there, snapshot_of(here, job)).expire_at_ms == 5 + 60_000
 
 
-def test_an_expired_job_has_nothing_left_to_live():
+def test_an_expired_job_has_no_life_left():
     broker = make_broker()
     job = make_job(broker, ttl_s=1)
     broker.now_ms += 5000
     assert job_of(broker, snapshot_of(broker, job)).expire_at_ms == broker.now_ms
 
 
-def test_an_image_survives_the_bus():
+def test_a_snapshot_survives_the_bus():
     broker = make_broker()
     sent = snapshot_of(broker, make_job(broker, body=BODY))
     received = msgpack.unpackb(msgpack.packb(sent), raw=False)
     assert job_of(broker, received).body == BODY
 
 
-def test_later_fields_are_ignored_by_those_who_do_not_know_them():
+def test_unknown_later_fields_are_ignored():
     broker = make_broker()
     assert job_of(broker, (*snapshot(broker), 17, None, 1, "news")).body == b"body"
 
@@ -72,7 +72,7 @@ def test_a_longer_header_is_read_as_far_as_it_is_known():
     assert job_of(broker, (job_id, header + b"more", *rest)).retry_ms == 30_000
 
 
-def test_holders_nobody_met_are_known_by_their_ids():
+def test_holders_that_were_never_met_are_known_by_their_ids():
     broker = make_broker()
     stranger = b"s" * 20
     job_id, header, queue, body, _ = snapshot(broker)
@@ -140,7 +140,7 @@ BROKER = make_broker()
 
 @settings(max_examples=100, deadline=None)
 @given(data=junk)
-def test_nothing_but_an_image_is_an_image(data):
+def test_a_malformed_snapshot_is_refused(data):
     with pytest.raises(ValueError):  # noqa: PT011 - the text is for people
         job_of(BROKER, data)
 
@@ -148,7 +148,7 @@ def test_nothing_but_an_image_is_an_image(data):
 @settings(max_examples=100, deadline=None)
 @given(header=st.binary(min_size=HEADER.size, max_size=HEADER.size), body=st.binary(max_size=50))
 def test_any_numbers_in_the_header_make_a_job_that_can_travel_on(header, body):
-    """A peer can slip nothing in but numbers, and none of them is one too large to be passed on."""
+    """A peer can send nothing but numbers there, and none that is too large to be passed on."""
     job_id, _, queue, _, holders = snapshot(BROKER)
     ctime, *spans = struct.unpack("<4Q", header[:32])
     numbers = (ctime >> 1, *(span >> 64 - SPAN_BITS for span in spans))

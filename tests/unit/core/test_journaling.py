@@ -1,4 +1,4 @@
-"""core/journaling.py: what the journal is told of a turn, and of what lives in a segment that is to go."""
+"""core/journaling.py: the records of a turn, and those that move out of a segment that is to go."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def move(broker, job, number):
     keep(broker, number, JOB, (job.id, b"", job.queue, job.body), may_matter=True)
 
 
-def test_a_new_job_is_told_with_all_there_is_to_know():
+def test_a_new_job_is_recorded_with_all_its_fields():
     broker = listening(3)
     job = hold_queued(broker, body=b"body", retry_s=30)
     ((kind, base),) = collect(broker)
@@ -49,7 +49,7 @@ def test_a_new_job_is_told_with_all_there_is_to_know():
     assert (job.place, broker.live_bytes) == (3, {3: journaling.base_bytes(job)})
 
 
-def test_later_only_what_may_have_changed_is_told():
+def test_later_records_have_only_fields_that_may_have_changed():
     broker = listening()
     job = hold_queued(broker)
     collect(broker)
@@ -62,7 +62,7 @@ def test_later_only_what_may_have_changed_is_told():
     assert (STATE_FIELDS.unpack(state)[0] & IS_ACKED, holders) == (IS_ACKED, None)
 
 
-def test_new_holders_are_told_as_a_whole():
+def test_new_holders_are_recorded_as_a_whole_set():
     broker = listening()
     node = add_node(broker)
     job = hold(broker)
@@ -74,14 +74,14 @@ def test_new_holders_are_told_as_a_whole():
     assert holders == broker.me.id + node.id
 
 
-def test_what_came_and_went_within_a_turn_leaves_no_trace():
+def test_a_job_that_came_and_went_within_a_turn_leaves_no_trace():
     broker = listening()
     lifecycle.forget(broker, hold_queued(broker))
     assert collect(broker) == []
 
 
-def test_a_job_that_waits_for_its_copies_is_not_told():
-    """Nobody was promised anything yet."""
+def test_a_job_that_waits_for_its_copies_is_not_recorded():
+    """Its producer has no promise yet."""
     broker = listening()
     job = make_job(broker)
     lifecycle.register_waiting(broker, job)
@@ -89,7 +89,7 @@ def test_a_job_that_waits_for_its_copies_is_not_told():
     assert (collect(broker), job.place) == ([], 0)
 
 
-def test_who_is_gone_comes_before_who_is_new():
+def test_jobs_that_are_gone_come_before_new_ones():
     """The same id may go and come again within a turn."""
     broker = listening()
     lifecycle.forget(broker, _known(broker, 1))
@@ -106,7 +106,7 @@ def _known(broker, number, *, place=1):
     return job
 
 
-def test_a_pause_is_told_as_it_is_at_the_end_of_the_turn():
+def test_a_pause_is_recorded_as_it_is_at_the_end_of_the_turn():
     broker = listening()
     client = make_client(broker)
     for words in (("in",), ("out", "bcast"), ("all",)):
@@ -114,7 +114,7 @@ def test_a_pause_is_told_as_it_is_at_the_end_of_the_turn():
     assert collect(broker) == [[PAUSE, (b"q", 3, broker.wall_ms, broker.me.id)]]
 
 
-def test_what_lives_in_a_segment_is_told_anew_where_the_journal_ends():
+def test_living_records_of_a_segment_are_written_anew_at_the_journals_end():
     broker = listening()
     job = _known(broker, 1)
     broker.place = 5
@@ -131,8 +131,8 @@ def test_a_base_that_was_replaced_lives_elsewhere():
     assert collect(broker) == []
 
 
-def test_a_job_that_goes_in_the_turn_in_which_it_is_moved_leaves_its_end():
-    """Else the base it still has would bring it back."""
+def test_a_job_that_ends_in_the_turn_in_which_it_is_moved_leaves_a_gone():
+    """Otherwise the base that it still has would bring it back."""
     broker = listening()
     job = _known(broker, 1)
     broker.place = 5
@@ -142,7 +142,7 @@ def test_a_job_that_goes_in_the_turn_in_which_it_is_moved_leaves_its_end():
     assert broker.live_bytes == {1: 0}
 
 
-def test_an_end_is_told_again_as_long_as_it_matters():
+def test_a_gone_is_recorded_again_as_long_as_it_matters():
     broker = listening()
     item = (make_job(broker).id, 2)
     keep(broker, 3, GONE, item, may_matter=False)
@@ -151,14 +151,14 @@ def test_an_end_is_told_again_as_long_as_it_matters():
     assert collect(broker) == [[GONE, item]]
 
 
-def test_an_end_that_is_told_again_does_not_end_the_job_that_came_after_it():
+def test_a_gone_that_is_recorded_again_does_not_end_a_later_job():
     broker = listening()
     job = _known(broker, 1, place=4)
     keep(broker, 3, GONE, (job.id, 2), may_matter=True)
     assert [run[0] for run in collect(broker)] == [GONE, JOB]
 
 
-def test_a_state_in_a_segment_that_goes_is_told_again_for_a_base_before_it():
+def test_a_state_in_a_segment_that_goes_is_recorded_again_for_a_base_before_it():
     broker = listening()
     before, after = _known(broker, 1), _known(broker, 2, place=7)
     for job in (before, after):
@@ -166,7 +166,7 @@ def test_a_state_in_a_segment_that_goes_is_told_again_for_a_base_before_it():
     assert [(run[0], [item[0] for item in run[1:]]) for run in collect(broker)] == [(STATE, [before.id])]
 
 
-def test_places_of_an_earlier_journal_mean_nothing():
+def test_places_of_an_earlier_journal_do_not_count():
     """The journal was switched off and on: every job is new to it, and its going needs no record."""
     broker = listening()
     stays, goes = _known(broker, 1), _known(broker, 2)
@@ -179,7 +179,7 @@ def test_places_of_an_earlier_journal_mean_nothing():
 
 @pytest.mark.parametrize("bits", [SPAN_BITS, 63])
 def test_the_longest_spans_that_another_node_can_tell_have_a_record(bits):
-    """A turn that can't be recorded would be tried again for ever, and nobody answered."""
+    """A turn that can't be recorded would be tried again for ever, and no client answered."""
     broker = listening()
     node = add_node(broker)
     known = hold(broker, node, number=1)
@@ -193,7 +193,7 @@ def test_the_longest_spans_that_another_node_can_tell_have_a_record(bits):
     assert broker.dirty == {}
 
 
-def test_a_version_that_nobody_counts_to_is_refused():
+def test_an_impossible_version_is_refused():
     broker = listening()
     node = add_node(broker)
     job_id, header, *rest = snapshot(broker, node)

@@ -1,4 +1,4 @@
-"""core/keying.py: asking who knows a key. What nodes do together is in tests/scenarios/keys.txt."""
+"""core/keying.py: asking which node knows a key. tests/scenarios/keys.txt has conversations of several nodes."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_callers_of_one_node_wait_for_one_another():
     assert broker.blocked_count == 0
 
 
-def test_the_time_of_a_caller_may_be_over_before_anybody_answers():
+def test_the_time_of_a_caller_may_be_over_before_any_node_answers():
     broker, client, _ = start()
     add(broker, client, 500, "KEY", "k")
     advance(broker, 600)
@@ -112,13 +112,13 @@ def test_a_question_is_repeated():
     assert sent_of(broker, ISKEY) == [((node,), (1, CHARS))]
 
 
-def test_who_asks_for_what_nobody_knows_here_hears_so():
+def test_a_question_for_an_unknown_key_is_answered_with_no_id():
     broker, _, node = start()
     say(broker, node, ISKEY, (5, CHARS))
     assert sent_of(broker, KEYIS) == [((node,), (5, CHARS, b""))]
 
 
-def test_of_two_askers_the_lower_one_puts_its_answer_off():
+def test_of_two_askers_the_lower_one_delays_its_answer():
     """We are the lower one: the other hears when our job exists."""
     broker, client, node = start(200)
     add(broker, client, 0, "REPLICATE", 1, "KEY", "k")
@@ -143,7 +143,7 @@ def test_of_two_askers_the_higher_one_answers_and_asks_again():
     assert broker.job_count == 0
 
 
-def test_a_broken_link_has_all_asked_again():
+def test_after_a_broken_link_all_nodes_are_asked_again():
     broker, client, node = start()
     other = add_node(broker, 201)
     add(broker, client)
@@ -153,7 +153,7 @@ def test_a_broken_link_has_all_asked_again():
     assert set(broker.searches[CHARS].unanswered) == {node, other}
 
 
-def test_a_new_link_is_asked_too():
+def test_a_node_with_a_new_link_is_asked_too():
     broker, client, _ = start()
     add(broker, client)
     sent_of(broker, ISKEY)
@@ -163,7 +163,7 @@ def test_a_new_link_is_asked_too():
 
 
 @pytest.mark.parametrize(("retry", "reply"), [(0, b"-UNREACHABLE"), (30, b"+D-")])
-def test_who_cannot_be_asked_may_have_an_at_most_once_job(retry, reply):
+def test_a_node_that_cannot_be_asked_may_have_an_at_most_once_job(retry, reply):
     """Spec K7."""
     broker, client, node = start()
     add_node(broker, 201, is_linked=False)
@@ -206,8 +206,8 @@ def test_the_creator_is_asked_before_a_copy_is_named():
     assert sent_of(broker, KEYIS) == [((asker,), (5, CHARS, job_id))]
 
 
-def test_a_copy_that_is_queued_may_yet_come_to_nothing():
-    """Its retry came before its creator had copies enough; nobody has got it."""
+def test_a_queued_copy_may_still_turn_out_not_to_exist():
+    """Its retry came before its creator had copies enough; no consumer has got it."""
     broker = make_broker()
     creator, asker = add_node(broker, 1), add_node(broker, 2)
     job_id = b"D-" + creator.name[:8] + other_id()[10:]
@@ -220,8 +220,8 @@ def test_a_copy_that_is_queued_may_yet_come_to_nothing():
     assert (sent_of(broker, KEYIS), broker.job_count) == ([((asker,), (5, CHARS, b""))], 0)
 
 
-def test_what_was_named_exists_whatever_its_creator_says_later():
-    """Our link to it was broken, so nobody could be asked; its own brings word that there were too few copies."""
+def test_a_job_that_was_named_exists_even_if_its_creator_says_otherwise_later():
+    """Our link to it was broken, so it could not be asked. Its own link reports that there were too few copies."""
     broker = make_broker()
     client = make_client(broker)
     creator = add_node(broker, 1)
@@ -259,7 +259,7 @@ def test_a_refused_copy_begins_the_search_again():
     assert (broker.blocked_count, client.waiting_jobs) == (0, {})
 
 
-def test_what_is_created_after_a_refused_copy_has_its_body():
+def test_the_job_created_after_a_refused_copy_has_its_body():
     """Where bodies may go to disk, the job that was given up has lost its own at once."""
     broker, client, node = start()
     broker.is_spilling = True
@@ -275,7 +275,7 @@ def test_what_is_created_after_a_refused_copy_has_its_body():
     assert (again.body, again is job) == (body, False)
 
 
-def test_a_flush_answers_all_who_wait():
+def test_a_flush_answers_all_waiting_clients_and_nodes():
     broker, client, node = start()
     add(broker, client)
     say(broker, node, ISKEY, (5, CHARS))
@@ -285,7 +285,7 @@ def test_a_flush_answers_all_who_wait():
     assert broker.searches == {}
 
 
-def test_an_image_tells_the_key_to_every_holder():
+def test_a_snapshot_tells_the_key_to_every_holder():
     broker, client, _ = start()
     lone = make_broker()
     ask(lone, make_client(lone), "ADDJOB", "q", "body", 0, "KEY", "k", "PRIORITY", 5)

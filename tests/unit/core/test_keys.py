@@ -1,4 +1,4 @@
-"""core/keys.py: which keys are used, and until when."""
+"""core/keys.py: the keys that are used, and until when."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def keyed(broker, number=1, *, key=b"k", ttl_s=60):
 
 
 def test_the_characters_are_those_of_queue_and_key():
-    """Length first, so that no two pairs run together; these bytes are for ever. Spec K1."""
+    """The length comes first, so that no two pairs run together. These bytes never change. Spec K1."""
     assert key_chars(b"q", b"k") == b64encode(sha256(b"\0\0\0\1qk").digest())[:18]
     assert key_chars(b"q", b"k") == b"prgSoYArcQU9COXnXK"
     assert key_chars(b"ab", b"c") != key_chars(b"a", b"bc")
 
 
-def test_an_id_says_its_key_and_is_new_all_the_same():
+def test_an_id_says_its_key_and_is_still_new():
     broker = make_broker()
     first, second = keyed(broker, 1), keyed(broker, 2)
     assert first.id[KEY_AT:KEY_END] == second.id[KEY_AT:KEY_END]
@@ -57,7 +57,7 @@ def test_a_key_stays_used_until_the_ttl_of_its_job_is_over():
     assert broker.keys.named(job.id[KEY_AT:KEY_END]) == b""
 
 
-def test_what_is_remembered_is_let_go_of():
+def test_remembered_keys_are_forgotten_in_the_end():
     broker = make_broker()
     jobs = [keyed(broker, number, key=b"%d" % number) for number in range(50)]
     for job in jobs:
@@ -67,7 +67,7 @@ def test_what_is_remembered_is_let_go_of():
     assert (broker.used_memory, broker.keys.jobs, broker.keys.over) == (0, {}, {})
 
 
-def test_a_job_that_never_was_leaves_its_key_free():
+def test_a_job_that_was_not_created_leaves_its_key_free():
     broker = make_broker()
     job = keyed(broker)
     lifecycle.creation_aborted(broker, job)

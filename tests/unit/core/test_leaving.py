@@ -1,4 +1,4 @@
-"""core/leaving.py: a node gives away what it holds, down to zero jobs."""
+"""core/leaving.py: a node gives its jobs away, down to zero."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def step(broker):
     return sent(broker)
 
 
-def test_nothing_goes_before_the_journal_is_read():
-    """A GONE or an ack may stand further on, and what was given away would not be recorded."""
+def test_no_job_is_given_away_before_the_journal_is_read():
+    """A GONE or an ack may stand further on, and the jobs given away would not be recorded."""
     broker, *_ = make_leaver()
     hold_queued(broker)
     broker.is_loading = True
@@ -108,7 +108,7 @@ def test_a_copy_goes_to_a_node_that_has_none_and_is_dropped_when_all_holders_hav
     assert broker.stats.copies_missing_leaving == 0
 
 
-def test_a_copy_that_was_there_before_is_no_new_one():
+def test_a_copy_that_was_there_before_does_not_count_as_new():
     """Only the answer `taken` counts: REPLICATE copies must remain (spec V2)."""
     broker, b, c = make_leaver()
     job = hold(broker, b)
@@ -131,8 +131,8 @@ def test_if_all_others_hold_the_job_already_the_missing_copy_is_counted():
     assert broker.stats.copies_missing_leaving == 1
 
 
-def test_if_nobody_who_is_said_to_hold_the_job_does_ours_stays():
-    """And those who were told that it goes learn that it does not: no collection may end without us."""
+def test_if_no_supposed_holder_has_the_job_ours_stays():
+    """Nodes that were told that it goes learn that it does not: no collection may end without us."""
     broker, b, c = make_leaver()
     job = hold(broker, b, c)
     step(broker)
@@ -145,7 +145,7 @@ def test_if_nobody_who_is_said_to_hold_the_job_does_ours_stays():
     assert (kind, receivers[0] in (b, c)) == (REPLJOB, True)
 
 
-def test_one_that_has_it_is_enough_and_who_has_not_is_no_holder():
+def test_one_holder_that_has_it_is_enough_and_one_without_it_is_no_holder():
     broker, b, c = make_leaver()
     job = hold(broker, b, c)
     step(broker)
@@ -166,7 +166,7 @@ def test_an_unanswered_request_for_a_copy_is_made_again():
     assert [nodes for nodes, _, _ in first] == [(c,)]
 
 
-def test_and_to_another_node_when_the_first_is_gone_or_refuses():
+def test_another_node_gets_the_copy_when_the_first_is_gone_or_refuses():
     broker, b, c = make_leaver()
     d = add_node(broker, 4)
     job = hold(broker, b)
@@ -191,8 +191,8 @@ def test_silent_holders_are_asked_again_and_named():
     assert broker.drain.blocked_by == f"holder {c.name.decode()} does not answer"
 
 
-def test_why_it_does_not_go_on_is_said_all_the_time():
-    """CLUSTER INFO shows it whenever somebody asks (spec V5)."""
+def test_the_reason_why_leaving_does_not_go_on_is_always_shown():
+    """CLUSTER INFO shows it whenever a client asks (spec V5)."""
     broker, b, c = make_leaver()
     job = hold(broker, b, c)
     step(broker)
@@ -233,7 +233,7 @@ def test_a_delivered_at_most_once_job_is_dropped():
     assert (job.state, broker.stats.once_dropped_leaving) == (GONE, 1)
 
 
-def test_a_delayed_at_most_once_job_goes_with_what_is_left_of_its_delay():
+def test_a_delayed_at_most_once_job_goes_with_the_rest_of_its_delay():
     broker = make_broker()
     node = add_node(broker)
     client = make_client(broker)
@@ -260,8 +260,8 @@ def test_an_ack_that_a_silent_holder_keeps_here_is_passed_on():
     assert broker.find(job.id) is job
 
 
-def test_and_forgotten_when_the_keeper_has_confirmed_it():
-    """It is known as done: we may stay after all, and the silent holder have it alive."""
+def test_an_ack_is_forgotten_when_the_node_that_took_it_has_confirmed():
+    """It is known as done: we may stay after all, while the silent holder still has the job."""
     broker, b, c = make_leaver()
     c.is_linked = False
     job = hold(broker, b, c)
@@ -275,7 +275,7 @@ def test_and_forgotten_when_the_keeper_has_confirmed_it():
 # -- why it does not go on --------------------------------------------------------------------------------------
 
 
-def test_alone_it_says_so():
+def test_a_node_that_leaves_alone_says_so():
     broker = make_leaver(0)[0]
     hold(broker)
     step(broker)
@@ -283,7 +283,7 @@ def test_alone_it_says_so():
     assert broker.job_count == 1
 
 
-def test_without_jobs_nothing_blocks():
+def test_without_jobs_no_reason_is_shown():
     broker = make_leaver(0)[0]
     step(broker)
     assert broker.drain.blocked_by == ""
@@ -298,7 +298,7 @@ def test_copies_are_not_given_to_nodes_that_leave_too():
     assert receivers == (b,)
 
 
-def test_staying_after_all_keeps_what_was_on_its_way():
+def test_staying_after_all_keeps_copies_that_were_on_their_way():
     broker, b, c = make_leaver()
     job = hold(broker, b, c)
     step(broker)
@@ -313,7 +313,7 @@ def test_staying_after_all_keeps_what_was_on_its_way():
 # -- the other side -----------------------------------------------------------------------------------------------
 
 
-def test_who_stays_replaces_the_leaver_by_the_new_holder():
+def test_a_node_that_stays_replaces_the_leaver_by_the_new_holder():
     broker = make_broker()
     b, c, d = (add_node(broker, number) for number in (2, 3, 4))
     job = hold(broker, b, c)
@@ -322,7 +322,7 @@ def test_who_stays_replaces_the_leaver_by_the_new_holder():
     assert sent(broker) == [((b,), LEFT_OK, (job.id, HAS))]
 
 
-def test_what_the_leaver_knew_is_merged():
+def test_the_holders_that_the_leaver_knew_are_merged():
     broker = make_broker()
     b, c = (add_node(broker, number) for number in (2, 3))
     job = hold(broker, b)
@@ -340,7 +340,7 @@ def test_a_leaver_of_a_job_that_is_done_learns_so():
     assert broker.find(job.id).state == ACKED
 
 
-def test_a_leaver_of_a_job_nobody_knows_here_may_go():
+def test_a_leaver_of_an_unknown_job_may_go():
     broker = make_broker()
     b = add_node(broker)
     say(broker, b, LEFT, (make_id(), b.id, b"", pack(broker.me, b)))
@@ -406,7 +406,7 @@ def test_an_active_copy_is_found_by_the_step():
     assert [kind for _, kind, _ in step(broker)] == [REPLJOB]
 
 
-def test_a_job_that_a_worker_has_stays_and_is_named_as_what_is_waited_for():
+def test_a_job_that_a_worker_has_stays_and_is_named_as_the_reason():
     broker, *_ = make_leaver()
     leaving.end(broker)
     hold_queued(broker)

@@ -25,7 +25,7 @@ def test_a_registered_job_is_found_counted_and_weighed():
     assert job.state == ACTIVE
 
 
-def test_a_forgotten_job_leaves_nothing():
+def test_a_forgotten_job_leaves_no_trace():
     broker = make_broker()
     job = hold(broker)
     lifecycle.forget(broker, job)
@@ -58,7 +58,7 @@ def test_registering_and_queueing_in_one_is_the_same_as_one_after_the_other():
 
 
 @pytest.mark.parametrize("is_short", [True, False])
-def test_a_queued_job_makes_its_queue_ready_for_those_who_wait(is_short):
+def test_a_queued_job_makes_its_queue_ready_for_waiting_clients(is_short):
     broker = make_broker()
     queue = broker.queue(b"q")
     queue.waiting[make_client(broker)] = None
@@ -93,7 +93,7 @@ def test_put_back_undoes_fetch():
 
 
 def test_a_lease_lasts_for_retry_from_the_moment_of_delivery():
-    """The original counted from the queueing, so a job fetched late came back at once (spec Q9, L1)."""
+    """The original counted from the queueing, so a job that was fetched late came back at once (spec Q9, L1)."""
     broker = make_broker()
     hold_queued(broker, retry_s=3)
     pass_time(broker, 2400)
@@ -133,7 +133,7 @@ def test_a_dequeued_job_is_out_and_may_come_back():
 
 
 def test_the_body_of_a_forgotten_job_does_not_wait_for_its_queue():
-    """Its entry may lie in the queue for long."""
+    """Its entry may stay in the queue for long."""
     broker = make_broker()
     job = hold_queued(broker, body=b"x" * 1_000_000)
     lifecycle.forget(broker, job)
@@ -149,7 +149,7 @@ def test_the_timer_is_for_whatever_comes_first():
     assert job.awake_at_ms == broker.now_ms + 10_000
 
 
-def test_a_copy_wakes_early_enough_to_ask_before_it_queues():
+def test_the_timer_of_a_copy_is_early_enough_to_ask_before_queueing():
     """WILLQUEUE goes out 500 ms before, but never earlier than half of RETRY."""
     broker = make_broker()
     node = add_node(broker)
@@ -159,14 +159,14 @@ def test_a_copy_wakes_early_enough_to_ask_before_it_queues():
     assert lifecycle.willqueue_lead_ms(short) == 300
 
 
-def test_a_job_that_is_ours_alone_is_announced_to_nobody():
+def test_a_job_that_is_ours_alone_is_not_announced():
     broker = make_broker()
     assert hold_queued(broker, retry_s=30).requeue_at_ms == 0
 
 
 @pytest.mark.parametrize("retry_s", [5, 6, 30, 300, 100_000])
 def test_a_waiting_job_is_announced_well_before_the_timers_of_the_others(retry_s):
-    """Their timers begin 250 ms early at worst and ask 500 ms before; announcements may lie for a second."""
+    """Their timers begin 250 ms early at worst and ask 500 ms before; announcements may wait for a second."""
     broker = make_broker()
     job = make_job(broker, retry_s=retry_s)
     span_ms = lifecycle.announce_span_ms(job)
@@ -193,7 +193,7 @@ def test_a_timer_beyond_the_horizon_is_left_to_the_sweep():
     assert job.awake_at_ms == 0
 
 
-def test_postponing_never_moves_a_timer_past_what_it_is_for():
+def test_postponing_never_moves_a_timer_past_its_purpose():
     broker = make_broker()
     job = hold(broker, retry_s=30)
     lifecycle.postpone(broker, job, broker.now_ms + 5000)
@@ -221,7 +221,7 @@ STEPS = {
 
 @pytest.mark.parametrize("step", STEPS)
 def test_every_step_of_a_life_touches_the_job(step):
-    """So that what memory says is recorded at the end of the turn, whoever had it changed."""
+    """The end of the turn records the changes in memory, whichever rule made them."""
     broker = make_broker()
     broker.is_journaling = True
     job = hold(broker)

@@ -1,4 +1,4 @@
-"""core/memory.py: what a node does above 75, 95 and 100 % of maxmemory."""
+"""core/memory.py: the rules of a node above 75, 95 and 100 % of maxmemory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def fill(broker, percent):
 
 
 def add_acked(broker, count):
-    """Finished jobs whose other holder is silent: each weighs JOB_BYTES, its body is gone."""
+    """Add finished jobs whose other holder is silent: each counts JOB_BYTES, its body is gone."""
     node = add_node(broker, 9, is_linked=False)
     jobs = [hold(broker, node, number=number) for number in range(count)]
     for job in jobs:
@@ -94,7 +94,7 @@ def test_jobs_that_are_still_to_be_done_are_never_evicted():
     assert broker.find(leased.id) is leased
 
 
-def test_an_at_most_once_job_may_go_once_it_was_delivered():
+def test_an_at_most_once_job_may_be_evicted_after_its_delivery():
     broker, _ = make_full(50)
     before = [hold_queued(broker, number=number, retry_s=0, queue=b"r", body=b"x" * 20_000) for number in (1, 2)]
     hold_queued(broker, number=3, retry_s=0, queue=b"s", body=b"x" * 20_000)
@@ -114,7 +114,7 @@ def test_noeviction_evicts_nothing():
 
 
 def test_an_evicted_ack_is_still_known_as_done():
-    """Whoever deletes an acked record remembers its id: a late copy is not delivered (spec A6)."""
+    """A node that deletes an acked record remembers its id: a late copy is not delivered (spec A6)."""
     broker, _ = make_full(50)
     jobs = add_acked(broker, 110)
     memory.make_room(broker)
@@ -135,7 +135,7 @@ def test_oom_begins_at_100_percent():
 
 
 @pytest.mark.parametrize("command", ["NACK", "ENQUEUE"])
-def test_what_needs_memory_is_refused_and_what_frees_it_is_not(command):
+def test_commands_that_need_memory_are_refused_and_commands_that_free_it_are_not(command):
     broker, _ = make_full(110)
     client = make_client(broker)
     job = hold(broker, number=5)
@@ -161,7 +161,7 @@ def test_above_75_percent_no_own_copy_is_kept_if_others_have_room():
 
 
 def test_a_full_cluster_goes_on_as_usual():
-    """Else every ADDJOB of a lone or evenly filled cluster would fail at 75 % (spec Q5)."""
+    """Otherwise every ADDJOB of a lone node or an evenly filled cluster would fail at 75 % (spec Q5)."""
     broker, (node,) = make_full(80, nodes=1)
     node.memory_level = 1
     assert ask(broker, make_client(broker), "ADDJOB", "q", "body", 0, "REPLICATE", 1).startswith(b"+D-")
@@ -196,7 +196,7 @@ def test_a_leaving_node_never_keeps_a_copy():
 
 @pytest.mark.parametrize(("percent", "is_taken"), [(80, True), (95, True), (97, False)])
 def test_copies_of_others_are_taken_up_to_95_percent(percent, is_taken):
-    """And refused with the reason, so that the creator asks another node at once."""
+    """It is refused with the reason, so that the creator asks another node at once."""
     broker, (node,) = make_full(percent, nodes=1)
     sent(broker)
     say(broker, node, REPLJOB, (snapshot(broker, node, broker.me), 0))
@@ -205,7 +205,7 @@ def test_copies_of_others_are_taken_up_to_95_percent(percent, is_taken):
         assert sent_of(broker, REFUSED) == [((node,), (make_id(), REFUSED_MEMORY))]
 
 
-def test_what_may_be_evicted_makes_room_for_a_copy():
+def test_evictable_records_make_room_for_a_copy():
     """Spec M2."""
     broker, (node,) = make_full(50, nodes=1)
     add_acked(broker, 110)

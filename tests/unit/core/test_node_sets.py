@@ -1,4 +1,4 @@
-"""core/node_sets.py: equal sets are one object, and what follows from a set is computed once."""
+"""core/node_sets.py: equal sets are one object, and derived values are computed once."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def test_the_others_are_all_but_us_by_id_and_always_the_same_tuple(group):
         assert sets.only(others[0]) is others
 
 
-def test_who_joins_a_set_is_named_by_it():
-    """It may be a newcomer that says it holds a job; membership keeps whom jobs name."""
+def test_a_node_that_joins_a_set_is_named_by_it():
+    """A newcomer may say that it holds a job; membership keeps nodes that jobs name."""
     named = []
 
     def intern(node_id):
@@ -72,7 +72,7 @@ def test_who_joins_a_set_is_named_by_it():
     assert named == [NODES[0].id]
 
 
-def test_nothing_united_with_nothing_makes_no_new_object():
+def test_the_union_of_empty_sets_is_no_new_object():
     sets = make_sets()
     assert sets.union(sets.mine, EMPTY) is sets.mine
     assert sets.union(EMPTY, sets.mine) is sets.mine
@@ -91,7 +91,7 @@ def test_ids_may_come_unsorted_and_twice():
     assert sets.unpack(NODES[4].id + NODES[0].id + NODES[4].id) is sets.of((NODES[0], NODES[4]))
 
 
-def test_a_forgotten_node_is_named_to_nobody_until_it_comes_back():
+def test_a_forgotten_node_is_not_named_until_it_comes_back():
     """Others would wait for its confirmation."""
     gone = Node(b"\x09" * 20)
     sets = NodeSets(ME, lambda node_id: gone)
@@ -103,13 +103,13 @@ def test_a_forgotten_node_is_named_to_nobody_until_it_comes_back():
     assert sets.pack(nodes) == ME.id + gone.id
 
 
-def test_names_are_what_clients_see_sorted():
+def test_names_are_sorted_as_clients_see_them():
     assert make_sets().names((NODES[1], NODES[0])) == [b"01" * 20, b"02" * 20]
 
 
 @pytest.mark.plain
 def test_memory_of_sets_is_bounded(monkeypatch):
-    """Others choose which sets we see. Afterwards sets are made anew, equal to the old ones."""
+    """Other nodes choose the sets that we see. Afterwards sets are made anew, equal to the old ones."""
     monkeypatch.setattr(node_sets, "SETS_MAX", 10)
     sets = make_sets()
     kept = sets.of(NODES[:2])
@@ -126,7 +126,7 @@ def test_memory_of_sets_is_bounded(monkeypatch):
 
 @pytest.mark.plain
 def test_few_large_sets_are_bounded_like_many_small_ones(monkeypatch):
-    """Fifty thousand sets of a thousand nodes would be gigabytes; so would one of them, named in as many orders."""
+    """Fifty thousand sets of a thousand nodes would be gigabytes. So would one of them, named in as many orders."""
     monkeypatch.setattr(node_sets, "MEMBERS_MAX", 1_000)
     sets = make_sets()
     ids = [b"%020d" % number for number in range(110)]

@@ -1,4 +1,4 @@
-"""core/outbox.py: where the core leaves word for the outside."""
+"""core/outbox.py: the place where the core leaves work for the outside."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from cluster_bus.outgoing import Outgoing
 from disque_py.core.outbox import Outbox
 
 
-def test_a_new_outbox_wants_nothing():
+def test_a_new_outbox_is_empty():
     outbox = Outbox(Outgoing())
     assert (outbox.gone, outbox.pauses, outbox.is_void) == ([], {}, False)
     assert (outbox.messages.runs, outbox.clients) == ([], {})
 
 
-def test_what_is_sent_lies_in_the_trays_messages():
+def test_sent_messages_are_in_the_outbox():
     broker = make_broker()
     nodes = (broker.me,)
     broker.outbox.send(nodes, GOTJOB, b"id")

@@ -60,7 +60,7 @@ def test_a_job_that_comes_during_a_pause_is_not_given_to_a_consumer_that_waits(h
     assert (consumer.out, broker.queues[b"q"].length) == ([], 1)
 
 
-def test_resumed_output_serves_who_waits():
+def test_resumed_output_serves_waiting_clients():
     broker, _, client = make_pair()
     job = hold_queued(broker)
     pause(broker, client, "out")
@@ -98,7 +98,7 @@ def test_a_given_back_job_is_not_lost_with_a_pause_that_lasts():
     assert queue_of(broker) == [job.id]
 
 
-def test_what_was_given_back_and_is_done_meanwhile_is_not_queued():
+def test_a_job_given_back_and_done_meanwhile_is_not_queued():
     broker, b, client = make_pair()
     hold_queued(broker, b)
     job = deliver(broker)
@@ -134,7 +134,7 @@ def test_paused_queues_are_counted(flags, count):
     assert broker.paused_count == count
 
 
-def test_no_queue_is_made_to_remember_nothing():
+def test_no_queue_is_made_for_a_state_without_a_pause():
     broker, _, client = make_pair()
     assert pause(broker, client, "none") == pause(broker, client, "state") == b"+none\r\n"
     assert broker.queues == {}
@@ -178,13 +178,13 @@ def test_the_later_version_wins_and_the_node_decides_between_equals(version_ms, 
     assert broker.queues[b"q"].paused == (PAUSED_OUT if is_later else PAUSED_IN)
 
 
-def test_bits_nobody_knows_pause_nothing():
+def test_unknown_bits_pause_nothing():
     broker, b, _ = make_pair()
     say(broker, b, PAUSE, (b"q", 4 | PAUSED_OUT, 100, b.id))
     assert broker.queues[b"q"].paused == PAUSED_OUT
 
 
-def test_a_node_that_joins_learns_what_was_set_with_bcast_ended_pauses_included():
+def test_a_node_that_joins_learns_states_set_with_bcast_ended_pauses_included():
     broker, b, client = make_pair()
     for name, state in (("one", "in"), ("two", "out")):
         ask(broker, client, "PAUSE", name, state, "BCAST")
@@ -209,7 +209,7 @@ def test_versions_of_ended_pauses_are_bounded_and_running_ones_are_kept(monkeypa
 
 @pytest.mark.plain
 def test_a_node_can_pause_only_so_many_queues_here(monkeypatch):
-    """Each is a queue in memory; whoever may say PAUSE may say it with any name."""
+    """Each is a queue in memory, and a client that may send PAUSE may send it with any name."""
     monkeypatch.setattr(pausing, "VERSIONED_MAX", 10)
     broker, b, _ = make_pair()
     for number in range(100):
@@ -236,7 +236,7 @@ def test_a_broadcast_pause_is_journaled():
     assert journaling.collect(broker) == [[PAUSE_RECORD, (b"q", PAUSED_OUT, broker.wall_ms, broker.me.id)]]
 
 
-def test_a_pause_reaches_everybody_and_latecomers():
+def test_a_pause_reaches_all_nodes_and_latecomers():
     world = World("abc")
     world.join()
     world.cut("a", "c")
@@ -268,7 +268,7 @@ def test_a_pause_is_set_on_top_of_the_latest_version_there_can_be():
 
 
 def test_a_node_that_says_an_earlier_version_is_told_the_later_one():
-    """It was flushed, or its wall clock is behind: else it would go on without the pause that all others know."""
+    """It was flushed, or its wall clock is behind. Otherwise it would miss the pause that all others know."""
     broker, b, client = make_pair()
     pause(broker, client, "out", "bcast")
     version = broker.pause_versions[b"q"]

@@ -1,4 +1,4 @@
-"""core/priority_queue.py: (priority, creation time, id), whatever the mix."""
+"""core/priority_queue.py: jobs ordered by (priority, creation time, id), whatever the mix."""
 
 from __future__ import annotations
 
@@ -19,81 +19,81 @@ def make(number, *, ctime_ms=None, priority=None):
     return job
 
 
-def entries_of(*jobs):
-    entries = PriorityQueue()
+def queue_of(*jobs):
+    queue = PriorityQueue()
     for job in jobs:
         if job.attributes is None:
-            entries.tail.append(job)
+            queue.tail.append(job)
         else:
-            entries.push_aside(job)
-    return entries
+            queue.push_aside(job)
+    return queue
 
 
-def test_a_job_without_priority_has_its_milliseconds_for_one():
-    """So deadlines in Unix milliseconds and plain jobs stand in one order."""
+def test_a_job_without_priority_has_its_milliseconds_as_priority():
+    """Deadlines in Unix milliseconds and plain jobs therefore have one order."""
     jobs = [make(100), make(200), make(1, ctime_ms=300, priority=150)]
-    assert list(entries_of(*jobs).jobs()) == [jobs[0], jobs[2], jobs[1]]
+    assert list(queue_of(*jobs).jobs()) == [jobs[0], jobs[2], jobs[1]]
     assert key_of(jobs[1]) == (200, 200 * MS, jobs[1].id)
 
 
 def test_equal_priorities_are_served_in_order_of_creation():
     """Spec F1."""
     jobs = [make(3, priority=7), make(1, priority=7), make(2, priority=7)]
-    assert list(entries_of(*jobs).jobs()) == [jobs[1], jobs[2], jobs[0]]
+    assert list(queue_of(*jobs).jobs()) == [jobs[1], jobs[2], jobs[0]]
 
 
 def test_the_first_key_is_of_run_or_aside_whichever_is_smaller():
     assert PriorityQueue().first_key() is None
-    assert entries_of(make(5)).first_key() == key_of(make(5))
-    assert entries_of(make(5), make(6, priority=-1)).first_key()[0] == -1
+    assert queue_of(make(5)).first_key() == key_of(make(5))
+    assert queue_of(make(5), make(6, priority=-1)).first_key()[0] == -1
 
 
 def test_the_smallest_is_taken_from_either():
-    entries = entries_of(make(5), make(9, priority=2), make(8, priority=7))
-    entries.next_chunk()
-    assert [entries.smallest().priority for _ in range(3)] == [2, 5, 7]
-    assert not entries.parts
+    queue = queue_of(make(5), make(9, priority=2), make(8, priority=7))
+    queue.next_chunk()
+    assert [queue.smallest().priority for _ in range(3)] == [2, 5, 7]
+    assert not queue.parts
 
 
-def test_what_is_at_a_position_of_the_run_or_aside_can_be_told():
+def test_the_key_at_a_position_of_the_run_or_aside_is_known():
     assert PriorityQueue().key_at(0) is None
-    assert entries_of(*map(make, range(1, 11))).key_at(4) == (5, 5 * MS)
-    aside = entries_of(*(make(number, priority=number) for number in Random(1).sample(range(10_000), 10_000)))
+    assert queue_of(*map(make, range(1, 11))).key_at(4) == (5, 5 * MS)
+    aside = queue_of(*(make(number, priority=number) for number in Random(1).sample(range(10_000), 10_000)))
     assert [aside.key_at(at)[0] for at in (0, 100, 5_000, 9_999)] == [0, 100, 5_000, 9_999]
     assert aside.key_at(10_000) is None
 
 
 def test_parts_are_short_whatever_the_order():
-    """So a push moves little."""
-    entries = entries_of(*(make(number, priority=number % 97) for number in range(10_000)))
-    assert max(map(len, entries.parts)) <= PART_MAX
-    assert len(entries.parts) < 20
-    rising = entries_of(*(make(number, priority=number) for number in range(10_000)))
+    """A push then moves few entries."""
+    queue = queue_of(*(make(number, priority=number % 97) for number in range(10_000)))
+    assert max(map(len, queue.parts)) <= PART_MAX
+    assert len(queue.parts) < 20
+    rising = queue_of(*(make(number, priority=number) for number in range(10_000)))
     assert len(rising.parts) == -(-10_000 // PART_MAX)
 
 
-def test_what_comes_back_to_the_front_takes_the_place_of_what_was_taken():
+def test_a_job_that_comes_back_to_the_front_takes_the_place_of_a_taken_one():
     jobs = [make(number, priority=number) for number in range(5)]
-    entries = entries_of(*jobs)
-    taken = [entries.smallest(), entries.smallest()]
+    queue = queue_of(*jobs)
+    taken = [queue.smallest(), queue.smallest()]
     for job in reversed(taken):
-        entries.push_aside(job)
-    assert list(entries.jobs()) == jobs
-    assert (entries.at, len(entries.parts[0])) == (0, 5)
+        queue.push_aside(job)
+    assert list(queue.jobs()) == jobs
+    assert (queue.at, len(queue.parts[0])) == (0, 5)
 
 
-def test_a_swept_lane_has_its_living_jobs_only():
+def test_a_swept_priority_queue_has_its_living_jobs_only():
     jobs = [make(1), make(2), make(3, priority=0), make(4, priority=9)]
-    entries = entries_of(*jobs)
-    for _ in entries.sweep(lambda job: job in jobs[1:3]):
+    queue = queue_of(*jobs)
+    for _ in queue.sweep(lambda job: job in jobs[1:3]):
         pass
-    assert list(entries.jobs()) == [jobs[2], jobs[1]]
-    assert [entry[4] for entry in entries.backwards()] == [jobs[1], jobs[2]]
+    assert list(queue.jobs()) == [jobs[2], jobs[1]]
+    assert [entry[4] for entry in queue.backwards()] == [jobs[1], jobs[2]]
 
 
-def test_a_dismantled_lane_holds_nothing():
-    entries = entries_of(make(1), make(2, priority=1))
-    entries.chunks.append([make(3)])
-    for _ in entries.dismantle():
+def test_a_dismantled_priority_queue_holds_nothing():
+    queue = queue_of(make(1), make(2, priority=1))
+    queue.chunks.append([make(3)])
+    for _ in queue.dismantle():
         pass
-    assert [len(part) for part in (entries.head, entries.chunks, entries.tail, entries.parts)] == [0, 0, 0, 0]
+    assert [len(part) for part in (queue.head, queue.chunks, queue.tail, queue.parts)] == [0, 0, 0, 0]

@@ -26,8 +26,8 @@ from world import World
 @pytest.mark.parametrize(
     ("length", "asked", "given"), [(1, 5, 1), (2, 5, 1), (3, 5, 1), (9, 5, 4), (10, 5, 5), (300, 1000, 100), (8, 0, 1)]
 )
-def test_a_pull_gets_what_it_asks_for_but_at_most_half_the_queue(length, asked, given):
-    """And never more than a hundred at once: a larger count crashed the original (spec Q16)."""
+def test_a_pull_gets_the_jobs_it_asks_for_but_at_most_half_the_queue(length, asked, given):
+    """It asks for at most a hundred at once: a larger count crashed the original (spec Q16)."""
     broker, node = make_pair()
     jobs = fill(broker, length)
     ids, _ = pull(broker, node, asked)
@@ -41,7 +41,7 @@ def test_a_batch_is_bounded_in_bytes():
     assert len(pull(broker, node, 10)[0]) == 3
 
 
-def test_nothing_of_a_queue_is_offered_for_a_second_to_who_refused_it():
+def test_no_job_of_a_queue_is_offered_for_a_second_to_a_node_that_refused_it():
     broker, node = make_pair()
     broker.interest[b"q"] = {node: 5}
     fill(broker, 5)
@@ -56,7 +56,7 @@ def test_nothing_of_a_queue_is_offered_for_a_second_to_who_refused_it():
 
 
 @pytest.mark.parametrize("reason", ["paused", "empty", "unknown", "unlinked", "imports"])
-def test_a_pull_may_get_nothing(reason):
+def test_a_pull_may_get_no_jobs(reason):
     broker, node = make_pair()
     if reason != "unknown":
         fill(broker, 0 if reason == "empty" else 5)
@@ -77,7 +77,7 @@ def test_a_pull_that_answers_a_hint_is_served_whatever_the_import_rate():
 
 
 def test_a_job_just_imported_is_not_passed_on():
-    """Two hungry nodes must not throw it to and fro. Spec I7."""
+    """Two hungry nodes must not hand it to each other for ever. Spec I7."""
     broker, node = make_pair()
     other = add_node(broker, 3)
     say(broker, node, YOURJOBS, (1, 0, [snapshot(broker, node)]))
@@ -161,7 +161,7 @@ def test_an_imported_job_makes_the_gap_short_again():
     assert queue.adhoc_attempts == 0
 
 
-def test_a_source_that_had_nothing_for_five_seconds_is_none():
+def test_a_node_that_had_no_jobs_for_five_seconds_is_no_source():
     broker, node = make_pair()
     queue = broker.queue(b"q")
     pulls.imported(broker, queue, node)
@@ -176,7 +176,7 @@ def test_a_queue_that_ran_dry_under_load_asks_at_once():
     take(broker, node, snapshot(broker, node))
     sent(broker)
     ask(broker, make_client(broker), "GETJOB", "FROM", "q")
-    assert sent_of(broker, NEEDJOBS) == []  # One job is no stream.
+    assert sent_of(broker, NEEDJOBS) == []  # A single job is no stream.
     queue = broker.queue(b"q")
     for _ in range(pulls.IMPORTS_MIN):
         pulls.imported(broker, queue, node)
@@ -201,7 +201,7 @@ def test_how_much_is_asked_for_is_the_share_of_the_rate_between_5_and_100():
 
 
 @pytest.mark.parametrize("reason", ["leaving", "paused"])
-def test_who_would_not_take_jobs_asks_for_none(reason):
+def test_a_node_that_would_not_take_jobs_asks_for_none(reason):
     broker, node = make_pair()
     queue = broker.queue(b"q")
     pulls.imported(broker, queue, node)
@@ -211,11 +211,11 @@ def test_who_would_not_take_jobs_asks_for_none(reason):
         queue.paused = 1
     queue.waiting[make_client(broker)] = None
     pulls.ask_sources(broker, queue, is_urgent=True)
-    pulls.ask_everybody(broker, queue)
+    pulls.ask_all_nodes(broker, queue)
     assert sent_of(broker, NEEDJOBS) == []
 
 
-def test_everybody_is_asked_when_the_first_client_waits():
+def test_all_nodes_are_asked_when_the_first_client_waits():
     """Spec I8."""
     broker, node = make_pair()
     wait(broker)

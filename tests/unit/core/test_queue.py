@@ -1,4 +1,4 @@
-"""core/queue.py: by priority, then oldest first, whatever leaves by which door."""
+"""core/queue.py: jobs by priority, then oldest first, however they leave."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from disque_py.core.queue import Queue
 
 
 def make_jobs(count, *, ctimes=None):
-    """Jobs as lifecycle would make them; the tests below play lifecycle, which alone writes states elsewhere."""
+    """Make jobs as lifecycle would. The tests below play lifecycle, which alone writes states elsewhere."""
     found = []
     for number in range(count):
         ctime = ctimes[number] if ctimes else 1000 + number
@@ -34,7 +34,7 @@ def push(queue, job):
 
 
 def remove(queue, job, state=ACTIVE):
-    """Out by another door than pop."""
+    """Take the job out without `pop`."""
     job.state = state
     queue.removed(job)
 
@@ -77,7 +77,7 @@ def test_a_job_that_comes_back_is_before_the_younger_ones_again():
     assert drain(queue) == jobs
 
 
-def test_an_empty_queue_has_nothing_to_give():
+def test_an_empty_queue_gives_no_jobs():
     queue = Queue(b"q", 0)
     assert queue.pop() is None
     assert list(queue.oldest()) == list(queue.newest(100)) == []
@@ -117,7 +117,7 @@ def test_a_long_queue_is_kept_in_chunks(monkeypatch):
     assert drain(queue) == jobs
 
 
-def test_looking_takes_nothing_and_skips_what_left():
+def test_looking_takes_no_job_and_skips_those_that_left():
     jobs = make_jobs(4, ctimes=[10, 20, 15, 30])
     queue = Queue(b"q", 0)
     for job in jobs:
@@ -201,7 +201,7 @@ def test_looking_at_a_queue_where_a_job_was_here_before_is_no_trouble():
     assert list(queue.newest(100)) == [later, again]
 
 
-def test_a_queue_says_what_it_is():
+def test_the_text_of_a_queue_says_which_it_is():
     queue = Queue(b"orders", 0)
     push(queue, make_jobs(1)[0])
     assert repr(queue) == "<Queue b'orders' 1>"
@@ -217,7 +217,7 @@ def test_a_job_of_the_broker_fits():
 
 
 class Model:
-    """A queue and what it should be: the ready jobs, sorted when somebody looks."""
+    """A queue, and its model: the ready jobs, sorted at each look."""
 
     def __init__(self, seed):
         self.rng = Random(seed)
@@ -277,7 +277,7 @@ class Model:
                 self.resting.append(job)
 
     def sweep_on(self):
-        """One step of a sweep; the others happen between steps."""
+        """Do one step of a sweep; other actions happen between steps."""
         self.sweep = self.sweep or self.queue.sweep()
         if next(self.sweep, self) is self:
             self.sweep = None

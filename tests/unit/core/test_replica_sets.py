@@ -35,7 +35,7 @@ def test_as_many_as_asked_for_and_none_that_is_excluded():
 
 
 def test_the_same_group_is_the_same_tuple():
-    """So that messages of a turn travel as one run (cluster_bus/outgoing.py)."""
+    """Messages of a turn then travel as one run (cluster_bus/outgoing.py)."""
     broker, _ = make_cluster(3)
     seen = {}
     for _ in range(50):

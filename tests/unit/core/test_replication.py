@@ -96,7 +96,7 @@ def test_replies_keep_the_order_of_requests():
     assert not producer.slots
 
 
-def test_a_late_confirmation_means_nothing():
+def test_a_late_confirmation_is_ignored():
     broker, b, c = make_cluster()
     _, job = add(broker, 0, "REPLICATE", 2)
     confirm(broker, job, b)
@@ -118,7 +118,7 @@ def test_a_delayed_job_waits_for_its_delay_after_its_copies():
 
 
 def test_while_copies_are_missing_one_more_node_is_asked_every_50_ms():
-    """And those who have the job learn the longer list; nobody gets the body twice."""
+    """Nodes that have the job learn the longer list; no node gets the body twice."""
     broker, *nodes = make_cluster(4)
     _, job = add(broker, 0, "REPLICATE", 2)
     ((first,), _) = sent_of(broker, REPLJOB)[0]
@@ -134,7 +134,7 @@ def test_while_copies_are_missing_one_more_node_is_asked_every_50_ms():
     assert job.holders == {broker.me, *nodes}
 
 
-def test_who_has_confirmed_learns_the_longer_list_only():
+def test_a_node_that_has_confirmed_learns_the_longer_list_only():
     """Spec C4."""
     broker, *nodes = make_cluster(4)
     _, job = add(broker, 0, "REPLICATE", 3)
@@ -147,7 +147,7 @@ def test_who_has_confirmed_learns_the_longer_list_only():
     assert messages[1] == ((asked[0],), HOLDERS, (job.id, pack(*job.holders)))
 
 
-def test_when_there_is_nobody_else_the_silent_are_asked_again_each_second():
+def test_without_another_node_silent_ones_are_asked_again_each_second():
     broker, b, c = make_cluster()
     _, job = add(broker)
     confirm(broker, job, b)
@@ -235,7 +235,7 @@ def test_a_job_that_expires_while_it_misses_copies_is_refused():
     assert producer.out == [replication.NOREPL_REMOVED]
 
 
-def test_a_new_link_gets_what_the_old_one_may_have_lost():
+def test_a_new_link_gets_the_jobs_that_the_old_one_may_have_lost():
     broker, b, c = make_cluster()
     _, job = add(broker)
     confirm(broker, job, b)
@@ -278,9 +278,9 @@ def test_without_an_own_copy_a_confirmed_node_is_told_to_queue_the_job():
     assert (producer.out, broker.job_count) == ([b"+%b\r\n" % job.id], 0)
 
 
-def test_who_is_asked_for_a_copy_we_do_not_keep_learns_of_those_asked_later():
+def test_a_node_asked_for_a_copy_we_do_not_keep_learns_of_nodes_asked_later():
     """
-    Its confirmation was on its way when another node was asked, and soon nobody will be there who knows both. It would
+    Its confirmation was on its way when another node was asked, and soon no node will know both. The first one would
     believe to be alone, forget the job with its ack, and the other one would queue it again.
     """
     broker, b, c = make_cluster()
@@ -292,7 +292,7 @@ def test_who_is_asked_for_a_copy_we_do_not_keep_learns_of_those_asked_later():
     assert sent_of(broker, HOLDERS) == [((first,), (job.id, pack(b, c)))]
 
 
-def test_who_keeps_no_copy_is_no_holder_for_one_that_leaves():
+def test_a_node_that_keeps_no_copy_is_no_holder_for_one_that_leaves():
     """It forgets the job as soon as its producer is answered."""
     broker, b, _ = make_cluster()
     broker.cluster.set_leaving(True)
@@ -313,7 +313,7 @@ def test_jobs_that_others_hold_for_us_count_as_added():
 
 
 def test_async_without_an_own_copy_waits_like_any_other():
-    """An id that nobody holds would be a lie."""
+    """The producer would get the id of a job that no node holds."""
     broker, b, c = make_cluster()
     broker.cluster.set_leaving(True)
     producer, job = add(broker, 0, "ASYNC", "REPLICATE", 2)
@@ -336,7 +336,7 @@ def test_async_never_answers_for_a_job_that_is_nowhere():
 # -- the nodes that are asked -----------------------------------------------------------------------------
 
 
-def test_a_copy_is_held_confirmed_and_queued_only_if_nobody_else_does():
+def test_a_copy_is_held_confirmed_and_queued_only_if_no_other_node_does():
     broker, b, c = make_cluster()
     say(broker, b, REPLJOB, (snapshot(broker, b, broker.me, c, retry_s=30, delay_s=5), 0))
     job = broker.find(make_id())
@@ -364,7 +364,7 @@ def test_best_effort_copies_are_not_confirmed():
 
 @pytest.mark.parametrize("is_queued", [True, False])
 def test_a_copy_that_is_here_already_is_confirmed_as_known(is_queued):
-    """Told apart from taken: to a node that leaves only a new copy is worth something."""
+    """This differs from "taken": to a node that leaves, only a new copy is useful."""
     broker, b, c = make_cluster()
     job = hold_queued(broker, b) if is_queued else hold(broker, b)
     say(broker, b, REPLJOB, (snapshot(broker, b, broker.me, c), 0))
@@ -391,7 +391,7 @@ def test_a_late_copy_of_a_job_known_as_done_is_never_delivered():
 
 
 def test_the_ack_of_a_late_copy_is_collected_if_the_sender_does_not():
-    """It may crash now; then we are the one who asks the others, after a second."""
+    """It may crash now; then we ask the others, after a second."""
     broker, b, c = make_cluster()
     broker.tombstones.add(make_id(), broker.now_ms)
     say(broker, b, REPLJOB, (snapshot(broker, b, broker.me, c), 0))
@@ -416,7 +416,7 @@ def test_a_copy_is_refused_with_the_reason(reason):
 
 
 def test_while_loading_messages_about_jobs_are_left_out():
-    """No journal would hold a copy that was confirmed now. The sender repeats what is important. Spec Q32."""
+    """No journal would hold a copy that was confirmed now. The sender repeats important messages. Spec Q32."""
     broker, b, _ = make_cluster()
     broker.is_loading = True
     say(broker, b, REPLJOB, (snapshot(broker, b, broker.me), 0))
@@ -450,7 +450,7 @@ def test_the_longer_list_of_holders_is_merged():
     assert broker.stats.reject_reasons == {"holders of an unknown job": 1}
 
 
-def test_told_to_queue_a_copy_we_do_it_silently():
+def test_a_copy_is_queued_silently_when_its_creator_says_so():
     broker, b, c = make_cluster()
     job = hold(broker, b, c)
     say(broker, b, ENQUEUE, (job.id, 0))
@@ -459,7 +459,7 @@ def test_told_to_queue_a_copy_we_do_it_silently():
     assert job.deliveries == 0
 
 
-def test_told_to_queue_a_copy_after_a_delay_we_wait_so_long():
+def test_a_copy_is_queued_after_the_delay_that_its_creator_says():
     broker, b, _ = make_cluster()
     job = hold(broker, b, retry_s=60)
     say(broker, b, ENQUEUE, (job.id, 3000))
@@ -471,7 +471,7 @@ def test_told_to_queue_a_copy_after_a_delay_we_wait_so_long():
 
 
 @pytest.mark.parametrize("reason", ["paused", "delivered", "acknowledged", "unknown"])
-def test_told_to_queue_what_must_not_be_queued_we_do_not(reason):
+def test_a_job_that_must_not_be_queued_is_not_queued_when_told_to(reason):
     broker, b, _ = make_cluster()
     job = hold_queued(broker, b)
     lifecycle.lease(broker, lifecycle.fetch(broker, broker.queues[b"q"]))

@@ -1,4 +1,4 @@
-"""core/requeue.py: a job sits on several nodes and is queued on one."""
+"""core/requeue.py: a job is held by several nodes and queued on one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_before_a_copy_is_queued_the_others_are_asked():
     assert broker.stats.jobs_requeued == 1
 
 
-def test_a_job_nobody_else_has_is_queued_without_a_word():
+def test_a_job_that_no_other_node_has_is_queued_without_a_message():
     broker, *_ = make_cluster()
     hold_queued(broker, retry_s=2)
     job = deliver(broker)
@@ -117,7 +117,7 @@ def test_a_holder_queues_no_earlier_than_the_lease_ends():
     assert job.state == IS_QUEUED
 
 
-def test_a_shorter_lease_does_not_shorten_what_we_heard_before():
+def test_a_shorter_lease_does_not_shorten_an_earlier_one():
     broker, b, c = make_cluster()
     job = hold(broker, b, c, retry_s=60)
     say(broker, b, LEASED, (job.id, 60_000, 1))
@@ -127,7 +127,7 @@ def test_a_shorter_lease_does_not_shorten_what_we_heard_before():
 
 
 def test_a_job_leased_elsewhere_leaves_our_queue():
-    """Delivering our copy as well would be the duplicate all this is about."""
+    """Delivering our copy as well would be the duplicate that leases prevent."""
     broker, b, _ = make_cluster()
     job = hold_queued(broker, b)
     say(broker, b, LEASED, (job.id, 20_000, 1))
@@ -136,7 +136,7 @@ def test_a_job_leased_elsewhere_leaves_our_queue():
 
 
 def test_two_that_leased_the_same_job_do_not_wait_for_each_other():
-    """The later word counts: from then on only one answers for it."""
+    """The later message counts: from then on only one node answers for the job."""
     broker, b, _ = make_cluster()
     hold_queued(broker, b, retry_s=5)
     job = deliver(broker)
@@ -161,7 +161,7 @@ def test_a_sender_becomes_a_holder():
 # -- QUEUED ---------------------------------------------------------------------------------------------
 
 
-def test_what_waits_in_anothers_queue_need_not_wait_in_ours():
+def test_a_job_that_waits_in_another_nodes_queue_need_not_wait_in_ours():
     broker, b, _ = make_cluster()
     job = hold(broker, b, retry_s=10)
     advance(broker, 9000)
@@ -192,7 +192,7 @@ def test_counters_and_attempts_merge_by_maximum():
     assert (job.attempt, job.nacks, job.deliveries) == (2**32 - 1, COUNTER_MAX, COUNTER_MAX)
 
 
-def test_a_running_lease_is_told_to_who_queued_the_job_without_knowing():
+def test_a_running_lease_is_told_to_a_node_that_queued_the_job_without_knowing():
     broker, b, _ = make_cluster()
     hold_queued(broker, b, retry_s=30)
     job = deliver(broker)
@@ -215,7 +215,7 @@ def test_a_nack_on_another_node_ends_our_lease():
 @pytest.mark.parametrize("jitter_ms", [-250, 249])
 @pytest.mark.plain
 def test_queued_elsewhere_never_shortens_a_lease_we_heard_of(jitter_ms):
-    """A holder re-queues no earlier than the last lease end it heard of (spec L2)."""
+    """A holder queues the job no earlier than the last lease ends that it heard of (spec L2)."""
     broker, b, c = make_cluster()
     job = hold(broker, b, c, retry_s=5)
     say(broker, b, LEASED, (job.id, 5000, 1))
@@ -227,14 +227,14 @@ def test_queued_elsewhere_never_shortens_a_lease_we_heard_of(jitter_ms):
 # -- WILLQUEUE ------------------------------------------------------------------------------------------
 
 
-def test_who_has_the_job_queued_objects_to_all():
+def test_a_node_that_has_the_job_queued_objects_to_all():
     broker, b, c = make_cluster()
     job = hold_queued(broker, b, c)
     say(broker, b, WILLQUEUE, (job.id, 0))
     assert sent(broker) == [((b, c), QUEUED, (job.id, QUEUED_WAITING, 0, 0, 0, 1))]
 
 
-def test_who_delivered_it_objects_with_what_is_left():
+def test_a_node_that_delivered_it_objects_with_the_time_left():
     broker, b, c = make_cluster()
     hold_queued(broker, b, c, retry_s=30)
     job = deliver(broker)
@@ -243,7 +243,7 @@ def test_who_delivered_it_objects_with_what_is_left():
     assert sent(broker) == [((b, c), LEASED, (job.id, 18_000, 1, 2))]
 
 
-def test_whose_lease_is_over_does_not_object():
+def test_a_node_whose_lease_is_over_does_not_object():
     broker, b, _ = make_cluster()
     hold_queued(broker, b, retry_s=30)
     job = deliver(broker)
@@ -253,7 +253,7 @@ def test_whose_lease_is_over_does_not_object():
 
 
 @pytest.mark.parametrize("kind", [WILLQUEUE, QUEUED, LEASED])
-def test_who_knows_the_job_as_done_says_so(kind):
+def test_a_node_that_knows_the_job_as_done_says_so(kind):
     broker, b, _ = make_cluster()
     job = hold(broker, b)
     acks.acknowledge(broker, job)
@@ -272,7 +272,7 @@ def test_who_knows_the_job_as_done_says_so(kind):
 
 
 def test_a_hundred_waiting_jobs_are_announced_in_one_run():
-    """Or 100,000 of them would cost 100,000 messages per RETRY (spec L4)."""
+    """Otherwise 100,000 of them would cost 100,000 messages per RETRY (spec L4)."""
     broker, b, c = make_cluster()
     jobs = [hold_queued(broker, b, c, number=number, retry_s=300) for number in range(100)]
     announced = []
@@ -283,7 +283,7 @@ def test_a_hundred_waiting_jobs_are_announced_in_one_run():
     assert {item[0] for items in announced for item in items} == {job.id for job in jobs}
 
 
-def test_an_announcement_says_only_what_still_holds():
+def test_an_announcement_names_only_jobs_that_still_wait():
     broker, b, _ = make_cluster()
     gone, leased, waiting = [hold_queued(broker, b, number=number) for number in range(3)]
     for job in (gone, leased, waiting):
@@ -361,7 +361,7 @@ def test_a_job_that_waits_for_long_stays_in_one_queue():
     assert world["a"].find(job_id).deliveries == 0
 
 
-def test_a_worker_that_is_still_at_it_keeps_its_job():
+def test_a_worker_that_is_still_busy_keeps_its_job():
     world, job_id = start_world(retry_s=5)
     world.ask("a", "GETJOB", "FROM", "q")
     for _ in range(6):
@@ -383,7 +383,7 @@ def test_two_halves_that_both_queued_a_job_agree_after_the_healing():
 
 
 def test_counters_that_another_node_tells_are_recorded():
-    """The lease is elsewhere and the job waits as before; only the counters are news (simulator, seed 9)."""
+    """The lease is elsewhere and the job waits as before; only the counters are new (simulator, seed 9)."""
     broker, b, _ = make_cluster()
     broker.is_journaling = True
     job = hold(broker, b)

@@ -16,7 +16,7 @@ def filled_broker(count=50):
     return broker, client
 
 
-def test_a_flushed_node_is_empty_and_weighs_nothing():
+def test_a_flushed_node_is_empty_and_uses_no_memory():
     broker, client = filled_broker()
     assert reset.flush(broker) == 50
     assert (broker.job_count, broker.used_memory, broker.queues, broker.schedule.next_ms()) == (0, 0, {}, None)
@@ -33,7 +33,7 @@ def test_a_flushed_node_works_on():
     assert ask_parsed(broker, client, "GETJOB", "FROM", "q1")[0][2] == b"after"
 
 
-def test_a_large_index_is_freed_in_slices():
+def test_a_large_index_is_freed_in_parts():
     broker, _ = filled_broker()
     shards = [{b"%d" % job: None for job in range(1_500)} for _ in range(4)]
     reset._free(broker, shards)
@@ -65,7 +65,7 @@ def test_a_waiting_consumer_gets_nothing_and_other_nodes_hear_that_it_no_longer_
     assert [(kind, items) for _, kind, items in broker.outbox.messages.take()] == [(INTEREST, [(b"q", -1)])]
 
 
-def test_the_answer_to_a_hand_over_of_a_flushed_job_means_nothing():
+def test_the_answer_to_a_hand_over_of_a_flushed_job_is_ignored():
     broker = make_broker()
     node = add_node(broker)
     client = make_client(broker)

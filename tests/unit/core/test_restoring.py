@@ -53,7 +53,7 @@ def state(flags, due_ms, attempt=1):
 
 
 def test_a_job_that_turns_out_to_be_over_has_no_timer_left():
-    """The sweep sets timers while a long journal is read; when one came, the node forgot the job twice."""
+    """The sweep sets timers while a long journal is read. When one was due, the node forgot the job twice."""
     broker = make_broker(node_id=journal_files.NODE)
     broker.first_place = 1
     restoring = Restoring(broker, journal_files.NODE)
@@ -106,7 +106,7 @@ def test_spans_go_on_from_where_they_were():
         assert job.expire_at_ms == broker.now_ms + 3_600_000 - max(0, age_ms)
 
 
-def test_what_has_expired_meanwhile_is_gone():
+def test_a_job_that_has_expired_meanwhile_is_gone():
     """Spec T5."""
     broker, restoring = restored([JOB, *bases()], age_ms=3_700_000)
     assert (broker.job_count, restoring.expired, broker.stats.jobs_expired) == (0, 4, 4)
@@ -161,7 +161,7 @@ def test_an_overdue_job_that_no_other_node_has_is_queued_at_once():
 
 
 def test_an_at_most_once_job_is_queued_again_only_if_it_is_certain_that_it_never_left():
-    """Spec O4; what is not sure is visible, counted, and recorded as delivered. Spec O2."""
+    """An uncertain job is visible, counted, and recorded as delivered. Spec O4, O2."""
     for flags, how, is_sure in (
         (IS_ALWAYS, {}, True),
         (0, {"is_certain": True}, True),
@@ -227,8 +227,8 @@ def test_an_end_with_another_base_shows_that_the_one_we_know_is_stale():
     assert (restoring.stale, broker.job_count) == ({1}, 0)
 
 
-def test_what_is_in_a_dropped_segment_that_is_still_there_is_over():
-    """It could not be removed; what lived in it was recorded again before it was dropped."""
+def test_jobs_in_a_dropped_segment_that_is_still_there_are_over():
+    """It could not be removed; its living records were written again before it was dropped."""
     broker = make_broker(node_id=journal_files.NODE)
     restoring = Restoring(broker, journal_files.NODE)
     restoring.block(1, broker.wall_ms, 0, [[JOB, *bases()[:2]], [PAUSE, (b"q", 1, 0, b"")]])
@@ -241,7 +241,7 @@ def test_what_is_in_a_dropped_segment_that_is_still_there_is_over():
 
 @pytest.mark.parametrize("is_dropped", [False, True])
 def test_tokens_and_keys_of_a_dropped_segment_are_over_too(is_dropped):
-    """What of them still counted was recorded again; these were not."""
+    """Records that still counted were written again; these were not."""
     broker = make_broker(node_id=journal_files.NODE)
     restoring = Restoring(broker, journal_files.NODE)
     leased = journal_files.base(
@@ -267,8 +267,8 @@ def test_tokens_and_keys_that_were_recorded_again_are_those_of_the_later_record(
     assert (broker.tokens.by_name[b"t"].place, broker.keys.over[GONE_ID][1]) == (2, 2)
 
 
-def test_states_of_jobs_without_a_base_mean_nothing():
-    """Their base was copied on, with all that the state said."""
+def test_states_of_jobs_without_a_base_are_ignored():
+    """Their base was copied on, with all fields of the state."""
     broker, _ = restored([STATE, (QUEUED_ID, state(1, -1), None)], [GONE, (GONE_ID, 1)])
     assert broker.job_count == 0
 
@@ -318,7 +318,7 @@ def test_many_jobs_are_put_in_place_in_parts():
     pass_time(broker, 1)
 
 
-def test_what_a_journal_that_is_cut_off_knows_as_undelivered_is_given_up():
+def test_jobs_that_a_cut_off_journal_knows_as_undelivered_are_given_up():
     broker = make_broker()
     broker.first_place = 1
     add_node(broker)
@@ -334,7 +334,7 @@ def test_what_a_journal_that_is_cut_off_knows_as_undelivered_is_given_up():
 
 
 def test_an_acked_base_may_be_the_first_of_its_segment():
-    """Nothing of it is live, but the segment is there (found by the simulator)."""
+    """It has no living record, but the segment is there (found by the simulator)."""
     acked = base(ACKED_ID, b"q", b"two", retry_ms=30_000, flags=journaling.IS_ACKED | WAS_QUEUED)
     broker, _ = restored([JOB, acked], number=6)
     assert broker.find(ACKED_ID).state == ACKED

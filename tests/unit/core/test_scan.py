@@ -1,4 +1,4 @@
-"""core/scan.py: a walk returns what is there during all of it exactly once, whatever comes and goes."""
+"""core/scan.py: a walk returns items that are there during all of it exactly once, whatever comes and goes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EVERY_QUEUE = QueueFilter()
 
 
 def scan(broker, cursor, count, wanted=EVERYTHING, between=lambda: None):
-    """One call, with all its parts; what happens in the turns between them."""
+    """Do one call with all its parts; `between` happens in the turns between them."""
     return finish(scan_jobs(broker, cursor, count, wanted), between)
 
 
@@ -63,7 +63,7 @@ def walk_queues(broker, count, between=lambda: None):
 
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32), count=st.sampled_from((1, 2, 7, 100)))
-def test_what_is_there_all_the_time_is_returned_exactly_once(seed, count):
+def test_items_that_are_there_all_the_time_are_returned_exactly_once(seed, count):
     rng = Random(seed)
     broker = make_broker()
     stays = {hold(broker, number=number).id for number in range(rng.randrange(60))}
@@ -117,7 +117,7 @@ def test_a_long_walk_is_done_in_parts():
     assert len(jobs) == 3 * LOOKED_PER_PART
 
 
-def test_what_vanishes_between_two_parts_is_not_returned():
+def test_jobs_that_vanish_between_two_parts_are_not_returned():
     broker = make_broker()
     jobs = [hold(broker, number=number) for number in range(2 * LOOKED_PER_PART)]
 

@@ -1,4 +1,4 @@
-"""core/schedule.py: never early, late by no more than a grain, and nothing forgotten."""
+"""core/schedule.py: never early, late by no more than a grain, and no item forgotten."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_zero_and_cancel_take_the_entry_out():
     assert table.next_ms() is None
 
 
-def test_what_is_overdue_when_it_is_set_is_due_next():
+def test_an_item_that_is_overdue_when_set_is_due_next():
     table = make_table(now_ms=5000)
     item = Item()
     table.set(item, 10)
@@ -228,7 +228,7 @@ def test_next_is_the_earlier_of_jobs_and_tasks():
 
 
 def test_tasks_survive_when_jobs_are_cleared():
-    """A flush forgets jobs; what else was to be done is still to be done."""
+    """A flush forgets jobs; other tasks stay."""
     schedule = make_schedule()
     schedule.call_at(1_000_100, lambda: None)
     schedule.clear()
@@ -238,7 +238,7 @@ def test_tasks_survive_when_jobs_are_cleared():
 # -- line ---------------------------------------------------------------------------------------------
 
 
-def test_what_stands_in_line_is_due_after_its_span_and_not_before():
+def test_an_entry_of_a_line_is_due_after_its_span_and_not_before():
     line = Line(1000)
     line.add(b"a", 5000)
     assert line.due(5999, 10) == []
@@ -246,7 +246,7 @@ def test_what_stands_in_line_is_due_after_its_span_and_not_before():
     assert (line.due(9000, 10), bool(line)) == ([], False)
 
 
-def test_who_came_later_is_due_later():
+def test_an_entry_that_came_later_is_due_later():
     line = Line(1000)
     for now_ms in (5000, 5001, 7000):
         line.add(b"%d" % now_ms, now_ms)
@@ -265,8 +265,8 @@ def test_a_long_line_is_taken_a_part_at_a_time():
     assert sorted(job_id for part in taken for job_id in part) == ids
 
 
-def test_who_comes_after_the_line_was_empty_is_not_lost():
-    """Within the same moment as those before: their part of the line is gone."""
+def test_an_entry_that_comes_after_the_line_was_empty_is_not_lost():
+    """They come within the same moment as those before, whose part of the line is gone."""
     line = Line(10)
     line.add(b"a", 5000)
     line.due(6000, 10)

@@ -1,4 +1,4 @@
-"""core/spilled.py: what stands in a job's body while its bytes are in a file."""
+"""core/spilled.py: the value of a job's body while its bytes are in a file."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ def test_a_place_has_three_parts(place):
     assert (spilled.file, spilled.offset, spilled.size) == place
 
 
-def test_it_is_as_long_as_what_it_takes_in_memory():
+def test_the_length_of_a_spilled_body_is_its_size_in_memory():
     assert len(Spilled.at(1, 2, 4096)) == SPILLED_BYTES
     assert Spilled.at(1, 0, 0)
 
 
-def test_it_can_not_be_sent_as_a_body_by_mistake():
+def test_a_spilled_body_can_not_be_sent_by_mistake():
     with pytest.raises(TypeError):
         b"%b" % Spilled.at(1, 2, 3)
 

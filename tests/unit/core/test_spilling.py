@@ -1,4 +1,4 @@
-"""core/spilling.py: bodies leave memory when it gets scarce, and are back when they are needed."""
+"""core/spilling.py: bodies leave memory when it gets scarce, and come back when they are needed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_without_a_limit_nothing_leaves_memory():
 
 
 def test_above_sixty_percent_bodies_far_from_the_head_go_to_disk():
-    """30,000 bytes hold 18,000 before anything goes; the newest go, the first two stay."""
+    """With 30,000 bytes, bodies leave above 18,000. The newest go, the first two stay."""
     node = SpillingNode()
     ids = node.fill(30)
     out = node.out()
@@ -39,7 +39,7 @@ def test_above_sixty_percent_bodies_far_from_the_head_go_to_disk():
     node.check()
 
 
-def test_a_spilled_job_counts_with_what_is_left_of_it():
+def test_a_spilled_job_counts_with_the_bytes_left_in_memory():
     node = SpillingNode()
     before = node.fill(12) and node.broker.used_memory
     node.fill(18)
@@ -86,7 +86,7 @@ def test_getjob_with_two_queues_keeps_to_its_order():
     assert second in [entry[1] for entry in node.answer("GETJOB", "COUNT", 2, "FROM", "a", "b")]
 
 
-def test_getjob_with_count_takes_what_comes_before_a_job_on_disk():
+def test_getjob_with_count_takes_the_jobs_before_one_on_disk():
     """Its lease must not run while the client waits for a disk."""
     node = SpillingNode()
     ids = node.fill(30)
@@ -153,7 +153,7 @@ def test_a_job_that_changes_while_it_is_written_keeps_its_body():
     node.check()
 
 
-def test_flushall_forgets_what_is_on_disk_and_under_way():
+def test_flushall_forgets_bodies_on_disk_and_under_way():
     node = SpillingNode()
     node.fill(25)
     for _ in range(5):
@@ -168,7 +168,7 @@ def test_flushall_forgets_what_is_on_disk_and_under_way():
 
 
 def test_a_body_that_cannot_be_read_is_lost_counted_and_logged():
-    """Nothing is delivered in part, and the queue goes on with the next."""
+    """No body is delivered in part, and the queue goes on with the next job."""
     node = SpillingNode()
     ids = node.fill(30)
     spill_out(node)
@@ -192,8 +192,8 @@ def test_a_damaged_body_is_lost_too():
     assert node.broker.spill.lost == 1
 
 
-def test_the_percentages_count_what_is_left_in_memory():
-    """Twice the limit fits, and -OOM comes when even what is left of the jobs is too much. Spec M6."""
+def test_the_percentages_count_the_bytes_left_in_memory():
+    """Twice the limit fits, and -OOM comes when even the jobs without bodies are too much. Spec M6."""
     node = SpillingNode(maxmemory=60_000)
     ids = node.fill(70)
     assert sum(560 + BODY_BYTES for _ in ids) > 60_000 > node.broker.used_memory
@@ -203,7 +203,7 @@ def test_the_percentages_count_what_is_left_in_memory():
 
 
 def fill_while_the_disk_does_nothing(node):
-    """Add until nobody answers; the words of the one that waits."""
+    """Add jobs until no reply comes; return the words of the request that waits."""
     for number in range(1_000):
         words = ("ADDJOB", "q", b"%06d" % number + b"x" * 394, 0, "REPLICATE", 1)
         if not node.ask(*words):
@@ -223,7 +223,7 @@ def test_a_producer_that_is_faster_than_the_disk_waits_until_there_is_room():
     assert node.clients[0].client.waiting == RUNNING
 
 
-def test_a_producer_is_refused_when_the_disk_does_not_get_on_with_it():
+def test_a_producer_is_refused_when_the_disk_makes_no_progress():
     """Two seconds without a body that got out are enough."""
     node = SpillingNode()
     words = fill_while_the_disk_does_nothing(node)
@@ -240,7 +240,7 @@ def test_a_producer_that_hangs_up_waits_no_longer():
     assert not node.broker.spill.blocked_producers
 
 
-def test_what_is_on_disk_comes_back_when_spilling_is_switched_off():
+def test_bodies_on_disk_come_back_when_spilling_is_switched_off():
     node = SpillingNode()
     ids = node.fill(30)
     node.answer("CONFIG", "SET", "maxmemory-spill", "no")
@@ -268,7 +268,7 @@ def test_a_base_in_an_earlier_journal_is_none():
     node.check()
 
 
-def test_a_walk_that_finds_nothing_rests():
+def test_a_walk_that_finds_no_body_rests():
     node = SpillingNode()
     node.fill(45)
     node.settle(200)
@@ -293,7 +293,7 @@ def test_a_walk_that_rests_goes_on_when_many_bodies_have_come_back():
     assert any(spilling.seek(broker, 10_000) for _ in range(10))
 
 
-def test_the_list_of_new_jobs_forgets_who_is_over():
+def test_the_list_of_new_jobs_forgets_those_that_are_over():
     node = SpillingNode(maxmemory=100_000_000)
     broker = node.broker
     for _ in range(6):
@@ -328,7 +328,7 @@ def wait(node: SpillingNode) -> list:
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("journal", ["", "always", "everysec"])
 def test_random_days(seed, journal):
-    """Whatever is asked, in whatever order the disks work: order, bodies and sums are right."""
+    """Order, bodies and sums are right for any commands, in whatever order the disks work."""
     rng = Random(seed * 7 + len(journal))
     settings = {"appendonly": True, "appendfsync": journal} if journal else {}
     node = SpillingNode(**settings)
@@ -418,5 +418,5 @@ def get_in_order(node: SpillingNode, queue: str, count: int) -> None:
 
 
 def expired(node: SpillingNode, ids: set[bytes]) -> set[bytes]:
-    """Those that may have come to the end of their lives in the restart."""
+    """Return the jobs that may have expired in the restart."""
     return {job_id for job_id in ids if node.broker.find(job_id) is None and node.broker.stats.jobs_expired}

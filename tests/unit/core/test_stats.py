@@ -73,7 +73,7 @@ def test_ids_of_the_slow_log_go_on_after_a_reset():
 
 
 def test_long_commands_are_cut_as_the_original_cuts_them():
-    """At most 32 words, the last of which says how many are missing; words over 128 bytes say how many bytes are."""
+    """An entry has at most 32 words; the last tells how many are missing. Long words tell how many bytes are."""
     stats = Stats()
     stats.log_slow([b"%d" % number for number in range(40)], 1, 1, 9)
     kept = stats.slowlog[0][3]

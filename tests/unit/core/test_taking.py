@@ -1,4 +1,4 @@
-"""core/taking.py: a job given to us is taken once or refused, and the giver hears the same answer always."""
+"""core/taking.py: a job given to us is taken once or refused, and the giver always hears the same answer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_job_is_taken_queued_and_we_join_its_holders():
     assert (broker.stats.jobs_imported, list(broker.queues[b"q"].sources)) == (1, [node])
 
 
-def test_the_same_number_is_answered_the_same_and_nothing_is_done_again():
+def test_the_same_number_gets_the_same_answer_and_changes_nothing():
     """Spec H5."""
     broker, node = make_pair()
     job_snapshot = snapshot(broker, node, retry_s=0)
@@ -43,7 +43,7 @@ def test_the_same_number_is_answered_the_same_and_nothing_is_done_again():
 
 
 def test_nothing_is_taken_from_a_node_that_could_not_hear_the_answer():
-    """Once it is reached it asks again, and nothing has been forgotten meanwhile."""
+    """Once it is reached it asks again, and no answer has been forgotten meanwhile."""
     broker, node = make_pair()
     node.is_newcomer = True
     say(broker, node, YOURJOBS, (1, 0, [snapshot(broker, node)]))
@@ -99,7 +99,7 @@ def test_a_job_that_is_done_is_refused_and_its_ack_follows(is_known_as_done):
 
 
 def test_a_job_whose_producer_still_waits_here_is_refused():
-    """Queueing it would answer nobody (spec Q7)."""
+    """Queueing it would not answer its producer (spec Q7)."""
     broker, node = make_pair()
     ask(broker, make_client(broker), "ADDJOB", "q", "body", 0, "REPLICATE", 2)
     (job,) = broker.waiting_repl
@@ -107,7 +107,7 @@ def test_a_job_whose_producer_still_waits_here_is_refused():
     assert take(broker, node, snapshot_of(broker, job)) == REFUSED_BUSY
 
 
-def test_a_leaving_node_takes_nothing():
+def test_a_leaving_node_takes_no_jobs():
     broker, node = make_pair()
     broker.cluster.set_leaving(True)
     assert take(broker, node, snapshot(broker, node)) == REFUSED_LEAVING
@@ -202,7 +202,7 @@ def test_a_lost_answer_delivers_nothing_twice():
     assert world["a"].job_count == 0
 
 
-def test_make_job_is_what_image_sends():
-    """The helper of these tests: one and the same job."""
+def test_make_job_is_the_job_that_snapshot_sends():
+    """Both helpers of these tests give the same job."""
     broker, node = make_pair()
     assert snapshot(broker, node) == snapshot_of(broker, make_job(broker, node, is_mine=False))

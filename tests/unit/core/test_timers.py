@@ -1,4 +1,4 @@
-"""core/timers.py: what the passing of time does to jobs, clients and queues."""
+"""core/timers.py: the effects of passing time on jobs, clients and queues."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_delayed_job_is_queued_at_its_delay():
     assert broker.find(job_id).deliveries == 0
 
 
-def test_a_timer_that_came_too_early_asks_nobody():
+def test_a_timer_that_came_too_early_asks_no_node():
     """It was postponed since: the old entry only arms itself anew."""
     broker = make_broker()
     node = add_node(broker)
@@ -165,7 +165,7 @@ def test_an_idle_queue_is_dropped_sooner_when_memory_is_short(level, used):
 
 
 @pytest.mark.parametrize("reason", ["job", "waits", "paused", "interest", "used"])
-def test_a_queue_worth_something_is_kept(reason):
+def test_a_queue_in_use_is_kept(reason):
     broker = make_broker()
     client = make_client(broker)
     queue = broker.queue(b"q")
@@ -262,7 +262,7 @@ def test_an_overdue_client_of_many_is_answered_by_the_next_tick():
 
 
 def test_while_the_journal_is_loaded_jobs_are_left_alone():
-    """What became of them would be recorded nowhere; they are looked at right afterwards (simulator, seed 85)."""
+    """Their outcome would be recorded nowhere; they are looked at right afterwards (simulator, seed 85)."""
     broker = make_broker()
     job = hold(broker, retry_s=1)
     broker.is_loading = True

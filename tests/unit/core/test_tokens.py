@@ -1,4 +1,4 @@
-"""core/tokens.py: deliveries that can be had again."""
+"""core/tokens.py: deliveries that a client can ask for again."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_leases_that_ended_are_noticed_without_being_asked():
     assert not broker.tokens.by_name
 
 
-def test_nothing_is_held_when_time_is_over_even_before_it_is_requeued():
+def test_no_job_is_held_after_its_lease_even_before_it_is_requeued():
     broker = make_broker()
     lease(broker, 1, retry_s=5)
     pass_time(broker, 5_000)

@@ -10,7 +10,7 @@ from disque_py.core.tombstones import Tombstones
 KEEP_MS = 30_000
 
 
-def test_what_was_added_is_known():
+def test_an_added_id_is_known():
     table = Tombstones(KEEP_MS)
     table.add(b"a", 0)
     assert b"a" in table
@@ -19,7 +19,7 @@ def test_what_was_added_is_known():
 
 
 def test_an_id_is_kept_at_least_as_long_as_promised():
-    """Whenever in a generation it came: here in the last millisecond before the turn-over."""
+    """The moment within a generation does not matter: here it is the last millisecond."""
     table = Tombstones(KEEP_MS)
     table.expire(100_000)
     table.add(b"late", 129_999)
@@ -60,7 +60,7 @@ def test_clear_forgets_all():
 
 
 def test_both_generations_tell_the_same_as_the_table():
-    """Whoever looks up many at once takes them once."""
+    """Code that looks up many ids at once takes both sets once."""
     table = Tombstones(KEEP_MS)
     table.add(b"a", 0)
     table.expire(KEEP_MS)

@@ -74,7 +74,7 @@ def test_q02_a_dummy_ack_is_never_queued(broker, client):
 
 
 def test_q02_q23_show_of_a_dummy_ack_has_no_leftovers(broker, client):
-    """What is not known is nil or empty."""
+    """Unknown values are nil or empty."""
     with_dummy_ack(broker, client)
     reply = ask_parsed(broker, client, "SHOW", DUMMY_ID)
     fields = dict(zip(reply[::2], reply[1::2], strict=True))
@@ -107,7 +107,7 @@ def test_q12_a_collection_that_ends_in_its_timer_leaves_no_timer(broker, client)
 
 
 def test_q31_a_dummy_ack_does_not_wait_for_handshakes(broker, client):
-    """Who is not a member yet can't be asked, and need not be."""
+    """A node that is not a member yet can't be asked, and need not be."""
     node = add_node(broker)
     broker.cluster.meet("127.0.0.9", 7711)
     ask(broker, client, "ACKJOB", DUMMY_ID)
@@ -172,7 +172,7 @@ def test_q05_maxmemory_0_means_no_limit(broker, client):
 
 
 def test_q05_a_lone_node_accepts_jobs_above_75_percent(broker, client):
-    """Nobody else could take them."""
+    """No other node could take them."""
     add(broker, client, body="x" * 10_000)
     use_memory(broker, 0.8)
     add(broker, client, body="x")
@@ -185,7 +185,7 @@ def test_q05_units_that_do_not_exist_are_errors_everywhere(broker, client):
         Settings().set_text("maxmemory", ["10zb"], "file")
 
 
-def test_q05_what_is_accounted_is_what_was_given(broker, client):
+def test_q05_accounted_bytes_are_the_given_bytes(broker, client):
     """Memory is counted per job and queue, so that a percentage means something."""
     before = broker.used_memory
     add(broker, client)
@@ -213,7 +213,7 @@ def test_q09_the_retry_clock_starts_at_delivery(broker, client):
 
 
 def test_q20_a_job_does_not_wake_the_node_every_millisecond(broker, client):
-    """The next wake-up is when something is due: housekeeping, ten times a second."""
+    """The next wake-up is when a timer is due: housekeeping, ten times a second."""
     add(broker, client)
     dispatch.tick(broker)
     assert timers.next_ms(broker) - broker.now_ms >= 90
@@ -274,7 +274,7 @@ def test_q14_nothing_is_queued_into_a_paused_queue(broker, client):
 # -- federation --------------------------------------------------------------------------------------
 
 
-def test_q15_needjobs_of_a_node_without_a_link_takes_nothing_out(broker, client):
+def test_q15_needjobs_of_a_node_without_a_link_takes_no_job_out(broker, client):
     """The jobs could not be sent: they stay where they are."""
     node = add_node(broker, is_linked=False)
     job_id = add(broker, client, "REPLICATE", 1)
@@ -284,7 +284,7 @@ def test_q15_needjobs_of_a_node_without_a_link_takes_nothing_out(broker, client)
 
 @pytest.mark.parametrize("count", [1_000, 1 << 40, 0, -5])
 def test_q16_the_count_of_needjobs_is_not_trusted(broker, client, count):
-    """One answer carries a hundred jobs at most, and never nothing."""
+    """One answer carries a hundred jobs at most, and at least one."""
     node = add_node(broker)
     for _ in range(300):
         add(broker, client, "REPLICATE", 1)
@@ -294,7 +294,7 @@ def test_q16_the_count_of_needjobs_is_not_trusted(broker, client, count):
     assert 1 <= sum(given) <= 100
 
 
-def test_q25_gaps_never_shrink_below_what_they_were(broker, client):
+def test_q25_gaps_never_shrink(broker, client):
     """Attempts are counted without wrapping; after hours without an answer the gap is still the largest."""
     node = add_node(broker)
     queue = broker.queue(b"q")
@@ -333,7 +333,7 @@ def test_q19_long_spans_are_kept_whole(broker, client, option):
 
 
 def test_q19_spans_beyond_64_bits_of_microseconds_are_refused(broker, client):
-    """TTL 99999999999 is kept, what would overflow is an error; nothing wraps."""
+    """TTL 99999999999 is kept. A value that would overflow is an error, and no value wraps."""
     add(broker, client, "TTL", 99_999_999_999)
     assert ask(broker, client, "ADDJOB", "q", "b", 0, "TTL", 1 << 62).startswith(b"-ERR")
 
@@ -398,7 +398,7 @@ def test_keep_hello_has_ports_and_priorities_as_bulk(broker, client):
 
 
 def test_keep_empty_and_nul_numbers(broker, client):
-    """The empty string is 0, and what follows a NUL is not looked at."""
+    """The empty string is 0, and characters after a NUL are not looked at."""
     assert ask(broker, client, "ADDJOB", "q", "b", "").startswith(b"+D-")
     assert ask(broker, client, "ADDJOB", "q", "b", b"10\0rest").startswith(b"+D-")
 

@@ -35,14 +35,14 @@ def client(broker):
 
 
 def test_q28_without_a_secret_the_bus_stays_on_loopback():
-    """Whoever reaches the bus can delete and inject jobs, so nobody else may reach it."""
+    """A program that reaches the bus can delete and inject jobs, so only nodes may reach it."""
     assert bind_addresses((), has_secret=False, protected_mode=True) == list(LOOPBACK_ADDRESSES)
     assert bind_addresses(("10.0.0.1",), has_secret=False, protected_mode=True) == list(LOOPBACK_ADDRESSES)
     assert bind_addresses(("10.0.0.1",), has_secret=True, protected_mode=True) == ["10.0.0.1"]
 
 
-def test_q28_who_does_not_know_the_secret_is_not_read():
-    """Both ends prove it before anything else; knowing a node's id is worth nothing."""
+def test_q28_a_peer_that_does_not_know_the_secret_is_not_read():
+    """Both ends prove that they know it before anything else; knowing a node's id is not enough."""
     ours = Handshake(ACCEPTOR, Hello(b"b" * 20, b"run-b---", "", 1, 2), b"n" * 16, SECRET.encode())
     theirs = Handshake(DIALER, Hello(b"a" * 20, b"run-a---", "", 1, 2), b"m" * 16, b"guess")
     [hello] = Decoder(4096, (0, 255)).feed(ours.first_frame())
@@ -56,7 +56,7 @@ def test_q28_who_does_not_know_the_secret_is_not_read():
 
 
 def test_q28_a_declared_length_is_bounded_and_lengths_within_are_checked():
-    """A frame can't make the node reserve memory for what never comes."""
+    """A frame can't make the node reserve memory for bytes that never come."""
     with pytest.raises(FrameError):
         Decoder().feed(b"\xff\xff\xff\xff\x01")
 
@@ -83,7 +83,7 @@ def test_q33_a_client_that_leaves_during_a_pause_leaves_nothing_behind(broker, c
 
 @pytest.mark.parametrize("renamed", ["auth", "x-auth"])
 def test_q35_passwords_are_in_neither_monitor_nor_slowlog(renamed):
-    """AUTH, HELLO … AUTH and CONFIG SET of a secret show what was done, not with which word; renamed as well."""
+    """AUTH, HELLO … AUTH and CONFIG SET of a secret show the command without the secret, also when renamed."""
     broker = make_broker(requirepass=SECRET, slowlog_log_slower_than=0, rename_command=(("auth", renamed),))
     watcher, client = make_client(broker), make_client(broker)
     ask(broker, watcher, renamed, SECRET)
@@ -97,7 +97,7 @@ def test_q35_passwords_are_in_neither_monitor_nor_slowlog(renamed):
 
 
 def test_q35_config_get_hides_secrets(broker, client):
-    """Whether one is set can be seen, which one can't."""
+    """A client can see whether one is set, but not which one."""
     ask(broker, client, "CONFIG", "SET", "requirepass", SECRET)
     client.is_authenticated = True
     assert ask_parsed(broker, client, "CONFIG", "GET", "requirepass") == [b"requirepass", b"(hidden)"]
@@ -107,7 +107,7 @@ def test_q35_config_get_hides_secrets(broker, client):
 
 
 def test_q24_tcp_keepalive_is_a_number_of_seconds_everywhere(broker, client):
-    """What CONFIG GET shows can be set, and stand in a file."""
+    """Each value that CONFIG GET shows can be set, and be in a file."""
     assert ask(broker, client, "CONFIG", "SET", "tcp-keepalive", 60) == b"+OK\r\n"
     assert ask_parsed(broker, client, "CONFIG", "GET", "tcp-keepalive") == [b"tcp-keepalive", b"60"]
     settings = Settings()
@@ -137,7 +137,7 @@ def test_config_get_matches_in_any_case(broker, client):
 
 
 @pytest.mark.parametrize("name", ["appendfilename", "cluster-config-file", "syslog-enabled", "syslog-ident"])
-def test_config_get_shows_what_the_original_keeps_to_itself(broker, client, name):
+def test_config_get_shows_directives_that_the_original_hides(broker, client, name):
     """Every directive can be read."""
     assert len(ask_parsed(broker, client, "CONFIG", "GET", name)) == 2
 
@@ -164,14 +164,14 @@ def test_client_kill_id_without_a_value_is_a_syntax_error(broker, client):
 
 
 def test_a_second_monitor_is_answered(broker, client):
-    """And changes nothing."""
+    """It changes nothing."""
     assert ask(broker, client, "MONITOR") == b"+OK\r\n"
     assert b"+OK\r\n" in ask(broker, client, "MONITOR")
     assert len(broker.monitors) == 1
 
 
 def test_bgrewriteaof_says_why_it_fails(broker, client):
-    """A bare -ERR helps nobody."""
+    """A bare -ERR does not help."""
     broker.host.failures["rewrite_journal"] = PermissionError(13, "Permission denied")
     assert ask(broker, client, "BGREWRITEAOF") == b"-ERR Permission denied\r\n"
 
@@ -185,14 +185,14 @@ def test_cluster_state_is_not_always_ok(broker, client):
 
 
 def test_norepl_gives_the_true_reason(broker, client):
-    """`leaving` when it is leaving; memory is not blamed for what it did not do."""
+    """The reason is `leaving` when the node leaves; memory is not named as the reason then."""
     add_node(broker)
     ask(broker, client, "CLUSTER", "LEAVING", "yes")
     assert b"I'm leaving the cluster" in ask(broker, client, "ADDJOB", "q", "b", 0, "REPLICATE", 2)
 
 
 def test_total_deliveries_can_be_counted(broker, client):
-    """SHOW tells the attempts, the first included; hand-overs to other nodes are none."""
+    """SHOW tells the attempts, the first included; a hand-over to another node is not one."""
     job_id = ask_parsed(broker, client, "ADDJOB", "q", "b", 0)
     ask(broker, client, "GETJOB", "FROM", "q")
     reply = ask_parsed(broker, client, "SHOW", job_id)
