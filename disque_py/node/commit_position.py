@@ -70,7 +70,7 @@ class CommitPosition:
         """Whether new replies wait; with a journal in trouble those that are still given don't."""
         return self.journal is None or self.journal.must_wait()
 
-    def let_journal_go(self) -> None:
+    def remove_journal(self) -> None:
         """There is no journal any more: nothing waits for it."""
         self.journal = None
         self._ready = max(self._ready, self._old_end)

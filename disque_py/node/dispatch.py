@@ -141,7 +141,7 @@ def execute(
     stopwatch_ns = broker.stopwatch_ns
     commands = broker.commands
     slow_ns = _slow_ns(broker)
-    commit_position = client.is_in_multi or _gate(broker)
+    needs_checks = client.is_in_multi or _needs_checks(broker)
     wrote = WROTE_IN_TROUBLE if broker.disk_level else WROTE
     high_memory = broker.memory_limits[1]
     out = client.out
@@ -175,10 +175,10 @@ def execute(
         reply: bytes | None
         if entry is None:
             reply = _unknown(client, argv)
-            commit_position = client.is_in_multi or _gate(broker)
+            needs_checks = client.is_in_multi or _needs_checks(broker)
         elif len(argv) != entry.arity and (entry.arity > 0 or len(argv) < -entry.arity or len(argv) > entry.words_max):
             reply = _wrong_count(entry, len(argv))
-        elif commit_position and (refusal := _refuse(broker, client, entry, argv)) is not None:
+        elif needs_checks and (refusal := _refuse(broker, client, entry, argv)) is not None:
             if refusal is LOADING_REPLY and entry.awaits_loading and broker.now_ms < broker.loading_wait_until_ms:
                 _wait_for_loading(broker, client)
                 at -= 1
@@ -197,7 +197,7 @@ def execute(
             reply = OOM_REPLY
             broker.stats.memory_refusals += 1
         else:
-            if commit_position and broker.monitors:
+            if needs_checks and broker.monitors:
                 _show(broker, client, argv)
             try:
                 reply = entry.handler(broker, client, argv)
@@ -209,7 +209,7 @@ def execute(
                 _note_slow(broker, entry, argv, (after_ns - before_ns) // 1000)
             before_ns = after_ns
             if entry.is_admin:
-                commit_position = _gate(broker)
+                needs_checks = _needs_checks(broker)
                 slow_ns = _slow_ns(broker)
                 high_memory = broker.memory_limits[1]
         if reply is not None:
@@ -245,7 +245,8 @@ def _wrong_count(entry: CommandEntry, count: int) -> bytes:
     return error(f"ERR wrong number of arguments for '{entry.name}' command")
 
 
-def _gate(broker: Broker) -> bool:
+def _needs_checks(broker: Broker) -> bool:
+    """Return whether a rare condition holds that each command must be checked against."""
     return bool(broker.settings.requirepass) or bool(broker.monitors) or broker.is_loading or broker.disk_level > 0
 
 

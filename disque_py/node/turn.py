@@ -22,7 +22,7 @@ from disque_py.core.broker import NO_PLACE, Broker
 from disque_py.log_lines import line
 from disque_py.node import dispatch
 from disque_py.node.commit_position import CommitPosition
-from disque_py.node.output_commit import Holding, OutputCommit
+from disque_py.node.output_commit import OutputCommit
 from disque_py.ports import Clock, Wire
 from disque_py.storage.compaction import Compaction
 from disque_py.storage.loading import Loading
@@ -77,9 +77,9 @@ class Driver:
         self.is_open = False
         self.has_more = False
         self.turns = 0
+        # With a journal or an event log: the replies and messages that wait for them.
         self.output_commit: OutputCommit | None = None
-        # What waits for journal and event log; the same object as `output_commit` while there is a journal.
-        self.holding: Holding | None = None
+        # With an event log: journal and event log as one.
         self.commit_position: CommitPosition | None = None
         self.events: EventTurns | None = None
         self.loading: Loading | None = None
@@ -94,6 +94,12 @@ class Driver:
         broker.started_ms = broker.housekept_ms = broker.now_ms
         broker.stopwatch_ns = clock.stopwatch_ns
 
+    @property
+    def journal(self) -> Journal | None:
+        """The journal that turns are recorded in, if there is one."""
+        output_commit = self.output_commit
+        return output_commit.journal if output_commit is not None else None
+
     def read_clock(self) -> None:
         """Time as this turn sees it."""
         broker = self.broker
@@ -105,9 +111,10 @@ class Driver:
         broker.timeouts.now_ms = now_ms
         self.membership.now_ms = now_ms
         self.membership.wall_ms = wall_ms
-        if self.output_commit is not None:
-            self.output_commit.journal.now_ms = now_ms
-            self.output_commit.journal.wall_ms = wall_ms
+        journal = self.journal
+        if journal is not None:
+            journal.now_ms = now_ms
+            journal.wall_ms = wall_ms
         if self.events is not None:
             self.events.set_clock(now_ms, wall_ms)
 
@@ -118,12 +125,14 @@ class Driver:
         """
         journal.now_ms = self.broker.now_ms
         journal.wall_ms = self.broker.wall_ms
-        before = self.holding
-        self.holding = self.output_commit = OutputCommit(self.broker, journal, self.commit_position)
-        if self.commit_position is not None:
-            self.commit_position.journal = journal
-        if before is not None:
-            self.output_commit.adopt(before)
+        commit_position = self.commit_position
+        if commit_position is not None:
+            commit_position.journal = journal
+        if self.output_commit is None:
+            self.output_commit = OutputCommit(self.broker, journal, commit_position or journal)
+        else:
+            self.output_commit.journal = journal
+            self.output_commit.commit_position = commit_position or journal
         self.compaction = compaction
         self.broker.is_journaling = True
         self.broker.first_place = first_place
@@ -132,13 +141,13 @@ class Driver:
     def detach(self) -> None:
         """Nothing is recorded any more, and nothing waits."""
         broker = self.broker
-        before = self.holding
-        self.output_commit = self.compaction = self.holding = None
-        if self.commit_position is not None:
-            self.commit_position.let_journal_go()
-            self.holding = Holding(broker, self.commit_position)
-            if before is not None:
-                self.holding.adopt(before)
+        self.compaction = None
+        if self.commit_position is None:
+            self.output_commit = None
+        else:
+            self.commit_position.remove_journal()
+            if self.output_commit is not None:
+                self.output_commit.journal = None
         broker.is_journaling = False
         broker.dirty = {}
         broker.outbox.gone = []
@@ -158,15 +167,15 @@ class Driver:
         self.events = events
         events.set_clock(self.broker.now_ms, self.broker.wall_ms)
 
-    def gate_events(self, log: EventLog) -> None:
-        """From now on replies and messages wait for this log."""
+    def wait_for_events(self, log: EventLog) -> None:
+        """From now on replies and messages wait for this log, too."""
         if self.commit_position is None:
-            journal = self.output_commit.journal if self.output_commit is not None else None
+            journal = self.journal
             self.commit_position = CommitPosition(journal, journal.position if journal is not None else 0)
-            if self.output_commit is not None:
-                self.output_commit.commit_position = self.commit_position
+            if self.output_commit is None:
+                self.output_commit = OutputCommit(self.broker, None, self.commit_position)
             else:
-                self.holding = Holding(self.broker, self.commit_position)
+                self.output_commit.commit_position = self.commit_position
         self.commit_position.events = log
 
     def detach_events(self) -> None:
@@ -188,11 +197,10 @@ class Driver:
     def journal_changed(self) -> None:
         """The disk has come further, or is in trouble: whoever waited for that goes on at the end of this turn."""
         self.begin()
-        output_commit = self.output_commit
-        if output_commit is None:
+        journal = self.journal
+        if journal is None:
             return
         broker = self.broker
-        journal = output_commit.journal
         if self.loading is not None or (self.compaction is not None and self.compaction.is_running):
             self.has_more = True
         if journal.level != broker.disk_level:
@@ -228,8 +236,9 @@ class Driver:
         self.has_more = dispatch.tick(self.broker)
         if self.loading is not None:
             self.has_more |= self.loading.step()
-        if self.output_commit is not None:
-            self.output_commit.journal.tick()
+        journal = self.journal
+        if journal is not None:
+            journal.tick()
         if self.events is not None:
             self.events.tick()
         if self.compaction is not None:
@@ -240,8 +249,9 @@ class Driver:
         if self.has_more:
             return self.broker.now_ms
         at_ms = min(self.membership.next_tick_ms(), timers.next_ms(self.broker))
-        if self.output_commit is not None:
-            journal_ms = self.output_commit.journal.next_ms()
+        journal = self.journal
+        if journal is not None:
+            journal_ms = journal.next_ms()
             if journal_ms is not None and journal_ms < at_ms:
                 at_ms = journal_ms
         if self.events is not None:
@@ -260,7 +270,7 @@ class Driver:
         if spill is not None:
             spill.settle()
         output_commit = self.output_commit
-        if output_commit is not None:
+        if output_commit is not None and output_commit.journal is not None:
             output_commit.record()
             if self.loading is not None:
                 self.loading.recorded(output_commit.journal.position)
@@ -270,8 +280,7 @@ class Driver:
             self.events.record()
         if self.commit_position is not None:
             self.commit_position.note()
-        holding = self.holding
-        if self.outgoing.runs or (holding is not None and holding.is_waiting):
+        if self.outgoing.runs or (output_commit is not None and output_commit.is_waiting):
             self._send_messages()
         if broker.incremental and len(broker.incremental) > len(broker.stalled):
             self.has_more = True  # A long command has begun: its next part is due at once.
@@ -280,21 +289,21 @@ class Driver:
         clients = broker.outbox.clients
         if clients:
             broker.outbox.clients = {}
-        if holding is not None:
-            holding.hold_replies(clients)
-            for client in holding.released():
+        if output_commit is not None:
+            output_commit.hold_replies(clients)
+            for client in output_commit.released():
                 clients[client] = None
         for client in clients:
             client.port.wake()
 
     def release(self) -> None:
         """A log has come further, and nothing else has happened: who waited for that goes on, without a turn."""
-        holding = self.holding
-        if self.is_open or holding is None:
+        output_commit = self.output_commit
+        if self.is_open or output_commit is None:
             return
-        if holding.has_messages:
+        if output_commit.has_messages:
             self._send_messages()
-        for client in holding.released():
+        for client in output_commit.released():
             client.port.wake()
 
     def _drain_tray(self) -> None:
@@ -343,16 +352,16 @@ class Driver:
     def _leave_out(self, node: Node) -> None:
         """What was to be said to this node's process is not said to its next one."""
         self.outgoing.leave_out(node)
-        if self.holding is not None:
-            self.holding.leave_out(node)
+        if self.output_commit is not None:
+            self.output_commit.leave_out(node)
 
     def _send_messages(self) -> None:
         """Encode each run once, however many nodes get it; one write per node."""
         parts: dict[Node, list[bytes]] = {}
         sent = 0
         runs = self.outgoing.take()
-        if self.holding is not None:
-            runs = self.holding.hold_messages(runs)
+        if self.output_commit is not None:
+            runs = self.output_commit.hold_messages(runs)
         for nodes, kind, items in runs:
             linked = [node for node in nodes if node.is_linked]
             if not linked:

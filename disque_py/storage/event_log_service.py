@@ -210,7 +210,7 @@ class EventLogService:
         self._needs_new = False
         self._retry_ms = RETRY_MS_MIN
         log.now_ms, log.wall_ms = broker.now_ms, broker.wall_ms
-        self._driver.gate_events(log)
+        self._driver.wait_for_events(log)
         log.begin()
 
     def _failed(self, reason: str) -> None:

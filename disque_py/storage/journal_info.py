@@ -17,8 +17,7 @@ def figures(driver: Driver, has_loaded: bool, load_ms: int) -> Fields:
     has_loaded, load_ms   whether a journal was read, and how long that took the last time
     """
     broker = driver.broker
-    output_commit = driver.output_commit
-    journal = output_commit.journal if output_commit is not None else None
+    journal = driver.journal
     compaction = driver.compaction
     loading = driver.loading
     fields: Fields = [("loading", int(broker.is_loading))]

@@ -68,8 +68,7 @@ class JournalService:
     @property
     def journal(self) -> Journal | None:
         """The journal that is being written, if one is."""
-        output_commit = self._driver.output_commit
-        return output_commit.journal if output_commit is not None else None
+        return self._driver.journal
 
     # -- start -------------------------------------------------------------------------------------
 
@@ -296,7 +295,7 @@ class JournalService:
 
     def _let_go(self) -> None:
         output_commit = self._driver.output_commit
-        if output_commit is not None:
+        if output_commit is not None and output_commit.journal is not None:
             self._last_number = output_commit.journal.number
             output_commit.journal.end_waiting(OSError("the journal was switched off meanwhile"))
             output_commit.release_all()

@@ -61,9 +61,8 @@ class Reloading:
 
     def _checked(self, outcome: str | OSError) -> None:
         self._driver.begin()
-        output_commit = self._driver.output_commit
-        if output_commit is None or output_commit.journal is not self._journal:
-            self._done(OSError("the node ends"))  # Nobody is served any more: a restart believes that nothing happens.
+        if self._driver.journal is not self._journal:
+            self._done(OSError("the node ends"))  # No client is served any more: a restart relies on that.
         elif isinstance(outcome, OSError):
             self._go_on(outcome)
         elif outcome:
@@ -83,8 +82,9 @@ class Reloading:
         if failure is not None:
             self._go_on(failure)
             return
-        if driver.output_commit is not None:
-            driver.output_commit.release_all()  # All that anybody waited for is on disk.
+        output_commit = driver.output_commit
+        if output_commit is not None and output_commit.journal is not None:
+            output_commit.release_all()  # All their records are on disk.
         driver.detach()
         flush(driver.broker)
         self._load(self._loaded, self._broken)

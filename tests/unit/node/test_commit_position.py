@@ -13,7 +13,7 @@ pytestmark = pytest.mark.plain
 
 
 class Log:
-    """As much of a Journal or EventLog as a gate asks for."""
+    """As much of a Journal or EventLog as a CommitPosition asks for."""
 
     def __init__(self, position: int = 0) -> None:
         self.position = position
@@ -27,7 +27,7 @@ class Log:
         return self.waits
 
 
-def gate_of(journal: Log | None, events: Log | None, position: int = 0) -> CommitPosition:
+def position_of(journal: Log | None, events: Log | None, position: int = 0) -> CommitPosition:
     commit_position = CommitPosition(cast(Any, journal), position)
     commit_position.events = cast(Any, events)
     return commit_position
@@ -43,7 +43,7 @@ def advance(commit_position: CommitPosition, *logs: Log) -> int:
 
 def test_a_turn_waits_for_both():
     journal, events = Log(), Log()
-    commit_position = gate_of(journal, events)
+    commit_position = position_of(journal, events)
     turn = advance(commit_position, journal, events)
     journal.ready = 10
     assert commit_position.ready_position() < turn
@@ -53,7 +53,7 @@ def test_a_turn_waits_for_both():
 
 def test_turns_become_safe_in_order():
     journal, events = Log(), Log()
-    commit_position = gate_of(journal, events)
+    commit_position = position_of(journal, events)
     first, second = advance(commit_position, journal), advance(commit_position, events)
     events.ready = 10
     assert commit_position.ready_position() < first
@@ -63,7 +63,7 @@ def test_turns_become_safe_in_order():
 
 def test_a_turn_that_told_nothing_waits_for_nothing_new():
     events = Log()
-    commit_position = gate_of(None, events)
+    commit_position = position_of(None, events)
     turn = advance(commit_position, events)
     commit_position.note()
     assert commit_position.position == turn
@@ -73,7 +73,7 @@ def test_what_waited_for_the_journal_alone_goes_on_waiting_for_it():
     """A log of events began while a reply waited for position 40 of the journal."""
     journal, events = Log(40), Log()
     journal.ready = 30
-    commit_position = gate_of(journal, events, 40)
+    commit_position = position_of(journal, events, 40)
     turn = advance(commit_position, events)
     events.ready = 10
     assert commit_position.ready_position() == 30
@@ -83,7 +83,7 @@ def test_what_waited_for_the_journal_alone_goes_on_waiting_for_it():
 
 def test_a_log_of_events_that_is_gone_holds_nobody():
     journal, events = Log(), Log()
-    commit_position = gate_of(journal, events)
+    commit_position = position_of(journal, events)
     turn = advance(commit_position, journal, events)
     journal.ready = 10
     commit_position.events = None
@@ -92,9 +92,9 @@ def test_a_log_of_events_that_is_gone_holds_nobody():
 
 def test_a_journal_that_is_gone_holds_nobody_and_may_come_again():
     journal, events = Log(40), Log()
-    commit_position = gate_of(journal, events, 40)
+    commit_position = position_of(journal, events, 40)
     turn = advance(commit_position, journal, events)
-    commit_position.let_journal_go()
+    commit_position.remove_journal()
     assert commit_position.ready_position() == 40
     events.ready = 10
     assert commit_position.ready_position() == turn
@@ -105,17 +105,17 @@ def test_a_journal_that_is_gone_holds_nobody_and_may_come_again():
 
 def test_who_must_not_wait_is_the_journals_to_say():
     journal = Log()
-    commit_position = gate_of(journal, Log())
+    commit_position = position_of(journal, Log())
     assert commit_position.must_wait()
     journal.waits = False
     assert not commit_position.must_wait()
-    assert gate_of(None, Log()).must_wait()
+    assert position_of(None, Log()).must_wait()
 
 
 def test_a_turn_that_is_written_already_is_not_waited_for():
     """As a log does that copies to memory: nothing is put aside, and no number is spent."""
     events = Log()
-    commit_position = gate_of(None, events)
+    commit_position = position_of(None, events)
     for _ in range(3):
         events.position += 10
         events.ready = events.position

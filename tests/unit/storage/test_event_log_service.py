@@ -116,7 +116,7 @@ def test_every_field_of_info_is_explained():
 def test_off_costs_nothing_and_says_so():
     node = EventedNode(events=False)
     assert node.broker.events is None
-    assert node.driver.holding is None
+    assert node.driver.output_commit is None
     assert len(node.ask("ADDJOB", "q", "body", 0)) == 1
     assert "events_state:off" in node.ask("INFO", "events")[0].decode()
     assert str(node.ask("EVENTS", "INFO")[0]) == "NOLOG none"
@@ -306,7 +306,7 @@ def test_a_journal_comes_and_goes_while_events_are_written(policy):
         assert len(node.taken()) == 1
         whole_way(node)
         node.settle()
-    assert node.driver.holding is node.driver.output_commit
+    assert node.driver.journal is not None
     lines = node.sync()
     assert names(lines).count("added") == 6
     assert [line["seq"] for line in lines] == list(range(1, len(lines) + 1))
