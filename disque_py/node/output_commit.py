@@ -8,8 +8,8 @@ is safe (persistence/journal.py).
 On a node with an event log, replies and messages also wait for the turn's events, with or without a journal. Then a
 CommitPosition stands for both logs (node/commit_position.py).
 
-The driver calls `record`, `hold_messages` and `hold_replies` at the end of a turn, and `released` to learn which clients
-may go on.
+At the end of a turn the driver calls `record`, `hold_messages` and `hold_replies`. It calls `released` for the clients
+that may go on.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Driver: one turn after another, the same for the server and the simulator.
+"""Driver: runs the turns of a node, the same for the server and the simulator.
 
-A turn begins with the first input after a pause of the loop, reads the clock once, takes any number of inputs,
-and ends with `finish`: waiting clients are served, records go to the journal, messages to other nodes (each
-node gets one write), replies to clients. So a thousand commands of fifty clients cost one write per client and
-node.
+A turn begins with the first input after a pause of the loop. It reads the clock once and takes any number of inputs.
+It ends with `finish`: waiting clients are served, records go to the journal, messages to other nodes, and replies to
+clients. Each node and each client gets one write. So a thousand commands of fifty clients cost one write per client
+and node.
 
-Wire, Clock and clients' ports do the actual work; nothing here knows asyncio.
+The Wire, the Clock and the clients' ports do the input and output. Nothing here knows asyncio.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ from disque_py.storage.spill_service import SpillService
 from persistence.event_log import EventLog
 from persistence.journal import Journal
 
-# Items per frame: a receiver handles a frame in one go, which must not take long.
+# Items per frame: a receiver handles a whole frame at once, which must not take long.
 ITEMS_PER_RUN: Final = 512
 FRAME_BYTES: Final = 128 * 1024
 
 
 class EventTurns(Protocol):
-    """What the turns of a node owe to its log of events (storage/event_log_service.py)."""
+    """The event log of a node, as its turns see it (storage/event_log_service.py)."""
 
     def set_clock(self, now_ms: int, wall_ms: int) -> None:
-        """A turn begins."""
+        """Begin a turn with this time."""
 
     def record(self) -> None:
-        """A turn ends: what happened in it goes to the log."""
+        """End a turn: its events go to the log."""
 
     def tick(self) -> None:
-        """Time passed."""
+        """Do the work that is due."""
 
     def next_ms(self) -> int | None:
-        """When `tick` has to be called; None: at no certain time."""
+        """Return when `tick` has to be called; None: at no certain time."""
 
 
 class Driver:
     """Runs the turns of one node.
 
-    `on_turn` is called when a turn begins, so that the outside calls `finish` soon; `save_nodes` when the nodes
-    file is to be written.
+    The driver calls `on_turn` when a turn begins, so that the outside calls `finish` soon. It calls `save_nodes` when
+    the nodes file is to be written.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Driver:
         return output_commit.journal if output_commit is not None else None
 
     def read_clock(self) -> None:
-        """Time as this turn sees it."""
+        """Read the clock once, for all parts that work in this turn."""
         broker = self.broker
         now_ms = self.clock.now_ms()
         wall_ms = self.clock.wall_ms()
@@ -119,9 +119,9 @@ class Driver:
             self.events.set_clock(now_ms, wall_ms)
 
     def attach(self, journal: Journal, compaction: Compaction, first_place: int) -> None:
-        """From now on turns are recorded, and promises wait for their records.
+        """Record turns in this journal from now on; replies and messages wait for their records.
 
-        first_place   the first segment this journal may have bases in
+        first_place   the first segment that may hold bases of this journal
         """
         journal.now_ms = self.broker.now_ms
         journal.wall_ms = self.broker.wall_ms
@@ -139,7 +139,7 @@ class Driver:
         journal.begin()
 
     def detach(self) -> None:
-        """Nothing is recorded any more, and nothing waits."""
+        """Stop recording turns: nothing waits for the journal any more."""
         broker = self.broker
         self.compaction = None
         if self.commit_position is None:
@@ -163,12 +163,12 @@ class Driver:
         broker.disk_trouble = ""
 
     def attach_events(self, events: EventTurns) -> None:
-        """From now on the events of turns are recorded."""
+        """Record the events of turns from now on."""
         self.events = events
         events.set_clock(self.broker.now_ms, self.broker.wall_ms)
 
     def wait_for_events(self, log: EventLog) -> None:
-        """From now on replies and messages wait for this log, too."""
+        """Let replies and messages wait for this log, too."""
         if self.commit_position is None:
             journal = self.journal
             self.commit_position = CommitPosition(journal, journal.position if journal is not None else 0)
@@ -179,23 +179,23 @@ class Driver:
         self.commit_position.events = log
 
     def detach_events(self) -> None:
-        """Events are not recorded any more, and nothing waits for them."""
+        """Stop recording events: nothing waits for them any more."""
         self.events = None
         if self.commit_position is not None:
             self.commit_position.events = None
 
     def link_up(self, node: Node) -> None:
-        """The node was linked while we couldn't answer: as if it came up now."""
+        """Treat a link that came up during the loading as if it came up now."""
         self.begin()
         dispatch.link_up(self.broker, node)
 
     def wake(self) -> None:
-        """There is more to do: `tick` comes soon."""
+        """Open a turn, and have `tick` called soon."""
         self.begin()
         self.has_more = True
 
     def journal_changed(self) -> None:
-        """The disk has come further, or is in trouble: whoever waited for that goes on at the end of this turn."""
+        """Take over progress or trouble of the disk. Clients that waited for it go on at the end of this turn."""
         self.begin()
         journal = self.journal
         if journal is None:
@@ -215,7 +215,7 @@ class Driver:
         broker.disk_trouble = journal.trouble
 
     def begin(self) -> None:
-        """Before an input: open a turn if none is."""
+        """Open a turn before an input, if none is open."""
         if not self.is_open:
             self.is_open = True
             self.turns += 1
@@ -223,13 +223,13 @@ class Driver:
             self._on_turn()
 
     def receive(self, sender: Node, runs: list[Any]) -> None:
-        """A frame of job messages from a known node; MalformedMessageError closes its link."""
+        """Handle a frame of job messages from a known node. MalformedMessageError: the caller closes its link."""
         self.begin()
-        self._drain_tray()  # A link to a new process of the sender comes before what that process says.
+        self._drain_tray()  # The news of the sender's new process comes before the messages of that process.
         dispatch.receive(self.broker, sender, runs)
 
     def tick(self) -> None:
-        """Time passed; call at `next_ms`."""
+        """Do the work that is due. The outside calls this at `next_ms`."""
         self.begin()
         if self.broker.now_ms >= self.membership.next_tick_ms():
             self.membership.tick()
@@ -245,7 +245,7 @@ class Driver:
             self.has_more |= self.compaction.step()
 
     def next_ms(self) -> int:
-        """The moment (monotonic) `tick` has to be called at."""
+        """Return the monotonic moment at which `tick` has to be called."""
         if self.has_more:
             return self.broker.now_ms
         at_ms = min(self.membership.next_tick_ms(), timers.next_ms(self.broker))
@@ -261,7 +261,7 @@ class Driver:
         return at_ms
 
     def finish(self) -> None:
-        """Close the turn: all it wanted done outside is done now, in the order that promises need."""
+        """Close the turn: do its work on the outside, records before the messages and replies that rely on them."""
         broker = self.broker
         self._drain_tray()
         dispatch.settle(broker)
@@ -283,8 +283,8 @@ class Driver:
         if self.outgoing.runs or (output_commit is not None and output_commit.is_waiting):
             self._send_messages()
         if broker.incremental and len(broker.incremental) > len(broker.stalled):
-            self.has_more = True  # A long command has begun: its next part is due at once.
-        # Flushing may let a client's pipeline go on, which belongs to the next turn.
+            self.has_more = True  # A long command is not over: its next part is due at once.
+        # A client that is woken may run its next requests: they belong to the next turn.
         self.is_open = False
         clients = broker.outbox.clients
         if clients:
@@ -297,7 +297,7 @@ class Driver:
             client.port.wake()
 
     def release(self) -> None:
-        """A log has come further, and nothing else has happened: who waited for that goes on, without a turn."""
+        """Release what waited for a log that has advanced, without a turn: nothing else has happened."""
         output_commit = self.output_commit
         if self.is_open or output_commit is None:
             return
@@ -307,7 +307,7 @@ class Driver:
             client.port.wake()
 
     def _drain_tray(self) -> None:
-        """What membership wants done: links, the nodes file, and news for the core."""
+        """Do membership's work: hang up and dial links, save the nodes file, pass news on to the core."""
         tray = self.membership
         self.write_first()
         while tray.hang_ups or tray.dials or tray.new_runs or tray.link_events or tray.forgotten or tray.notices:
@@ -342,7 +342,7 @@ class Driver:
             self._save_nodes()
 
     def write_first(self) -> None:
-        """The nodes file has what others are about to be told of it."""
+        """Write the nodes file before other nodes are told of its contents."""
         tray = self.membership
         if tray.must_write:
             tray.must_write = False
@@ -350,13 +350,13 @@ class Driver:
                 self.write_nodes()
 
     def _leave_out(self, node: Node) -> None:
-        """What was to be said to this node's process is not said to its next one."""
+        """Drop the messages meant for this node's process: its next process must not get them."""
         self.outgoing.leave_out(node)
         if self.output_commit is not None:
             self.output_commit.leave_out(node)
 
     def _send_messages(self) -> None:
-        """Encode each run once, however many nodes get it; one write per node."""
+        """Send the messages that may go: encode each run once for all nodes, and write once per node."""
         parts: dict[Node, list[bytes]] = {}
         sent = 0
         runs = self.outgoing.take()
