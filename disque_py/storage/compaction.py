@@ -89,7 +89,7 @@ class Compaction:
         return (rewrite.segments_done, rewrite.segments_total) if rewrite is not None else (0, 0)
 
     def start(self, when_over: Callable[[str], None] | None = None) -> bool:
-        """Rewrite all segments with dead bytes. Return False if one is running; with `when_over` it is repeated then."""
+        """Rewrite all segments with dead bytes. Return False if a rewrite runs; with `when_over` another follows it."""
         if self.is_running and when_over is None:
             return False
         self._wake()
