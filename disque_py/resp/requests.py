@@ -118,7 +118,7 @@ class RequestParser:
             arguments = list(chain.from_iterable(found))
             joined = b"".join(arguments)
             if not all(found):
-                raise TypeError  # As the two above do for anything else but lists of bytes.
+                raise TypeError  # As the two calls above do for all but lists of bytes.
         except (TypeError, hiredis.ProtocolError, hiredis.ReplyError):
             self._reader = hiredis.Reader(notEnoughData=_INCOMPLETE)
             return offset
@@ -129,8 +129,8 @@ class RequestParser:
             if data.endswith(b"$%d\r\n%b\r\n" % (len(last), last)):
                 requests += found
                 return offset + len(data)
-        # Something is unfinished, or looks so. The careful parser, which also sees its declared lengths, gets it.
-        # hiredis doesn't say where it begins, but if lengths are written in the usual way it can be computed.
+        # The last request is unfinished, or looks so. The careful parser gets it, since it sees declared lengths.
+        # hiredis doesn't tell where it begins, but that can be computed if lengths are written in the usual way.
         self._reader = hiredis.Reader(notEnoughData=_INCOMPLETE)
         if not found or _UNUSUAL_LENGTH(data) or _UNUSUAL_START(data):
             return offset

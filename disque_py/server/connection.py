@@ -188,7 +188,7 @@ class ClientConnection(asyncio.Protocol):
         self._resume_soon()
 
     def eof_received(self) -> bool:
-        """Answer the commands of a half-closed client, then close. A client that waits for jobs or copies has hung up."""
+        """Answer the commands of a half-closed client, then close. One that waits for jobs or copies has hung up."""
         client, transport = self.client, self._transport
         if client is None or transport is None:
             return False
@@ -246,7 +246,7 @@ class ClientConnection(asyncio.Protocol):
             self._resume_soon()
 
     def _parse(self, client: Client, until_ns: int) -> bool:
-        """Parse requests out of a bounded piece of the input, so that parsing ends in time. Return whether there are any."""
+        """Parse requests out of a piece of the input, bounded so that parsing ends in time. Return whether any came."""
         parser = self._parser
         while self._unread:
             data = self._unread[0]
@@ -385,7 +385,7 @@ class ClientConnection(asyncio.Protocol):
                 self._resume_soon()
 
     def _stop_consuming(self, client: Client) -> None:
-        """Stop deliveries at once, before the loop reports the loss: a job delivered in between would reach no client."""
+        """Stop deliveries now, before the loop reports the loss: a job delivered in between would reach no client."""
         delivery.stop_waiting(self._turns.driver.broker, client)
 
     def _is_done(self, client: Client) -> bool:

@@ -96,7 +96,7 @@ def _try(configuration: Configuration) -> int:
 
 
 def _run(configuration: Configuration, *, may_restart: bool) -> Ending:
-    """Open the log, go into the background if asked, and continue. StartError."""
+    """Enter the directory, open the log, and continue. StartError."""
     settings = configuration.settings
     _enter_directory(settings)
     try:
