@@ -1,8 +1,8 @@
 """Arguments of commands: the syntax as people read it becomes the tree that COMMAND DOCS shows to programs.
 
-The table has each form as text: `queue [COUNT n] [STATE state ...] [REPLY id|all]`. Words in capitals, and words between
-bars, stand for themselves. Other words are values. Brackets mark optional parts, dots mark repeated ones. redis-cli and
-editors want the same as nested maps, in the vocabulary of Redis 7
+The table has each form as text: `queue [COUNT n] [STATE state ...] [REPLY id|all]`. Words in capitals stand for
+themselves, and so do words between bars. Other words are values. Brackets mark optional parts, dots mark repeated ones.
+redis-cli and editors want the same as nested maps, in the vocabulary of Redis 7
 (https://redis.io/docs/latest/develop/reference/command-arguments/). These are derived here, so the syntax is written
 once.
 """
@@ -82,7 +82,7 @@ def _add_optional(found: list[Argument], inside: str) -> None:
         # Named after their words, because several may take a `count`.
         found.append(first._replace(name=first.token.lower() or first.name).with_flag(OPTIONAL))
     elif first.token and first.kind != PURE_TOKEN:
-        # `AUTH username password`: the word leads them all.
+        # `AUTH username password`: the first word introduces all others.
         block = (first._replace(token=""), *rest)
         found.append(Argument(first.token.lower(), BLOCK, token=first.token, flags=(OPTIONAL,), parts=block))
     elif first.kind == PURE_TOKEN and len(rest) == 1:

@@ -80,7 +80,7 @@ def _list_in_parts(broker: Broker) -> incremental.Slices:
         if at and at % CLIENTS_PER_PART == 0:
             yield
         each = broker.clients.get(number)
-        if each is not None:  # It may have gone while others had their turn.
+        if each is not None:  # It may have gone since the last part.
             lines.append(line_of(broker, each) + "\n")
     return bulk("".join(lines))
 
@@ -143,7 +143,7 @@ def _matching(broker: Broker, client: Client, argv: list[bytes]) -> list[Client]
         else:
             raise CommandError(SYNTAX)
     if len(ids) > 1 or len(addrs) > 1:
-        return []  # All of them must fit.
+        return []  # All filters must match.
     return [
         each
         for each in broker.clients.values()
@@ -192,11 +192,11 @@ def _unpause(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
 
 def runs_in_pause(broker: Broker, argv: list[bytes]) -> bool:
     """Return whether a command runs in a pause: UNPAUSE and a login, so that a pause of a year needs no restart."""
-    row = broker.commands.get(argv[0]) or broker.commands.get(argv[0].lower())
-    if row is None:
+    entry = broker.commands.get(argv[0]) or broker.commands.get(argv[0].lower())
+    if entry is None:
         return False
-    is_unpause = row.name == "client" and len(argv) == 2 and argv[1].lower() == b"unpause"
-    return is_unpause or row.name in ("auth", "hello")
+    is_unpause = entry.name == "client" and len(argv) == 2 and argv[1].lower() == b"unpause"
+    return is_unpause or entry.name in ("auth", "hello")
 
 
 def _accept(broker: Broker, client: Client, argv: list[bytes]) -> bytes:

@@ -132,7 +132,7 @@ def _getjob_of_none(
 
 
 def _is_held_up(queue: Queue, options: FetchOptions) -> bool:
-    """Return whether there are jobs that only the disk's trouble holds back."""
+    """Return whether the queue has jobs for such a GETJOB that only the disk's trouble holds back."""
     return bool(queue.retried_length if options.is_picky else queue.length) and not queue.paused & PAUSED_OUT
 
 

@@ -1,8 +1,8 @@
-"""Every directive, declared once: name, kind, default, help, and where it may be used.
+"""The table of directives: name, kind, default, help, and where each may be used.
 
-CONFIG, the config file, conf/disque.conf (sample.py) and the attributes of `Settings` derive from this table or are
-compared with it by tests. The ranges are the original's unless it accepted nonsense (spec D4, Q5, Q24); what is ours
-alone is explained in docs/divergence.md.
+CONFIG, the config file, conf/disque.conf (sample.py) and the attributes of `Settings` derive from this table, or tests
+compare them with it. The ranges are the original's unless it accepted nonsense (spec D4, Q5, Q24). docs/divergence.md
+explains our own directives and ranges.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from disque_py.config.kinds import (
     Text,
 )
 
-# What CONFIG REWRITE does with the lines of a directive.
-MANAGED: Final = "managed"  # Written anew from the value in force.
-KEPT: Final = "kept"  # Left as they are.
-NEVER: Final = "never"  # Runtime only: not valid in files.
+# How CONFIG REWRITE treats the lines of a directive.
+MANAGED: Final = "managed"  # They are written anew from the value in force.
+KEPT: Final = "kept"  # They stay as they are.
+NEVER: Final = "never"  # There are none: the directive is not valid in files.
 
-# An image's arrays have to fit into a frame of the bus.
+# A job's pairs have to fit into a frame of the bus.
 META_PAIRS_MAX: Final = 1_000
 MB: Final = 1 << 20
 GB: Final = 1 << 30
@@ -44,13 +44,13 @@ PATH: Final = Text()
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """One row.
+    """One directive.
 
     is_live     CONFIG SET may change it
     is_shown    CONFIG GET lists it
     is_secret   CONFIG GET and error replies never show the value
     rewriting   MANAGED, KEPT or NEVER
-    example     what conf/disque.conf shows when the default is empty
+    example     the value that conf/disque.conf shows when the default is empty
     """
 
     name: str
@@ -543,10 +543,10 @@ SECTIONS: Final = (_NETWORK, _TLS, _PROCESS, _CLIENTS, _MEMORY, _CLUSTER, _OBSER
 DIRECTIVES: Final = tuple(directive for section in SECTIONS for directive in section.directives)
 BY_NAME: Final = {directive.name: directive for directive in DIRECTIVES}
 
-INCLUDE: Final = "include"  # Not a value but a deed of the reader: conf_file.py.
+INCLUDE: Final = "include"  # No value: conf_file.py reads the file.
 INCLUDE_HELP: Final = "Read another file at this point. Later lines win, so put it first to override what it says."
 
-# How Redis's directives that Disque never had begin: known, so that the message can say more than "bad directive".
+# Prefixes of Redis's directives that Disque never had, for a better message than "bad directive".
 REDIS_ONLY_PREFIXES: Final = (
     "acl",
     "cluster-enabled",
