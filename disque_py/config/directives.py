@@ -119,7 +119,7 @@ _NETWORK: Final = Section(
             "unixsocketperm",
             Octal(),
             0,
-            "Permissions of the unix socket, octal; 0 leaves what the umask gives.",
+            "Permissions of the unix socket, octal; 0: as the umask has them.",
         ),
         Directive(
             "timeout",
@@ -292,7 +292,7 @@ _CLIENTS: Final = Section(
             OutputLimitGroups(),
             OutputLimits(normal=OutputLimit(256 * MB, 64 * MB, 60), stream=OutputLimit(32 * MB, 8 * MB, 60)),
             "`<class> <hard> <soft> <soft seconds>`: a client with more unread replies than `hard`, or more than `soft`"
-            " for that long, is disconnected; 0: no limit. Class normal: everybody, stream: MONITOR.",
+            " for that long, is disconnected; 0: no limit. Class stream: MONITOR and EVENTS TAIL; normal: all others.",
             is_live=True,
         ),
     ),
@@ -314,15 +314,15 @@ _MEMORY: Final = Section(
             YES_NO,
             False,
             "Above 60% of maxmemory, bodies of jobs that are not near the head of a queue go to files in"
-            " <dir>/<appendfilename>.spill and come back when they are needed; a restart begins without them. What is"
-            " left in memory counts for maxmemory.",
+            " <dir>/<appendfilename>.spill and come back when they are needed; a restart begins without them. The"
+            " memory that remains in use counts for maxmemory.",
             is_live=True,
         ),
         Directive(
             "maxmemory-policy",
             Choice("acks", "noeviction"),
             "acks",
-            "What may be evicted: acks (what is only remembered to spread acknowledgements) or nothing (noeviction).",
+            "Entries that may be evicted: acks (kept only to spread acknowledgements), or none (noeviction).",
             is_live=True,
         ),
     ),
@@ -359,7 +359,7 @@ _CLUSTER: Final = Section(
             Text(512),
             "",
             "Secret shared by all nodes, which both ends of a link prove to know before anything else is read. Without"
-            " it the bus is open to whoever reaches its port.",
+            " it the bus is open to any machine that reaches its port.",
             is_secret=True,
             example="a-long-random-text",
         ),
@@ -411,8 +411,8 @@ _JOURNAL: Final = Section(
             "appendonly",
             YES_NO,
             False,
-            "Keep a journal: what was acknowledged survives a crash and a restart. Can be switched on and off while the"
-            " node runs.",
+            "Keep a journal: changes that were confirmed to clients survive a crash and a restart. It can be switched"
+            " on and off while the node runs.",
             is_live=True,
         ),
         Directive(
@@ -426,8 +426,8 @@ _JOURNAL: Final = Section(
             Choice("always", "everysec", "no"),
             "everysec",
             "When records are forced to disk. always: before the reply; a power cut loses nothing. everysec: once a"
-            " second; a power cut loses the last two seconds at most. no: the system decides. A killed process loses"
-            " nothing that was acknowledged with any of them.",
+            " second; a power cut loses the last two seconds at most. no: the system decides. With each of them, a"
+            " killed process loses nothing that was confirmed to a client.",
             is_live=True,
         ),
         Directive(
@@ -441,14 +441,15 @@ _JOURNAL: Final = Section(
             "auto-aof-rewrite-percentage",
             Integer(0),
             100,
-            "Win back space when the journal has grown by this many percent since the last time; 0: only on demand.",
+            "Rewrite the journal to free space when it has grown by this many percent since the last time; 0: only on"
+            " demand.",
             is_live=True,
         ),
         Directive(
             "auto-aof-rewrite-min-size",
             Memory(),
             64 * MB,
-            "… but not before it has this size.",
+            "The journal is not rewritten by itself before it has this size.",
             is_live=True,
         ),
         Directive(
@@ -509,15 +510,15 @@ _EVENTS: Final = Section(
             "events-max-bytes",
             Memory(),
             1 * GB,
-            "The log may take so much space on disk, then its oldest events go; 0: no limit. A job takes about 250"
-            " bytes, from its coming to its end.",
+            "Space on disk that the log may take; beyond it the oldest events are removed; 0: no limit. A job's events"
+            " take about 250 bytes in all.",
             is_live=True,
         ),
         Directive(
             "events-max-age",
             Integer(0, 100 * 366 * 86_400),
             7 * 86_400,
-            "Seconds after which events go; 0: never for their age.",
+            "Age in seconds at which events are removed; 0: no limit.",
             is_live=True,
         ),
     ),

@@ -16,7 +16,7 @@ class FileWriter:
     """The file-writing thread of a process."""
 
     def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="scribe")
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="file-writer")
         self._is_closed = False
 
     def write(self, deed: Callable[[], None], done: Callable[[OSError | None], None]) -> None:

@@ -83,5 +83,5 @@ class TurnLoop:
 
 
 def now_s() -> float:
-    """Monotonic seconds for the shell's own time-outs."""
+    """Return monotonic seconds for the server's own time-outs."""
     return time.monotonic()
