@@ -102,7 +102,7 @@ def test_a_priority_does_not_shorten_a_delay():
         (("KEY", "x" * 1025), "KEY must have"),
     ],
 )
-def test_what_cannot_be_is_refused_and_nothing_is_done(words, text):
+def test_impossible_options_are_refused_and_nothing_is_done(words, text):
     broker, client = start()
     assert text in str(add(broker, client, *words))
     assert broker.job_count == 0
@@ -207,7 +207,7 @@ def test_a_delayed_job_is_not_queued_yet():
         (("REPLICATE", 2, "ASYNC"), "NOREPL Not enough reachable nodes for the requested replication level"),
     ],
 )  # fmt: skip
-def test_what_is_refused(words, text):
+def test_refused_commands(words, text):
     broker, client = start()
     assert error_of(broker, client, "ADDJOB", "q", "body", 0, *words) == text
     assert (broker.job_count, broker.queues) == (0, {})
@@ -276,7 +276,7 @@ def test_failed_and_leaving_nodes_are_not_counted():
     assert added(broker, client).replicate == 1
 
 
-def test_a_minority_refuses_rather_than_promises_less():
+def test_a_minority_refuses_a_job_rather_than_make_fewer_copies():
     """Two of three don't answer: the default is three copies still. Spec C1."""
     broker, client = start()
     add_node(broker, 2).flags |= PFAIL
@@ -285,7 +285,7 @@ def test_a_minority_refuses_rather_than_promises_less():
     assert error_of(broker, client, "ADDJOB", "q", "body", 0).startswith("NOREPL")
 
 
-def test_a_majority_does_not_count_whom_it_suspects():
+def test_a_majority_does_not_count_suspected_nodes():
     broker, client = start()
     add_node(broker, 2).flags |= PFAIL
     add_node(broker, 3)

@@ -76,7 +76,7 @@ def test_a_large_count_is_sent_away_from_a_leaving_node():
 
 
 @pytest.mark.parametrize(("is_paused", "words"), [(True, ()), (False, ("LEASE", 9))])
-def test_with_the_disk_in_trouble_who_finds_nothing_for_himself_waits(is_paused, words):
+def test_with_the_disk_in_trouble_a_getjob_without_a_fitting_job_waits(is_paused, words):
     """-MISCONF is for what can't leave because of the disk, not for what would not leave anyway."""
     broker, client = start()
     hold_queued(broker, retry_s=30 if is_paused else 0)

@@ -71,6 +71,6 @@ def test_command_reports_the_table():
 
 
 @pytest.mark.parametrize("name", ["SAVE", "SYNC", "SCAN", "DBSIZE", "FLUSHALL", "ROLE", "EXEC", "SUBSCRIBE", "GET"])
-def test_what_the_original_does_not_know_is_unknown_here_too(name):
+def test_a_command_unknown_to_the_original_is_unknown_here_too(name):
     broker = make_broker()
     assert ask(broker, make_client(broker), name) == b"-ERR unknown command '%b'\r\n" % name.encode()

@@ -205,7 +205,7 @@ def test_a_wrong_value_names_its_variable_and_shows_no_secret():
     assert "Bad directive" in variable_problems(DISQUE_WATCHDOG_PERIOD="1")[0][1]
 
 
-def test_a_slip_is_an_error_and_says_what_was_meant():
+def test_a_misspelt_variable_is_an_error_that_suggests_the_right_name():
     reason = "there is no such directive. Did you mean DISQUE_MAXMEMORY?"
     assert variable_problems(DISQUE_MAXMEMRY="1gb") == [("the environment variable DISQUE_MAXMEMRY", reason)]
 

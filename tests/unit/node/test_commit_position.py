@@ -61,7 +61,7 @@ def test_turns_become_safe_in_order():
     assert commit_position.ready_position() == second
 
 
-def test_a_turn_that_told_nothing_waits_for_nothing_new():
+def test_a_turn_without_records_waits_for_nothing_new():
     events = Log()
     commit_position = position_of(None, events)
     turn = advance(commit_position, events)
@@ -69,7 +69,7 @@ def test_a_turn_that_told_nothing_waits_for_nothing_new():
     assert commit_position.position == turn
 
 
-def test_what_waited_for_the_journal_alone_goes_on_waiting_for_it():
+def test_a_reply_that_waited_for_the_journal_alone_goes_on_waiting_for_it():
     """A log of events began while a reply waited for position 40 of the journal."""
     journal, events = Log(40), Log()
     journal.ready = 30
@@ -81,7 +81,7 @@ def test_what_waited_for_the_journal_alone_goes_on_waiting_for_it():
     assert commit_position.ready_position() == turn
 
 
-def test_a_log_of_events_that_is_gone_holds_nobody():
+def test_nothing_waits_for_a_removed_event_log():
     journal, events = Log(), Log()
     commit_position = position_of(journal, events)
     turn = advance(commit_position, journal, events)
@@ -90,7 +90,7 @@ def test_a_log_of_events_that_is_gone_holds_nobody():
     assert commit_position.ready_position() == turn
 
 
-def test_a_journal_that_is_gone_holds_nobody_and_may_come_again():
+def test_nothing_waits_for_a_removed_journal_and_it_may_come_again():
     journal, events = Log(40), Log()
     commit_position = position_of(journal, events, 40)
     turn = advance(commit_position, journal, events)
@@ -103,7 +103,7 @@ def test_a_journal_that_is_gone_holds_nobody_and_may_come_again():
     assert commit_position.ready_position() < later
 
 
-def test_who_must_not_wait_is_the_journals_to_say():
+def test_the_journal_decides_whether_new_replies_wait():
     journal = Log()
     commit_position = position_of(journal, Log())
     assert commit_position.must_wait()

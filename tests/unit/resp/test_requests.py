@@ -126,7 +126,7 @@ def test_many_requests_at_once():
         (b"*1\r\n$%d\r\n" % (BULK_MAX + 1), "invalid bulk length"),
     ],
 )  # fmt: skip
-def test_what_is_no_request_is_a_protocol_error(data, text):
+def test_bytes_that_are_no_request_are_a_protocol_error(data, text):
     """Spec R1."""
     expected = f"ERR Protocol error: {text}"
     assert parse(data) == ([], expected)
@@ -174,7 +174,7 @@ def test_a_huge_declared_count_reserves_nothing():
         (b"*1\r\n+a\r\n*2\r\n$1\r\na\r\n$9\r\n$1\r\na\r\n*1", "+"),
     ],
 )
-def test_what_hiredis_returns_as_bytes_is_an_argument_only_if_it_was_a_bulk_string(data, got):
+def test_bytes_from_hiredis_are_an_argument_only_if_they_were_a_bulk_string(data, got):
     """Its other types with text would pass for arguments, a verbatim string even with a header hidden in its name."""
     assert parse(data) == ([], f"ERR Protocol error: expected '$', got '{got}'")
 

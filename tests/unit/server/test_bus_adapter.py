@@ -65,7 +65,7 @@ def test_job_messages_reach_the_broker():
     in_loop(test)
 
 
-def test_what_no_node_would_say_closes_the_link_and_is_counted_by_the_bus():
+def test_a_malformed_message_closes_the_link_and_is_counted_by_the_bus():
     async def test(side, turns):
         node = add_node(turns.driver.broker, 2)
         with pytest.raises(FrameError) as caught:
@@ -75,7 +75,7 @@ def test_what_no_node_would_say_closes_the_link_and_is_counted_by_the_bus():
     in_loop(test)
 
 
-def test_the_interest_of_a_node_is_gone_with_the_link_it_told_it_on():
+def test_the_interest_of_a_node_ends_with_its_link():
     async def test(side, turns):
         broker = turns.driver.broker
         node = add_node(broker, 2)
@@ -118,7 +118,7 @@ def test_a_seed_that_is_this_node_itself_counts_as_reached():
     in_loop(test, Seed("127.0.0.1", 7711, 0))
 
 
-def test_seeds_are_left_alone_at_the_end():
+def test_seeds_are_not_met_any_more_at_the_end():
     async def test(side, turns):
         turns.stop()
         side.meet_seeds()

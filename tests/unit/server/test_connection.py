@@ -152,7 +152,7 @@ def test_a_protocol_error_is_said_also_when_the_slice_ended_before_it(monkeypatc
 
 
 @LOOPS
-def test_quit_comes_after_what_was_asked_before_and_nothing_after(loop_factory):
+def test_quit_is_answered_after_earlier_commands_and_later_ones_are_not_run(loop_factory):
     async def story(server):
         talk = await server.connect()
         talk.send("PING a", "QUIT", "ADDJOB q body 0")
@@ -207,7 +207,7 @@ def test_a_large_reply_is_written_whole_before_quit_closes():
 
 
 @LOOPS
-def test_what_a_half_closed_client_asked_is_answered(loop_factory):
+def test_the_commands_of_a_half_closed_client_are_answered(loop_factory):
     """printf 'PING\\r\\n' | nc …"""
 
     async def story(server):
@@ -234,7 +234,7 @@ def test_all_of_a_long_pipeline_is_run_although_its_client_is_half_closed(loop_f
     serve(story, loop_factory=loop_factory)
 
 
-def test_a_half_closed_client_that_comes_to_wait_for_jobs_gets_what_was_before():
+def test_a_half_closed_client_that_comes_to_wait_for_jobs_gets_earlier_replies():
     async def story(server):
         talk = await server.connect()
         talk.write(b"PING\r\n" * 20_000 + b"GETJOB FROM q\r\nPING\r\n")
@@ -295,7 +295,7 @@ def test_a_consumer_that_hung_up_is_given_nothing_while_the_loop_closes():
     serve(story)
 
 
-def test_what_was_done_in_the_pass_in_which_a_client_hung_up_is_answered():
+def test_commands_of_the_pass_in_which_a_client_hung_up_are_answered():
     """It puts back the jobs that it does not want any more, if it hears of them."""
 
     async def story(server):
@@ -312,7 +312,7 @@ def test_what_was_done_in_the_pass_in_which_a_client_hung_up_is_answered():
     serve(story)
 
 
-def test_the_job_of_a_producer_that_hung_up_goes():
+def test_the_job_of_a_producer_that_hung_up_is_deleted():
     async def story(server):
         server.link()
         talk = await server.connect()
@@ -342,7 +342,7 @@ def test_a_killed_client_is_closed_and_one_that_kills_itself_is_answered_first()
 # -- waiting ------------------------------------------------------------------------------------------------
 
 
-def test_a_job_wakes_who_waits_for_it_and_its_pipeline_goes_on():
+def test_a_job_wakes_the_client_that_waits_for_it_and_its_pipeline_goes_on():
     async def story(server):
         consumer, producer = await server.connect(), await server.connect()
         consumer.send("GETJOB FROM q", "PING after")
@@ -399,7 +399,7 @@ def test_a_long_command_lets_others_in_between_and_its_pipeline_goes_on():
     serve(story)
 
 
-def test_client_pause_holds_everybodys_commands_until_it_is_over():
+def test_client_pause_holds_the_commands_of_all_clients_until_it_is_over():
     async def story(server):
         one, other = await server.connect(), await server.connect()
         one.send("CLIENT PAUSE 120", "PING one")
@@ -557,7 +557,7 @@ def greeted(host, **settings):
 
 
 @pytest.mark.parametrize("host", ["10.0.0.9", "fd00::9", "fe80::1%eth0"])
-def test_a_node_that_nobody_has_opened_refuses_other_machines(host):
+def test_a_node_in_protected_mode_refuses_other_machines(host):
     sent, is_closed, rejected = greeted(host)
     assert sent.startswith(b"-DENIED ")
     assert (is_closed, rejected) == (True, 1)

@@ -48,7 +48,7 @@ def test_a_client_that_does_not_read_is_not_served_on():
     serve(story)
 
 
-def test_a_client_that_does_not_read_delays_nobody_else():
+def test_a_client_that_does_not_read_delays_no_other_client():
     async def story(server):
         await stuffed(server)
         other = await server.connect()
@@ -97,7 +97,7 @@ def test_a_client_above_the_soft_limit_for_too_long_is_cut_off(monkeypatch):
     serve(story, client_output_buffer_limit=limits(normal=(0, 1 << 20, 60)))
 
 
-def test_a_limit_below_what_makes_a_client_be_paused_is_one_too():
+def test_a_limit_below_the_bytes_that_pause_a_client_counts_too():
     async def story(server):
         await fill(server, 100_000)
         talk, client = await server.connect_known()
@@ -293,7 +293,7 @@ def test_a_client_whose_bytes_come_or_go_slowly_is_not_idle():
     serve(story)
 
 
-def test_nobody_is_idle_in_a_pause_of_all_clients():
+def test_no_client_is_idle_in_a_pause_of_all_clients():
     async def story(server):
         talk, client = await server.connect_known()
         talk.send("CLIENT PAUSE 60000")
@@ -320,7 +320,7 @@ def test_errors_of_commands_leave_the_connection_open():
     serve(story)
 
 
-def test_bytes_that_make_no_request_leave_others_their_turn():
+def test_bytes_that_make_no_request_leave_other_clients_their_turn():
     """Empty lines, which are answered with nothing, are read in slices like anything else."""
 
     async def story(server):

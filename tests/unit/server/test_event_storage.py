@@ -50,7 +50,7 @@ def test_without_events_no_directory_is_made(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_directory_that_can_not_be_had_is_said_and_tried_again(tmp_path):
+def test_a_directory_that_can_not_be_opened_is_logged_and_tried_again(tmp_path):
     (tmp_path / "nodes.conf.events").write_text("no directory")
 
     async def story(place, turns):

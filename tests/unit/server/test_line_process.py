@@ -102,7 +102,7 @@ def test_after_the_end_nothing_is_asked():
     assert run(story) is None
 
 
-def test_a_child_nobody_needs_is_ended(monkeypatch):
+def test_an_unused_child_is_ended(monkeypatch):
     monkeypatch.setattr(line_process, "IDLE_SECONDS", 0.0)
 
     async def story(lines, logged):

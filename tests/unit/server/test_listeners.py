@@ -70,7 +70,7 @@ def test_clients_get_in_once_it_serves(opened, settings):
     assert serve(opened, ("127.0.0.1", settings.port)) == [b"0"]
 
 
-def test_keepalive_is_inherited_by_those_who_connect_afterwards(opened, settings):
+def test_keepalive_is_inherited_by_clients_that_connect_afterwards(opened, settings):
     settings.tcp_keepalive = 60
     opened.bind()
     assert serve(opened, ("127.0.0.1", settings.port)) == [b"1"]

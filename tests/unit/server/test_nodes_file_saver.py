@@ -47,7 +47,7 @@ def saved_port(saver):
         return parse(file.read())[0].port
 
 
-def test_what_was_saved_is_there_at_the_next_start(saver, file_writer):
+def test_a_saved_table_is_there_at_the_next_start(saver, file_writer):
     saver.save_now()
     saver.close()
     again = NodesFileSaver(saver.path, file_writer, print)
@@ -115,7 +115,7 @@ def test_an_older_text_never_replaces_a_newer_one(saver):
         assert file.read() == "newer"
 
 
-def test_who_must_know_that_it_is_on_disk_is_called_then(saver):
+def test_a_caller_is_called_back_when_the_file_is_on_disk(saver):
     """Also behind a save that is under way, and with the table as it was when asked for."""
 
     async def main():
@@ -150,7 +150,7 @@ def test_a_save_that_fails_is_told_once_and_tried_again(saver, lines, monkeypatc
     assert saved_port(saver) == 1
 
 
-def test_who_asks_for_a_save_hears_that_it_failed(saver):
+def test_the_caller_of_a_save_learns_that_it_failed(saver):
     os.mkdir(saver.path)
     with pytest.raises(OSError, match="Is a directory"):
         saver.save_now()
@@ -172,7 +172,7 @@ def port_at_start(saver, file_writer):
     return line.port
 
 
-def test_what_was_written_survives_the_process_although_no_save_was_done(saver, file_writer):
+def test_a_written_table_survives_the_process_although_no_save_was_done(saver, file_writer):
     saver.save_now()
     saver.me.port = 7
     saver.write()

@@ -50,7 +50,7 @@ def test_a_loop_that_turns_is_left_alone(lines):
     assert lines == []
 
 
-def test_zero_ends_it(lines):
+def test_a_period_of_zero_ends_the_watchdog(lines):
     async def work():
         pass
 

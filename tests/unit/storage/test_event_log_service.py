@@ -50,7 +50,7 @@ def test_no_reply_goes_ahead_of_its_event():
     assert len(node.taken()) == 1
 
 
-def test_nobody_waits_for_the_disk_where_the_log_can_be_written_as_memory():
+def test_no_reply_waits_for_the_disk_where_the_log_can_be_written_as_memory():
     node = EventedNode()
     assert len(node.ask("ADDJOB", "q", "body", 0)) == 1
     assert node.event_disk.waiting == []
@@ -70,7 +70,7 @@ def test_a_killed_process_loses_no_event_and_the_next_goes_on():
     assert [line["seq"] for line in lines] == list(range(1, 7))
 
 
-def test_what_was_readable_survives_a_power_cut_and_its_numbers_are_not_given_again():
+def test_readable_events_survive_a_power_cut_and_their_numbers_are_not_used_again():
     for seed in range(12):
         node = EventedNode(event_folder=SimFolder(Random(seed)))
         whole_way(node)
@@ -97,7 +97,7 @@ def test_a_stop_and_a_start_go_on_in_the_same_log():
     assert node.service.log.next_seq == 4
 
 
-def test_the_start_is_told_with_what_became_of_the_jobs():
+def test_the_event_of_a_start_tells_the_fate_of_the_jobs():
     node = EventedNode()
     node.driver.begin()
     node.service.started("memory lost")
@@ -164,7 +164,7 @@ def test_switched_on_again_before_the_old_log_is_closed():
     assert names(node.sync()) == ["added", "delivered", "acked"]
 
 
-def test_a_disk_that_fails_ends_the_log_and_nobody_waits_for_it():
+def test_a_disk_that_fails_ends_the_log_and_no_reply_waits_for_it():
     node = EventedNode(event_folder=without_windows())
     whole_way(node)
     node.sync()
@@ -193,7 +193,7 @@ def test_a_log_that_was_closed_is_not_continued_by_the_next_process():
     assert node.service.log.log_id != old
 
 
-def test_a_disk_that_stands_still_holds_nobody_for_ever():
+def test_no_reply_waits_for_ever_for_a_disk_that_stands_still():
     node = EventedNode(event_folder=without_windows())
     assert node.ask("ADDJOB", "q", "body", 0) == []
     node.tick()
@@ -208,7 +208,7 @@ def test_a_disk_that_stands_still_holds_nobody_for_ever():
     assert "taken no write" in node.service.trouble
 
 
-def test_a_folder_that_cannot_be_had_keeps_nobody_from_starting():
+def test_a_node_starts_without_a_folder_for_its_log():
     node = EventedNode(open_error=PermissionError(errno.EACCES, "Permission denied"))
     assert (node.opened, node.service.state) == (1, CLOSED)
     assert len(node.ask("ADDJOB", "q", "body", 0)) == 1
@@ -219,7 +219,7 @@ def test_a_folder_that_cannot_be_had_keeps_nobody_from_starting():
     assert node.service.missed >= 1
 
 
-def test_a_log_that_could_not_be_had_for_a_while_is_not_continued():
+def test_a_log_that_could_not_be_opened_for_a_while_is_not_continued():
     """What happened meanwhile is in no log: the old one would go on over a hole."""
     node = EventedNode()
     whole_way(node)
@@ -260,7 +260,7 @@ def test_a_damaged_log_gives_way_to_a_new_one():
     assert any("damaged" in line for line in node.log)
 
 
-def test_segments_go_when_there_are_too_many_bytes_and_readers_hear_where_it_goes_on():
+def test_segments_are_removed_for_their_bytes_and_readers_learn_where_the_log_goes_on():
     node = EventedNode(events_max_bytes=8_000)
     for _ in range(60):
         whole_way(node)
@@ -272,7 +272,7 @@ def test_segments_go_when_there_are_too_many_bytes_and_readers_hear_where_it_goe
     assert node.lines()[0]["seq"] == log.first_seq
 
 
-def test_segments_go_when_they_are_old():
+def test_segments_are_removed_when_they_are_old():
     node = EventedNode(events_max_age=80)
     whole_way(node)
     node.settle(20_000)
@@ -341,7 +341,7 @@ def test_jobs_that_come_back_from_the_journal_keep_their_versions():
 
 
 @pytest.mark.parametrize("power", [False, True])
-def test_random_days_leave_no_hole_and_nothing_twice(power):
+def test_random_days_leave_no_gap_and_nothing_twice(power):
     """
     Jobs come and go, the disk works in random steps, processes die: in every log numbers
     have no gaps, what was once read reads the same, and a killed process loses nothing.

@@ -130,7 +130,7 @@ def test_lines_are_cut_by_number_and_by_bytes():
     assert cut(text, 5, 9, 0, at_least=0) == (b"", 0)
 
 
-def test_pieces_that_are_at_hand_are_given_together():
+def test_kept_pieces_are_given_together():
     """A slow log is read every second, a line at a time; who comes later gets them in one go."""
     node = EventedNode()
     for seq in range(1, 9):

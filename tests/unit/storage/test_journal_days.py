@@ -43,7 +43,7 @@ def test_memory_is_what_a_reader_of_the_journal_finds(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_under_always_a_power_cut_loses_nothing_that_was_answered(seed):
+def test_under_always_a_power_cut_loses_nothing_that_was_confirmed(seed):
     """Any sectors that nobody had synced may be lost, at any moment."""
     node, rng = begin(seed, "always")
     day = Day(node, rng, without=("set_policy",))

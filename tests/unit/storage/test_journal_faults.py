@@ -177,7 +177,7 @@ def test_under_always_nothing_is_answered_before_it_is_on_disk():
             story.do(*step)
 
 
-def test_while_the_disk_fails_nothing_new_is_promised_and_retried_jobs_are_delivered():
+def test_while_the_disk_fails_no_new_record_is_needed_and_retried_jobs_are_delivered():
     """Spec P5: GETJOB of jobs with RETRY goes on, everything that promises says MISCONF."""
     node = start(1)
     for retry in (0, 5):

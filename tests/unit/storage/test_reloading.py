@@ -37,7 +37,7 @@ def goes_on(node: JournaledNode, ids: list[bytes]) -> None:
     assert sorted(node.restart().memory()) == sorted(ids)
 
 
-def test_all_is_as_it_was():
+def test_after_a_reload_all_is_as_before():
     node, ids = start()
     assert reload(node) == [b"OK"]
     goes_on(node, ids)
@@ -90,7 +90,7 @@ def test_a_journal_that_is_being_closed_is_not_read():
     assert sorted(node.memory()) == sorted(ids)
 
 
-def test_a_node_that_ends_while_the_journal_is_looked_at_stays_deaf():
+def test_a_node_that_ends_while_the_journal_is_checked_takes_no_input():
     """Its journal has the mark: nothing may happen any more."""
     node, ids = start()
     node.ask("DEBUG", "LOADAOF")

@@ -53,7 +53,7 @@ def test_the_mark_of_a_restored_backup_counts_once():
     assert b"once" not in got
 
 
-def test_the_mark_stays_until_what_it_means_is_on_disk():
+def test_the_mark_stays_until_its_consequences_are_on_disk():
     node = node_with_jobs()
     node.stop()
     node.folder.create(RESTORED_NAME, b"")
