@@ -1,4 +1,4 @@
-"""ports.py: who stands in for the outside has what the outside has."""
+"""ports.py: each stand-in for the outside has all methods of its port."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PAIRS = (
 
 
 def methods(of):
-    """Name -> what it is called with."""
+    """Return name -> parameters of each method."""
     found = {}
     for name, method in vars(of).items():
         if isinstance(method, staticmethod) and inspect.isbuiltin(method.__func__):

@@ -1,4 +1,4 @@
-"""commands/adding.py: ADDJOB, what a producer may ask for, and in which order it is refused."""
+"""commands/adding.py: the options of ADDJOB, and the order in which they are refused."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def test_a_queue_at_its_maxlen_takes_no_more():
 
 
 def test_at_most_once_is_one_copy_whatever_the_cluster():
-    """The original wanted REPLICATE 1 said explicitly in any cluster."""
+    """The original required an explicit REPLICATE 1 in a cluster."""
     broker, client = start()
     add_node(broker)
     job = added(broker, client, "RETRY", 0)
@@ -318,7 +318,7 @@ def test_one_node_short_says_why_no_copy_can_be_kept_here(replicate, is_explaine
 
 @pytest.mark.parametrize("words", [("MAXLEN", 1), ("REPLICATE", 2), ()])
 def test_a_key_that_is_used_is_answered_with_its_job_whatever_a_new_one_would_be_refused_for(words):
-    """Who repeats an ADDJOB whose reply was lost must not hear that the queue is full: of that very job, perhaps."""
+    """A repeated ADDJOB whose reply was lost must not be refused for a full queue, perhaps full of that very job."""
     broker = make_broker()
     client = make_client(broker)
     first = ask(broker, client, "ADDJOB", "q", "body", 0, "KEY", "k", "MAXLEN", 1)

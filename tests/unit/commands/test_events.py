@@ -1,4 +1,4 @@
-"""EVENTS: what each form answers, and what bad input gets."""
+"""EVENTS: the replies of each form, and the errors for bad input."""
 
 from __future__ import annotations
 

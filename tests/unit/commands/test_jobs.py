@@ -1,4 +1,4 @@
-"""commands/jobs.py: what may be asked about jobs that exist, and in which order it is refused."""
+"""commands/jobs.py: commands on existing jobs, and the order in which they are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MONITOR, SLOWLOG, and what they don't show."""
+"""MONITOR and SLOWLOG, which show no passwords."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def test_every_command_says_what_it_is_for(row):
 
 @pytest.mark.parametrize("row", COMMANDS, ids=lambda row: row.name)
 def test_syntax_and_arity_say_the_same(row):
-    """The words that are always there, and the name; the original let the handler find out what GETJOB lacks."""
+    """The arity counts the name and the required words. For GETJOB the original's handler checks the rest."""
     forms = []
     for form in row.syntax.split("\n"):
         depth, words = 0, 0

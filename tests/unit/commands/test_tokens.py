@@ -1,4 +1,4 @@
-"""commands/tokens.py, and what GETJOB and WORKING have beyond the original: LEASE, TOKEN, WITHLEASE, seconds."""
+"""commands/tokens.py, and the extensions of GETJOB and WORKING: LEASE, TOKEN, WITHLEASE, seconds."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_at_most_once_jobs_are_skipped_and_stay_in_their_queue(words):
 
 
 def test_skipping_at_most_once_jobs_costs_nothing_per_job():
-    """They lie in a lane of their own: nothing is looked at."""
+    """They are in a priority queue of their own, so none of them is looked at."""
     broker, client = start(50, retry_s=0)
     queue = broker.queues[b"q"]
     get(broker, client, "TOKEN", "t")

@@ -96,7 +96,7 @@ def test_the_report_names_file_line_and_reason():
 
 @pytest.mark.parametrize("line", ["requirepass two words", 'cluster-secret "two words', "TLS-Key-File-Pass two words"])
 def test_a_report_shows_no_secrets(line):
-    """It is for whoever starts the node, and for the logs of the system."""
+    """Reports go to the operator, and into the logs of the system."""
     assert problems(line)[0][1] == f"{line.split()[0]} (hidden)"
 
 
@@ -169,7 +169,7 @@ def test_the_environment_wins_over_the_file_and_the_command_line_over_both():
 
 
 def test_every_directive_has_a_variable():
-    """Its own text is a value of each."""
+    """The text of a directive's value is accepted from its variable."""
     for directive in DIRECTIVES:
         lines = [" ".join(map(quote_text, words)) for words in directive.kind.lines(directive.default)]
         value = "\n".join(lines) if directive.kind.takes_many_words else directive.kind.text(directive.default)

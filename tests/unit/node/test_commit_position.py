@@ -1,4 +1,4 @@
-"""A turn is safe when journal and event log both say so; either may come and go."""
+"""node/commit_position.py: a turn is safe when both journal and event log are. Either may come and go."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.plain
 
 
 class Log:
-    """As much of a Journal or EventLog as a CommitPosition asks for."""
+    """The part of a Journal or EventLog that a CommitPosition uses."""
 
     def __init__(self, position: int = 0) -> None:
         self.position = position
@@ -34,7 +34,7 @@ def position_of(journal: Log | None, events: Log | None, position: int = 0) -> C
 
 
 def advance(commit_position: CommitPosition, *logs: Log) -> int:
-    """A turn in which these logs were told something; its number."""
+    """End a turn in which these logs got records. Return its number."""
     for log in logs:
         log.position += 10
     commit_position.note()
@@ -113,7 +113,7 @@ def test_the_journal_decides_whether_new_replies_wait():
 
 
 def test_a_turn_that_is_written_already_is_not_waited_for():
-    """As a log does that copies to memory: nothing is put aside, and no number is spent."""
+    """A log that is written as memory needs no waiting: no reply is put aside, and no number is used."""
     events = Log()
     commit_position = position_of(None, events)
     for _ in range(3):

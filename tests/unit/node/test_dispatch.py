@@ -1,4 +1,4 @@
-"""node/dispatch.py: the doors. What clients and nodes say is checked here before anything is done."""
+"""node/dispatch.py: requests and messages are checked before anything is done."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_a_monitor_sees_commands_that_are_run_and_no_others():
 
 
 def test_a_monitor_does_not_see_commands_refused_for_memory():
-    """Shown is what is executed, after the check of memory (spec R3)."""
+    """A monitor sees executed commands only, after the check of memory (spec R3)."""
     broker, client = start(maxmemory=10_000)
     hold(broker, body=b"x" * 20_000)
     monitor = make_client(broker)
@@ -183,7 +183,7 @@ def test_a_monitor_does_not_see_commands_refused_for_memory():
 
 
 def test_only_commands_that_are_executed_are_counted():
-    """The unknown, the wrong and the refused are not (spec R3)."""
+    """Unknown, malformed and refused commands are not (spec R3)."""
     broker, client = start(requirepass="secret")
     run(broker, client, "NOSUCH", "SHOW", "PING", "AUTH secret", "PING")
     assert broker.stats.commands_processed == 2
@@ -217,7 +217,7 @@ def test_a_client_that_waits_runs_nothing_more():
 
 
 def test_addjobs_of_a_pipeline_wait_for_their_copies_together():
-    """Only the order of replies matters; each for itself would cost a round trip per job."""
+    """Only the order of replies matters. One after the other, each job would cost a round trip."""
     broker, client = start()
     node = add_node(broker)
     assert run(broker, client, *["ADDJOB q body 0"] * 50, "PING") == 50
@@ -366,7 +366,7 @@ def test_each_kind_of_command_is_counted_with_its_time():
 
 
 def test_the_mode_at_the_command_decides_about_its_late_reply():
-    """CLIENT REPLY SKIP counts for the GETJOB behind it, and for nothing later."""
+    """CLIENT REPLY SKIP suppresses the reply to the GETJOB behind it, and no later one."""
     broker, client = start()
     run(broker, client, "CLIENT REPLY SKIP", "GETJOB FROM q")
     assert client.is_silenced
@@ -417,7 +417,7 @@ def test_a_malformed_message_says_what_it_was():
     [(LEASED, (make_id(), float("inf"), 1)), (NEEDJOBS, (b"q", float("inf"), 0)), (NEEDJOBS, (b"q", float("nan"), 0))],
 )
 def test_nan_and_infinity_are_malformed(kind, item):
-    """msgpack can carry them; they must close the link and not end as an error of ours."""
+    """msgpack can carry them. They must close the link, and not raise an unexpected exception."""
     broker, _ = start()
     node = add_node(broker)
     hold_queued(broker, node)
@@ -442,7 +442,7 @@ item = field | st.lists(field, min_size=1, max_size=5)
 @settings(max_examples=400, deadline=None)
 @given(kind=st.sampled_from(KINDS), items=st.lists(item, min_size=1, max_size=2))
 def test_any_message_is_taken_ignored_or_malformed(kind, items):
-    """Nothing but MalformedMessageError comes out, and the books still agree."""
+    """No other exception than MalformedMessageError is raised, and the broker's memory stays consistent."""
     try:
         dispatch.receive(BROKER, NODE, [[kind, *items]])
     except MalformedMessageError:
@@ -477,7 +477,7 @@ def test_multi_says_what_to_do_and_begins_as_an_unknown_command():
 
 
 def test_discard_ends_multi_and_is_no_error():
-    """Nothing was executed, as DISCARD promises."""
+    """No command was executed, as DISCARD says."""
     broker, client = start()
     run(broker, client, "MULTI", "PING", "DISCARD", "PING")
     assert answers(client) == [b"-ERR", b"-EXECABORT", b"+OK", b"+PONG"]

@@ -109,7 +109,7 @@ def test_messages_that_wait_keep_their_order():
 
 
 def test_a_request_from_before_the_disk_failed_is_answered_when_it_is_recorded():
-    """Also with everysec: an error must not answer for the disk."""
+    """Also with everysec: such a request must not get an error because of the disk."""
     for policy in ("always", "everysec", "no"):
         node = start(policy, has_windows=False)
         node.folder.fail("write", errno.EIO)
@@ -121,7 +121,7 @@ def test_a_request_from_before_the_disk_failed_is_answered_when_it_is_recorded()
 
 
 def test_in_the_turn_in_which_the_disk_fails_replies_wait_too():
-    """The command came before the news, within one turn."""
+    """The command came before the node learned of the failure, within one turn."""
     node = start()
     node.ask("ADDJOB", "q", "x", 0, client=1)
     node.folder.fail("write", errno.EIO)
@@ -165,7 +165,7 @@ def test_commands_that_need_no_disk_are_answered_at_once_in_trouble():
 
 
 def test_a_copy_that_is_on_no_disk_is_not_confirmed():
-    """With everysec other messages go on in trouble; nobody may count on such a copy."""
+    """With everysec other messages are sent in trouble. But no node may rely on such a copy."""
     node = start("everysec", has_windows=False)
     other = node.other()
     node.folder.fail("write create", errno.EIO, times=-1)
@@ -180,7 +180,7 @@ def test_a_copy_that_is_on_no_disk_is_not_confirmed():
 
 
 def test_heartbeats_do_not_wait():
-    """Or a disk that stands still would make the others take the node for dead."""
+    """Else a disk that stands still would make other nodes take this one for dead."""
     node = start()
     node.other()
     node.ask("ADDJOB", "q", "x", 0, "REPLICATE", 1)
@@ -192,7 +192,7 @@ def test_heartbeats_do_not_wait():
 
 @pytest.mark.parametrize("waits", [True, False])
 def test_messages_for_a_process_are_not_sent_to_the_next_one(waits):
-    """Numbers of hand-overs hold for one process: the next would take a job that was perhaps delivered before."""
+    """Hand-over numbers hold for one process: the next one would take a job that was perhaps delivered before."""
     node = start()
     other = node.other()
     node.answer("ADDJOB", "q", "x", 0, "RETRY", 0)

@@ -1,4 +1,4 @@
-"""node/turn.py: one turn after another; what a turn wanted done outside is done at its end, in the order promises need."""
+"""node/turn.py: each turn does its work on the outside at its end, in the order that durability needs."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_the_order_towards_each_node_is_the_order_of_the_calls():
 
 
 def test_a_long_run_is_cut():
-    """A receiver handles a frame in one go, which must not take long."""
+    """A receiver handles a whole frame at once, which must not take long."""
     driver, outside = make_driver()
     node = link(driver, 2)
     driver.begin()
@@ -278,7 +278,7 @@ def test_a_reset_is_saved_before_it_goes_on():
 
 @pytest.mark.plain
 def test_a_new_process_is_noted_before_its_messages_are_handled():
-    """Else its first hand-over would be taken for one of the old process, which was answered already."""
+    """Else its first hand-over would be taken for one of the old process that was answered already."""
     driver, _ = make_driver()
     node = link(driver, 2)
     driver.begin()

@@ -1,4 +1,4 @@
-"""resp/requests.py: the protocol's limits and errors; and the fast way gives what the careful one gives, or nothing."""
+"""resp/requests.py: the protocol's limits and errors. The fast parser gives the careful one's result, or none."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def parse(*chunks, bulk_max=BULK_MAX):
 
 
 def parse_carefully(data, bulk_max=BULK_MAX):
-    """What the protocol says, without the fast way."""
+    """Return the requests as the careful parser reads them."""
     parser = RequestParser(bulk_max)
     requests = []
     try:
@@ -175,7 +175,7 @@ def test_a_huge_declared_count_reserves_nothing():
     ],
 )
 def test_bytes_from_hiredis_are_an_argument_only_if_they_were_a_bulk_string(data, got):
-    """Its other types with text would pass for arguments, a verbatim string even with a header hidden in its name."""
+    """Its other text types would pass for arguments. A verbatim string could even hide a header in its name."""
     assert parse(data) == ([], f"ERR Protocol error: expected '$', got '{got}'")
 
 

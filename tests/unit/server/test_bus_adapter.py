@@ -1,4 +1,4 @@
-"""What the bus reports, brought to the driver."""
+"""server/bus_adapter.py: reports of the bus are brought to the driver."""
 
 from __future__ import annotations
 

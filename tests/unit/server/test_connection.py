@@ -1,4 +1,4 @@
-"""server/connection.py: bytes of a client in, replies out, and nobody's pipeline or laziness at others' expense."""
+"""server/connection.py: one client's requests and replies, its waiting, and its end."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_a_protocol_error_behind_an_addjob_that_waits_is_said_after_its_reply():
 
 
 def test_a_protocol_error_is_said_also_when_the_slice_ended_before_it(monkeypatch):
-    """Nothing else would come by to say it."""
+    """No later event would send it."""
     monkeypatch.setattr("disque_py.server.connection.SLICE_NS", -1)
 
     async def story(server):
@@ -278,7 +278,7 @@ def test_a_consumer_that_hung_up_waits_no_more():
 
 
 def test_a_consumer_that_hung_up_is_given_nothing_while_the_loop_closes():
-    """A job that came in this very pass would be leased to nobody; what it had asked for behind is not asked."""
+    """A job that came in this pass would be leased to no client. Later requests of the client are not run."""
 
     async def story(server):
         talk, other = await server.connect(), await server.connect()
@@ -296,7 +296,7 @@ def test_a_consumer_that_hung_up_is_given_nothing_while_the_loop_closes():
 
 
 def test_commands_of_the_pass_in_which_a_client_hung_up_are_answered():
-    """It puts back the jobs that it does not want any more, if it hears of them."""
+    """The client can give back jobs that it does not want any more, if it gets the reply."""
 
     async def story(server):
         talk, other = await server.connect(), await server.connect()
@@ -428,7 +428,7 @@ def test_a_pause_that_was_made_longer_is_kept_to_its_new_end():
 
 
 def test_whatever_the_pause_it_can_be_ended():
-    """Also by who connects while it lasts, and has to log in; what was held back runs at once."""
+    """Also by a client that connects during the pause and has to log in. The held commands run at once."""
 
     async def story(server):
         one, other = await server.connect(), await server.connect()
@@ -498,7 +498,7 @@ def test_a_client_that_waits_for_the_loading_may_close_its_end_and_is_answered()
 
 
 def test_a_client_that_waits_for_the_loading_may_hang_up():
-    """Whether it only closed its own end can't be seen, so it is let go when the wait is over."""
+    """The node can't see whether it only closed its own end, so it is disconnected when the wait is over."""
 
     async def story(server):
         server.broker.is_loading = True

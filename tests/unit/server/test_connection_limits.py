@@ -63,7 +63,7 @@ def limits(stream=(0, 0, 0), normal=(0, 0, 0)):
 
 
 def test_a_monitor_that_does_not_read_is_cut_off_at_the_limit_of_its_class():
-    """Nobody can slow it down (spec B2)."""
+    """No back-pressure slows it down (spec B2)."""
 
     async def story(server):
         monitor, client = await server.connect_known()
@@ -134,7 +134,7 @@ def test_only_the_time_above_the_soft_limit_counts(monkeypatch):
 
 
 def test_a_client_that_waits_is_not_read_from_without_limit():
-    """Its pipeline stays in its own buffers, and is run when the wait is over."""
+    """Its pipeline stays in the system's buffers, and is run when the wait is over."""
 
     async def story(server):
         talk, client = await server.connect_known()
@@ -321,7 +321,7 @@ def test_errors_of_commands_leave_the_connection_open():
 
 
 def test_bytes_that_make_no_request_leave_other_clients_their_turn():
-    """Empty lines, which are answered with nothing, are read in slices like anything else."""
+    """Empty lines, which get no reply, are read in slices, too."""
 
     async def story(server):
         flood, other = await server.connect(), await server.connect()

@@ -1,4 +1,4 @@
-"""server/file_writer.py: files are written by a thread, in order, and who asked hears of it on the loop."""
+"""server/file_writer.py: a thread writes files, in order, and the caller gets the outcome on the loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a serving node does from time to time."""
+"""server/housekeeping.py: the periodic work of a serving node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of events come from a child, or not at all, and then the node makes them itself."""
+"""server/line_process.py: a child makes lines of events. If it can't, the node makes them itself."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_a_command_may_end_the_node(settings):
 
 
 def test_no_watchdog_outlives_the_node(settings):
-    """After DEBUG RESTART its alarm ended the new program, which does not know it."""
+    """After DEBUG RESTART its alarm ended the new program, which had no handler for it."""
     before = signal.getsignal(signal.SIGALRM)
 
     async def visit(node):
@@ -95,7 +95,7 @@ def test_no_watchdog_outlives_the_node(settings):
 
 
 def test_a_node_with_a_journal_takes_no_job_before_it_was_read(settings):
-    """Other nodes may be faster than the disk: what they send from the first moment on is for later."""
+    """Other nodes may be faster than the disk: jobs that they send before the loading ends are ignored."""
     settings.appendonly = True
     seen = []
 
@@ -179,7 +179,7 @@ def test_a_full_disk_keeps_no_node_from_starting_whose_id_is_on_it(settings, tmp
 
 
 def test_an_exception_in_a_turn_stops_the_node_with_a_traceback(settings, caplog):
-    """The broker can't be trusted any more; whoever watches the process starts it again."""
+    """The broker can't be trusted any more. The service manager starts the process again."""
 
     async def visit(node):
         asyncio.get_running_loop().call_soon(lambda: 1 // 0)

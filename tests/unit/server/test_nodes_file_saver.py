@@ -74,7 +74,7 @@ def test_a_directory_that_is_missing_is_refused(tmp_path, file_writer):
 
 
 def test_a_lock_that_can_not_be_opened_is_named(tmp_path, file_writer):
-    """As of a node that was started by root once."""
+    """For instance the lock of a node that root has started once."""
     (tmp_path / "nodes.conf.lock").mkdir()
     with pytest.raises(StartError, match=r"can't open the nodes file .*/nodes.conf.lock: Is a directory"):
         NodesFileSaver(str(tmp_path / "nodes.conf"), file_writer, lambda level, text: None).open()
@@ -116,7 +116,7 @@ def test_an_older_text_never_replaces_a_newer_one(saver):
 
 
 def test_a_caller_is_called_back_when_the_file_is_on_disk(saver):
-    """Also behind a save that is under way, and with the table as it was when asked for."""
+    """Also behind a save that is under way, and with the table as of the call."""
 
     async def main():
         ends = []

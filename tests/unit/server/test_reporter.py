@@ -1,4 +1,4 @@
-"""server/reporter.py: what was refused becomes one line a second."""
+"""server/reporter.py: refusals become one line a second."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def test_memory_is_given_back_where_the_library_can():
 
 
 def test_memory_is_given_back_when_enough_more_is_free():
-    """Not again and again for what the library could not give back, and in small pieces."""
+    """Not repeatedly for memory that the library could not return, and in small pieces."""
     waste = Waste()
     used = 1 << 30
     resident = int(used * RESIDENT_SHARE)

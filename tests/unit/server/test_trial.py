@@ -1,4 +1,4 @@
-"""disque-server --test-config: what a start would refuse, without a start."""
+"""server/trial.py: disque-server --test-config finds the problems of a start, without a start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""server/turn_loop.py: what is ready now shares a turn; one timer for what is due next."""
+"""server/turn_loop.py: all input that is ready shares a turn. One timer is set for the next work that is due."""
 
 from __future__ import annotations
 

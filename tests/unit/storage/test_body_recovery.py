@@ -1,4 +1,4 @@
-"""storage/body_recovery.py: a body that can't be read back from where it was spilled to is taken from the journal."""
+"""storage/body_recovery.py: a body that can't be read from its spill file is taken from the journal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def journaled(count: int = 30) -> SpillingNode:
 
 
 def test_a_body_that_cannot_be_read_is_recovered_from_the_journal():
-    """It is delivered whole and in its turn; one line in the log for all of them."""
+    """It is delivered whole and in its order. One line in the log stands for all of them."""
     node = journaled()
     out = len(node.out())
     for name in list(node.spill_folder._files):
@@ -60,7 +60,7 @@ def test_a_body_is_recovered_from_a_segment_that_was_rewritten():
 
 
 def test_a_rewrite_under_way_does_not_hide_a_body():
-    """The segment goes while it is searched: the base stands further on then."""
+    """The segment is removed while it is searched: then the base is in a later one."""
     for steps in range(0, 40, 3):
         node = journaled(40)
         job_id = spoilt(node)

@@ -1,4 +1,4 @@
-"""storage/compaction.py: when space is won back, and that nothing is lost by it."""
+"""storage/compaction.py: when space is freed, and that no job is lost by it."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_pauses_survive_the_segment_that_has_their_records():
 
 
 def test_a_file_that_can_not_be_removed_brings_nothing_back():
-    """It is still there after a restart, and what is in it is over."""
+    """It still exists after a restart, but its jobs are over."""
     node = start()
     ids = fill(node, 12)
     node.folder.fail("remove", errno.EIO, times=-1, when=lambda name: name == "0000000001.seg")
@@ -159,7 +159,7 @@ def test_a_rewrite_that_is_cut_short_by_a_crash_loses_nothing(ends):
 
 
 def test_a_job_that_ends_in_the_turn_in_which_it_is_moved_does_not_come_back():
-    """Its base is not written anew, and the old one is there until the segment is dropped."""
+    """Its base is not written again, and the old one exists until the segment is dropped."""
     node = start()
     job_id, *_ = fill(node, 14)
     node.driver.begin()

@@ -1,4 +1,4 @@
-"""A journal whose files go, or go bad, while it is being written: memory has what they said."""
+"""A journal whose files are removed or damaged while it is being written: all jobs are still in memory."""
 
 from __future__ import annotations
 

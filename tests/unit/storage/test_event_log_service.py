@@ -1,4 +1,4 @@
-"""The log of a node from start to end: continued or begun anew, never with a hole, never in the node's way."""
+"""The event log of a node from start to end: it is continued or begun anew, has no gap, and never stops the node."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_off_costs_nothing_and_says_so():
 
 
 def test_a_start_without_events_ends_the_log_for_good():
-    """Transitions went by that are not in it."""
+    """There were transitions that are not in it."""
     node = EventedNode()
     whole_way(node)
     log_id = node.service.log.log_id
@@ -220,7 +220,7 @@ def test_a_node_starts_without_a_folder_for_its_log():
 
 
 def test_a_log_that_could_not_be_opened_for_a_while_is_not_continued():
-    """What happened meanwhile is in no log: the old one would go on over a hole."""
+    """Events of the meantime are in no log: the old one would have a gap."""
     node = EventedNode()
     whole_way(node)
     old = node.service.log.log_id
@@ -297,10 +297,10 @@ def test_with_a_journal_under_always_replies_wait_for_both_disks_syncs():
 
 @pytest.mark.parametrize("policy", ["always", "everysec"])
 def test_a_journal_comes_and_goes_while_events_are_written(policy):
-    """Whoever waits for either log is answered in any case, and no event is lost."""
+    """A client that waits for either log is answered in any case, and no event is lost."""
     node = EventedNode(appendfsync=policy)
     for wanted in (True, False, True):
-        turn(node, partial(node.put, "ADDJOB", "q", "body", 0))  # On its way while the journal changes.
+        turn(node, partial(node.put, "ADDJOB", "q", "body", 0))  # It is being written while the journal changes.
         node._turn(partial(_switch_journal, node, wanted))
         node.settle(2_500)
         assert len(node.taken()) == 1

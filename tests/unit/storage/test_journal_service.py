@@ -93,7 +93,7 @@ def test_a_journal_that_is_switched_on_gets_all_jobs():
 
 
 def test_a_journal_that_is_switched_off_and_on_again_gets_all_jobs():
-    """Jobs name segments of the journal before, which mean nothing any more."""
+    """Jobs name segments of the old journal, which mean nothing any more."""
     node = start()
     ids = add(node, 3)
     node.ask("CONFIG", "SET", "appendonly", "no")
@@ -127,7 +127,7 @@ def test_a_directory_that_can_not_be_read_is_tried_again():
 
 
 def test_nothing_in_a_journal_that_was_switched_off_is_certain():
-    """What was queued then may have been delivered since."""
+    """Jobs that were queued then may have been delivered since."""
     node = start()
     (job_id,) = add(node, retry=0)
     node.ask("CONFIG", "SET", "appendonly", "no")
@@ -137,7 +137,7 @@ def test_nothing_in_a_journal_that_was_switched_off_is_certain():
 
 
 def test_a_disk_in_trouble_does_not_keep_it_from_being_switched_off():
-    """Spec Q27. That its at-most-once jobs are not certain is said in a file of its own."""
+    """Spec Q27. A separate file says that its at-most-once jobs are not certain."""
     node = start()
     (job_id,) = add(node, retry=0)
     node.folder.fail("write create", errno.ENOSPC, times=-1)

@@ -1,4 +1,4 @@
-"""storage/loading.py: a node reads its journal before it serves anybody."""
+"""storage/loading.py: a node reads its journal before it serves clients."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_commands_get_loading_until_all_jobs_are_there():
 
 
 def test_nothing_is_written_before_all_is_read():
-    """But the end of the mark; then the new file, and what became of at-most-once jobs, before anybody is served."""
+    """Only the mark is removed first. The new file and the fate of at-most-once jobs follow before clients are served."""
     node = start(appendfsync="everysec")
     add(node, 2)
     (job_id,) = add(node, retry=0)
@@ -108,7 +108,7 @@ def test_a_disk_that_can_not_be_read_is_told():
 
 
 def test_a_full_disk_is_waited_for():
-    """What the restart means for an at-most-once job can't be recorded; who is served then is served for good."""
+    """Clients are served only when the fate of at-most-once jobs is recorded, which a full disk prevents."""
     node = start(appendfsync="everysec")
     add(node, 2)
     (job_id,) = add(node, retry=0)
@@ -170,7 +170,7 @@ def test_the_mark_of_a_backup_is_removed_when_its_consequences_are_on_disk():
 
 
 def test_a_journal_survives_a_kill_and_then_a_power_cut():
-    """The first restart read what no fsync had made safe; it does so before a new header says that it is there."""
+    """The first restart reads records that were not synced. It syncs them before a new header says that they exist."""
     for seed in range(8):
         node = start(appendfsync="no")
         add(node, 3)

@@ -150,7 +150,7 @@ def test_info_shows_the_bodies_on_disk():
 
 
 def test_outcomes_of_the_disk_in_the_turn_of_a_reset_are_dropped():
-    """Read or written: nobody counts it (seed 31118 of memory, disks and resets)."""
+    """Bodies read or written then are not counted (found with simulator seed 31118)."""
     for is_reading in (True, False):
         node = SpillingNode()
         ids = node.fill(30)
