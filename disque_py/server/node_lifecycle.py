@@ -119,9 +119,9 @@ class NodeLifecycle:
             self._is_known = bool(lines)
             self._listeners.bind()
             self._on_taken()
-            side = self._build(lines)
+            adapter = self._build(lines)
             try:
-                await self._start(side)
+                await self._start(adapter)
             except StartError:
                 await self._bus.close()
                 self._events.abandon()
@@ -141,7 +141,7 @@ class NodeLifecycle:
 
     # -- start -------------------------------------------------------------------------------------
 
-    async def _start(self, side: BusAdapter) -> None:
+    async def _start(self, adapter: BusAdapter) -> None:
         """Open the node to other nodes, then to clients. These wait or get -LOADING until the journal is read."""
         settings = self._settings
         try:
@@ -161,7 +161,7 @@ class NodeLifecycle:
         await self._events.open()
         await self._listeners.serve(lambda: ClientConnection(self._turns))
         self._warn()
-        side.meet_seeds()
+        adapter.meet_seeds()
         self._turns.start()
         Housekeeping(self._turns, self._notifier).start()
         tune_collector()
@@ -251,10 +251,10 @@ class NodeLifecycle:
         )
         self._saver.nodes = lambda: list(membership.nodes.values())
         self._saver.text = membership.dump
-        side = BusAdapter(turns, membership, settings.cluster_seeds)
+        adapter = BusAdapter(turns, membership, settings.cluster_seeds)
         bus_server_tls, bus_client_tls = tls.bus_contexts(settings)
         self._bus = Bus(
-            side,
+            adapter,
             secret=settings.cluster_secret.encode("utf-8", "surrogateescape"),
             frame_bytes_max=FRAME_BYTES_MAX,
             unsent_bytes_max=UNSENT_BYTES_MAX + settings.proto_max_bulk_len,  # One large job is no stalled node.
@@ -284,7 +284,7 @@ class NodeLifecycle:
         turns.driver.begin()
         membership.load(lines)
         membership.resume(self._saver.notes)
-        return side
+        return adapter
 
     async def _open_bus(self) -> None:
         settings = self._settings

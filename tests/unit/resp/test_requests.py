@@ -210,9 +210,7 @@ streams = st.lists(good | good | bits, max_size=6).map(b"".join)
 @example(data=encode(b"a") + b"*", cuts=[])
 @example(data=encode(b"a") + b"*1\r\n", cuts=[])
 def test_any_bytes_in_any_pieces_give_what_the_careful_way_gives(data, cuts):
-    """
-    Fed whole, in a few pieces, and byte by byte; what follows shows whether a rest was kept.
-    """
+    """Bytes are fed whole, in a few pieces, and one by one. The next request shows whether a rest was kept."""
     data += encode(b"PING")
     expected = parse_carefully(data)
     assert parse(*[data[at : at + 1] for at in range(len(data))]) == expected

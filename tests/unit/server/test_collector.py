@@ -12,7 +12,7 @@ from evented import EventedNode
 from journaled import JournaledNode
 from spilled import SpillingNode
 
-# What may be left, however many jobs there were.
+# Objects that may be left, however many jobs there were.
 LEFT_MAX = 10
 
 

@@ -25,11 +25,9 @@ async def stuffed(server: Loopback) -> tuple[Talk, Client]:
 
 
 def test_a_client_that_does_not_read_is_not_served_on():
-    """
-    Twenty of them took 3 GB from the original (spec Q41). Its replies stop growing at about a
-    megabyte, and go on when it reads.
+    """Its replies stop growing at about a megabyte, and go on when it reads (spec B1).
 
-    Spec B1.
+    Twenty such clients took 3 GB from the original (spec Q41).
     """
 
     async def story(server):

@@ -44,7 +44,7 @@ def configuration(tmp_path):
 
 @pytest.fixture
 def endings():
-    """What the host asked the server for."""
+    """Return the endings that the host asked the server for."""
     return []
 
 

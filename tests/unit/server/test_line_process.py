@@ -38,7 +38,7 @@ def run(story: Any) -> Any:
 
 
 async def made(lines: LineProcess) -> tuple[bytes, bytes] | None:
-    """What comes back for BLOCKS."""
+    """Return the answer for BLOCKS."""
     answer: asyncio.Future[tuple[bytes, bytes] | None] = asyncio.get_running_loop().create_future()
     lines.make(BLOCKS, answer.set_result)
     return await asyncio.wait_for(answer, 10)

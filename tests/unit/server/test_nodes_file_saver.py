@@ -18,7 +18,7 @@ from disque_py.server.start_error import StartError
 
 @pytest.fixture
 def lines():
-    """What was logged."""
+    """Give the logged lines."""
     return []
 
 
@@ -31,7 +31,7 @@ def file_writer():
 
 @pytest.fixture
 def saver(tmp_path, file_writer, lines):
-    """Of a node that knows nobody; its file is open and empty."""
+    """The saver of a node that knows no other node. Its file is open and empty."""
     saver = NodesFileSaver(str(tmp_path / "nodes.conf"), file_writer, lambda level, text: lines.append(text))
     me = Node(b"m" * 20, "127.0.0.1", 1, 2, MYSELF)
     saver.nodes = lambda: [me]

@@ -11,7 +11,7 @@ from disque_py.server.reporter import CALM_LOOKS, FIGURES_SECONDS, Reporter
 
 @pytest.fixture
 def told(monkeypatch):
-    """What was logged: names and fields."""
+    """Return the names and fields that were logged."""
     told = []
     monkeypatch.setattr(reporter, "tell", lambda name, **fields: told.append((name, fields)))
     return told

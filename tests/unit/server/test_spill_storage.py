@@ -14,8 +14,8 @@ from persistence.spill import file_name
 from spilled import SpillingNode
 
 
-class OneShell:
-    """What a SpillPlace takes of a Shell."""
+class OneTurnLoop:
+    """The part of a TurnLoop that a SpillStorage uses."""
 
     def __init__(self, node):
         self.loop = asyncio.get_running_loop()
@@ -31,7 +31,7 @@ def run(tmp_path, use):
         settings.maxmemory_spill = True
         node = SpillingNode()
         node.driver.spill = None
-        place = SpillStorage(settings, OneShell(node))
+        place = SpillStorage(settings, OneTurnLoop(node))
         try:
             use(place, node)
             await asyncio.sleep(0.05)

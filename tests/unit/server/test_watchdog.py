@@ -13,7 +13,7 @@ from disque_py.server.watchdog import Watchdog
 
 @pytest.fixture
 def lines():
-    """What was logged; afterwards the alarm is off."""
+    """Give the logged lines. Afterwards the alarm is off."""
     before = signal.getsignal(signal.SIGALRM)
     timer = signal.getitimer(signal.ITIMER_REAL)
     yield []

@@ -173,7 +173,7 @@ def test_a_disk_that_fails_ends_the_log_and_no_reply_waits_for_it():
     whole_way(node)
     assert node.service.state == CLOSED
     assert any("closed, the node goes on without" in line for line in node.log)
-    assert names(node.lines()) == ["added", "delivered", "acked"]  # What was on disk can still be read.
+    assert names(node.lines()) == ["added", "delivered", "acked"]  # Events on disk can still be read.
     node.settle(NEW_LOG_AFTER_MS + 1_000)
     assert node.service.state == ON
     assert node.service.log.log_id != old
@@ -342,9 +342,9 @@ def test_jobs_that_come_back_from_the_journal_keep_their_versions():
 
 @pytest.mark.parametrize("power", [False, True])
 def test_random_days_leave_no_gap_and_nothing_twice(power):
-    """
-    Jobs come and go, the disk works in random steps, processes die: in every log numbers
-    have no gaps, what was once read reads the same, and a killed process loses nothing.
+    """Jobs come and go, the disk works in random steps, and processes die.
+
+    The numbers of each log have no gaps. An event that was read once reads the same later. A killed process loses none.
     """
     for seed in range(6):
         rng = Random(seed)

@@ -56,10 +56,10 @@ def test_a_node_that_was_killed_does_not_queue_at_most_once_jobs_again():
 
 @pytest.mark.parametrize("is_before", [True, False])
 def test_with_the_mark_on_disk_no_job_is_handed_over_any_more(is_before):
-    """
-    The mark says that nothing came after it, so an at-most-once job that is handed over then would be in its queue
-    again after the restart: delivered there, and here. The other node may ask in the turn in which the node hears of
-    the mark, or later.
+    """The mark says that nothing came after it.
+
+    An at-most-once job that is handed over after the mark would be in its queue again after the restart, and be
+    delivered on both nodes. The other node may ask in the turn in which this node learns of the mark, or later.
 
     Spec O3.
     """

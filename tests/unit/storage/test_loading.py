@@ -42,7 +42,7 @@ def test_commands_get_loading_until_all_jobs_are_there():
 
 
 def test_nothing_is_written_before_all_is_read():
-    """Only the mark is removed first. The new file and the fate of at-most-once jobs follow before clients are served."""
+    """Only the mark is removed first. The new file and the fate of at-most-once jobs follow, before any reply."""
     node = start(appendfsync="everysec")
     add(node, 2)
     (job_id,) = add(node, retry=0)
@@ -118,7 +118,7 @@ def test_a_full_disk_is_waited_for():
     again.settle(10_000)
     assert (again.is_ready, again.failed) == (False, "")
     assert dict(again.journal_service.fields())["loading_trouble"] == "No space left on device"
-    assert [line for line in again.log if line.startswith("Nobody is served")] == [again.log[-1]]
+    assert [line for line in again.log if line.startswith("No client is served")] == [again.log[-1]]
     again.folder.capacity_bytes = None
     again.settle(2_000)
     assert (again.is_ready, again.broker.job_count) == (True, 3)
