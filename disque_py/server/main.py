@@ -33,10 +33,10 @@ Usage: disque-server [<config file> | -] [--<directive> <value> ...]
        disque-server -h | --help
        disque-server -v | --version
 
-Runs a node of disque-py. `-` reads the configuration from standard input. The environment comes after
-the file, and the command line wins: DISQUE_TCP_BACKLOG=100 is --tcp-backlog 100. conf/disque.conf
-explains all directives. --test-config starts nothing: it says what is wrong, with status 1, or that all
-is well, with status 0.
+Runs a node of disque-py. `-` reads the configuration from standard input. The environment overrides the
+file, and the command line overrides both: DISQUE_TCP_BACKLOG=100 is --tcp-backlog 100. conf/disque.conf
+explains all directives. --test-config starts no node. It prints the problems of the configuration and
+exits with status 1, or says that there are none and exits with status 0.
 
   disque-server                               all defaults: port 7711, nodes.conf in this directory
   disque-server /etc/disque/disque.conf
@@ -45,7 +45,7 @@ is well, with status 0.
   DISQUE_PORT=7712 disque-server
   disque-server --test-config /etc/disque/disque.conf
 
-SIGTERM and SIGINT stop the node; the status is 0 then, and 1 if it could not start.
+SIGTERM and SIGINT stop the node. The exit status is 0 then, and 1 if the node could not start.
 """
 
 FAILURE: Final = 1
