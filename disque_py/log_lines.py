@@ -538,7 +538,7 @@ SECTIONS: Final = (
             Message(
                 "journal-start-waits",
                 WARNING,
-                "Nobody is served before the disk works, it is tried every second: {reason}",
+                "No client is served before the disk works, it is tried every second: {reason}",
                 "A start has to write, and the disk does not take it.",
                 "Make room on the disk, or mend it.",
             ),
@@ -546,7 +546,7 @@ SECTIONS: Final = (
                 "journal-refused",
                 WARNING,
                 "Writes are refused, the journal can't be written: {reason}",
-                "Commands that promise something get -MISCONF.",
+                "Commands whose effect must be recorded get -MISCONF.",
                 "Make room on the disk, or mend it. Acks free a full disk, too.",
             ),
             Message(
@@ -654,7 +654,7 @@ SECTIONS: Final = (
                 "events-found",
                 WARNING,
                 "Events: {text}",
-                "A start found the log of events in a state worth telling.",
+                "A start found the log of events in an unusual state.",
                 "Readers see the gap; see docs/events.md.",
             ),
             Message(

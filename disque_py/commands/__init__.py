@@ -1,1 +1,1 @@
-"""What clients can ask for: one row per command (table.py), one function per row."""
+"""The commands of clients: one row per command (table.py), one function per row."""

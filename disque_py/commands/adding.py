@@ -1,8 +1,8 @@
 """ADDJOB.
 
-Nearly all jobs have a few options that end in fields of the job. PRIORITY, META and KEY are rare; what is read of them
-(`Adding`) ends as the job's traits (core/job_attributes.py). Arguments are read into locals, and refused before anything is
-changed. Spec C2, F1, K1, K6, F3, K2.
+Most options end in fields of the job. PRIORITY, META and KEY are rare: an `Adding` reads them, and they end in the
+job's attributes (core/job_attributes.py). Arguments are read into locals, and a command is refused before it changes
+anything. Spec C2, F1, K1, K6, F3, K2.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from disque_py.core.queue import PAUSED_IN, Queue
 TTL_DEFAULT_S: Final = 86_400
 RETRY_DEFAULT_S_MAX: Final = 300
 REPLICATE_MAX: Final = 65_535
-# An ASYNC job of which we keep no copy waits for others to have it, but not for ever.
+# An ASYNC job without a copy here waits so long for other nodes to hold it.
 ASYNC_WAIT_MS: Final = 1_000
 
 NOREPL: Final = "NOREPL Not enough reachable nodes for the requested replication level"
@@ -127,13 +127,13 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
             deadline_ms = broker.now_ms + timeout_ms if timeout_ms else 0
             create: keying.Create = partial(_create_with_key, deadline_ms, is_default, is_external, is_async, maxlen)
             if broker.used_memory > broker.memory_limits[1] and memory.is_full(broker):
-                job.body = b""  # Others are asked whether there is such a job; a new one there can't be.
+                job.body = b""  # Other nodes are asked whether there is such a job. There is no room for a new one.
                 create = _refuse_full
             return keying.add(broker, client, job, timeout_ms, create)
     if is_external and not retry_s:
         handover.start_once(broker, client, job, timeout_ms)
         return None
-    # Without a copy of our own even ASYNC waits: an id that nobody holds would be a lie.
+    # Without a copy of our own even ASYNC waits: an id is given only for a job that a node holds.
     if not is_external and (is_async or replicate == 1):
         if replicate == 1 and not delay_s:
             lifecycle.register_queued(broker, job, queue)
@@ -150,7 +150,7 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 
 def _refuse(broker: Broker, queue: Queue | None, replicate: int, is_external: bool, maxlen: int) -> None:
-    """CommandError if no new job may come now. One that has a key may be there already: then it is not asked."""
+    """Refuse a new job if none may be added now. Not called for a key that is used: that job exists. CommandError."""
     if replicate > 1 or is_external:
         needed = replicate if is_external else replicate - 1
         short = needed - len(broker.cluster.usable)
@@ -177,7 +177,7 @@ def _create_with_key(
     job: Job,
     slot: list[bytes | None] | None,
 ) -> bytes | None:
-    """The rest of an ADDJOB whose key is not used: as above, after some time perhaps (keying.py, `Create`)."""
+    """Do the rest of an ADDJOB whose key is not used, perhaps after some time (keying.py, `Create`)."""
     if is_default:
         job.replicate = replication.default_copies(broker, is_external=is_external)
     _refuse(broker, broker.queues.get(job.queue), job.replicate, is_external, maxlen)
@@ -199,12 +199,12 @@ def _create_with_key(
 
 
 def _refuse_full(broker: Broker, client: Client, job: Job, slot: list[bytes | None] | None) -> bytes | None:
-    """The key is not used, and there is no memory for a job that uses it (keying.py, `Create`)."""
+    """Refuse an ADDJOB whose key is not used, because there is no memory for the job (keying.py, `Create`)."""
     raise CommandError(OOM)
 
 
 def may_be_known(broker: Broker, argv: list[bytes]) -> bool:
-    """Whether an ADDJOB has a KEY that may be used already. Such a job needs no memory, so -OOM is no answer to it."""
+    """Return whether an ADDJOB has a KEY that may be used. Then it may need no memory, and is not refused with -OOM."""
     key = _key_of(argv)
     if not key:
         return False
@@ -214,7 +214,7 @@ def may_be_known(broker: Broker, argv: list[bytes]) -> bool:
 
 
 def _key_of(argv: list[bytes]) -> bytes:
-    """The KEY of an ADDJOB; empty if it has none. Other options are not checked."""
+    """Return the KEY of an ADDJOB; empty if it has none. Other options are not checked."""
     at = 4
     key = b""
     while at + 1 < len(argv):
@@ -226,7 +226,7 @@ def _key_of(argv: list[bytes]) -> bytes:
 
 
 def _start_alone(broker: Broker, job: Job) -> None:
-    """A job whose producer doesn't wait for copies."""
+    """Queue a job whose producer doesn't wait for copies."""
     if job.replicate > 1:
         replication.start_async(broker, job)
     lifecycle.register(broker, job)
@@ -234,7 +234,7 @@ def _start_alone(broker: Broker, job: Job) -> None:
 
 
 class Adding:
-    """What an ADDJOB has said of its traits so far; CommandError for what can't be.
+    """The attributes that were read of an ADDJOB so far. CommandError for impossible values.
 
     key   empty: none
     """
@@ -249,7 +249,7 @@ class Adding:
         self.key = b""
 
     def read(self, option: bytes, argv: list[bytes], at: int) -> int:
-        """Read the option at `at`; where the next one is. There is a word after it."""
+        """Read the option at `at`, which has a word behind it. Return where the next option is."""
         word = argv[at + 1]
         if option == b"priority":
             self._priority = read_integer(word or b"-", PRIORITY_ERROR)
@@ -279,7 +279,7 @@ class Adding:
             raise CommandError(f"ERR META: at most {META_BYTES_MAX} bytes per job")
 
     def attributes(self) -> JobAttributes | None:
-        """The job's traits; None if it has none."""
+        """Return the job's attributes; None if it has none."""
         if self._priority is None and not self._meta and not self.key:
             return None
         pairs = tuple(word for pair in self._meta.items() for word in pair)

@@ -1,9 +1,10 @@
-"""How a command is written, as the tree of arguments that COMMAND DOCS tells other programs.
+"""Arguments of commands: the syntax as people read it becomes the tree that COMMAND DOCS shows to programs.
 
-The table has each form as people read it: `queue [COUNT n] [STATE state ...] [REPLY id|all]`. Words in capitals stand
-for themselves, a choice between bars is of words that do, other words are values; brackets say what may be left out,
-dots what may be repeated. redis-cli and editors want the same as nested maps, in the vocabulary of Redis 7
-(https://redis.io/docs/latest/develop/reference/command-arguments/). It is derived here, so that nothing is said twice.
+The table has each form as text: `queue [COUNT n] [STATE state ...] [REPLY id|all]`. Words in capitals stand for
+themselves, and so do words between bars. Other words are values. Brackets mark optional parts, dots mark repeated ones.
+redis-cli and editors want the same as nested maps, in the vocabulary of Redis 7
+(https://redis.io/docs/latest/develop/reference/command-arguments/). These are derived here, so the syntax is written
+once.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Argument(NamedTuple):
 
     name    unique among its siblings
     kind    STRING, INTEGER, DOUBLE, PURE_TOKEN (a word that stands for itself), or ONEOF, BLOCK (of `parts`)
-    text    what people call the value; empty for ONEOF and BLOCK
+    text    the value's name for people; empty for ONEOF and BLOCK
     token   the word in front of the value, or the word itself
     flags   OPTIONAL, MULTIPLE
     """
@@ -46,12 +47,12 @@ class Argument(NamedTuple):
     parts: tuple[Argument, ...] = ()
 
     def with_flag(self, flag: str) -> Argument:
-        """The same, but optional or repeated."""
+        """Return the same argument, but optional or repeated."""
         return self._replace(flags=(*self.flags, flag))
 
 
 def arguments_of(form: str) -> tuple[Argument, ...]:
-    """The arguments of one form, without the command's name."""
+    """Return the arguments of one form, without the command's name."""
     found: list[Argument] = []
     parts = _PARTS.findall(form)
     at = 0
@@ -81,7 +82,7 @@ def _add_optional(found: list[Argument], inside: str) -> None:
         # Named after their words, because several may take a `count`.
         found.append(first._replace(name=first.token.lower() or first.name).with_flag(OPTIONAL))
     elif first.token and first.kind != PURE_TOKEN:
-        # `AUTH username password`: the word leads them all.
+        # `AUTH username password`: the first word introduces all others.
         block = (first._replace(token=""), *rest)
         found.append(Argument(first.token.lower(), BLOCK, token=first.token, flags=(OPTIONAL,), parts=block))
     elif first.kind == PURE_TOKEN and len(rest) == 1:
@@ -92,7 +93,7 @@ def _add_optional(found: list[Argument], inside: str) -> None:
 
 
 def choice_of(forms: list[str]) -> tuple[Argument, ...]:
-    """Several forms of one command as one argument; it may be left out if one of the forms is empty."""
+    """Return several forms of one command as one argument. It is optional if one of the forms is empty."""
     trees = [arguments_of(form) for form in forms if form]
     if len(forms) == 1:
         return trees[0] if trees else ()
@@ -107,9 +108,9 @@ def choice_of(forms: list[str]) -> tuple[Argument, ...]:
 
 
 def subcommands_of(forms: list[str]) -> dict[str, list[str]]:
-    """Name in small letters -> what follows it, per form; empty if the forms are none of subcommands.
+    """Return name in lower case -> the rest of its form, for each subcommand; empty if there are none.
 
-    A form without a word, of a command that does something by itself, is no subcommand.
+    An empty form, of a command that works without arguments, is no subcommand.
     """
     if len(forms) < 2:
         return {}

@@ -1,7 +1,7 @@
-"""CLIENT: who is connected, names, reply modes, pausing and disconnecting.
+"""CLIENT: lists connections; sets names and reply modes; pauses and disconnects clients.
 
-Spec R8. SETINFO, ID, INFO, NO-EVICT, NO-TOUCH and TRACKING off
-are there because generic clients send them when they connect; apart from ID and INFO they change nothing here.
+Spec R8. SETINFO, ID, INFO, NO-EVICT, NO-TOUCH and TRACKING off exist because generic clients send them when they
+connect. SETINFO, NO-EVICT, NO-TOUCH and TRACKING off have no effect here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WRONG_FORM: Final = "ERR Syntax error, try CLIENT (LIST | KILL ip:port | GETNAME
 BAD_NAME: Final = "ERR Client names cannot contain spaces, newlines or special characters."
 NAME_BYTES_MAX: Final = 1024
 LONG_NAME: Final = f"ERR Client names have at most {NAME_BYTES_MAX} bytes"
-# Lines of CLIENT LIST written before others get their turn.
+# Lines of CLIENT LIST written before the loop does other work.
 CLIENTS_PER_PART: Final = 50
 KILL_OPTIONS: Final = (b"id", b"type", b"addr", b"skipme")
 
@@ -30,15 +30,15 @@ def client(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     form = form_of(FORMS, argv)
     if form is None:
         raise CommandError(WRONG_FORM)
-    client.last_command = "client"  # So that LIST shows its caller with the command it is running.
+    client.last_command = "client"  # LIST shows its caller with the command that it is running.
     return form.handler(broker, client, argv)
 
 
 def line_of(broker: Broker, client: Client) -> str:
-    """One client as CLIENT LIST shows it, without the line end.
+    """Return a client's line of CLIENT LIST, without the line end.
 
-    Our connections have neither a spare input buffer nor a fixed output buffer, so qbuf-free and obl are 0; oll counts
-    the replies of this turn, omem the bytes that the client has not taken yet.
+    Our connections have no spare input buffer and no fixed output buffer, so qbuf-free and obl are 0. oll counts the
+    replies of this turn. omem counts the bytes that the client has not taken yet.
     """
     output = client.port.output_bytes()
     return (
@@ -62,7 +62,7 @@ def _flags(client: Client) -> str:
 
 
 def check_name(name: bytes) -> bytes:
-    """The name, if it is one; CommandError."""
+    """Return the name if it is valid. CommandError."""
     if len(name) > NAME_BYTES_MAX:
         raise CommandError(LONG_NAME)
     if any(not 33 <= char <= 126 for char in name):
@@ -80,7 +80,7 @@ def _list_in_parts(broker: Broker) -> incremental.Steps:
         if at and at % CLIENTS_PER_PART == 0:
             yield
         each = broker.clients.get(number)
-        if each is not None:  # It may have gone while others had their turn.
+        if each is not None:  # It may have gone since the last part.
             lines.append(line_of(broker, each) + "\n")
     return bulk("".join(lines))
 
@@ -103,7 +103,7 @@ def _setname(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
 
 
 def _kill(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """KILL addr; or KILL with filters, all of which must fit."""
+    """KILL addr; or KILL with filters, all of which must match."""
     if len(argv) == 2:
         raise CommandError(SYNTAX)
     if len(argv) == 3:
@@ -136,14 +136,14 @@ def _matching(broker: Broker, client: Client, argv: list[bytes]) -> list[Client]
         elif option == b"addr":
             addrs.add(text_of(word))
         elif option == b"type":
-            if word.lower() != b"normal":  # The only kind there is.
+            if word.lower() != b"normal":  # There is no other type.
                 raise CommandError(f"ERR Unknown client type '{text_of(word)}'")
         elif option == b"skipme" and word.lower() in (b"yes", b"no"):
             skips_me = word.lower() == b"yes"
         else:
             raise CommandError(SYNTAX)
     if len(ids) > 1 or len(addrs) > 1:
-        return []  # All of them must fit.
+        return []  # All filters must match.
     return [
         each
         for each in broker.clients.values()
@@ -152,7 +152,7 @@ def _matching(broker: Broker, client: Client, argv: list[bytes]) -> list[Client]
 
 
 def _end(found: list[Client], me: Client) -> None:
-    """Disconnect them; who kills itself gets the reply first."""
+    """Disconnect these clients. A client that kills itself gets the reply first."""
     for each in found:
         if each is me:
             me.close_asked = True
@@ -161,7 +161,7 @@ def _end(found: list[Client], me: Client) -> None:
 
 
 def _reply(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """REPLY on|off|skip. What the mode means for each command's reply is node/dispatch.py's."""
+    """REPLY on|off|skip. node/dispatch.py applies the mode to each command's reply."""
     word = argv[2].lower()
     if word == b"on":
         client.reply_mode = REPLY_ON
@@ -177,30 +177,30 @@ def _reply(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 
 def _pause(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """PAUSE milliseconds: no client's commands are run until then, but UNPAUSE; a shorter pause changes nothing."""
+    """PAUSE milliseconds: run no client's commands until then, except UNPAUSE. A shorter pause changes nothing."""
     until_ms = broker.now_ms + read_timeout(argv[2])
     broker.clients_paused_until_ms = max(broker.clients_paused_until_ms, until_ms)
     return OK
 
 
 def _unpause(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """UNPAUSE: the pause is over, and what clients sent meanwhile is run."""
+    """UNPAUSE: end the pause, and run the commands that clients sent meanwhile."""
     broker.clients_paused_until_ms = 0
     broker.outbox.clients.update(dict.fromkeys(broker.clients.values()))
     return OK
 
 
 def runs_in_pause(broker: Broker, argv: list[bytes]) -> bool:
-    """What ends a pause, and the login for it: a pause of a year must not need a restart."""
-    row = broker.commands.get(argv[0]) or broker.commands.get(argv[0].lower())
-    if row is None:
+    """Return whether a command runs in a pause: UNPAUSE and a login, so that a pause of a year needs no restart."""
+    entry = broker.commands.get(argv[0]) or broker.commands.get(argv[0].lower())
+    if entry is None:
         return False
-    is_unpause = row.name == "client" and len(argv) == 2 and argv[1].lower() == b"unpause"
-    return is_unpause or row.name in ("auth", "hello")
+    is_unpause = entry.name == "client" and len(argv) == 2 and argv[1].lower() == b"unpause"
+    return is_unpause or entry.name in ("auth", "hello")
 
 
 def _accept(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """Something that other servers do and that has no meaning here."""
+    """Accept a subcommand of other servers that has no meaning here."""
     return OK
 
 

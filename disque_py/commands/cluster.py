@@ -1,8 +1,7 @@
 """CLUSTER: joining, inspecting and leaving.
 
-Spec N5, R8. Membership does
-the work; here arguments are read, and what a change means for the jobs is called in the right order. A change is
-answered when the nodes file is on disk.
+Spec N5, R8. Membership does the work. This module reads the arguments, and applies the consequences for jobs in the
+right order. The reply to a change comes when the nodes file is on disk.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ WRONG_FORM: Final = "ERR Wrong CLUSTER subcommand or number of arguments"
 PORT_MAX: Final = 65_535
 NODE_NAME_CHARS: Final = 40
 
-# Host names as DNS and container networks have them; what consists of digits and dots must be an address.
+# Host names as DNS and container networks have them. A name of digits and dots must be an address.
 _HOST_NAME: Final = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?")
 _HOST_CHARS_MAX: Final = 253
 
@@ -43,7 +42,7 @@ def cluster(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 
 def info_fields(broker: Broker) -> list[tuple[str, str | int]]:
-    """CLUSTER INFO, which is also the beginning of INFO's cluster section."""
+    """Return the fields of CLUSTER INFO, which also begin INFO's cluster section."""
     cluster = broker.cluster
     fields: list[tuple[str, str | int]] = [
         ("cluster_state", "ok" if broker.cluster.has_majority else "fail"),
@@ -67,7 +66,7 @@ def _info(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
 
 
 def _nodes(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """NODES [EXTENDED]: six fields per node; extended: followed by name=value."""
+    """NODES [EXTENDED]: six fields per node; extended, pairs name=value follow."""
     is_extended = len(argv) == 3
     if is_extended and argv[2].lower() != b"extended":
         raise CommandError(WRONG_FORM)
@@ -85,7 +84,7 @@ def _myid(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
 
 
 def _meet(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """MEET host port [bus-port]: start a handshake; it goes on by itself, after a crash as well."""
+    """MEET host port [bus-port]: begin a handshake, which continues by itself, also after a crash."""
     host = text_of(argv[2])
     port = read_integer(argv[3], f"ERR Invalid TCP port specified: {text_of(argv[3])}")
     if len(argv) == 5:
@@ -137,10 +136,10 @@ def _node_named(broker: Broker, name: bytes) -> Node | None:
 
 
 def _reset(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """RESET [SOFT|HARD]: no jobs, no queues, no other nodes; HARD: another id, too. LEAVING stays.
+    """RESET [SOFT|HARD]: forget all jobs, queues and other nodes; HARD: take another id, too. LEAVING stays.
 
-    Answered when the nodes file is on disk. When it can't be written, the client hears so; the node is reset all the
-    same, and the file is tried again until it can.
+    The reply comes when the nodes file is on disk. If the file can't be written, the client gets the error. The node is
+    reset nevertheless, and the write is repeated until it works.
     """
     how = argv[2].lower() if len(argv) == 3 else b"soft"
     if how not in (b"soft", b"hard"):
@@ -157,7 +156,7 @@ def _reset(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 
 def _leaving(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """LEAVING [yes|no]: give away all jobs and take no more; without a word, whether that is so."""
+    """LEAVING [yes|no]: give away all jobs and take no more. Without an argument, reply whether it is on."""
     if len(argv) == 2:
         return simple("yes" if broker.is_leaving else "no")
     word = argv[2].lower()

@@ -1,7 +1,7 @@
 """CONFIG: directives in force. Spec R8, D4.
 
 A SET changes the settings, then puts the change into effect: in the process through `broker.host`, in the broker here.
-If that fails, the old value is put back and the client hears why, so settings never promise what is not so.
+If that fails, the old value is restored and the client gets the reason. So CONFIG GET always shows values in force.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from disque_py.resp.replies import OK, bulk, pairs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# No directive is as long as this; matching a longer pattern would only cost time.
+# All directives are shorter than this. Matching a longer pattern would only cost time.
 PATTERN_BYTES_MAX: Final = 1_024
 
 
@@ -61,7 +61,7 @@ def _set(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
 
 
 def _resetstat(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """RESETSTAT: the counters of INFO's stats, jobs and commandstats; those of the bus go on (CLUSTER INFO)."""
+    """RESETSTAT: reset INFO's counters in stats, jobs and commandstats. Those of the bus go on (CLUSTER INFO)."""
     stats = broker.stats
     messages_received = stats.messages_received
     stats.reset()
@@ -87,7 +87,7 @@ def _rewritten(failure: OSError | None) -> bytes:
 
 
 def _maxmemory_changed(broker: Broker) -> None:
-    """New marks; what is above them now is evicted at once as far as it is safe (memory.py)."""
+    """Compute new marks. Jobs above them are evicted at once as far as that is safe (memory.py)."""
     broker.apply_maxmemory()
     limit = broker.settings.maxmemory
     if limit and broker.used_memory > limit:

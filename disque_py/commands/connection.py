@@ -1,7 +1,7 @@
-"""What a client says about its own connection: AUTH, PING, and ECHO, SELECT and RESET, which generic clients send.
+"""Commands about the client's own connection: AUTH, PING, and ECHO, SELECT and RESET, which generic clients send.
 
-Spec R7. There is one password and no users; where a user name is asked for (HELLO … AUTH)
-it is `default`. Passwords are compared in constant time. QUIT needs no row: it works in every state and is node/dispatch.py's.
+Spec R7. There is one password and no users. Where a user name is required (HELLO … AUTH) it is `default`. Passwords are
+compared in constant time. QUIT is not here: it works in all states, so node/dispatch.py handles it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PONG: Final = simple("PONG")
 
 
 def is_password(broker: Broker, word: bytes) -> bool:
-    """Whether this is the password; CommandError if none is set."""
+    """Return whether this is the password. CommandError if none is set."""
     password = broker.settings.requirepass
     if not password:
         raise CommandError(NO_PASSWORD)
@@ -30,7 +30,7 @@ def is_password(broker: Broker, word: bytes) -> bool:
 
 
 def note_wrong_password(broker: Broker, client: Client) -> None:
-    """Count it, for INFO and the log."""
+    """Count a wrong password, for INFO and the log."""
     broker.stats.wrong_passwords += 1
     broker.stats.wrong_password_from = client.addr
 
@@ -60,14 +60,14 @@ def echo(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
 
 
 def select(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """SELECT index: there is one database, 0, so that clients which always choose one can."""
+    """SELECT index: accept database 0, the only one, for clients that always choose one."""
     if read_integer(argv[1], "ERR invalid DB index"):
         raise CommandError("ERR DB index is out of range")
     return OK
 
 
 def reset(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """RESET: the connection is as it was when it was opened; a login is over, MONITOR ends."""
+    """RESET: bring the connection back to the state it had when it was opened. A login and MONITOR end."""
     client.is_authenticated = False
     client.protocol = 2
     client.name = b""

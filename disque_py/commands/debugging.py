@@ -1,6 +1,6 @@
-"""DEBUG: deeds for tests and drills. Spec R8.
+"""DEBUG: commands for tests and drills. Spec R8.
 
-What happens to the process is done by `broker.host`. Not for production: `rename-command DEBUG ""` takes it away.
+`broker.host` does the work on the process. In production, `rename-command DEBUG ""` removes the command.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _loaded(failure: OSError | None) -> bytes:
 
 
 def _sleep(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """SLEEP seconds: the whole server stands still."""
+    """SLEEP seconds: block the whole server."""
     try:
         seconds = float(argv[2])
     except ValueError:
@@ -67,12 +67,12 @@ def _sleep(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
 
 
 def _error(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """ERROR text: an error reply of one's own."""
+    """ERROR text: reply with this error."""
     return error(text_of(argv[2]))
 
 
 def _structsize(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """STRUCTSIZE: what the memory accounting takes a job without its body and a queue without its name for."""
+    """STRUCTSIZE: the accounted memory of a job without its body, and of a queue without its name."""
     return bulk(f"bits:64 job:{JOB_BYTES} queue:{QUEUE_BYTES} ")
 
 

@@ -1,7 +1,7 @@
-"""COMMAND: what commands there are. Spec R8.
+"""COMMAND: describes the commands. Spec R8.
 
-Everything comes from table.py, which imports this module, hence the late imports. Commands that rename-command took
-away are not shown, renamed ones are found under their new name and described under the original one.
+All of it comes from table.py, which imports this module; hence the late imports. Commands that rename-command removed
+are not shown. Renamed ones are found under their new name and described under the original one.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def command(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 
 def forms_of(command: Command) -> list[str]:
-    """How the command is written, one text per form, each beginning with its name in capitals."""
+    """Return the command's syntax, one text per form. Each begins with its name in capitals."""
     name = command.name.upper()
     return [f"{name} {form}".rstrip() for form in command.syntax.split("\n")]
 
 
 def _in_force(broker: Broker) -> list[Command]:
-    """In the order of the table."""
+    """Return the commands in force, in the order of the table."""
     from disque_py.commands.table import COMMANDS
 
     names = {row.name for row in broker.commands.values()}
@@ -63,10 +63,9 @@ def _by_name() -> dict[str, Command]:
 
 
 def _entry(command: Command, protocol: int) -> bytes:
-    """Name, arity, flags, and three zeros: no argument is a key.
+    """Return name, arity, flags, and three zeros, since no argument is a key.
 
-    In RESP3 an empty array follows, the ACL categories: Redis has had them for as long as that protocol, so redis-py
-    reads them there without asking.
+    In RESP3 an empty array of ACL categories follows. Redis has had these as long as RESP3, so redis-py expects them.
     """
     flags = array(simple(flag) for flag in command.flags)
     fields = (bulk(command.name), integer(command.arity), flags, integer(0), integer(0), integer(0))
@@ -98,9 +97,9 @@ def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
 
 
 def _docs(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """DOCS [name ...]: name, then its description as names and values; unknown names are left out.
+    """DOCS [name ...]: each name, then its description as names and values. Unknown names are left out.
 
-    What is named again is left out, too: a map has a name once, and the reply would have no bound.
+    Repeated names are left out, too: a map has each name once, and the reply must be bounded.
     """
     asked = dict.fromkeys([each for word in argv[2:] if (each := _found(broker, word)) is not None])
     shown = _in_force(broker) if len(argv) == 2 else list(asked)
@@ -109,7 +108,7 @@ def _docs(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
 
 @lru_cache(maxsize=256)
 def _docs_entry(command: Command) -> bytes:
-    """Summary, since, group and syntax; and for programs that know Redis', arguments or subcommands."""
+    """Return summary, since, group and syntax, and arguments or subcommands for programs that know those of Redis."""
     fields = [*_docs_fields(command), bulk("syntax"), bulk_array(forms_of(command))]
     forms = command.syntax.split("\n")
     subcommands = subcommands_of(forms)
@@ -138,7 +137,7 @@ def _arguments_field(arguments: tuple[Argument, ...]) -> list[bytes]:
 
 
 def _argument(argument: Argument) -> bytes:
-    """Names and values; those that say nothing are left out, as Redis does."""
+    """Return an argument as names and values. Empty ones are left out, as in Redis."""
     fields = [bulk("name"), bulk(argument.name), bulk("type"), bulk(argument.kind)]
     if argument.text:
         fields += [bulk("display_text"), bulk(argument.text)]
@@ -150,7 +149,7 @@ def _argument(argument: Argument) -> bytes:
 
 
 def _getkeys(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """GETKEYS command ...: there are no keys here, and cluster-aware proxies want to hear it in these words."""
+    """GETKEYS command ...: reply that there are no keys, in the words that cluster-aware proxies expect."""
     if _found(broker, argv[2]) is None:
         raise CommandError("ERR Invalid command specified")
     raise CommandError("ERR The command has no key arguments")

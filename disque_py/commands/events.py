@@ -1,6 +1,6 @@
-"""EVENTS INFO, READ, SEEK, TAIL: the node's log of events, for those who follow what becomes of jobs.
+"""EVENTS INFO, READ, SEEK, TAIL: the node's log of events, for programs that follow the lives of jobs.
 
-Readers work through a log by its id and the numbers of its events; docs/events.md describes both, and the lines.
+Readers work through a log by its id and the numbers of its events. docs/events.md describes both, and the lines.
 Spec E6.
 """
 
@@ -23,7 +23,7 @@ BYTES_DEFAULT: Final = 1 << 20
 BYTES_MAX: Final = 64 << 20
 NAME_BYTES_MAX: Final = 64
 NO_WAIT: Final = -1
-# Seconds are milliseconds here to who confuses them; a moment beyond the year 5000 is a mistake.
+# The latest moment of SEEK. A moment beyond the year 5000 is a mistake, such as a wrong unit.
 MS_MAX: Final = 100_000_000_000_000
 
 NO_LOG: Final = "NOLOG none"
@@ -46,7 +46,7 @@ def _source(broker: Broker) -> EventSource:
 
 
 def _info(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """INFO → log id, first event, first event that can't be read yet, bytes; as pairs of name and value."""
+    """INFO → log id, first event, first event that can't be read yet, bytes, as pairs of name and value."""
     log_id, first_seq, durable_seq, size = _source(broker).position()
     pairs = (
         ("log-id", bulk(log_id)),
@@ -95,12 +95,12 @@ def _seek(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 def _tail(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     """TAIL → OK, then lines as they become readable, for as long as the client takes them in time."""
     _source(broker).tail(client)
-    client.is_monitor = True  # Of the class of clients that nobody can slow down.
+    client.is_monitor = True  # A client of the class `stream`, which no back-pressure slows down.
     return OK
 
 
 def _ask(broker: Broker, client: Client, ask: Callable[[Callable[[Reply], None]], None]) -> bytes | None:
-    """The reply, now or when it comes; nobody but this client waits for it."""
+    """Ask for a reply, which comes now or later. No other client waits for it."""
     replies: list[Reply] = []
 
     def start(done: deferred_reply.Done) -> None:

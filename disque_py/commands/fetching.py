@@ -1,7 +1,7 @@
-"""GETJOB: at once, in parts, from disk, or when there is something.
+"""GETJOB: replies at once, in parts, after reading from disk, or when a job arrives.
 
-Arguments are read into locals, and refused before anything is changed; who gets which job is the core's (delivery.py).
-Spec R10, G1.
+Arguments are read into locals, and a command is refused before it changes anything. The core decides which client gets
+which job (delivery.py). Spec R10, G1.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ QUEUES_MAX: Final = 4_096
 FROM_ADVICE: Final = "Queues stand behind FROM: GETJOB [options] FROM queue [queue ...]"
 NO_FROM: Final = f"{SYNTAX}: FROM is missing. {FROM_ADVICE}"
 NO_QUEUE: Final = f"{SYNTAX}: there is no queue behind FROM. {FROM_ADVICE}"
-# How much of a wrong word is quoted.
+# Bytes of a wrong word that are quoted.
 WORD_BYTES_MAX: Final = 64
-# What a GETJOB wants to see of each job.
+# Which fields of a job a GETJOB asks for.
 SHOWN: Final = {b"withcounters": COUNTERS, b"withmeta": META, b"withlease": LEASE}
 
 
@@ -74,7 +74,7 @@ def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     if len(names) > QUEUES_MAX:
         raise CommandError(f"ERR too many queues, at most {QUEUES_MAX} per GETJOB")
     if broker.ready:
-        delivery.serve_ready(broker)  # Who waited longer comes first.
+        delivery.serve_ready(broker)  # Clients that waited longer come first.
     options = fetch_options(shows, lease_ms, token) if shows or lease_ms or token else PLAIN
     if token and (held := broker.tokens.held(token)):
         return incremental.begin(broker, client, _getjob_again(broker, client, held, shows))
@@ -101,13 +101,14 @@ def _getjob_of_none(
     nohang: bool,
     timeout_ms: int,
 ) -> bytes | None:
-    """There is nothing in these queues: the client waits, or learns that there is nothing.
+    """Handle a GETJOB on empty queues: the client waits, or gets nil.
 
-    `queues` are those that exist of `names`. The others are made where this node has something to remember of them: a
-    client that waits, or a poll that other nodes hear of. Few queues are made for a poll in any case, as Disque does.
+    `queues` are the existing ones of `names`. The others are made if this node has to remember something of them: a
+    waiting client, or a poll that other nodes are told of. For a poll of few queues they are made in any case, as in
+    Disque.
     """
     if broker.disk_level and any(_is_held_up(queue, options) for queue in queues):
-        raise CommandError(MISCONF + broker.disk_trouble)  # What is there is delivered at most once, or a great many.
+        raise CommandError(MISCONF + broker.disk_trouble)  # The jobs are at-most-once ones, or very many are asked for.
     if nohang:
         if len(queues) < len(names) and (interest.is_told(broker) or memory.has_spare_queues(broker, names)):
             queues = [broker.queue(name) for name in names]
@@ -131,7 +132,7 @@ def _getjob_of_none(
 
 
 def _is_held_up(queue: Queue, options: FetchOptions) -> bool:
-    """There are jobs for who wishes so, had the disk no trouble."""
+    """Return whether the queue has jobs for such a GETJOB that only the disk's trouble holds back."""
     return bool(queue.retried_length if options.is_picky else queue.length) and not queue.paused & PAUSED_OUT
 
 
@@ -146,9 +147,9 @@ class _Asked(NamedTuple):
 
 
 def _getjob_from_disk(broker: Broker, client: Client, asked: _Asked) -> incremental.Steps:
-    """A GETJOB whose first job is on disk: it begins anew when that is back.
+    """Begin a GETJOB again when the body of its first job is back from disk.
 
-    One that has found some before it meets such a job takes these: nobody's lease runs while he waits for a disk.
+    A GETJOB that has found jobs before such a one replies with these: no lease runs while its client waits for a disk.
     """
     is_stalled = True
     queues: list[Queue] = []
@@ -167,13 +168,13 @@ def _getjob_from_disk(broker: Broker, client: Client, asked: _Asked) -> incremen
 
 
 def _getjob_again(broker: Broker, client: Client, jobs: list[Job], shows: int) -> incremental.Steps:
-    """A GETJOB with a token that was answered before: the same jobs, as far as they are still leased."""
+    """Repeat a GETJOB whose token was used before: reply with the same jobs, as far as they are still leased."""
     bodies = yield from spilling.borrowed(broker, client, jobs)
     return array([delivery.entry_of(broker, job, bodies[job], shows) for job in jobs if job in bodies])
 
 
 def _getjob_in_parts(broker: Broker, client: Client, asked: _Asked) -> incremental.Steps:
-    """A GETJOB of very many jobs. What its queues hold may not be for it (paused, RETRY 0), or be gone by then."""
+    """Run a GETJOB of very many jobs. Its queues may hold jobs that it can't get (paused, RETRY 0), or lose them."""
     entries: list[bytes] = []
     client.fetched = entries
     size = 0

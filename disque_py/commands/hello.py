@@ -1,8 +1,8 @@
-"""HELLO: the nodes of the cluster for clients that choose one, and the protocol version for those that ask for it.
+"""HELLO: the nodes of the cluster for clients that choose one, or the protocol version.
 
-Without a number it is Disque's own command (spec R5). `HELLO 2|3 [AUTH user password] [SETNAME name]`
-is what generic clients open a connection with; all of it is checked before any of it is done. It may come before the
-login, hence the login is checked here (spec R7).
+Without a number it is Disque's own command (spec R5). Generic clients open a connection with
+`HELLO 2|3 [AUTH user password] [SETNAME name]`. All of it is checked before any of it is done. It may come before the
+login, so the login is checked here (spec R7).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from disque_py.resp.replies import EMPTY_ARRAY, array, bulk, bulk_array, integer
 
 FORMAT_VERSION: Final = 1
 
-# Priorities: clients take a node with the lowest number.
+# Priorities: clients choose a node with the lowest number.
 GOOD: Final = 1
 UNLINKED: Final = 5
 SUSPECTED: Final = 10
@@ -62,7 +62,7 @@ def port_for(client: Client, node: Node) -> int:
 
 
 def priority_of(broker: Broker, node: Node) -> int:
-    """How well a node is to be used: 1 good, 5 without a link from here, 10 suspected, 100 failed or leaving."""
+    """Return a node's priority: 1 good, 5 without a link from here, 10 suspected, 100 failed or leaving."""
     if node.flags & (FAIL | LEAVING):
         return UNFIT
     if node.flags & PFAIL:
@@ -71,7 +71,7 @@ def priority_of(broker: Broker, node: Node) -> int:
 
 
 def extended_fields(broker: Broker, node: Node) -> list[tuple[str, str]]:
-    """What HELLO EXTENDED and CLUSTER NODES EXTENDED append for a node; empty where nobody told us."""
+    """Return the fields that HELLO EXTENDED and CLUSTER NODES EXTENDED append for a node; unknown ones are empty."""
     version = __version__ if node is broker.me else node.version
     return [("bus-port", str(node.bus_port)), ("host", node.host), ("version", version)]
 

@@ -1,8 +1,8 @@
-"""INFO: what this node knows about itself, in sections.
+"""INFO: this node's fields about itself, in sections.
 
-Names, order and meaning of the original's fields are those of spec R8; ours follow them within a
-section, and the sections cluster, federation and events follow the original's. docs/info.md explains each field.
-Nothing is estimated: what this version does not have (journal, forks) shows the value that is true without it.
+Names, order and meaning of the original's fields are those of spec R8. Our own fields follow them within a section, and
+the sections cluster, federation and events follow the original's. docs/info.md explains each field. Nothing is
+estimated: a field about a part that doesn't exist here, such as forks, shows the value that is true without it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Fields = list[tuple[str, str | int]]
 
 SECONDS_PER_DAY: Final = 86_400
 
-# What only the process can tell (ports.Host.info_fields), in the server section's order.
+# Fields that only the process knows (ports.Host.info_fields), in the server section's order.
 _HOST_BUILD: Final = ("disque_build_id", "os", "arch_bits", "multiplexing_api", "gcc_version", "process_id")
 _HOST_ELSEWHERE: Final = ("tcp_port", "executable", "config_file", "mem_allocator")
 
 
 def info(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """INFO [section]: all sections but commandstats, one, or `all`; an unknown one is empty."""
+    """INFO [section]: all sections but commandstats, or one, or `all`. An unknown section is empty."""
     if len(argv) > 2:
         raise CommandError(SYNTAX)
     wanted = argv[1].lower().decode("latin-1") if len(argv) == 2 else "default"
@@ -62,7 +62,7 @@ def _server(broker: Broker) -> Fields:
     known = (*_HOST_BUILD, *_HOST_ELSEWHERE)
     return [
         ("disque_version", __version__),
-        ("disque_git_sha1", "00000000"),  # As the original's when it is built outside a checkout.
+        ("disque_git_sha1", "00000000"),  # The original's value when it is built outside a checkout.
         ("disque_git_dirty", 0),
         *((name, host[name]) for name in _HOST_BUILD if name in host),
         ("run_id", broker.run_name),
@@ -209,12 +209,12 @@ def _cluster(broker: Broker) -> Fields:
 
 
 def _reasons(prefix: str, counts: dict[str, int]) -> list[tuple[str, str | int]]:
-    """A field for each reason that occurred; a name is made of letters and underscores."""
+    """Return a field for each reason that occurred. Its name consists of letters and underscores."""
     return [(prefix + field_word(reason), count) for reason, count in sorted(counts.items())]
 
 
 def field_word(reason: str) -> str:
-    """A reason as part of a field's name: `job of a closed link` → `job_of_a_closed_link`."""
+    """Return a reason as part of a field's name: `job of a closed link` → `job_of_a_closed_link`."""
     return "_".join("".join(char if char.isalnum() else " " for char in reason.lower()).split())
 
 
@@ -233,7 +233,7 @@ def _federation(broker: Broker) -> Fields:
 
 
 def _commandstats(broker: Broker) -> Fields:
-    """Commands that were called at least once, in the order of the table, by their original names."""
+    """Return the commands that were called, in the order of the table, by their original names."""
     fields: Fields = []
     for row in dict.fromkeys(broker.commands.values()):
         if row.calls:

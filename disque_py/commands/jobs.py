@@ -1,6 +1,6 @@
 """ACKJOB, FASTACK, DELJOB, WORKING, NACK, ENQUEUE, DEQUEUE, SHOW.
 
-Handlers read their arguments into locals and refuse before anything is changed; what happens then is the core's.
+Handlers read their arguments into locals, and refuse a command before it changes anything. The core does the work.
 Spec R11.
 """
 
@@ -28,9 +28,9 @@ Check = Callable[[Broker, list[bytes]], None]
 
 
 def _count(broker: Broker, client: Client, argv: list[bytes], deed: Deed, check: Check | None = None) -> bytes | None:
-    """Do something to each of the jobs named; the reply is how many it was done to. Long lists are done in parts.
+    """Do something to each named job, and reply to how many it was done. Long lists are done in parts.
 
-    check   raises CommandError if it may not be done to one of these; then nothing is
+    check   raises CommandError if it may not be done to one of the jobs; then it is done to none
     """
     if len(argv) <= PART:
         ids = read_ids(argv)
@@ -43,7 +43,7 @@ def _count(broker: Broker, client: Client, argv: list[bytes], deed: Deed, check:
 def _count_in_parts(broker: Broker, argv: list[bytes], deed: Deed, check: Check | None) -> incremental.Steps:
     for at in range(1, len(argv), 8 * PART):
         if not all(map(is_valid_id, argv[at : at + 8 * PART])):
-            raise CommandError(BAD_ID)  # One bad id, and nothing is done.
+            raise CommandError(BAD_ID)  # With one bad id nothing is done.
         yield
     if check is not None:
         for at in range(1, len(argv), PART):
@@ -57,7 +57,7 @@ def _count_in_parts(broker: Broker, argv: list[bytes], deed: Deed, check: Check 
 
 
 def ackjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """ACKJOB [id ...] → how many were known here and not acknowledged yet."""
+    """ACKJOB [id ...] → number of jobs that were known here and not acknowledged yet."""
     if len(argv) == 2:
         if not is_valid_id(argv[1]):
             raise CommandError(BAD_ID)
@@ -66,12 +66,12 @@ def ackjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 
 def fastack(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """FASTACK [id ...] → how many were deleted here; other nodes delete theirs, best effort."""
+    """FASTACK [id ...] → number of jobs deleted here. Other nodes delete their copies, best effort."""
     return _count(broker, client, argv, acks.fast_ack)
 
 
 def deljob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """DELJOB [id ...] → how many were deleted here; other nodes are not told."""
+    """DELJOB [id ...] → number of jobs deleted here. Other nodes are not told."""
     return _count(broker, client, argv, _delete)
 
 
@@ -82,13 +82,13 @@ def _delete(broker: Broker, job_id: bytes) -> int:
     if job.holders is broker.sets.mine:
         events.ended(broker, job, events.DELETED)
     elif job.state == QUEUED:
-        events.note(broker, job, events.DELETED_COPY)  # Another holder will queue it.
+        events.note(broker, job, events.DELETED_COPY)  # Another holder will queue the job.
     replication.remove(broker, job)
     return 1
 
 
 def working(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """WORKING id [seconds] → for how many seconds from now the next delivery is postponed: these, or RETRY."""
+    """WORKING id [seconds] → seconds from now by which the next delivery is postponed: these, or RETRY."""
     job_id = argv[1]
     if len(argv) > 3:
         raise CommandError(SYNTAX)
@@ -122,12 +122,12 @@ def working(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
 
 
 def nack(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """NACK [id ...] → how many went back to their queues; their nacks counters grow."""
+    """NACK [id ...] → number of jobs that went back to their queues. Their nacks counters grow."""
     return _count(broker, client, argv, nack_one)
 
 
 def nack_one(broker: Broker, job_id: bytes) -> int:
-    """NACK of one id: 1 if it went back to its queue."""
+    """NACK one id. Return 1 if it went back to its queue."""
     job = broker.find(job_id)
     if job is None or not requeue.is_queueable(job):
         return 0
@@ -145,7 +145,7 @@ def nack_one(broker: Broker, job_id: bytes) -> int:
 
 
 def enqueue(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """ENQUEUE [id ...] → how many were put into their queues; refused as a whole if one of these is paused."""
+    """ENQUEUE [id ...] → number of jobs put into their queues. Refused as a whole if one of these is paused."""
     return _count(broker, client, argv, _enqueue, _refuse_paused)
 
 
@@ -161,7 +161,7 @@ def _enqueue(broker: Broker, job_id: bytes) -> int:
     if job is None or not requeue.is_queueable(job):
         return 0
     if broker.paused_count and pausing.is_paused_in(broker, job):
-        return 0  # Others had a turn since it was looked at, and paused the queue.
+        return 0  # The queue was paused since the check: other commands ran in between.
     if job.was_queued:
         if job.deliveries < COUNTER_MAX:
             job.deliveries += 1
@@ -174,7 +174,7 @@ def _enqueue(broker: Broker, job_id: bytes) -> int:
 
 
 def dequeue(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """DEQUEUE [id ...] → how many were taken out of their queues here."""
+    """DEQUEUE [id ...] → number of jobs taken out of their queues here."""
     return _count(broker, client, argv, _dequeue)
 
 
@@ -191,7 +191,7 @@ def _dequeue(broker: Broker, job_id: bytes) -> int:
 
 
 def show(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """SHOW id → all that is known of the job here, or nil."""
+    """SHOW id → the job's fields as known here, or nil."""
     if not is_valid_id(argv[1]):
         raise CommandError(BAD_ID)
     job = broker.find(argv[1])
@@ -211,7 +211,7 @@ def _show_from_disk(broker: Broker, client: Client, job: Job) -> incremental.Ste
 
 
 def describe(broker: Broker, client: Client, job: Job, body: bytes) -> bytes:
-    """The reply of SHOW: fifteen pairs, then what this server adds (spec R8)."""
+    """Return the reply of SHOW: the original's fifteen pairs, then our own (spec R8)."""
     nil = nil_bulk(client.protocol)
     is_dummy = job.is_dummy
     now_ms = broker.now_ms
@@ -226,7 +226,7 @@ def describe(broker: Broker, client: Client, job: Job, body: bytes) -> bytes:
         requeue_ms = max(0, job.requeue_at_ms - now_ms)
     else:
         requeue_ms = None
-    # A timer beyond the schedule's horizon is not set yet; what it will be set to is known.
+    # A timer beyond the schedule's horizon is not set yet, but its time is known.
     awake_at_ms = job.awake_at_ms or min(job.expire_at_ms, job.requeue_at_ms or job.expire_at_ms)
     awake_ms = max(0, awake_at_ms - now_ms)
     fields = (
@@ -257,5 +257,5 @@ LOADJOB_REPLY: Final = error("ERR LOADJOB is a special command only processed fr
 
 
 def loadjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """LOADJOB blob: the original's journal record, never a client's command."""
+    """LOADJOB blob: refuse the original's journal record, which is never a client's command."""
     return LOADJOB_REPLY

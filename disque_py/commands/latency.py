@@ -1,4 +1,4 @@
-"""LATENCY: events that took long, as remembered in stats.latency.
+"""LATENCY: slow events, as remembered in stats.latency.
 
 Spec R8. Charts and advice are made in latency_report.py.
 """
@@ -50,12 +50,12 @@ def _graph(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
 
 
 def _doctor(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """DOCTOR: what the samples say, and what to look at."""
+    """DOCTOR: the samples in words, and advice."""
     return bulk(advice(broker))
 
 
 def _reset(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """RESET [event ...]: forget all events or these; how many there were."""
+    """RESET [event ...]: forget all events or these, and reply with their number."""
     known = broker.stats.latency
     events = [text_of(word) for word in argv[2:]] if len(argv) > 2 else list(known)
     return integer(sum(known.pop(event, None) is not None for event in events))

@@ -1,8 +1,8 @@
 """LATENCY GRAPH and DOCTOR: samples as a chart in characters and as advice.
 
-The chart has four rows of three heights each, filled below, 80 columns per block, and under each column the age of its
-sample, written downwards. The advice says what the numbers are and what can cause such an event in this server;
-its wording is no contract (spec R8).
+The chart has four rows of three heights each, filled from below, in blocks of 80 columns. Under each column the age of
+its sample is written downwards. The advice explains the numbers, and lists possible causes of such an event in this
+server. Its wording may change (spec R8).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ AGE_UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
 def chart(event: str, series: LatencySeries, wall_s: int) -> str:
-    """The chart of one event; `wall_s` is the present."""
+    """Return the chart of one event. `wall_s` is the present."""
     samples = list(series.samples)
     values = [ms for _, ms in samples]
     low, high = min(values), max(values)
@@ -39,13 +39,13 @@ def chart(event: str, series: LatencySeries, wall_s: int) -> str:
 
 
 def _step(value: int, low: int, high: int) -> int:
-    """How high a column is, in heights, counted from 0."""
+    """Return the height of a column, counted from 0."""
     steps = CHART_ROWS * len(HEIGHTS)
     return min((value - low) * steps // max(1, high - low), steps - 1)
 
 
 def _glyph(step: int, row: int) -> str:
-    """What a column shows in a row; rows count from the top."""
+    """Return the character of a column in a row. Rows count from the top."""
     above = step - (CHART_ROWS - 1 - row) * len(HEIGHTS)
     if above < 0:
         return " "
@@ -53,7 +53,7 @@ def _glyph(step: int, row: int) -> str:
 
 
 def _labels(labels: list[str]) -> list[str]:
-    """Texts written downwards, one per column."""
+    """Return texts written downwards, one per column."""
     longest = max(len(label) for label in labels)
     return ["".join(label.ljust(longest)[at] for label in labels) for at in range(longest)]
 
@@ -67,7 +67,7 @@ def age(seconds: int) -> str:
 
 
 def advice(broker: Broker) -> str:
-    """The text of DOCTOR."""
+    """Return the text of DOCTOR."""
     threshold_ms = broker.settings.latency_monitor_threshold
     events = broker.stats.latency
     if not threshold_ms and not events:
@@ -86,7 +86,7 @@ def advice(broker: Broker) -> str:
 
 
 def _summary(series: LatencySeries) -> str:
-    """Count, average, mean deviation, period, worst."""
+    """Return count, average, mean deviation, period and worst sample, in words."""
     values = [ms for _, ms in series.samples]
     average = sum(values) / len(values)
     deviation = sum(abs(value - average) for value in values) / len(values)

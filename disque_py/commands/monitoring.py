@@ -1,8 +1,7 @@
-"""MONITOR and SLOWLOG: what was executed, and what took long.
+"""MONITOR and SLOWLOG: the executed commands, and the slow ones.
 
-Both show commands to whoever may ask, so passwords are blacked out first (spec Q35). node/dispatch.py calls
-`monitor_line`
-for every executed command while somebody monitors, and `redact` before a command is remembered.
+Both show commands to other clients, so passwords are replaced first (spec Q35). While a client monitors,
+node/dispatch.py calls `monitor_line` for each executed command. It calls `redact` before a slow command is remembered.
 Spec R8.
 """
 
@@ -35,14 +34,14 @@ _ESCAPES: Final = tuple(_shown(char) for char in range(256))
 
 
 def monitor(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """MONITOR → OK, then a line per executed command of any client. Once more changes nothing."""
+    """MONITOR → OK, then a line per executed command of any client. Repeating it changes nothing."""
     client.is_monitor = True
     broker.monitors[client] = None
     return OK
 
 
 def monitor_line(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """The line of one command: time, address, arguments in quotes."""
+    """Return the line of one command: time, address, arguments in quotes."""
     row = broker.commands.get(argv[0]) or broker.commands.get(argv[0].lower())
     addr = f"unix:{client.addr.removesuffix(':0')}" if client.is_unix else client.addr
     words = b" ".join(b'"%b"' % escaped(word) for word in redact(argv, row.name if row is not None else None))
@@ -51,14 +50,14 @@ def monitor_line(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
 
 
 def escaped(word: bytes) -> bytes:
-    """The word with quotes, backslashes and whatever is not printable as escapes."""
+    """Return the word with quotes, backslashes and unprintable bytes as escapes."""
     if word.isalnum():
         return word
     return b"".join([_ESCAPES[char] for char in word])
 
 
 def redact(argv: list[bytes], name: str | None = None) -> list[bytes]:
-    """The command without the passwords in it; `name` is its original name, if it may have been renamed."""
+    """Return the command without its passwords. `name` is its original name if it may have been renamed."""
     command = argv[0].lower() if name is None else name.encode()
     if command == b"auth":
         return [argv[0], *[REDACTED] * (len(argv) - 1)]
@@ -73,7 +72,7 @@ def redact(argv: list[bytes], name: str | None = None) -> list[bytes]:
 
 def _redact_hello(argv: list[bytes]) -> list[bytes]:
     shown = list(argv)
-    for at in range(1, len(argv) - 1):  # Who forgot the version gave a password all the same.
+    for at in range(1, len(argv) - 1):  # A HELLO without a version contains a password all the same.
         if argv[at].lower() == b"auth":
             shown[at + 2 : at + 3] = [REDACTED] * len(shown[at + 2 : at + 3])
     return shown

@@ -1,7 +1,7 @@
 """Reading arguments: integers, job ids, options.
 
-Spec R2: an optional sign, leading zeros, no blanks, 64 bits; the empty string is 0
-and parsing stops at a NUL byte. Python's int() accepts more (underscores, blanks, other digits), hence the pattern.
+An integer has an optional sign, leading zeros, no blanks, and 64 bits (spec R2). The empty string is 0, and parsing
+stops at a NUL byte. Python's int() accepts more (underscores, blanks, other digits), so a pattern checks first.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ INT64_MIN: Final = -(1 << 63)
 INT64_MAX: Final = (1 << 63) - 1
 UINT64_MASK: Final = (1 << 64) - 1
 
-# Spans are kept in milliseconds in 64 bits; longer ones are refused, never cut (spec Q19).
+# Spans are kept in milliseconds in 64 bits. Longer ones are refused, never cut (spec Q19).
 SECONDS_MAX: Final = INT64_MAX // 1_000_000
 LEASE_ERROR: Final = "ERR LEASE must be a number of seconds > 0"
 TOKEN_ERROR: Final = f"ERR TOKEN must have 1 to {TOKEN_BYTES_MAX} bytes"
 
 _INTEGER: Final = re.compile(rb"[+-]?[0-9]{1,40}")
-# What nearly all integers in arguments are: small, or said before. One look-up instead of a match and a conversion.
+# Nearly all integers in arguments are small, or were sent before. A look-up replaces a match and a conversion.
 KNOWN_INTEGERS_MAX: Final = 4096
 KNOWN_INTEGERS: Final[dict[bytes, int]] = {b"%d" % value: value for value in range(1025)}
 
 
 def read_integer(word: bytes, error: str = NOT_AN_INTEGER) -> int:
-    """A signed 64-bit integer, or CommandError(error)."""
+    """Return a signed 64-bit integer. CommandError(error)."""
     value = KNOWN_INTEGERS.get(word)
     if value is not None:
         return value
@@ -47,7 +47,7 @@ def read_integer(word: bytes, error: str = NOT_AN_INTEGER) -> int:
 
 
 def between(word: bytes, low: int, high: int, text: str) -> int:
-    """An integer in these bounds, both included; CommandError(text)."""
+    """Return an integer within these bounds, both included. CommandError(text)."""
     value = KNOWN_INTEGERS.get(word)
     if value is None:
         value = read_integer(word, text)
@@ -57,19 +57,19 @@ def between(word: bytes, low: int, high: int, text: str) -> int:
 
 
 def read_lease(word: bytes, text: str = LEASE_ERROR) -> int:
-    """Seconds of a lease, as milliseconds."""
+    """Return the seconds of a lease in milliseconds."""
     return 1000 * between(word, 1, SECONDS_MAX, text)
 
 
 def read_token(word: bytes) -> bytes:
-    """A token: any bytes, not very many."""
+    """Return a token: any bytes, at most TOKEN_BYTES_MAX."""
     if not 0 < len(word) <= TOKEN_BYTES_MAX:
         raise CommandError(TOKEN_ERROR)
     return word
 
 
 def read_timeout(word: bytes) -> int:
-    """A time-out in milliseconds; 0 waits for ever."""
+    """Return a time-out in milliseconds; 0 waits for ever."""
     value = read_integer(word, "ERR timeout is not an integer or out of range")
     if value < 0:
         raise CommandError("ERR timeout is negative")
@@ -77,7 +77,7 @@ def read_timeout(word: bytes) -> int:
 
 
 def read_cursor(word: bytes) -> int:
-    """A SCAN cursor: unsigned 64-bit decimal, empty is 0, a leading minus wraps."""
+    """Return a SCAN cursor: unsigned 64-bit decimal, empty is 0, a leading minus wraps."""
     text = word.partition(b"\0")[0]
     if not text:
         return 0
@@ -90,7 +90,7 @@ def read_cursor(word: bytes) -> int:
 
 
 def read_ids(argv: list[bytes]) -> list[bytes]:
-    """All arguments as job ids; one bad one and nothing is done."""
+    """Return all arguments as job ids. CommandError if one is malformed."""
     ids = argv[1:]
     for job_id in ids:
         if not is_valid_id(job_id):
@@ -99,7 +99,7 @@ def read_ids(argv: list[bytes]) -> list[bytes]:
 
 
 def value_of(argv: list[bytes], at: int) -> bytes:
-    """The word after the option at `at`; a value option may not be the last word."""
+    """Return the word after the option at `at`. CommandError if the option is the last word."""
     if at + 1 >= len(argv):
         raise CommandError(SYNTAX)
     return argv[at + 1]

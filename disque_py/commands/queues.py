@@ -16,20 +16,20 @@ from disque_py.core.queue import PAUSE_NAMES, PAUSED_IN, PAUSED_OUT, Queue
 from disque_py.core.spilled import size_of
 from disque_py.resp.replies import EMPTY_ARRAY, array, bulk, bulk_array, integer, nil_array, simple
 
-# An entry of QPEEK besides queue name and body.
+# Bytes of a QPEEK entry besides queue name and body.
 ENTRY_BYTES: Final = 70
 
 _PAUSE_BITS = {b"none": 0, b"in": PAUSED_IN, b"out": PAUSED_OUT, b"all": PAUSED_IN | PAUSED_OUT}
 
 
 def qlen(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """QLEN queue → jobs ready here."""
+    """QLEN queue → number of jobs ready here."""
     queue = broker.queues.get(argv[1])
     return integer(queue.length if queue is not None else 0)
 
 
 def qpeek(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """QPEEK queue count → up to |count| jobs without taking them; positive: oldest first, negative: newest first."""
+    """QPEEK queue count → up to |count| jobs, without taking them; positive: oldest first, negative: newest first."""
     count = read_integer(argv[2])
     queue = broker.queues.get(argv[1])
     if queue is None or not count:
@@ -46,7 +46,7 @@ def qpeek(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 
 def _peeked(broker: Broker, client: Client, queue: Queue, jobs: list[Job]) -> incremental.Steps:
-    """The jobs as entries; their bodies may have to come from disk."""
+    """Reply with the jobs as entries, perhaps after their bodies were read from disk."""
     bodies = yield from spilling.borrowed(broker, client, jobs)
     return array(
         [
@@ -58,7 +58,7 @@ def _peeked(broker: Broker, client: Client, queue: Queue, jobs: list[Job]) -> in
 
 
 def qstat(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """QSTAT queue → name-value pairs, or nil if there is no such queue here."""
+    """QSTAT queue → pairs of name and value, or nil if there is no such queue here."""
     queue = broker.queues.get(argv[1])
     if queue is None:
         return nil_array(client.protocol)

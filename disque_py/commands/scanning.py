@@ -1,4 +1,4 @@
-"""JSCAN and QSCAN. Spec R11; the walk itself is core/scan.py."""
+"""JSCAN and QSCAN. Spec R11. core/scan.py does the walk itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STATES = {STATE_NAMES[state].encode(): state for state in (WAIT_REPL, ACTIVE, Q
 
 
 class _Cursor:
-    """The one word that is no option; a second one is a mistake."""
+    """The cursor: the one word that is no option. A second one is a mistake."""
 
     def __init__(self) -> None:
         self.value = 0

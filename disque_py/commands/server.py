@@ -17,13 +17,13 @@ from persistence.backup import is_name
 
 
 def time(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """TIME → unix seconds and microseconds, as of this turn (so in steps of a millisecond)."""
+    """TIME → Unix seconds and microseconds of this turn, in steps of a millisecond."""
     seconds, ms = divmod(broker.wall_ms, 1000)
     return bulk_array((str(seconds), str(ms * 1000)))
 
 
 def shutdown(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """SHUTDOWN [REWRITE-AOF]: stop; no reply, the connection ends. Refused if that would lose a promise."""
+    """SHUTDOWN [REWRITE-AOF]: stop. There is no reply, the connection ends. Refused if it would lose jobs."""
     if len(argv) > 2 or (len(argv) == 2 and argv[1].lower() != b"rewrite-aof"):
         raise CommandError(SYNTAX)
     reason = broker.host.shutdown_refusal()
@@ -54,7 +54,7 @@ def _refused(broker: Broker, reason: str) -> CommandError:
 
 
 def bgrewriteaof(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """BGREWRITEAOF: win back the space of what is over, in the background; with the journal off, write one once."""
+    """BGREWRITEAOF: free the space of finished jobs, in the background. With the journal off, write one once."""
     try:
         if broker.host.rewrite_journal():
             return b"+Background append only file rewriting started\r\n"

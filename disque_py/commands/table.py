@@ -1,6 +1,6 @@
-"""All commands on one screen. COMMAND, COMMAND DOCS, help and docs derive from these rows or are compared with them.
+"""The table of all commands. COMMAND, COMMAND DOCS, help and docs derive from these rows or are compared with them.
 
-Flags are the original's, in its order (spec R9); commands it did not have come last.
+Flags are the original's, in its order (spec R9). Commands that it did not have come last.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from disque_py.core.command_entry import Handler
 
 
 class Command(NamedTuple):
-    """One command: its handler, what a request must look like, and what people read about it."""
+    """One command: its handler, the shape of its requests, and its documentation."""
 
     name: str
     handler: Handler
@@ -60,7 +60,7 @@ GETJOB: Final = (
 JSCAN: Final = "[cursor] [COUNT n] [BUSYLOOP] [QUEUE name] [STATE state ...] [REPLY id|all]"
 QSCAN: Final = "[cursor] [COUNT n] [BUSYLOOP] [MINLEN n] [MAXLEN n] [IMPORTRATE n]"
 IDS: Final = "[id ...]"
-# Several forms of one command stand one per line.
+# A command with several forms has one per line.
 CLIENT: Final = """LIST
 INFO
 ID
@@ -137,17 +137,17 @@ COMMANDS: Final = (
     _c("dequeue", jobs.dequeue, -1, "write fast", "jobs", IDS, "Take jobs out of their queues on this node."),
     _c("working", jobs.working, -2, "write fast", "jobs", "id [sec]", "Postpone the next delivery by the job's RETRY, or so long."),
     _c("pause", queues.pause, -3, "readonly fast", "queues", "queue in|out|all|none|state|bcast [...]", "Pause input or output of a queue."),
-    # What today's clients send by habit.
+    # Commands that generic clients send by habit.
     _c("echo", connection.echo, 2, "readonly fast", "connection", "message", "Reply with the given message."),
     _c("select", connection.select, 2, "readonly fast", "connection", "index", "Accept database 0, for clients that insist on choosing one."),
     _c("reset", connection.reset, 1, "readonly loading fast", "connection", "", "Bring the connection back to the state it had when it was opened."),
-    # Deliveries that can be had again.
+    # Commands for deliveries with a token.
     _c("acktoken", tokens.acktoken, -2, "write fast", "jobs", "token [token ...]", "Acknowledge all jobs of deliveries."),
     _c("nacktoken", tokens.nacktoken, -2, "write denyoom fast", "jobs", "token [token ...]", "Give all jobs of deliveries back."),
     _c("extendtoken", tokens.extendtoken, 3, "write fast", "jobs", "token sec", "Make the leases of a delivery last so long from now."),
-    # What becomes of jobs, for those who follow it.
+    # The log of events.
     _c("events", events.events, -2, "readonly", "server", EVENTS, "Read the log of what became of jobs on this node."),
-    # Of the journal that is not the original's.
+    # Our own command for the journal.
     _c("journal", server.journal, 3, "readonly admin", "server", "BACKUP name", "Make a consistent copy of the journal while the node runs."),
 )
 # fmt: on

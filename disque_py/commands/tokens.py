@@ -1,7 +1,7 @@
-"""ACKTOKEN, NACKTOKEN, EXTENDTOKEN: what ACKJOB, NACK and WORKING do, to all jobs of a delivery.
+"""ACKTOKEN, NACKTOKEN, EXTENDTOKEN: do the work of ACKJOB, NACK and WORKING for all jobs of a delivery.
 
-A token is known on the node that answered the GETJOB, as long as one of its leases runs (core/tokens.py); an unknown
-one counts 0. Spec G1, G2, G3.
+A token is known on the node that answered the GETJOB, as long as one of its leases runs (core/tokens.py). An unknown
+token counts 0. Spec G1, G2, G3.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ EXTEND_ERROR: Final = LEASE_ERROR.replace("LEASE", "EXTENDTOKEN")
 
 
 def acktoken(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """ACKTOKEN token [token ...] → how many jobs were acknowledged."""
+    """ACKTOKEN token [token ...] → number of jobs acknowledged."""
     return incremental.begin(broker, client, _to_all(broker, argv[1:], _ack))
 
 
 def nacktoken(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """NACKTOKEN token [token ...] → how many jobs went back to their queues."""
+    """NACKTOKEN token [token ...] → number of jobs that went back to their queues."""
     return incremental.begin(broker, client, _to_all(broker, argv[1:], _nack))
 
 
 def extendtoken(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """EXTENDTOKEN token seconds → how many leases last so long from now."""
+    """EXTENDTOKEN token seconds → number of leases that last so long from now."""
     lease_ms = read_lease(argv[2], EXTEND_ERROR)
 
     def extend(broker: Broker, job: Job) -> int:
         if job.is_half_over(broker.now_ms, broker.wall_ms):
-            return 0  # As WORKING refuses it (spec L7).
+            return 0  # WORKING refuses it, too (spec L7).
         lifecycle.extend(broker, job, lease_ms)
         requeue.tell_leased(broker, job)
         return 1
@@ -48,7 +48,7 @@ def extendtoken(broker: Broker, client: Client, argv: list[bytes]) -> bytes | No
 
 
 def _to_all(broker: Broker, names: list[bytes], deed: Deed) -> incremental.Steps:
-    """Do it to every job that is leased under one of the tokens, PART at a time."""
+    """Do something to each job that is leased under one of the tokens, PART at a time."""
     tokens = broker.tokens
     total = done = 0
     for name in names:
@@ -66,7 +66,7 @@ def _to_all(broker: Broker, names: list[bytes], deed: Deed) -> incremental.Steps
             part = jobs[at : at + PART]
             done += len(part)
             for job in part:
-                # Others had a turn meanwhile: what left the token then is no longer its business.
+                # Other commands ran since the last part. Jobs that left the token then are skipped.
                 if tokens.by_job.get(job) is token and tokens.is_held(job, token.jobs[job]):
                     total += deed(broker, job)
     return integer(total)

@@ -1,1 +1,1 @@
-"""Configuration: every directive declared once, files read and rewritten, no input or output of its own."""
+"""Configuration: declares each directive once, reads and rewrites config files as text; does no input or output."""

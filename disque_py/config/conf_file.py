@@ -1,12 +1,11 @@
 """Reading config files, `include`, the environment and the directives of the command line.
 
-Later lines win, and those of the command line come last (spec D1). The environment comes
-between the file and the command line. Everything wrong is collected, so that one attempt to start shows all of it.
-Files are reached through `read` and `is_directory` only.
+Later lines win. The environment comes after the file, and the command line comes last (spec D1). All problems are
+collected, so one attempt to start shows all of them. Files are reached through `read` and `is_directory` only.
 
-A variable `DISQUE_<DIRECTIVE>` is one directive: DISQUE_TCP_BACKLOG. Other programs have variables of this prefix, too,
-such as the addresses of a Kubernetes service that is called disque. Only a name that looks like a slip of a directive
-is an error; the others are in `ignored`.
+A variable `DISQUE_<DIRECTIVE>` sets one directive, as in DISQUE_TCP_BACKLOG. Other programs have variables of this
+prefix, too, such as the addresses of a Kubernetes service that is called disque. Only a name that looks like a misspelt
+directive is an error. The others are in `ignored`.
 """
 
 from __future__ import annotations
@@ -28,23 +27,23 @@ COMMAND_LINE: Final = "the command line"
 UNEXPECTED: Final = "unexpected argument: give directives as --name value"
 
 PREFIX: Final = "DISQUE_"
-# Variables of this project's own programs, which mean something else.
+# Variables of this project's other programs, which are no directives.
 OTHER_VARIABLES: Final = ("DISQUE_CHECKOUT_AGAIN", "DISQUE_PY_COMPILE", "DISQUE_RESTARTED", "DISQUE_VENV")
-# What click makes of the names of our programs, for their completion in shells.
+# Variables that click derives from the names of our programs, for completion in shells.
 COMPLETION: Final = re.compile(r"_?DISQUE_\w+_COMPLETE")
-# Kubernetes, and links of Docker, tell each container where a service is. For one called disque, or disque-something:
+# Variables with which Kubernetes and Docker links tell containers the address of a service called disque or disque-….
 SERVICE: Final = re.compile(
     r"DISQUE_(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT(?:_\w+)?|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_\w+)?)"
 )
 SERVICE_PORT: Final = re.compile(r"(?:tcp|udp|sctp)://")
 
-# Deeper nesting is a file that includes itself.
+# Deeper nesting means that a file includes itself.
 INCLUDE_DEPTH_MAX: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One line that can't be accepted; line_number counts from 1, or is 0 if no single line is to blame."""
+    """A line that can't be accepted. line_number counts from 1, or is 0 if the problem is not in a single line."""
 
     source: str
     line_number: int
@@ -53,14 +52,14 @@ class Problem:
 
 
 class ConfigError(Exception):
-    """The configuration can't be used; `problems` has at least one entry."""
+    """The error of a configuration that can't be used. `problems` has at least one entry."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__(f"{len(problems)} problems in the configuration")
         self.problems = tuple(problems)
 
     def report(self) -> str:
-        """For standard error: line number, line and reason of each problem."""
+        """Return line number, line and reason of each problem, for standard error."""
         parts = ["*** FATAL CONFIG FILE ERROR ***"]
         for problem in self.problems:
             if problem.line_number:
@@ -73,12 +72,12 @@ class ConfigError(Exception):
 
 
 class ConfigReader:
-    """Applies sources, one after the other, to a Settings object.
+    """A reader that applies sources, one after the other, to a Settings object.
 
     included        names of directives set by included files
     ignored         names of variables of the environment that look like ours and are no directives
-    check           called after each line with its directive's name; DirectiveError if it can't be
-    directory       what relative paths refer to; a `dir` line changes it at once
+    check           called after each line with its directive's name; DirectiveError for an impossible line
+    directory       the base of relative paths; a `dir` line changes it at once
     """
 
     def __init__(
@@ -100,7 +99,7 @@ class ConfigReader:
         settings.dir = directory
 
     def read_text(self, text: str, source: str, depth: int = 0) -> None:
-        """Apply the lines of a file; `source` names it in reports."""
+        """Apply the lines of a file. Reports call it `source`."""
         for line_number, raw in enumerate(text.split("\n"), 1):
             line = raw.strip()
             if not line or line.startswith("#"):
@@ -111,10 +110,10 @@ class ConfigReader:
                 self._problems.append(Problem(source, line_number, _without_secret(line), str(error)))
 
     def read_environment(self, environ: Mapping[str, str]) -> int:
-        """Apply the variables that name directives, in the table's order; how many there were.
+        """Apply the variables that name directives, in the table's order. Return their number.
 
-        An empty variable counts as not set. The value is one word; where a directive takes several, it is a line of a
-        file behind the directive's name, or several of them.
+        An empty variable counts as not set. The value is one word. For a directive of several words, it is the rest of
+        a config line behind the directive's name, or several such lines.
         """
         wanted = {_variable(name): name for name in (INCLUDE, *BY_NAME)}
         found = [(variable, name) for variable, name in wanted.items() if environ.get(variable)]
@@ -146,7 +145,7 @@ class ConfigReader:
         return count
 
     def read_options(self, options: Sequence[str]) -> None:
-        """Apply `--name value …` groups; blanks inside one argument of the shell are kept."""
+        """Apply `--name value …` groups. Blanks inside one argument of the shell are kept."""
         groups: list[list[str]] = []
         for word in options:
             if word.startswith("--") and len(word) > 2:
@@ -163,7 +162,7 @@ class ConfigReader:
                 self._problems.append(Problem(COMMAND_LINE, number, _without_secret(line), str(error)))
 
     def finish(self, conflicts: Sequence[str] = ()) -> None:
-        """Everything was read: raise ConfigError if anything was wrong, or there are conflicts."""
+        """End the reading. ConfigError if there were problems, or if values conflict."""
         if not self._problems:
             found = (*self.settings.conflicts(), *conflicts)
             self._problems.extend(Problem("the configuration", 0, "", text) for text in found)
@@ -208,12 +207,12 @@ class ConfigReader:
 
 
 def _variable(name: str) -> str:
-    """The variable of the environment that stands for a directive."""
+    """Return the variable of the environment that stands for a directive."""
     return PREFIX + name.upper().replace("-", "_")
 
 
 def _without_secret(line: str) -> str:
-    """The line as a report may show it, which ends up in the logs of whoever starts the node."""
+    """Return the line without a secret, because reports end up in logs."""
     name, *rest = line.split(None, 1)
     directive = BY_NAME.get(name.removeprefix("--").lower())
     return f"{name} {HIDDEN}" if rest and directive is not None and directive.is_secret else line

@@ -1,8 +1,8 @@
-"""Every directive, declared once: name, kind, default, help, and where it may be used.
+"""The table of directives: name, kind, default, help, and where each may be used.
 
-CONFIG, the config file, conf/disque.conf (sample.py) and the attributes of `Settings` derive from this table or are
-compared with it by tests. The ranges are the original's unless it accepted nonsense (spec D4, Q5, Q24); what is ours
-alone is explained in docs/divergence.md.
+CONFIG, the config file, conf/disque.conf (sample.py) and the attributes of `Settings` derive from this table, or tests
+compare them with it. The ranges are the original's unless it accepted nonsense (spec D4, Q5, Q24). docs/divergence.md
+explains our own directives and ranges.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from disque_py.config.kinds import (
     Text,
 )
 
-# What CONFIG REWRITE does with the lines of a directive.
-MANAGED: Final = "managed"  # Written anew from the value in force.
-KEPT: Final = "kept"  # Left as they are.
-NEVER: Final = "never"  # Runtime only: not valid in files.
+# How CONFIG REWRITE treats the lines of a directive.
+MANAGED: Final = "managed"  # They are written anew from the value in force.
+KEPT: Final = "kept"  # They stay as they are.
+NEVER: Final = "never"  # There are none: the directive is not valid in files.
 
-# An image's arrays have to fit into a frame of the bus.
+# A job's pairs have to fit into a frame of the bus.
 META_PAIRS_MAX: Final = 1_000
 MB: Final = 1 << 20
 GB: Final = 1 << 30
@@ -44,13 +44,13 @@ PATH: Final = Text()
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """One row.
+    """One directive.
 
     is_live     CONFIG SET may change it
     is_shown    CONFIG GET lists it
     is_secret   CONFIG GET and error replies never show the value
     rewriting   MANAGED, KEPT or NEVER
-    example     what conf/disque.conf shows when the default is empty
+    example     the value that conf/disque.conf shows when the default is empty
     """
 
     name: str
@@ -119,7 +119,7 @@ _NETWORK: Final = Section(
             "unixsocketperm",
             Octal(),
             0,
-            "Permissions of the unix socket, octal; 0 leaves what the umask gives.",
+            "Permissions of the unix socket, octal; 0: as the umask has them.",
         ),
         Directive(
             "timeout",
@@ -292,7 +292,7 @@ _CLIENTS: Final = Section(
             OutputLimitGroups(),
             OutputLimits(normal=OutputLimit(256 * MB, 64 * MB, 60), stream=OutputLimit(32 * MB, 8 * MB, 60)),
             "`<class> <hard> <soft> <soft seconds>`: a client with more unread replies than `hard`, or more than `soft`"
-            " for that long, is disconnected; 0: no limit. Class normal: everybody, stream: MONITOR.",
+            " for that long, is disconnected; 0: no limit. Class stream: MONITOR and EVENTS TAIL; normal: all others.",
             is_live=True,
         ),
     ),
@@ -314,15 +314,15 @@ _MEMORY: Final = Section(
             YES_NO,
             False,
             "Above 60% of maxmemory, bodies of jobs that are not near the head of a queue go to files in"
-            " <dir>/<appendfilename>.spill and come back when they are needed; a restart begins without them. What is"
-            " left in memory counts for maxmemory.",
+            " <dir>/<appendfilename>.spill and come back when they are needed; a restart begins without them. The"
+            " memory that remains in use counts for maxmemory.",
             is_live=True,
         ),
         Directive(
             "maxmemory-policy",
             Choice("acks", "noeviction"),
             "acks",
-            "What may be evicted: acks (what is only remembered to spread acknowledgements) or nothing (noeviction).",
+            "Entries that may be evicted: acks (kept only to spread acknowledgements), or none (noeviction).",
             is_live=True,
         ),
     ),
@@ -359,7 +359,7 @@ _CLUSTER: Final = Section(
             Text(512),
             "",
             "Secret shared by all nodes, which both ends of a link prove to know before anything else is read. Without"
-            " it the bus is open to whoever reaches its port.",
+            " it the bus is open to any machine that reaches its port.",
             is_secret=True,
             example="a-long-random-text",
         ),
@@ -411,8 +411,8 @@ _JOURNAL: Final = Section(
             "appendonly",
             YES_NO,
             False,
-            "Keep a journal: what was acknowledged survives a crash and a restart. Can be switched on and off while the"
-            " node runs.",
+            "Keep a journal: changes that were confirmed to clients survive a crash and a restart. It can be switched"
+            " on and off while the node runs.",
             is_live=True,
         ),
         Directive(
@@ -426,8 +426,8 @@ _JOURNAL: Final = Section(
             Choice("always", "everysec", "no"),
             "everysec",
             "When records are forced to disk. always: before the reply; a power cut loses nothing. everysec: once a"
-            " second; a power cut loses the last two seconds at most. no: the system decides. A killed process loses"
-            " nothing that was acknowledged with any of them.",
+            " second; a power cut loses the last two seconds at most. no: the system decides. With each of them, a"
+            " killed process loses nothing that was confirmed to a client.",
             is_live=True,
         ),
         Directive(
@@ -441,14 +441,15 @@ _JOURNAL: Final = Section(
             "auto-aof-rewrite-percentage",
             Integer(0),
             100,
-            "Win back space when the journal has grown by this many percent since the last time; 0: only on demand.",
+            "Rewrite the journal to free space when it has grown by this many percent since the last time; 0: only on"
+            " demand.",
             is_live=True,
         ),
         Directive(
             "auto-aof-rewrite-min-size",
             Memory(),
             64 * MB,
-            "… but not before it has this size.",
+            "The journal is not rewritten by itself before it has this size.",
             is_live=True,
         ),
         Directive(
@@ -509,15 +510,15 @@ _EVENTS: Final = Section(
             "events-max-bytes",
             Memory(),
             1 * GB,
-            "The log may take so much space on disk, then its oldest events go; 0: no limit. A job takes about 250"
-            " bytes, from its coming to its end.",
+            "Space on disk that the log may take; beyond it the oldest events are removed; 0: no limit. A job's events"
+            " take about 250 bytes in all.",
             is_live=True,
         ),
         Directive(
             "events-max-age",
             Integer(0, 100 * 366 * 86_400),
             7 * 86_400,
-            "Seconds after which events go; 0: never for their age.",
+            "Age in seconds at which events are removed; 0: no limit.",
             is_live=True,
         ),
     ),
@@ -543,10 +544,10 @@ SECTIONS: Final = (_NETWORK, _TLS, _PROCESS, _CLIENTS, _MEMORY, _CLUSTER, _OBSER
 DIRECTIVES: Final = tuple(directive for section in SECTIONS for directive in section.directives)
 BY_NAME: Final = {directive.name: directive for directive in DIRECTIVES}
 
-INCLUDE: Final = "include"  # Not a value but a deed of the reader: conf_file.py.
+INCLUDE: Final = "include"  # No value: conf_file.py reads the file.
 INCLUDE_HELP: Final = "Read another file at this point. Later lines win, so put it first to override what it says."
 
-# How Redis's directives that Disque never had begin: known, so that the message can say more than "bad directive".
+# Prefixes of Redis's directives that Disque never had, for a better message than "bad directive".
 REDIS_ONLY_PREFIXES: Final = (
     "acl",
     "cluster-enabled",

@@ -1,7 +1,7 @@
 r"""Patterns of CONFIG GET: `*`, `?`, `[a-z]`, `[^a]` and `\` before a character that means itself.
 
-Matching walks the text once and returns only to the last `*`, so its time is at most length times length: a pattern
-full of stars from a client can't stall the server, as a regular expression could.
+Matching walks the text once and goes back only to the last `*`. So its time is at most length times length. A client's
+pattern full of stars can't stall the server, as a regular expression could.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Final
 
 STAR: Final = None
-# One element of a pattern: STAR, or the ranges of characters that fit and whether they are excluded instead.
+# One element of a pattern: STAR, or the ranges of characters that match and whether they are excluded instead.
 Element = tuple[tuple[tuple[str, str], ...], bool] | None
 
 
 def matches(pattern: str, text: str, *, ignore_case: bool = False) -> bool:
-    """Does the whole text fit the pattern? With ignore_case both are compared in lower case."""
+    """Return whether the whole text matches the pattern. With ignore_case both are compared in lower case."""
     if ignore_case:
         pattern, text = pattern.lower(), text.lower()
     elements = _elements(pattern)
@@ -47,7 +47,7 @@ def _elements(pattern: str) -> list[Element]:
     while at < len(pattern):
         character = pattern[at]
         if character == "*":
-            if not elements or elements[-1] is not STAR:  # Several in a row say no more than one.
+            if not elements or elements[-1] is not STAR:  # Several stars in a row mean the same as one.
                 elements.append(STAR)
         elif character == "?":
             elements.append(((), True))
@@ -64,7 +64,7 @@ def _elements(pattern: str) -> list[Element]:
 
 
 def _read_set(pattern: str, at: int) -> tuple[int, Element]:
-    """Read `…]` from `at` on; a missing bracket ends with the pattern. The position behind it, and the element."""
+    """Read `…]` from `at` on. Return the position behind it, and the element. The pattern's end closes the bracket."""
     is_excluded = pattern[at : at + 1] == "^"
     at += is_excluded
     ranges: list[tuple[str, str]] = []

@@ -1,8 +1,9 @@
-"""Kinds of values a directive may have: how each is read, checked and written.
+"""Kinds of values of directives: how each is read, checked and written.
 
-`parse` takes the words after the directive's name and returns the value, or raises ValueError with the reason; `merge`
-says what a further line of the same directive means (usually: the later line wins); `text` is what CONFIG GET shows;
-`lines` is what a config file says, one list of words per line, so that parsing those lines gives the value back.
+`parse` takes the words after the directive's name and returns the value, or raises ValueError with the reason. `merge`
+combines the value with a further line of the same directive; usually the later line wins. `text` is the value as CONFIG
+GET shows it. `lines` is the value in a config file, one list of words per line. Parsing those lines gives the value
+back.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ _INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
 
 
 class RefusedError(ValueError):
-    """The value is well formed, but this version can't do it; the text is shown even by CONFIG SET."""
+    """The error of a well-formed value that this version doesn't support. CONFIG SET, too, shows the text."""
 
 
 class OutputLimit(NamedTuple):
-    """When a client whose replies pile up is closed: at `hard_bytes`, or after `soft_seconds` above `soft_bytes`."""
+    """The limit at which a client with unread replies is closed: `hard_bytes`, or `soft_seconds` above `soft_bytes`."""
 
     hard_bytes: int
     soft_bytes: int
@@ -36,7 +37,7 @@ class OutputLimits(NamedTuple):
     """One limit per class of clients; 0 means unlimited (spec B2)."""
 
     normal: OutputLimit
-    stream: OutputLimit  # MONITOR and event tails, which nobody can slow down.
+    stream: OutputLimit  # MONITOR and event tails, which no back-pressure slows down.
 
 
 class Seed(NamedTuple):
@@ -48,30 +49,30 @@ class Seed(NamedTuple):
 
 
 class Kind:
-    """A single word; the kinds below refine it."""
+    """A single word. The kinds below refine it."""
 
     takes_many_words = False
 
     def parse(self, words: Sequence[str]) -> Any:
-        """The value of a line; ValueError with the reason."""
+        """Return the value of a line. ValueError with the reason."""
         if len(words) != 1:
             raise ValueError(WRONG_COUNT)
         return self.parse_word(words[0])
 
     def parse_word(self, word: str) -> Any:
-        """The value of a single word; ValueError with the reason."""
+        """Return the value of a single word. ValueError with the reason."""
         return word
 
     def merge(self, current: Any, parsed: Any) -> Any:
-        """The value after a further line of the same directive."""
+        """Return the value after a further line of the same directive."""
         return parsed
 
     def text(self, value: Any) -> str:
-        """As CONFIG GET shows it."""
+        """Return the value as CONFIG GET shows it."""
         return str(value)
 
     def lines(self, value: Any) -> list[list[str]]:
-        """As a config file says it; no lines if only silence means this value."""
+        """Return the value as lines of a config file; none if only a missing line means this value."""
         return [[self.text(value)]]
 
 
@@ -79,31 +80,31 @@ class Flag(Kind):
     """yes or no."""
 
     def parse_word(self, word: str) -> bool:
-        """True for yes."""
+        """Return True for yes."""
         if word.lower() not in ("yes", "no"):
             raise ValueError("argument must be 'yes' or 'no'")
         return word.lower() == "yes"
 
     def text(self, value: bool) -> str:
-        """`yes` or `no`."""
+        """Return `yes` or `no`."""
         return "yes" if value else "no"
 
 
 class RefusedFlag(Flag):
-    """A flag that must stay `no` in this version; `reason` tells why."""
+    """A flag that must stay `no` in this version, for `reason`."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
 
     def parse_word(self, word: str) -> bool:
-        """False, or RefusedError."""
+        """Return False. RefusedError for yes."""
         if super().parse_word(word):
             raise RefusedError(self.reason)
         return False
 
 
 class Integer(Kind):
-    """An integer of a range; with `is_clamped` values outside become the nearest bound."""
+    """An integer of a range. With `is_clamped`, values outside become the nearest bound."""
 
     def __init__(self, low: int, high: int = BYTES_MAX, *, is_clamped: bool = False) -> None:
         self.low = low
@@ -111,7 +112,7 @@ class Integer(Kind):
         self.is_clamped = is_clamped
 
     def parse_word(self, word: str) -> int:
-        """The number."""
+        """Return the number."""
         if _INTEGER.fullmatch(word) is None:
             raise ValueError("argument must be an integer")
         value = int(word)
@@ -124,7 +125,7 @@ class Integer(Kind):
 
 
 class KeepAlive(Integer):
-    """Seconds; `yes` and `no` are understood as well, as the original's CONFIG SET had them (spec Q24)."""
+    """Seconds. `yes` and `no` are accepted as well, as in the original's CONFIG SET (spec Q24)."""
 
     YES_SECONDS: Final = 300  # Redis's default; the original's one second would be a flood.
 
@@ -132,7 +133,7 @@ class KeepAlive(Integer):
         super().__init__(0, 32_767)  # Larger idle times are refused by Linux.
 
     def parse_word(self, word: str) -> int:
-        """Seconds of silence before the first probe; 0: no probes."""
+        """Return the seconds of silence before the first probe; 0: no probes."""
         if word.lower() in ("yes", "no"):
             return self.YES_SECONDS if word.lower() == "yes" else 0
         return super().parse_word(word)
@@ -146,7 +147,7 @@ class Memory(Kind):
         self.high = high
 
     def parse_word(self, word: str) -> int:
-        """Bytes."""
+        """Return the bytes."""
         value = parse_memory(word)
         if not self.low <= value <= self.high:
             upper = "" if self.high == BYTES_MAX else f" and at most {memory_text(self.high)}"
@@ -154,7 +155,7 @@ class Memory(Kind):
         return value
 
     def lines(self, value: int) -> list[list[str]]:
-        """With the largest unit that is exact."""
+        """Return the value with the largest exact unit."""
         return [[memory_text(value)]]
 
 
@@ -162,13 +163,13 @@ class Octal(Kind):
     """File permissions."""
 
     def parse_word(self, word: str) -> int:
-        """The mode bits, 0 to 0o777."""
+        """Return the mode bits, 0 to 0o777."""
         if re.fullmatch(r"0*[0-7]{1,3}", word) is None:
             raise ValueError("argument must be an octal number from 0 to 777")
         return int(word, 8)
 
     def text(self, value: int) -> str:
-        """Octal digits without a prefix."""
+        """Return octal digits without a prefix."""
         return f"{value:o}"
 
 
@@ -179,7 +180,7 @@ class Choice(Kind):
         self.words = words
 
     def parse_word(self, word: str) -> str:
-        """The word in lower case."""
+        """Return the word in lower case."""
         if word.lower() not in self.words:
             raise ValueError(f"argument must be one of: {', '.join(self.words)}")
         return word.lower()
@@ -193,7 +194,7 @@ class Text(Kind):
         self.may_be_empty = may_be_empty
 
     def parse_word(self, word: str) -> str:
-        """The text."""
+        """Return the text."""
         if "\0" in word:
             raise ValueError("argument must not contain a NUL byte")
         if not word and not self.may_be_empty:
@@ -210,45 +211,45 @@ class FileName(Text):
         super().__init__(255, may_be_empty=False)
 
     def parse_word(self, word: str) -> str:
-        """The name."""
+        """Return the name."""
         if "/" in word:
             raise ValueError("argument must be a file name, not a path")
         return super().parse_word(word)
 
 
 class Addresses(Kind):
-    """One to sixteen addresses to listen on; an empty value means all."""
+    """One to sixteen addresses to listen on. An empty value means all."""
 
     takes_many_words = True
 
     def parse(self, words: Sequence[str]) -> tuple[str, ...]:
-        """The addresses, in order."""
+        """Return the addresses, in order."""
         if not 1 <= len(words) <= 16 or not all(words):
             raise ValueError("give 1 to 16 addresses")
         return tuple(words)
 
     def text(self, value: tuple[str, ...]) -> str:
-        """Separated by blanks."""
+        """Return the values, separated by blanks."""
         return " ".join(value)
 
     def lines(self, value: tuple[str, ...]) -> list[list[str]]:
-        """Nothing for all addresses."""
+        """Return one line with the addresses; none for all addresses."""
         return [list(value)] if value else []
 
 
 class Seeds(Kind):
-    """Nodes to meet: host:port, host:port@busport, [v6]:port; one empty word means none."""
+    """Nodes to meet: host:port, host:port@busport, [v6]:port. One empty word means none."""
 
     takes_many_words = True
 
     def parse(self, words: Sequence[str]) -> tuple[Seed, ...]:
-        """The seeds, in order."""
+        """Return the seeds, in order."""
         if not words:
             raise ValueError(WRONG_COUNT)
         return tuple(self.parse_word(word) for word in words if word)
 
     def parse_word(self, word: str) -> Seed:
-        """One seed."""
+        """Return one seed."""
         address, _, bus_port = word.partition("@")
         host, _, port = address.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
@@ -257,11 +258,11 @@ class Seeds(Kind):
         return Seed(host, int(port), int(bus_port or 0))
 
     def text(self, value: tuple[Seed, ...]) -> str:
-        """Separated by blanks."""
+        """Return the values, separated by blanks."""
         return " ".join(self._seed_text(seed) for seed in value)
 
     def lines(self, value: tuple[Seed, ...]) -> list[list[str]]:
-        """Nothing without seeds."""
+        """Return one line with the seeds; none without seeds."""
         return [[self._seed_text(seed) for seed in value]] if value else []
 
     @staticmethod
@@ -275,12 +276,12 @@ def _is_port(text: str) -> bool:
 
 
 class OutputLimitGroups(Kind):
-    """`<class> <hard> <soft> <soft seconds>`: a line of a file sets one class, CONFIG SET any number."""
+    """`<class> <hard> <soft> <soft seconds>`. A line of a file sets one class, CONFIG SET any number."""
 
     takes_many_words = True
 
     def parse(self, words: Sequence[str]) -> dict[str, OutputLimit]:
-        """The classes named, with their limits."""
+        """Return the named classes with their limits."""
         if not words or len(words) % 4:
             raise ValueError(WRONG_COUNT)
         limits: dict[str, OutputLimit] = {}
@@ -292,18 +293,18 @@ class OutputLimitGroups(Kind):
         return limits
 
     def merge(self, current: OutputLimits, parsed: dict[str, OutputLimit]) -> OutputLimits:
-        """Classes that the line doesn't name keep their limits."""
+        """Return all limits. Classes that the line doesn't name keep theirs."""
         return current._replace(**parsed)
 
     def text(self, value: OutputLimits) -> str:
-        """All classes, in plain bytes."""
+        """Return all classes, in plain bytes."""
         return " ".join(
             f"{name} {limit.hard_bytes} {limit.soft_bytes} {limit.soft_seconds}"
             for name, limit in zip(OutputLimits._fields, value, strict=True)
         )
 
     def lines(self, value: OutputLimits) -> list[list[str]]:
-        """One line per class."""
+        """Return one line per class."""
         return [
             [name, memory_text(limit.hard_bytes), memory_text(limit.soft_bytes), str(limit.soft_seconds)]
             for name, limit in zip(OutputLimits._fields, value, strict=True)
@@ -311,24 +312,24 @@ class OutputLimitGroups(Kind):
 
 
 class Renames(Kind):
-    """`<command> <new name>`, any number of lines; an empty new name removes the command."""
+    """`<command> <new name>`, any number of lines. An empty new name removes the command."""
 
     takes_many_words = True
 
     def parse(self, words: Sequence[str]) -> tuple[tuple[str, str], ...]:
-        """One pair, old name in lower case."""
+        """Return one pair, the old name in lower case."""
         if len(words) != 2 or not words[0]:
             raise ValueError(WRONG_COUNT)
         return ((words[0].lower(), words[1]),)
 
     def merge(self, current: tuple[tuple[str, str], ...], parsed: tuple[tuple[str, str], ...]) -> Any:
-        """Lines add up."""
+        """Return the pairs of all lines."""
         return current + parsed
 
     def text(self, value: tuple[tuple[str, str], ...]) -> str:
-        """Pairs, separated by blanks."""
+        """Return the pairs, separated by blanks."""
         return " ".join(f"{old} {new}" for old, new in value)
 
     def lines(self, value: tuple[tuple[str, str], ...]) -> list[list[str]]:
-        """One line per pair."""
+        """Return one line per pair."""
         return [[old, new] for old, new in value]

@@ -1,7 +1,7 @@
 """Amounts of memory as people write them: `64mb`, `1gb`, `1000`.
 
-Units (spec D2): none or `b` are bytes; `k` `m` `g` are powers of 1000, `kb` `mb` `gb` powers
-of 1024; any case. An unknown unit is an error: `10zb` must not become ten bytes (spec Q5).
+Units (spec D2) may have any case. No unit or `b` means bytes. `k` `m` `g` are powers of 1000, `kb` `mb` `gb` powers of
+1024. An unknown unit is an error: `10zb` must not become ten bytes (spec Q5).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ UNITS: Final = {
     "gb": 1 << 30,
 }
 
-BYTES_MAX: Final = (1 << 63) - 1  # What programs reading INFO and CONFIG GET keep in a signed 64-bit integer.
+BYTES_MAX: Final = (1 << 63) - 1  # Programs that read INFO and CONFIG GET use signed 64-bit integers.
 
 _AMOUNT: Final = re.compile(r"([0-9]+)([a-z]*)")
 
 
 def parse_memory(text: str) -> int:
-    """Bytes meant by `text`; ValueError with the reason otherwise."""
+    """Return the bytes that `text` means. ValueError with the reason."""
     match = _AMOUNT.fullmatch(text.lower())
     if match is None:
         raise ValueError("an amount of memory is a number and a unit, such as 64mb")
@@ -39,7 +39,7 @@ def parse_memory(text: str) -> int:
 
 
 def memory_text(value_bytes: int) -> str:
-    """The shortest exact way to write it: with gb, mb or kb if nothing is lost, else plain bytes."""
+    """Return the shortest exact text: with gb, mb or kb if that is exact, else plain bytes."""
     for unit in ("gb", "mb", "kb"):
         if value_bytes and value_bytes % UNITS[unit] == 0:
             return f"{value_bytes // UNITS[unit]}{unit}"

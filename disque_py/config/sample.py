@@ -1,8 +1,8 @@
 """conf/disque.conf, generated from the table of directives.
 
-`python -m disque_py.config.sample > conf/disque.conf` after a change of the table; a test compares the two. Every line
-is commented out and shows the default, so that the file as delivered changes nothing: `#name value` without a blank is
-a directive, `# text` is prose.
+Run `python -m disque_py.config.sample > conf/disque.conf` after a change of the table; a test compares the two. All
+lines are comments and show the defaults, so the file as delivered changes nothing. `#name value` without a blank is a
+directive, `# text` is prose.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ INTRODUCTION: Final = """\
 
 
 def render() -> str:
-    """The whole file."""
+    """Return the whole file."""
     parts = [INTRODUCTION, "\n", _prose(INCLUDE_HELP), f"#{INCLUDE} /etc/disque/shared.conf\n"]
     for section in SECTIONS:
         parts.append(f"\n# {'=' * 10} {section.title} {'=' * (WIDTH - len(section.title) - 14)}\n")

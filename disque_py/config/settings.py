@@ -1,7 +1,7 @@
 """Settings: the values in force, one attribute per directive.
 
-The broker reads attributes (`settings.maxmemory`); names and texts are for CONFIG, files and the command line. Nothing
-here takes effect on the process: server/settings_effects.py does that after a change.
+The broker reads attributes (`settings.maxmemory`). Names and texts are for CONFIG, files and the command line. This
+module changes values only. server/settings_effects.py puts them into effect on the process.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 HIDDEN: Final = "(hidden)"
-BUS_PORT_DISTANCE: Final = 10_000  # From the client port to the bus port, as in the original.
+BUS_PORT_DISTANCE: Final = 10_000  # The bus port is the client port plus this, as in the original.
 PORT_MAX: Final = 65_535
-# How alike two names must be for one to be a slip of the other, and how long a name may be to be compared.
+# The similarity that makes one name a misspelling of another, and the longest name that is compared.
 SLIP_RATIO: Final = 0.8
 SLIP_CHARS_MAX: Final = 64
 FIXED: Final = "It can't be changed while the node runs: set it in the configuration, and restart the node"
 
 
 class DirectiveError(Exception):
-    """The name or the value is refused, and nothing was changed.
+    """A refused name or value; nothing was changed.
 
-    `text` is the reason for a line of a file, and the whole error reply, code included, for CONFIG SET.
+    For a line of a file `text` is the reason. For CONFIG SET it is the whole error reply, code included.
     """
 
     def __init__(self, text: str) -> None:
@@ -37,7 +37,7 @@ class DirectiveError(Exception):
 
 
 class Settings:
-    """All values; a new object has the defaults. Units are those of the directive (ms, seconds, bytes)."""
+    """All values. A new object has the defaults. Units are those of the directive (ms, seconds, bytes)."""
 
     __slots__ = tuple(directive.attribute for directive in DIRECTIVES)
 
@@ -115,25 +115,25 @@ class Settings:
 
     @property
     def bus_port(self) -> int:
-        """Where this node listens for others: cluster-port, or the client port + 10000."""
+        """The port for other nodes: cluster-port, or the client port + 10000."""
         return self.cluster_port or (self.port or self.tls_port) + BUS_PORT_DISTANCE
 
     def value(self, name: str) -> Any:
-        """The value of a directive by its name in lower case; KeyError."""
+        """Return the value of a directive by its name in lower case. KeyError."""
         return getattr(self, BY_NAME[name].attribute)
 
     def restore(self, name: str, value: Any) -> None:
-        """Put back what `set_text` returned, after the change could not be put into effect."""
+        """Restore the value that `set_text` returned, because the change could not be put into effect."""
         setattr(self, BY_NAME[name.lower()].attribute, value)
 
     def get_text(self, name: str) -> str:
-        """The value as CONFIG GET shows it: empty or `(hidden)` for secrets; KeyError for unknown names."""
+        """Return the value as CONFIG GET shows it: empty or `(hidden)` for secrets. KeyError for unknown names."""
         directive = BY_NAME[name.lower()]
         text = directive.kind.text(getattr(self, directive.attribute))
         return HIDDEN if directive.is_secret and text else text
 
     def matching(self, pattern: str) -> list[tuple[str, str]]:
-        """CONFIG GET: names, in the order of the table, and values. Any case fits (spec D4)."""
+        """Return names, in the order of the table, and values for CONFIG GET. Any case matches (spec D4)."""
         return [
             (directive.name, self.get_text(directive.name))
             for directive in DIRECTIVES
@@ -141,11 +141,11 @@ class Settings:
         ]
 
     def set_text(self, name: str, words: Sequence[str], source: str = "file") -> Any:
-        """Change one value; the old one is returned, for `restore`.
+        """Change one value. Return the old one, for `restore`.
 
-        `source` is "file" (also the command line): words as they stand behind the name; or "set": the one value of
-        CONFIG SET. DirectiveError if the name is unknown or not allowed there, or the value is wrong; the texts for
-        CONFIG SET are those of spec R8.
+        With `source` "file" (also for the command line), `words` are those behind the name. With "set" they are the one
+        value of CONFIG SET. DirectiveError if the name is unknown or not allowed there, or if the value is wrong. Its
+        texts for CONFIG SET are those of spec R8.
         """
         directive = BY_NAME.get(name.lower())
         if source == "set":
@@ -177,7 +177,7 @@ class Settings:
         return old
 
     def conflicts(self) -> list[str]:
-        """What is wrong although each value alone is right; checked once, before the server starts."""
+        """Return the conflicts between values that are right alone. Checked once, before the server starts."""
         found = []
         if self.bus_port > PORT_MAX:
             found.append(f"the bus port would be {self.bus_port}: choose a port up to 55535, or set cluster-port")
@@ -193,13 +193,13 @@ class Settings:
 
 
 def close_name(name: str) -> str:
-    """The directive that was meant, if `name` is a slip of one; else ""."""
+    """Return the directive that `name` misspells; empty if there is none."""
     found = get_close_matches(name.lower(), BY_NAME, 1, SLIP_RATIO) if len(name) <= SLIP_CHARS_MAX else []
     return found[0] if found else ""
 
 
 def did_you_mean(name: str) -> str:
-    """The end of an error's text about an unknown directive."""
+    """Return the end of an error's text about an unknown directive."""
     meant = close_name(name)
     return f". Did you mean '{meant}'?" if meant else ""
 

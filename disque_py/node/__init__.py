@@ -1,1 +1,1 @@
-"""One turn of one node: the doors (dispatch), the driver (turn), and replies that wait for the disk (output_commit)."""
+"""One turn of one node: its entry points (dispatch), the driver (turn), and replies that wait for the disk."""

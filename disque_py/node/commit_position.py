@@ -1,10 +1,11 @@
-"""Gate: journal and event log, seen as one by whatever must not go ahead of either.
+"""Commit position: how far journal and event log are, as one number.
 
-Promises wait for a position (node/output_commit.py). A node with both logs has two of them per turn, which move on at different
-speeds. The gate numbers the turns instead, remembers where both logs stood at the end of each, and says which turns are
-safe in both. Without events there is no gate, and promises ask the journal itself.
+Replies and messages wait for a position (node/output_commit.py). A node with both logs has two positions per turn, and
+the logs advance at different speeds. A CommitPosition numbers the turns instead. It remembers where both logs stood at
+the end of each turn, and says up to which turn both are safe. Without an event log there is no CommitPosition: replies
+and messages ask the journal itself.
 
-Either log may come and go while the node runs: what waits for one that is gone waits no longer.
+Either log may come and go while the node runs. Nothing waits for a log that was removed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from persistence.journal import Journal
 
 
 class CommitPosition:
-    """See the module. Numbers go on from `position`, where a journal stood before: older ones are the journal's."""
+    """The position of two logs. Numbering continues from `position`, the journal's last one.
+
+    Smaller numbers are positions of the journal alone.
+    """
 
     __slots__ = ("_events_noted", "_journal_noted", "_old_end", "_ready", "_turns", "events", "journal", "position")
 
@@ -31,7 +35,7 @@ class CommitPosition:
         self._turns: deque[tuple[int, int, int]] = deque()
 
     def note(self) -> None:
-        """The end of a turn: both logs have been told all there was."""
+        """End a turn: both logs have got all of its records."""
         journal, events = self.journal, self.events
         journal_at = journal.position if journal is not None else 0
         events_at = events.position if events is not None else 0
@@ -45,12 +49,12 @@ class CommitPosition:
             and (events is None or events.ready_position() >= events_at)
             and (journal is None or journal.ready_position() >= journal_at)
         ):
-            return  # Written already, as nearly every turn is without a journal: nothing will wait for it.
+            return  # The turn is written already, as nearly always without a journal: nothing will wait for it.
         self.position += 1
         self._turns.append((self.position, journal_at, events_at))
 
     def ready_position(self) -> int:
-        """All turns up to here are safe."""
+        """Return the last turn up to which all are safe."""
         if self._ready == self.position:
             return self._ready
         journal, events = self.journal, self.events
@@ -67,11 +71,11 @@ class CommitPosition:
         return self._ready
 
     def must_wait(self) -> bool:
-        """Whether new replies wait; with a journal in trouble those that are still given don't."""
+        """Return whether new replies wait. With a journal in trouble, replies that are still given don't wait."""
         return self.journal is None or self.journal.must_wait()
 
-    def let_journal_go(self) -> None:
-        """There is no journal any more: nothing waits for it."""
+    def remove_journal(self) -> None:
+        """Remove the journal: nothing waits for it any more."""
         self.journal = None
         self._ready = max(self._ready, self._old_end)
         self._old_end = 0

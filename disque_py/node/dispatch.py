@@ -1,11 +1,11 @@
-"""The doors: nothing changes a broker but what comes in here.
+"""Dispatch: the entry points of a broker. Nothing else changes it.
 
-`execute` runs what a client asked for, `receive` what another node said, `tick` what is due, and `link_up`,
-`incoming_lost`, `new_run`, `forgotten` what became of links and nodes. What they want done outside lies in
-`broker.outbox` afterwards.
+`execute` runs a client's requests. `receive` takes another node's messages. `tick` does the work that is due.
+`link_up`, `link_lost`, `incoming_lost`, `new_run` and `forgotten` report changes of links and nodes. Work for the
+outside lies in `broker.outbox` afterwards.
 
-The order of checks before a command runs is the original's (spec R3). Rare conditions
-(a password, MONITOR, loading) are looked at only when one of them is there at all.
+The order of checks before a command runs is the original's (spec R3). Rare conditions (a password, MONITOR, loading)
+are behind one test, and each is looked at only when one of them holds.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from disque_py.resp.replies import OK, error
 # ADDJOBs of one client that may wait for copies at the same time.
 OVERLAP_MAX: Final = 1_000
 
-# A command that doesn't exist is quoted in the error, as far as anybody would read it.
+# An unknown command is quoted in the error, cut to a readable length.
 UNKNOWN_BYTES_MAX: Final = 128
 HTTP_REPLY: Final = error("ERR this is no HTTP server, the connection is closed")
 
@@ -98,16 +98,16 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
 }
 
 
-# What a node takes in while it reads its journal: it promises nothing and touches no job.
+# Messages that a node accepts while it reads its journal: they promise nothing and touch no job.
 WHILE_LOADING: Final = (messages.PAUSE, messages.INTEREST)
 
 
 class MalformedMessageError(Exception):
-    """A node sent what no node of a known version sends; its link is to be closed."""
+    """A message that no node of a known version sends. The caller closes the sender's link."""
 
 
 def install(broker: Broker, renamed: list[tuple[str, str]] | tuple[tuple[str, str], ...] = ()) -> None:
-    """Put the commands into force, under the names that rename-command gives them ("" removes one)."""
+    """Install the commands under the names that rename-command gives them ("" removes a command)."""
     names = {old.lower(): new for old, new in renamed}
     broker.commands.clear()
     for command in COMMANDS:
@@ -133,22 +133,22 @@ def execute(
     until_ns: int = 1 << 63,
     room: int = 1 << 62,
 ) -> int:
-    """Run requests from index `at` on; the index of the first that was not run.
+    """Run requests from index `at` on. Return the index of the first request that was not run.
 
-    It stops early when the client has to wait, is to be closed, `until_ns` of the stopwatch is reached, or replies
-    are more than `room` bytes.
+    It stops early when the client has to wait or is to be closed, when the stopwatch reaches `until_ns`, or when
+    replies exceed `room` bytes.
     """
     stopwatch_ns = broker.stopwatch_ns
     commands = broker.commands
     slow_ns = _slow_ns(broker)
-    commit_position = client.is_in_multi or _gate(broker)
+    needs_checks = client.is_in_multi or _needs_checks(broker)
     wrote = WROTE_IN_TROUBLE if broker.disk_level else WROTE
     high_memory = broker.memory_limits[1]
     out = client.out
     first = at
     end = len(requests)
     executed = 0
-    # Commands of one kind in a row are counted together: from `since_ns` on, `entry` was called `calls` times.
+    # Consecutive calls of one command are counted together: from `since_ns` on, `entry` was called `calls` times.
     entry: CommandEntry | None = None
     calls = 0
     since_ns = before_ns = stopwatch_ns()
@@ -175,10 +175,10 @@ def execute(
         reply: bytes | None
         if entry is None:
             reply = _unknown(client, argv)
-            commit_position = client.is_in_multi or _gate(broker)
+            needs_checks = client.is_in_multi or _needs_checks(broker)
         elif len(argv) != entry.arity and (entry.arity > 0 or len(argv) < -entry.arity or len(argv) > entry.words_max):
             reply = _wrong_count(entry, len(argv))
-        elif commit_position and (refusal := _refuse(broker, client, entry, argv)) is not None:
+        elif needs_checks and (refusal := _refuse(broker, client, entry, argv)) is not None:
             if refusal is LOADING_REPLY and entry.awaits_loading and broker.now_ms < broker.loading_wait_until_ms:
                 _wait_for_loading(broker, client)
                 at -= 1
@@ -197,7 +197,7 @@ def execute(
             reply = OOM_REPLY
             broker.stats.memory_refusals += 1
         else:
-            if commit_position and broker.monitors:
+            if needs_checks and broker.monitors:
                 _show(broker, client, argv)
             try:
                 reply = entry.handler(broker, client, argv)
@@ -209,7 +209,7 @@ def execute(
                 _note_slow(broker, entry, argv, (after_ns - before_ns) // 1000)
             before_ns = after_ns
             if entry.is_admin:
-                commit_position = _gate(broker)
+                needs_checks = _needs_checks(broker)
                 slow_ns = _slow_ns(broker)
                 high_memory = broker.memory_limits[1]
         if reply is not None:
@@ -221,7 +221,7 @@ def execute(
                 out.append(reply)
                 room -= len(reply)
         else:
-            client.is_silenced = mode != REPLY_ON  # When the reply comes, it is wanted or not as it is now.
+            client.is_silenced = mode != REPLY_ON  # The mode of now decides about the reply, whenever it comes.
             if mode == REPLY_SKIP and client.reply_mode == REPLY_SKIP:
                 client.reply_mode = REPLY_ON
             elif client.reply_mode == REPLY_SKIP_AGAIN:
@@ -245,12 +245,13 @@ def _wrong_count(entry: CommandEntry, count: int) -> bytes:
     return error(f"ERR wrong number of arguments for '{entry.name}' command")
 
 
-def _gate(broker: Broker) -> bool:
+def _needs_checks(broker: Broker) -> bool:
+    """Return whether a rare condition holds that each command must be checked against."""
     return bool(broker.settings.requirepass) or bool(broker.monitors) or broker.is_loading or broker.disk_level > 0
 
 
 def _slow_ns(broker: Broker) -> int:
-    """The duration from which a command is worth a look; most never are."""
+    """Return the duration from which a command may belong into SLOWLOG or LATENCY."""
     settings = broker.settings
     slow_us = settings.slowlog_log_slower_than
     slow_ns = slow_us * 1_000 if slow_us >= 0 else 1 << 62
@@ -268,7 +269,7 @@ def _note_slow(broker: Broker, entry: CommandEntry, argv: list[bytes], usec: int
 
 
 def _refuse(broker: Broker, client: Client, entry: CommandEntry, argv: list[bytes]) -> bytes | None:
-    """Transactions, login and loading."""
+    """Return the refusal of a command for a transaction, a missing login, loading or a full disk; None: run it."""
     if client.is_in_multi and entry.name != "reset":
         return IN_MULTI_REPLY
     if broker.settings.requirepass and not client.is_authenticated and not entry.is_for_strangers:
@@ -281,14 +282,14 @@ def _refuse(broker: Broker, client: Client, entry: CommandEntry, argv: list[byte
 
 
 def _wait_for_loading(broker: Broker, client: Client) -> None:
-    """The client's next request is kept until the journal is read, or `loading-wait` is over (`settle`)."""
+    """Keep the client's next request until the journal is read or `loading-wait` is over (`settle`)."""
     if client.waiting == RUNNING:
         client.waiting = WAITS_FOR_LOADING
         broker.early[client] = None
 
 
 def _let_early_in(broker: Broker) -> None:
-    """Clients that wait for the loading go on: to be served, or to hear -LOADING."""
+    """Let clients go on that waited for the loading: they are served, or get -LOADING."""
     for client in broker.early:
         client.waiting = RUNNING
         broker.outbox.clients[client] = None
@@ -304,10 +305,10 @@ def _show(broker: Broker, client: Client, argv: list[bytes]) -> None:
 
 
 def _unknown(client: Client, argv: list[bytes]) -> bytes:
-    """The answer to what is no command, QUIT among them: it can't be renamed.
+    """Return the reply to a word that is not in the table. QUIT is handled here, since it can't be renamed.
 
-    There are no transactions. A client that begins one must not have half of it executed, so MULTI has all commands
-    refused up to EXEC or DISCARD. Transactions are no rows of the table: clients would take COMMAND at its word.
+    There are no transactions. A client that begins one must not have half of it executed. So after MULTI all commands
+    are refused, up to EXEC or DISCARD. These three are not in the table, because clients believe what COMMAND lists.
     """
     word = argv[0]
     lowered = word.lower()
@@ -318,7 +319,7 @@ def _unknown(client: Client, argv: list[bytes]) -> bytes:
         client.is_in_multi = False
         return OK if lowered == b"discard" else EXEC_ABORT_REPLY
     if lowered == b"host:" or (len(argv) == 3 and argv[2].startswith(b"HTTP/")):
-        # A page in somebody's browser may send this to a node that it can reach, with commands behind it.
+        # A web page can make a browser send HTTP to a node that it can reach, with commands in the body.
         client.close_asked = True
         return HTTP_REPLY
     text = f"ERR unknown command '{word[:UNKNOWN_BYTES_MAX].decode('utf-8', 'surrogateescape')}'"
@@ -329,14 +330,15 @@ def _unknown(client: Client, argv: list[bytes]) -> bytes:
 
 
 def _may_overlap(client: Client, argv: list[bytes]) -> bool:
-    """While an ADDJOB waits for copies, further ADDJOBs may start: only the order of replies matters.
+    """Return whether a request may start while an earlier ADDJOB of the client waits for copies.
 
-    Not with MAXLEN, whose answer depends on whether the one before was queued.
+    Further ADDJOBs may, since only the order of replies matters. An ADDJOB with MAXLEN may not: its answer depends on
+    whether the job before it was queued.
     """
     if client.waiting != WAITS_FOR_COPIES or client.slots is None or len(client.slots) >= OVERLAP_MAX:
         return False
     if len(argv) > WORDS_MAX:
-        return False  # It is refused when its turn comes.
+        return False  # It is refused after the ADDJOB before it.
     for at in range(4, len(argv)):
         word = argv[at]
         if len(word) == 6 and word.lower() == b"maxlen":
@@ -345,7 +347,7 @@ def _may_overlap(client: Client, argv: list[bytes]) -> bool:
 
 
 def _reply_in_mode(client: Client, mode: int, reply: bytes) -> None:
-    """CLIENT REPLY OFF and SKIP suppress replies, errors included."""
+    """Append a reply unless CLIENT REPLY OFF or SKIP suppresses it. Both suppress errors, too."""
     if mode == REPLY_SKIP:
         if client.reply_mode == REPLY_SKIP:
             client.reply_mode = REPLY_ON
@@ -355,7 +357,7 @@ def _reply_in_mode(client: Client, mode: int, reply: bytes) -> None:
 
 
 def disconnect(broker: Broker, client: Client) -> None:
-    """The connection is gone: nothing waits for it any more."""
+    """Drop a client whose connection is gone."""
     delivery.drop_client(broker, client)
 
 
@@ -363,10 +365,10 @@ def disconnect(broker: Broker, client: Client) -> None:
 
 
 def receive(broker: Broker, sender: Node, runs: list[Any]) -> None:
-    """Job messages of one frame; MalformedMessageError if a run is not what its kind says."""
+    """Handle the job messages of one frame. MalformedMessageError if a run doesn't have the shape of its kind."""
     for run in runs:
         if broker.is_loading and run[0] not in WHILE_LOADING:
-            continue  # As if it had been lost: what is important is said again (spec Q32).
+            continue  # As if it had been lost: important messages are repeated (spec Q32).
         handler = MESSAGES.get(run[0])
         if handler is None:
             broker.stats.ignored("message of an unknown kind")  # A newer node; it does not rely on our understanding.
@@ -380,7 +382,7 @@ def receive(broker: Broker, sender: Node, runs: list[Any]) -> None:
 
 
 def link_up(broker: Broker, node: Node) -> None:
-    """Our link to the node is up: it learns what it may have missed, and what waited for it goes on."""
+    """Our link to the node is up: send what it may have missed, and continue what waited for it."""
     broker.sets.forget_packed()
     pausing.on_link_up(broker, node)
     interest.on_link_up(broker, node)
@@ -396,19 +398,19 @@ def link_lost(broker: Broker, node: Node) -> None:
 
 
 def incoming_lost(broker: Broker, node: Node) -> None:
-    """The node's link to us broke: its interest is gone with it, and told anew on the next."""
+    """The node's link to us broke: its interest ends. The node announces it again on its next link."""
     interest.forget_node(broker, node)
     keying.on_link_lost(broker, node)
 
 
 def new_run(broker: Broker, node: Node) -> None:
-    """The node's process is another than the one we knew."""
+    """The node has a new process: what was agreed with the old one is void."""
     interest.forget_node(broker, node)
     handover.on_run_over(broker, node)
 
 
 def forgotten(broker: Broker, node: Node) -> None:
-    """The node left the table; acks no longer wait for it, hand-overs to it are over."""
+    """The node left the table: acks no longer wait for it, and hand-overs to it are over."""
     interest.forget_node(broker, node)
     handover.on_run_over(broker, node)
     broker.sets.forget_all()
@@ -419,12 +421,12 @@ def forgotten(broker: Broker, node: Node) -> None:
 
 
 def tick(broker: Broker) -> bool:
-    """Do what is due; True if there is more to do at once."""
+    """Do the work that is due. Return whether there is more to do at once."""
     return timers.tick(broker)
 
 
 def settle(broker: Broker) -> None:
-    """End of a turn: serve who waits, tell other nodes what changed."""
+    """End a turn: serve waiting clients, and tell other nodes about changed interest and keys."""
     if broker.early and not (broker.is_loading and broker.now_ms < broker.loading_wait_until_ms):
         _let_early_in(broker)
     if broker.cluster.epoch != broker.counted_epoch:

@@ -1,13 +1,15 @@
-"""Promises: what must not leave before its record is safe.
+"""Output commit: replies and messages leave the node only when their record is safe.
 
-A reply to a command that changed something, and a message that another node relies on, wait behind the journal's
-position of their turn; what needs no record goes on at once (spec P1, P2, P3). Later replies on a connection
-wait behind earlier ones, later messages that wait keep their order, too. "Safe" is the policy's business
-(persistence/journal.py). What the event log must be handed before anybody acts on it waits in the same way, on a node
-without a journal, too; then a gate stands for both logs (node/commit_position.py).
+A reply to a command that changed something waits for the journal's position of its turn. So does a message that
+another node relies on. Replies and messages that need no record leave at once (spec P1, P2, P3). Later replies on a
+connection wait behind earlier ones. Messages that wait keep their order. The journal's policy decides when a record
+is safe (persistence/journal.py).
 
-The driver calls `record` and then `hold_messages` and `hold_replies` at the end of a turn, and `released` to hear who
-may go on.
+On a node with an event log, replies and messages also wait for the turn's events, with or without a journal. Then a
+CommitPosition stands for both logs (node/commit_position.py).
+
+At the end of a turn the driver calls `record`, `hold_messages` and `hold_replies`. It calls `released` for the clients
+that may go on.
 """
 
 from __future__ import annotations
@@ -36,24 +38,47 @@ from disque_py.core.client import WROTE_IN_TROUBLE, WROTE_NOTHING, Client
 from disque_py.node.commit_position import CommitPosition
 from persistence.journal import ALWAYS, Journal
 
-# Messages that promise nothing. A copy is under way while our own record is written; the rest are questions, and signs
-# of life, for which others take a node for dead if its disk can hold them up.
+# Messages that promise nothing. A copy travels while our own record is written. The others are questions, and signs of
+# life: if the disk could delay these, other nodes would take this node for dead.
 FREE: Final = frozenset((REPLJOB, NEEDJOBS, HINT, INTEREST, ISKEY, PING, PONG, MEET, FAIL_NODE))
 
 
-class Holding:
-    """What waits for one node's logs: `commit_position` says how far they are."""
+class OutputCommit:
+    """The replies and messages of one node that wait for its logs.
 
-    __slots__ = ("_broker", "_clients", "_messages", "commit_position")
+    journal           the journal that turns are recorded in; None on a node with an event log alone
+    commit_position   how far the logs are: the journal itself, or journal and event log as one
+    """
 
-    def __init__(self, broker: Broker, commit_position: Journal | CommitPosition) -> None:
+    __slots__ = ("_broker", "_clients", "_messages", "commit_position", "journal")
+
+    def __init__(self, broker: Broker, journal: Journal | None, commit_position: Journal | CommitPosition) -> None:
+        self.journal = journal
         self.commit_position = commit_position
         self._broker = broker
         self._clients: deque[tuple[int, Client]] = deque()
         self._messages: deque[tuple[int, list[Run]]] = deque()
 
+    def record(self) -> None:
+        """Give the journal the changes of this turn."""
+        broker = self._broker
+        journal = self.journal
+        assert journal is not None
+        if broker.outbox.is_void:
+            broker.outbox.is_void = False
+            journal.restart()
+        broker.place = journal.number
+        outbox = broker.outbox
+        if broker.dirty or outbox.gone or outbox.pauses or outbox.moved or outbox.tokens or outbox.keys:
+            runs = journaling.collect(broker)
+            if runs:
+                journal.append(runs)
+
     def hold_messages(self, runs: list[Run]) -> list[Run]:
-        """Keep back what has to wait; the runs that may be sent now, in order."""
+        """Keep back the runs that have to wait. Return the runs that may be sent now, in order."""
+        journal = self.journal
+        if journal is not None and journal.policy != ALWAYS and not journal.must_wait():
+            return self._messages_in_trouble(runs)
         commit_position = self.commit_position
         position = commit_position.position
         ready = commit_position.ready_position()
@@ -68,16 +93,27 @@ class Holding:
             free += held.popleft()[1]
         return free
 
-    def leave_out(self, node: Node) -> None:
-        """Its process is gone that the messages were meant for: the next one must not get them.
+    def _messages_in_trouble(self, runs: list[Run]) -> list[Run]:
+        """Return all messages but confirmations of copies, while the journal can't be written.
 
-        Numbers of hand-overs hold for one process (spec H1). To another one a hand-over that is over
-        would be a new one, of a job that was perhaps delivered, and an answer the answer to another hand-over.
+        Changes that are allowed meanwhile live in memory alone. A copy that is on no disk does not count as a copy, so
+        no other node may rely on it.
+        """
+        held = self._messages
+        free = [run for _, waiting in held for run in waiting] + runs
+        held.clear()
+        return [run for run in free if run[1] != GOTJOB]
+
+    def leave_out(self, node: Node) -> None:
+        """Drop the messages that wait for this node: its process has ended, and the next one must not get them.
+
+        Hand-over numbers hold for one process (spec H1). The next process would take a finished hand-over for a new
+        one, whose job was perhaps delivered before. It would take an answer for the answer to another hand-over.
         """
         self._messages = deque((position, without(runs, node)) for position, runs in self._messages)
 
     def hold_replies(self, clients: Iterable[Client]) -> None:
-        """Put aside what these clients may not read yet."""
+        """Put aside the replies that these clients may not read yet."""
         commit_position = self.commit_position
         position = commit_position.position
         is_in_trouble = not commit_position.must_wait()
@@ -106,7 +142,7 @@ class Holding:
             client.wrote = WROTE_NOTHING
 
     def released(self) -> list[Client]:
-        """Clients whose replies may go: they are in `out` again."""
+        """Return the clients whose replies may go: they are in `out` again."""
         waiting = self._clients
         clients: list[Client] = []
         if not waiting:
@@ -128,7 +164,7 @@ class Holding:
         return clients
 
     def release_all(self) -> None:
-        """The journal goes: nobody can wait for it any more."""
+        """Let everything go: the journal is closed, or everything is on disk."""
         for _, client in self._clients:
             while client.held:
                 client.out += client.held.popleft()[1]
@@ -139,52 +175,12 @@ class Holding:
         self._broker.outbox.messages.runs[:0] = [run for _, runs in self._messages for run in runs]
         self._messages.clear()
 
-    def adopt(self, other: Holding) -> None:
-        """What waited in `other`, with the same gate, waits here."""
-        self._clients += other._clients
-        self._messages += other._messages
-
     @property
     def has_messages(self) -> bool:
-        """Messages to other nodes wait."""
+        """Return whether messages to other nodes wait."""
         return bool(self._messages)
 
     @property
     def is_waiting(self) -> bool:
-        """Somebody waits."""
+        """Return whether replies or messages wait."""
         return bool(self._clients or self._messages)
-
-
-class OutputCommit(Holding):
-    """What waits for one node's journal, and for its event log if it has one."""
-
-    __slots__ = ("journal",)
-
-    def __init__(self, broker: Broker, journal: Journal, commit_position: CommitPosition | None = None) -> None:
-        super().__init__(broker, commit_position if commit_position is not None else journal)
-        self.journal = journal
-
-    def record(self) -> None:
-        """Give the journal what this turn changed."""
-        broker = self._broker
-        journal = self.journal
-        if broker.outbox.is_void:
-            broker.outbox.is_void = False
-            journal.restart()
-        broker.place = journal.number
-        outbox = broker.outbox
-        if broker.dirty or outbox.gone or outbox.pauses or outbox.moved or outbox.tokens or outbox.keys:
-            runs = journaling.collect(broker)
-            if runs:
-                journal.append(runs)
-
-    def hold_messages(self, runs: list[Run]) -> list[Run]:
-        """Keep back what has to wait; the runs that may be sent now, in order."""
-        journal = self.journal
-        held = self._messages
-        if journal.policy != ALWAYS and not journal.must_wait():
-            # What is allowed in trouble goes on in memory. A copy that is on no disk is none: nobody may count on it.
-            free = [run for _, waiting in held for run in waiting] + runs
-            held.clear()
-            return [run for run in free if run[1] != GOTJOB]
-        return super().hold_messages(runs)

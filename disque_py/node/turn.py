@@ -1,11 +1,11 @@
-"""Driver: one turn after another, the same for the server and the simulator.
+"""Driver: runs the turns of a node, the same for the server and the simulator.
 
-A turn begins with the first input after a pause of the loop, reads the clock once, takes any number of inputs,
-and ends with `finish`: waiting clients are served, records go to the journal, messages to other nodes (each
-node gets one write), replies to clients. So a thousand commands of fifty clients cost one write per client and
-node.
+A turn begins with the first input after a pause of the loop. It reads the clock once and takes any number of inputs.
+It ends with `finish`: waiting clients are served, records go to the journal, messages to other nodes, and replies to
+clients. Each node and each client gets one write. So a thousand commands of fifty clients cost one write per client
+and node.
 
-Wire, Clock and clients' ports do the actual work; nothing here knows asyncio.
+The Wire, the Clock and the clients' ports do the input and output. Nothing here knows asyncio.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from disque_py.core.broker import NO_PLACE, Broker
 from disque_py.log_lines import line
 from disque_py.node import dispatch
 from disque_py.node.commit_position import CommitPosition
-from disque_py.node.output_commit import Holding, OutputCommit
+from disque_py.node.output_commit import OutputCommit
 from disque_py.ports import Clock, Wire
 from disque_py.storage.compaction import Compaction
 from disque_py.storage.loading import Loading
@@ -30,32 +30,32 @@ from disque_py.storage.spill_service import SpillService
 from persistence.event_log import EventLog
 from persistence.journal import Journal
 
-# Items per frame: a receiver handles a frame in one go, which must not take long.
+# Items per frame: a receiver handles a whole frame at once, which must not take long.
 ITEMS_PER_RUN: Final = 512
 FRAME_BYTES: Final = 128 * 1024
 
 
 class EventTurns(Protocol):
-    """What the turns of a node owe to its log of events (storage/event_log_service.py)."""
+    """The event log of a node, as its turns see it (storage/event_log_service.py)."""
 
     def set_clock(self, now_ms: int, wall_ms: int) -> None:
-        """A turn begins."""
+        """Begin a turn with this time."""
 
     def record(self) -> None:
-        """A turn ends: what happened in it goes to the log."""
+        """End a turn: its events go to the log."""
 
     def tick(self) -> None:
-        """Time passed."""
+        """Do the work that is due."""
 
     def next_ms(self) -> int | None:
-        """When `tick` has to be called; None: at no certain time."""
+        """Return when `tick` has to be called; None: at no certain time."""
 
 
 class Driver:
     """Runs the turns of one node.
 
-    `on_turn` is called when a turn begins, so that the outside calls `finish` soon; `save_nodes` when the nodes
-    file is to be written.
+    The driver calls `on_turn` when a turn begins, so that the outside calls `finish` soon. It calls `save_nodes` when
+    the nodes file is to be written.
     """
 
     def __init__(
@@ -77,9 +77,9 @@ class Driver:
         self.is_open = False
         self.has_more = False
         self.turns = 0
+        # With a journal or an event log: the replies and messages that wait for them.
         self.output_commit: OutputCommit | None = None
-        # What waits for journal and event log; the same object as `output_commit` while there is a journal.
-        self.holding: Holding | None = None
+        # With an event log: journal and event log as one.
         self.commit_position: CommitPosition | None = None
         self.events: EventTurns | None = None
         self.loading: Loading | None = None
@@ -94,8 +94,14 @@ class Driver:
         broker.started_ms = broker.housekept_ms = broker.now_ms
         broker.stopwatch_ns = clock.stopwatch_ns
 
+    @property
+    def journal(self) -> Journal | None:
+        """The journal that turns are recorded in, if there is one."""
+        output_commit = self.output_commit
+        return output_commit.journal if output_commit is not None else None
+
     def read_clock(self) -> None:
-        """Time as this turn sees it."""
+        """Read the clock once, for all parts that work in this turn."""
         broker = self.broker
         now_ms = self.clock.now_ms()
         wall_ms = self.clock.wall_ms()
@@ -105,40 +111,43 @@ class Driver:
         broker.timeouts.now_ms = now_ms
         self.membership.now_ms = now_ms
         self.membership.wall_ms = wall_ms
-        if self.output_commit is not None:
-            self.output_commit.journal.now_ms = now_ms
-            self.output_commit.journal.wall_ms = wall_ms
+        journal = self.journal
+        if journal is not None:
+            journal.now_ms = now_ms
+            journal.wall_ms = wall_ms
         if self.events is not None:
             self.events.set_clock(now_ms, wall_ms)
 
     def attach(self, journal: Journal, compaction: Compaction, first_place: int) -> None:
-        """From now on turns are recorded, and promises wait for their records.
+        """Record turns in this journal from now on; replies and messages wait for their records.
 
-        first_place   the first segment this journal may have bases in
+        first_place   the first segment that may hold bases of this journal
         """
         journal.now_ms = self.broker.now_ms
         journal.wall_ms = self.broker.wall_ms
-        before = self.holding
-        self.holding = self.output_commit = OutputCommit(self.broker, journal, self.commit_position)
-        if self.commit_position is not None:
-            self.commit_position.journal = journal
-        if before is not None:
-            self.output_commit.adopt(before)
+        commit_position = self.commit_position
+        if commit_position is not None:
+            commit_position.journal = journal
+        if self.output_commit is None:
+            self.output_commit = OutputCommit(self.broker, journal, commit_position or journal)
+        else:
+            self.output_commit.journal = journal
+            self.output_commit.commit_position = commit_position or journal
         self.compaction = compaction
         self.broker.is_journaling = True
         self.broker.first_place = first_place
         journal.begin()
 
     def detach(self) -> None:
-        """Nothing is recorded any more, and nothing waits."""
+        """Stop recording turns: nothing waits for the journal any more."""
         broker = self.broker
-        before = self.holding
-        self.output_commit = self.compaction = self.holding = None
-        if self.commit_position is not None:
-            self.commit_position.let_journal_go()
-            self.holding = Holding(broker, self.commit_position)
-            if before is not None:
-                self.holding.adopt(before)
+        self.compaction = None
+        if self.commit_position is None:
+            self.output_commit = None
+        else:
+            self.commit_position.remove_journal()
+            if self.output_commit is not None:
+                self.output_commit.journal = None
         broker.is_journaling = False
         broker.dirty = {}
         broker.outbox.gone = []
@@ -154,45 +163,44 @@ class Driver:
         broker.disk_trouble = ""
 
     def attach_events(self, events: EventTurns) -> None:
-        """From now on the events of turns are recorded."""
+        """Record the events of turns from now on."""
         self.events = events
         events.set_clock(self.broker.now_ms, self.broker.wall_ms)
 
-    def gate_events(self, log: EventLog) -> None:
-        """From now on replies and messages wait for this log."""
+    def wait_for_events(self, log: EventLog) -> None:
+        """Let replies and messages wait for this log, too."""
         if self.commit_position is None:
-            journal = self.output_commit.journal if self.output_commit is not None else None
+            journal = self.journal
             self.commit_position = CommitPosition(journal, journal.position if journal is not None else 0)
-            if self.output_commit is not None:
-                self.output_commit.commit_position = self.commit_position
+            if self.output_commit is None:
+                self.output_commit = OutputCommit(self.broker, None, self.commit_position)
             else:
-                self.holding = Holding(self.broker, self.commit_position)
+                self.output_commit.commit_position = self.commit_position
         self.commit_position.events = log
 
     def detach_events(self) -> None:
-        """Events are not recorded any more, and nothing waits for them."""
+        """Stop recording events: nothing waits for them any more."""
         self.events = None
         if self.commit_position is not None:
             self.commit_position.events = None
 
     def link_up(self, node: Node) -> None:
-        """The node was linked while we couldn't answer: as if it came up now."""
+        """Treat a link that came up during the loading as if it came up now."""
         self.begin()
         dispatch.link_up(self.broker, node)
 
     def wake(self) -> None:
-        """There is more to do: `tick` comes soon."""
+        """Open a turn, and have `tick` called soon."""
         self.begin()
         self.has_more = True
 
     def journal_changed(self) -> None:
-        """The disk has come further, or is in trouble: whoever waited for that goes on at the end of this turn."""
+        """Take over progress or trouble of the disk. Clients that waited for it go on at the end of this turn."""
         self.begin()
-        output_commit = self.output_commit
-        if output_commit is None:
+        journal = self.journal
+        if journal is None:
             return
         broker = self.broker
-        journal = output_commit.journal
         if self.loading is not None or (self.compaction is not None and self.compaction.is_running):
             self.has_more = True
         if journal.level != broker.disk_level:
@@ -207,7 +215,7 @@ class Driver:
         broker.disk_trouble = journal.trouble
 
     def begin(self) -> None:
-        """Before an input: open a turn if none is."""
+        """Open a turn before an input, if none is open."""
         if not self.is_open:
             self.is_open = True
             self.turns += 1
@@ -215,33 +223,35 @@ class Driver:
             self._on_turn()
 
     def receive(self, sender: Node, runs: list[Any]) -> None:
-        """A frame of job messages from a known node; MalformedMessageError closes its link."""
+        """Handle a frame of job messages from a known node. MalformedMessageError: the caller closes its link."""
         self.begin()
-        self._drain_tray()  # A link to a new process of the sender comes before what that process says.
+        self._drain_tray()  # The news of the sender's new process comes before the messages of that process.
         dispatch.receive(self.broker, sender, runs)
 
     def tick(self) -> None:
-        """Time passed; call at `next_ms`."""
+        """Do the work that is due. The outside calls this at `next_ms`."""
         self.begin()
         if self.broker.now_ms >= self.membership.next_tick_ms():
             self.membership.tick()
         self.has_more = dispatch.tick(self.broker)
         if self.loading is not None:
             self.has_more |= self.loading.step()
-        if self.output_commit is not None:
-            self.output_commit.journal.tick()
+        journal = self.journal
+        if journal is not None:
+            journal.tick()
         if self.events is not None:
             self.events.tick()
         if self.compaction is not None:
             self.has_more |= self.compaction.step()
 
     def next_ms(self) -> int:
-        """The moment (monotonic) `tick` has to be called at."""
+        """Return the monotonic moment at which `tick` has to be called."""
         if self.has_more:
             return self.broker.now_ms
         at_ms = min(self.membership.next_tick_ms(), timers.next_ms(self.broker))
-        if self.output_commit is not None:
-            journal_ms = self.output_commit.journal.next_ms()
+        journal = self.journal
+        if journal is not None:
+            journal_ms = journal.next_ms()
             if journal_ms is not None and journal_ms < at_ms:
                 at_ms = journal_ms
         if self.events is not None:
@@ -251,7 +261,7 @@ class Driver:
         return at_ms
 
     def finish(self) -> None:
-        """Close the turn: all it wanted done outside is done now, in the order that promises need."""
+        """Close the turn: do its work on the outside, records before the messages and replies that rely on them."""
         broker = self.broker
         self._drain_tray()
         dispatch.settle(broker)
@@ -260,7 +270,7 @@ class Driver:
         if spill is not None:
             spill.settle()
         output_commit = self.output_commit
-        if output_commit is not None:
+        if output_commit is not None and output_commit.journal is not None:
             output_commit.record()
             if self.loading is not None:
                 self.loading.recorded(output_commit.journal.position)
@@ -270,35 +280,34 @@ class Driver:
             self.events.record()
         if self.commit_position is not None:
             self.commit_position.note()
-        holding = self.holding
-        if self.outgoing.runs or (holding is not None and holding.is_waiting):
+        if self.outgoing.runs or (output_commit is not None and output_commit.is_waiting):
             self._send_messages()
         if broker.incremental and len(broker.incremental) > len(broker.stalled):
-            self.has_more = True  # A long command has begun: its next part is due at once.
-        # Flushing may let a client's pipeline go on, which belongs to the next turn.
+            self.has_more = True  # A long command is not over: its next part is due at once.
+        # A client that is woken may run its next requests: they belong to the next turn.
         self.is_open = False
         clients = broker.outbox.clients
         if clients:
             broker.outbox.clients = {}
-        if holding is not None:
-            holding.hold_replies(clients)
-            for client in holding.released():
+        if output_commit is not None:
+            output_commit.hold_replies(clients)
+            for client in output_commit.released():
                 clients[client] = None
         for client in clients:
             client.port.wake()
 
     def release(self) -> None:
-        """A log has come further, and nothing else has happened: who waited for that goes on, without a turn."""
-        holding = self.holding
-        if self.is_open or holding is None:
+        """Release what waited for a log that has advanced, without a turn: nothing else has happened."""
+        output_commit = self.output_commit
+        if self.is_open or output_commit is None:
             return
-        if holding.has_messages:
+        if output_commit.has_messages:
             self._send_messages()
-        for client in holding.released():
+        for client in output_commit.released():
             client.port.wake()
 
     def _drain_tray(self) -> None:
-        """What membership wants done: links, the nodes file, and news for the core."""
+        """Do membership's work: hang up and dial links, save the nodes file, pass news on to the core."""
         tray = self.membership
         self.write_first()
         while tray.hang_ups or tray.dials or tray.new_runs or tray.link_events or tray.forgotten or tray.notices:
@@ -333,7 +342,7 @@ class Driver:
             self._save_nodes()
 
     def write_first(self) -> None:
-        """The nodes file has what others are about to be told of it."""
+        """Write the nodes file before other nodes are told of its contents."""
         tray = self.membership
         if tray.must_write:
             tray.must_write = False
@@ -341,18 +350,18 @@ class Driver:
                 self.write_nodes()
 
     def _leave_out(self, node: Node) -> None:
-        """What was to be said to this node's process is not said to its next one."""
+        """Drop the messages meant for this node's process: its next process must not get them."""
         self.outgoing.leave_out(node)
-        if self.holding is not None:
-            self.holding.leave_out(node)
+        if self.output_commit is not None:
+            self.output_commit.leave_out(node)
 
     def _send_messages(self) -> None:
-        """Encode each run once, however many nodes get it; one write per node."""
+        """Send the messages that may go: encode each run once for all nodes, and write once per node."""
         parts: dict[Node, list[bytes]] = {}
         sent = 0
         runs = self.outgoing.take()
-        if self.holding is not None:
-            runs = self.holding.hold_messages(runs)
+        if self.output_commit is not None:
+            runs = self.output_commit.hold_messages(runs)
         for nodes, kind, items in runs:
             linked = [node for node in nodes if node.is_linked]
             if not linked:

@@ -1,1 +1,1 @@
-"""RESP, the protocol of clients: requests as they are read, replies as they are written, words of a line."""
+"""RESP, the protocol of clients: reading requests, writing replies, splitting lines into words."""

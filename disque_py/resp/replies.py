@@ -1,7 +1,6 @@
-"""Replies as bytes (RESP2, and the two types RESP3 adds for us).
+"""Replies as bytes: RESP2, and the two types of RESP3 that we use.
 
-Spec R4: after HELLO 3 only
-nil and maps differ.
+After HELLO 3 only nil and maps differ (spec R4).
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ def simple(text: str | bytes) -> bytes:
 
 
 def error(text: str) -> bytes:
-    """`-text`; line ends inside would break the protocol and become blanks."""
+    """`-text`. Line ends in the text become blanks: they would break the protocol."""
     return b"-%b\r\n" % text.replace("\r", " ").replace("\n", " ").encode("utf-8", "surrogateescape")
 
 

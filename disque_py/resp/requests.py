@@ -1,10 +1,9 @@
 """Requests from bytes: RESP arrays of bulk strings, and inline commands.
 
-`_careful` is the protocol: every limit and every error text of spec R1,
-resumable at any byte. `_fast` is hiredis, a fifth of the cost, for what nearly all clients send nearly always:
-complete commands. It is only trusted with input that can't hurt it (it would reserve memory for whatever array
-length is declared) and only believed when its result is what the careful one would give; otherwise the same
-bytes are read again carefully.
+`_careful` is the protocol: it knows all limits and error texts of spec R1, and can stop and resume at any byte. `_fast`
+uses hiredis at a fifth of the cost, for complete commands, which are nearly all input. hiredis reserves memory for any
+declared array length, so input that could hurt it goes to the careful parser. The result of hiredis counts only when
+the careful parser would give the same. Otherwise the same bytes are read again carefully.
 """
 
 from __future__ import annotations
@@ -20,27 +19,27 @@ from disque_py.resp.words import UnbalancedQuotesError, split_words
 
 INLINE_BYTES_MAX: Final = 65_536
 ARGUMENTS_MAX: Final = 1_048_576
-# What an argument costs besides its bytes.
+# Bytes of memory that an argument costs besides its content.
 ARGUMENT_BYTES: Final = 56
 
 _STAR: Final = 42
 _DOLLAR: Final = 36
 _LENGTH: Final = re.compile(rb"[+-]?[0-9]{1,20}")
-# Headers that may not reach hiredis: arrays of very many elements, other aggregates, and what else than bulk strings
-# it returns as bytes.
+# Headers that may not reach hiredis: arrays of very many elements, other aggregates, and other types than bulk strings
+# that it returns as bytes.
 _DANGEROUS: Final = re.compile(rb"\n(?:[%~>|=+(]|\*[0-9]{6})").search
 _DANGEROUS_START: Final = re.compile(rb"\*[0-9]{6}").match
 _LONG_ARRAY: Final = re.compile(rb"\*[0-9]{6}").search
 _DANGEROUS_CHARACTERS: Final = b"%~>|=+("
 _UNUSUAL_LENGTH: Final = re.compile(rb"\n[$*](?:[^0-9]|0[0-9])").search
 _UNUSUAL_START: Final = re.compile(rb"\*(?:[^0-9]|0[0-9])").match
-# hiredis moves what it has not read yet to the front every kilobyte: with much of it that costs more than reading.
+# Every kilobyte, hiredis moves its unread bytes to the front. With many of them that costs more than reading.
 _SLICE_BYTES: Final = 16_384
 _INCOMPLETE: Final = object()
 
 
 class RequestError(Exception):
-    """The client does not speak the protocol: it gets this text as an error and is closed."""
+    """A violation of the protocol. The client gets this text as an error, and its connection is closed."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -48,7 +47,7 @@ class RequestError(Exception):
 
 
 class RequestParser:
-    """Feed bytes, get requests. After `error` is set nothing more is read.
+    """A parser that turns bytes into requests. After `error` is set it reads no more.
 
     bulk_bytes_max   `proto-max-bulk-len`
     error            the text of a protocol error, "" while there is none
@@ -60,7 +59,7 @@ class RequestParser:
         self.bulk_bytes_max = bulk_bytes_max
         self.error = ""
         self._reader = hiredis.Reader(notEnoughData=_INCOMPLETE)
-        # Of an unfinished request: the arguments read, how many are missing, bytes of the next one.
+        # An unfinished request: the arguments that were read, how many are missing, the length of the next one.
         self._argv: list[bytes] = []
         self._argv_bytes = 0
         self._left = 0
@@ -70,16 +69,16 @@ class RequestParser:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes of an unfinished request."""
+        """The bytes that were received of an unfinished request."""
         return self._size + self._argv_bytes
 
     @property
     def wants(self) -> int:
-        """Bytes the unfinished request needs at least; 0 if it is not known or nothing is unfinished."""
+        """The bytes that the unfinished request still needs at least; 0 if that is unknown or none is unfinished."""
         return max(0, self._need - self._size) if self._parts else 0
 
     def feed(self, data: bytes) -> list[list[bytes]]:
-        """The requests that are complete with these bytes, in order."""
+        """Return the requests that are complete with these bytes, in order."""
         requests: list[list[bytes]] = []
         if self.error:
             return requests
@@ -105,7 +104,7 @@ class RequestParser:
         return requests
 
     def _fast(self, data: bytes, offset: int, requests: list[list[bytes]]) -> int:
-        """Complete requests at the start of `data`; where the rest begins, as a place in the whole (`offset` + …)."""
+        """Read complete requests at the start of `data`. Return where the rest begins in the whole (`offset` + …)."""
         if len(data) > self.bulk_bytes_max or _is_dangerous(data):
             return offset
         reader = self._reader
@@ -119,19 +118,19 @@ class RequestParser:
             arguments = list(chain.from_iterable(found))
             joined = b"".join(arguments)
             if not all(found):
-                raise TypeError  # As the two above do for anything else but lists of bytes.
+                raise TypeError  # As the two calls above do for all but lists of bytes.
         except (TypeError, hiredis.ProtocolError, hiredis.ReplyError):
             self._reader = hiredis.Reader(notEnoughData=_INCOMPLETE)
             return offset
-        # Headers that begin no argument of these belong to one more request, which is unfinished.
+        # Surplus headers belong to one more request, which is unfinished.
         header = b"$" if _DOLLAR not in joined else b"\r\n$"
         if found and header not in joined and data.count(header) == len(arguments):
             last = arguments[-1]
             if data.endswith(b"$%d\r\n%b\r\n" % (len(last), last)):
                 requests += found
                 return offset + len(data)
-        # Something is unfinished, or looks so. The careful parser, which also sees its declared lengths, gets it.
-        # hiredis doesn't say where it begins, but if lengths are written in the usual way it can be computed.
+        # The last request is unfinished, or looks so. The careful parser gets it, since it sees declared lengths.
+        # hiredis doesn't tell where it begins, but that can be computed if lengths are written in the usual way.
         self._reader = hiredis.Reader(notEnoughData=_INCOMPLETE)
         if not found or _UNUSUAL_LENGTH(data) or _UNUSUAL_START(data):
             return offset
@@ -139,7 +138,7 @@ class RequestParser:
         return offset + len(joined) + _headers_bytes(arguments) + _headers_bytes(found) - 2 * len(found)
 
     def _careful(self, data: bytes, at: int, requests: list[list[bytes]], *, is_one: bool) -> int:
-        """Read on from `at`; keep what is unfinished. With `is_one` stop after the request under way."""
+        """Read on from `at`, and keep an unfinished request. With `is_one` stop after the request under way."""
         size = len(data)
         while at < size or self._left:
             if not self._left:
@@ -191,7 +190,7 @@ class RequestParser:
         return at
 
     def _inline(self, data: bytes, at: int, requests: list[list[bytes]]) -> int:
-        """One line; where the next begins, or -1 if its end has not come."""
+        """Read one line. Return where the next one begins, or -1 if the line's end has not come."""
         end = data.find(b"\n", at)
         if end < 0:
             if len(data) - at > INLINE_BYTES_MAX:
@@ -222,7 +221,7 @@ class RequestParser:
 
 
 def _is_dangerous(data: bytes) -> bool:
-    """Whether these bytes must not reach hiredis. Looking for single characters first is quicker than one search."""
+    """Return whether these bytes must not reach hiredis. Single characters are searched first: that is quicker."""
     for character in _DANGEROUS_CHARACTERS:
         if character in data:
             return bool(_DANGEROUS(data) or _DANGEROUS_START(data))
@@ -238,7 +237,7 @@ def _length(text: bytes) -> int | None:
 
 
 def _headers_bytes(counted: Sequence[Sized]) -> int:
-    """What a header with the length of each of these, and a line end behind it, come to: `$3`, CRLF, and CRLF."""
+    """Return the bytes of the headers and line ends around these arguments: `$3`, CRLF, and CRLF for each."""
     total = 0
     for one in counted:
         size = len(one)

@@ -1,8 +1,8 @@
-r"""Lines of words, as inline commands and config files have them.
+r"""Words of a line, as in inline commands and config files.
 
-Blanks separate words. Single and double quotes group; inside double quotes `\n \r \t \b \a \\ \" \xHH` are escapes,
-inside single quotes only `\'` (spec R1). A closing quote ends its word. The work is done
-on bytes, because `\xHH` may name any byte; config files are handled as text with undecodable bytes kept as surrogates.
+Blanks separate words. Single and double quotes group characters into a word. Inside double quotes
+`\n \r \t \b \a \\ \" \xHH` are escapes, inside single quotes only `\'` (spec R1). A closing quote ends its word. Words
+are bytes, because `\xHH` may name any byte. Config files are text whose undecodable bytes are kept as surrogates.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ ESCAPES: Final = {ord("n"): 10, ord("r"): 13, ord("t"): 9, ord("b"): 8, ord("a")
 BLANKS: Final = b" \t\n\r\x0b\x0c"
 HEX_DIGITS: Final = b"0123456789abcdefABCDEF"
 
-# What needs no quotes in a config line; everything else is quoted, which is always right.
+# Words that need no quotes in a config line. All others are quoted, which is always right.
 _PLAIN: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:@,+=%*[]~^!?&|()<>;$")
 
 
@@ -22,7 +22,7 @@ class UnbalancedQuotesError(ValueError):
 
 
 def split_words(line: bytes) -> list[bytes]:
-    """The words of one line; UnbalancedQuotesError. Empty words come from empty quotes only."""
+    """Return the words of one line. UnbalancedQuotesError. Only empty quotes give empty words."""
     if b'"' not in line and b"'" not in line:
         return line.split()
     words: list[bytes] = []
@@ -44,7 +44,7 @@ def split_words(line: bytes) -> list[bytes]:
 
 
 def _read_quoted(line: bytes, at: int, word: bytearray) -> int:
-    """Append what stands between the quote at `at` and its end to `word`; the position behind it."""
+    """Append the text between the quote at `at` and its end to `word`. Return the position behind it."""
     quote = line[at]
     end = len(line)
     at += 1
@@ -66,12 +66,12 @@ def _read_quoted(line: bytes, at: int, word: bytearray) -> int:
 
 
 def split_text(line: str) -> list[str]:
-    """split_words for text."""
+    """Return the words of a line of text. UnbalancedQuotesError."""
     return [word.decode("utf-8", "surrogateescape") for word in split_words(line.encode("utf-8", "surrogateescape"))]
 
 
 def quote_text(word: str) -> str:
-    """The word as a config line needs it: bare if it is plain, else in double quotes with escapes."""
+    """Return the word as a config line needs it: bare if it is plain, else in double quotes with escapes."""
     data = word.encode("utf-8", "surrogateescape")
     if data and _PLAIN.issuperset(data):
         return word

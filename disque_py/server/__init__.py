@@ -1,1 +1,1 @@
-"""The real outside of a broker: process, clock, log, sockets. Nothing below imports it."""
+"""The real outside of a broker: process, clock, log, sockets. No lower package imports it."""

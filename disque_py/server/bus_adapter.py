@@ -1,10 +1,10 @@
-"""What the bus reports, brought to the driver: one turn's input each. And the nodes to meet at start.
+"""Bus adapter: brings the reports of the bus to the driver, and meets the seeds at start.
 
-The Bus knows sockets and asks who is who; membership decides, inside a turn. Job messages that no node of a known
-version would send close the link, and the Bus counts them like any other frame that is not right.
+The Bus knows sockets and asks which node is at the other end. Membership decides that inside a turn. A job message that
+no node of a known version sends closes the link, and the Bus counts it like any other malformed frame.
 
-`cluster-seeds` are met at start and then again until each was reached once: nodes of a cluster may be started in any
-order. Whether a seed is this node itself, or one that is known already, turns out in the handshake.
+`cluster-seeds` are met at start, and again until each was reached once, because nodes of a cluster may be started in
+any order. A seed may be this node itself, or a known node. The handshake finds that out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SEED_SECONDS: Final = 3.0
 
 
 class BusAdapter:
-    """Owner of the Bus. `seeds` are those not reached yet."""
+    """The owner of the Bus. `seeds` are the nodes not reached yet."""
 
     def __init__(self, turns: TurnLoop, membership: Membership, seeds: Sequence[Seed]) -> None:
         self.seeds = bus_addresses(seeds)
@@ -37,7 +37,7 @@ class BusAdapter:
         self._membership = membership
 
     def meet_seeds(self) -> None:
-        """Meet who was not reached yet, now and every SEED_SECONDS."""
+        """Meet the seeds that were not reached yet, now and every SEED_SECONDS."""
         if not self.seeds or self._turns.is_stopping:
             return
         self._turns.driver.begin()
@@ -48,29 +48,29 @@ class BusAdapter:
     # -- BusOwner ----------------------------------------------------------------------------------
 
     def hello(self) -> Hello:
-        """What we say when a link opens: our id, which the file has before."""
+        """Return our greeting on a new link. It has our id, so the nodes file has it before."""
         self._turns.driver.write_first()
         return self._membership.hello()
 
     def on_link_up(self, node: Node, hello: Hello, peer_host: str, local_host: str) -> Node | None:
-        """A link that we dialed is ready: whose it is."""
+        """Return the node at the end of a link that we dialed; the link is ready."""
         self._turns.driver.begin()
         if node.flags & HANDSHAKE:
             self.seeds.pop((node.host, node.port), None)
         return self._membership.link_up(node, hello, peer_host, local_host)
 
     def on_link_down(self, node: Node) -> None:
-        """A link of ours, or the attempt, failed."""
+        """Report a link of ours that broke or could not be opened."""
         self._turns.driver.begin()
         self._membership.link_down(node)
 
     def on_accept(self, hello: Hello, peer_host: str, local_host: str) -> Node | None:
-        """Somebody dialed us: who it is."""
+        """Return the node that dialed us."""
         self._turns.driver.begin()
         return self._membership.accept(hello, peer_host, local_host)
 
     def on_incoming_lost(self, node: Node) -> None:
-        """What the node told us on its link, its interest, is gone with the link; it tells everything on the next."""
+        """End the node's interest with its link to us. The node announces it again on its next link."""
         driver = self._turns.driver
         driver.begin()
         dispatch.incoming_lost(driver.broker, node)
@@ -78,13 +78,13 @@ class BusAdapter:
     def on_membership(
         self, sender: Node | None, hello: Hello, peer_host: str, local_host: str, kind: int, items: list[Any]
     ) -> None:
-        """Heartbeats and the like; FrameError closes the link."""
+        """Handle membership's messages, such as heartbeats. FrameError closes the link."""
         self._turns.driver.begin()
         self._turns.driver.broker.stats.messages_received += len(items)
         self._membership.receive(sender, hello, peer_host, local_host, kind, items)
 
     def on_runs(self, sender: Node, runs: list[Run]) -> None:
-        """Job messages of one frame; FrameError closes the link."""
+        """Handle the job messages of one frame. FrameError closes the link."""
         try:
             self._turns.driver.receive(sender, runs)
         except dispatch.MalformedMessageError as error:
@@ -92,7 +92,7 @@ class BusAdapter:
 
 
 def bus_addresses(seeds: Sequence[Seed]) -> dict[tuple[str, int], int]:
-    """The bus port of each seed, by its host and client port; StartError."""
+    """Return the bus port of each seed, by its host and client port. StartError."""
     found = {(seed.host, seed.port): seed.bus_port or seed.port + BUS_PORT_DISTANCE for seed in seeds}
     for (host, port), bus_port in found.items():
         if bus_port > PORT_MAX:

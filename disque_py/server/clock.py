@@ -1,8 +1,7 @@
 """The system's clock, for the driver.
 
-Timers, leases and deadlines must go on while a machine is suspended and must not notice steps of the wall clock
-(spec T1, Q37), which is what CLOCK_BOOTTIME offers. Where it is missing (macOS), the
-monotonic clock comes nearest.
+Timers, leases and deadlines must go on while a machine is suspended, and must not notice steps of the wall clock
+(spec T1, Q37). CLOCK_BOOTTIME offers both. Where it is missing (macOS), the monotonic clock comes nearest.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ class SystemClock:
 
     __slots__ = ()
 
-    stopwatch_ns = staticmethod(time.perf_counter_ns)  # Itself, not a method around it: it is called for every command.
+    stopwatch_ns = staticmethod(time.perf_counter_ns)  # No method around it: it is called for every command.
 
     def now_ms(self) -> int:
-        """Monotonic milliseconds since some moment before the program, suspended time included."""
+        """Return monotonic milliseconds since a moment before the program began, suspended time included."""
         return time.clock_gettime_ns(_MONOTONIC_CLOCK) // NS_PER_MS
 
     def wall_ms(self) -> int:
-        """Unix time in milliseconds; may jump."""
+        """Return Unix time in milliseconds. It may jump."""
         return time.time_ns() // NS_PER_MS

@@ -1,12 +1,12 @@
-"""When garbage is collected.
+"""Collector: the policy for collecting garbage.
 
-Python frees most objects at once, by counting references; the collector only finds cycles, by walking through every
-container that is alive. With 400,000 jobs one such walk stops the server for 190 ms, and by default it happens whenever
-the number of objects has grown by a quarter: during every burst of jobs. The broker makes no cycles per job, client
-or message; what rare ones there are (tracebacks, closed transports) come to kilobytes an hour.
+Python frees most objects at once, by counting references. The collector only finds cycles, by walking through all
+living containers. With 400,000 jobs one such walk stops the server for 190 ms. By default it happens whenever the
+number of objects has grown by a quarter, so during every burst of jobs. The broker makes no cycles per job, client or
+message. The rare cycles (tracebacks, closed transports) come to kilobytes an hour.
 
-So automatic collection is off, what start-up created is put aside for good, and a full collection runs only when few
-jobs are registered and it therefore takes a few milliseconds.
+So automatic collection is off, and objects made at start-up are excluded for good. A full collection runs only when few
+jobs are registered, and then takes a few milliseconds.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from __future__ import annotations
 import gc
 from typing import Final
 
-# A full collection of so many jobs takes about 10 ms, the longest that a client may be kept waiting.
+# A full collection with so many jobs takes about 10 ms. No client should wait longer.
 JOB_COUNT_MAX: Final = 20_000
 
 COLLECT_INTERVAL_MS: Final = 60_000  # How often the server may ask.
 
 
 def tune_collector() -> None:
-    """Set the policy; called once, when everything has been imported and built."""
+    """Set the policy. Called once, when all modules are imported and the node is built."""
     gc.disable()
     gc.collect()
     gc.freeze()
 
 
 def collect_when_cheap(job_count: int) -> bool:
-    """Collect everything if fewer than JOB_COUNT_MAX jobs are registered; True if it was done."""
+    """Run a full collection if fewer than JOB_COUNT_MAX jobs are registered. Return whether it ran."""
     if job_count >= JOB_COUNT_MAX:
         return False
     gc.collect()

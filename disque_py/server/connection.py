@@ -1,10 +1,11 @@
-"""ClientConnection: bytes of one client in, replies out.
+"""Client connection: reads the bytes of one client and writes its replies.
 
-Callbacks only: no coroutine and no task per connection. What arrives is parsed and run at once, within the
-turn; replies are written once when the turn is over. A client that does not take its replies is no longer read
-from (above PAUSE_BYTES unread), and cut off at the limit of its class; one that sends faster than it is served,
-or waits, is not read from either, so its memory stays bounded. No client gets more than SLICE_NS per turn.
-Spec B1, B3.
+It consists of callbacks, without a coroutine or a task per connection. Input is parsed and run at once, within the
+turn. Replies are written once, when the turn is over.
+
+Memory per client is bounded. A client with more than PAUSE_BYTES of unread replies is not read from, and it is cut off
+at the limit of its class. A client that waits, or sends faster than it is served, is not read from either. No client
+gets more than SLICE_NS per turn. Spec B1, B3.
 """
 
 from __future__ import annotations
@@ -35,19 +36,19 @@ if TYPE_CHECKING:
     from disque_py.config.settings import Settings
     from disque_py.server.turn_loop import TurnLoop
 
-# Unread replies at which a client's commands are no longer read.
+# Bytes of unread replies at which a client's commands are no longer read.
 PAUSE_BYTES: Final = 1024 * 1024
-# Received and not yet run at which a client is no longer read from.
+# Bytes received and not yet run at which a client is no longer read from.
 BACKLOG_BYTES_MAX: Final = 1024 * 1024
 SLICE_NS: Final = 500_000
-# Parsed at a time: some hundred microseconds of work, also for the smallest requests.
+# Bytes parsed at a time: some hundred microseconds of work, also for the smallest requests.
 PIECE_BYTES: Final = 16 * 1024
 STAR: Final = 42
 NEXT_REQUEST: Final = b"\r\n*"
 INLINE_PIECE_BYTES: Final = 2 * 1024
-# What a client that will say nothing more may still be waiting for: it ends by itself, and soon.
+# Waits of a half-closed client that are continued, because they end by themselves and soon.
 ENDING_SOON: Final = (RUNNING, WAITS_FOR_PARTS, WAITS_FOR_FILE, WAITS_FOR_LOADING)
-# A longer pause is looked at again after this; the loop takes no time that large.
+# A longer pause is looked at again after this, because the loop takes no larger delay.
 ALARM_MS_MAX: Final = 60_000
 
 TOO_MANY: Final = error("ERR max number of clients reached")
@@ -90,21 +91,21 @@ class ClientConnection(asyncio.Protocol):
         self._at = 0
         self._unread: deque[bytes] = deque()
         self._unread_bytes = 0
-        self._offset = 0  # What of the first of these has been parsed.
+        self._offset = 0  # How much of the first of these has been parsed.
         self._is_stuffed = False
         self._is_resuming = False
         self._is_ended = False  # The client has closed its end of the connection.
-        self._alarm: asyncio.TimerHandle | None = None  # Set while a pause holds something back.
+        self._alarm: asyncio.TimerHandle | None = None  # Set while a pause holds commands back.
         self._alarm_ms = 0
         self._soft_since_s = 0.0
-        self._moved_ms = 0  # When bytes of this client last came or went, as far as we saw.
+        self._moved_ms = 0  # When bytes of this client last came or went, as seen once a second.
         self._left_bytes = 0  # Unread replies a second ago.
         self.client: Client | None = None
 
     # -- asyncio -----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has connected; refuse it if there are too many, or the node is protected from its machine."""
+        """Admit a client, or refuse it: there are too many, or protected-mode excludes its machine."""
         turns = self._turns
         broker = turns.driver.broker
         self._transport = transport = cast(asyncio.Transport, transport)
@@ -139,7 +140,7 @@ class ClientConnection(asyncio.Protocol):
         return f"{self._turns.driver.broker.settings.unixsocket}:0"
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone: nothing waits for it any more."""
+        """Forget the client, whose connection is gone."""
         client = self.client
         self._transport = None
         if self._alarm is not None:
@@ -155,7 +156,7 @@ class ClientConnection(asyncio.Protocol):
                 tell("client-gone", client=client.addr, clients=len(self._turns.connections))
 
     def data_received(self, data: bytes) -> None:
-        """Take the bytes in; run what they ask for unless the client has to wait."""
+        """Take the bytes, and run their commands unless the client has to wait."""
         client = self.client
         if client is None or client.close_asked:
             return
@@ -176,18 +177,18 @@ class ClientConnection(asyncio.Protocol):
             self._abort()
 
     def pause_writing(self) -> None:
-        """More than PAUSE_BYTES of replies wait: stop reading this client's commands."""
+        """Stop reading this client's commands, because more than PAUSE_BYTES of replies wait."""
         self._is_stuffed = True
         self._throttle()
 
     def resume_writing(self) -> None:
-        """The client caught up."""
+        """Read commands again, because the client has taken its replies."""
         self._is_stuffed = False
         self._soft_since_s = 0.0
         self._resume_soon()
 
     def eof_received(self) -> bool:
-        """Half-closed: what was asked is run and answered, then we close. Who waits for jobs or copies has hung up."""
+        """Answer the commands of a half-closed client, then close. One that waits for jobs or copies has hung up."""
         client, transport = self.client, self._transport
         if client is None or transport is None:
             return False
@@ -196,7 +197,7 @@ class ClientConnection(asyncio.Protocol):
             self._turns.driver.begin()
             self._stop_consuming(client)
             if is_half:
-                self.close(after_replies=True)  # What it was answered in this very pass may be jobs.
+                self.close(after_replies=True)  # Replies of this pass of the loop may contain jobs.
             return is_half
         if not is_half or client.waiting not in ENDING_SOON or self._is_held():
             return False
@@ -208,7 +209,7 @@ class ClientConnection(asyncio.Protocol):
     # -- running -----------------------------------------------------------------------------------
 
     def _run(self, client: Client) -> None:
-        """Parse and run what was received, as far as the client may go on and for one slice of time."""
+        """Parse and run input, as long as the client may go on, for at most one slice of time."""
         driver = self._turns.driver
         broker = driver.broker
         stopwatch_ns = driver.clock.stopwatch_ns
@@ -226,14 +227,14 @@ class ClientConnection(asyncio.Protocol):
                     is_late = stopwatch_ns() > until_ns
                     break
             before = self._at
-            # Replies of this turn are not written yet; once they are, the transport says whether they were taken.
+            # Replies of this turn are not written yet. Once they are, the transport says whether the client took them.
             room = PAUSE_BYTES - self.output_bytes() - sum(map(len, client.out))
             self._at = dispatch.execute(broker, client, self._requests, self._at, until_ns, room)
             is_late = stopwatch_ns() > until_ns
             if is_late or self._at < len(self._requests) or self._at == before:
                 break
         if is_free and self._parser.error and self._at >= len(self._requests) and not client.close_asked:
-            self._refuse(client)  # The slice was over when all before it had run.
+            self._refuse(client)  # The slice ended when all requests before the error had run.
         if client.close_asked:
             self._requests = []
             self._at = 0
@@ -241,11 +242,11 @@ class ClientConnection(asyncio.Protocol):
         elif self._at >= len(self._requests) and not self._unread:
             self._unthrottle()
         elif is_free and (client.waiting == RUNNING or (is_late and client.waiting == WAITS_FOR_COPIES)):
-            # What comes after an ADDJOB that waits for its copies may be one that need not wait for it.
+            # Behind an ADDJOB that waits for its copies there may be another one, which need not wait for it.
             self._resume_soon()
 
     def _parse(self, client: Client, until_ns: int) -> bool:
-        """The next requests out of a bounded piece of what was received, so that parsing ends in time. False: none."""
+        """Parse requests out of a piece of the input, bounded so that parsing ends in time. Return whether any came."""
         parser = self._parser
         while self._unread:
             data = self._unread[0]
@@ -258,7 +259,7 @@ class ClientConnection(asyncio.Protocol):
                 if start:
                     data = data[start:]
             else:
-                # Where a request begins, as a rule: what is whole is parsed at a fifth of the cost.
+                # A piece that begins with a request, as usual, is parsed at a fifth of the cost.
                 cut = -1 if parser.pending_bytes else data.rfind(NEXT_REQUEST, start, end)
                 if cut > start:
                     end = cut + 2
@@ -274,7 +275,7 @@ class ClientConnection(asyncio.Protocol):
             if self._requests:
                 return True
             if self._unread and self._turns.driver.clock.stopwatch_ns() > until_ns:
-                return False  # Bytes that make no request take time as well.
+                return False  # Bytes without a complete request take time as well.
         if self._parser.error:
             self._refuse(client)
         return False
@@ -285,12 +286,12 @@ class ClientConnection(asyncio.Protocol):
         self._offset = 0
 
     def _refuse(self, client: Client) -> None:
-        """Broken protocol: say so after all that came before, and close."""
+        """Reply with the protocol error, after all earlier replies, and close."""
         client.reply(error(self._parser.error))
         client.close_asked = True
 
     def _run_in_pause(self, client: Client, until_ns: int) -> None:
-        """What the client sent first, as far as a pause lets it through."""
+        """Run the client's first requests as far as a pause lets them through."""
         broker = self._turns.driver.broker
         if self._at >= len(self._requests):
             self._requests = []
@@ -304,7 +305,7 @@ class ClientConnection(asyncio.Protocol):
             self._at += 1
 
     def _is_held(self) -> bool:
-        """CLIENT PAUSE is in force: commands of all clients wait."""
+        """Return whether CLIENT PAUSE holds the commands of all clients."""
         broker = self._turns.driver.broker
         left_ms = broker.clients_paused_until_ms - broker.now_ms
         if left_ms <= 0:
@@ -318,7 +319,7 @@ class ClientConnection(asyncio.Protocol):
         return True
 
     def _on_alarm(self) -> None:
-        """The pause may be over."""
+        """Go on if the pause is over."""
         self._alarm = None
         if not self._is_resuming:
             self._resume()
@@ -329,7 +330,7 @@ class ClientConnection(asyncio.Protocol):
             self._turns.loop.call_soon(self._resume)
 
     def _resume(self) -> None:
-        """Go on with the pipeline, in a turn of its own."""
+        """Continue the pipeline, in a new turn."""
         self._is_resuming = False
         client = self.client
         if client is None or self._transport is None or self._transport.is_closing():
@@ -354,7 +355,7 @@ class ClientConnection(asyncio.Protocol):
     # -- ClientPort --------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """End of a turn: write the replies; a client that waited goes on with its pipeline."""
+        """End a turn: write the replies, and continue the pipeline of a client that waited."""
         client = self.client
         transport = self._transport
         if client is None or transport is None:
@@ -371,7 +372,7 @@ class ClientConnection(asyncio.Protocol):
             if self._is_stuffed or len(data) > PAUSE_BYTES:
                 self._enforce_output_limit(client)
         if client.close_asked:
-            # Not while replies of earlier requests are still being waited for, or wait for the journal.
+            # Not while replies to earlier requests are missing, or wait for the journal.
             if not client.slots and not client.held:
                 transport.close()
         elif self._is_ended and self._is_done(client):
@@ -379,16 +380,16 @@ class ClientConnection(asyncio.Protocol):
                 self._stop_consuming(client)
             transport.close()
         elif (self._at < len(self._requests) or self._unread) and not self._is_stuffed and not self._is_held():
-            # An ADDJOB may follow others that still wait; once some are answered there is room for more of them.
+            # An ADDJOB may start while others wait. When some of these are answered there is room for more.
             if client.waiting == RUNNING or (has_progress and client.waiting == WAITS_FOR_COPIES):
                 self._resume_soon()
 
     def _stop_consuming(self, client: Client) -> None:
-        """Now, not when the loop says that the connection is lost: a job given to it in between would reach nobody."""
+        """Stop deliveries now, before the loop reports the loss: a job delivered in between would reach no client."""
         delivery.stop_waiting(self._turns.driver.broker, client)
 
     def _is_done(self, client: Client) -> bool:
-        """Whether a client that will say nothing more has got all its answers, or waits for what may never come."""
+        """Return whether a half-closed client has got all its replies, or waits for jobs that may never come."""
         if client.held:
             return False
         if client.waiting == RUNNING:
@@ -396,7 +397,7 @@ class ClientConnection(asyncio.Protocol):
         return client.waiting not in ENDING_SOON
 
     def close(self, *, after_replies: bool) -> None:
-        """Close the connection: at once, or when the client has got what is written."""
+        """Close the connection: at once, or when the client has got all written replies."""
         client = self.client
         if client is None:
             return
@@ -408,11 +409,11 @@ class ClientConnection(asyncio.Protocol):
             self._abort()
 
     def input_bytes(self) -> int:
-        """Bytes received and not run."""
+        """Return the bytes received and not run."""
         return self._parser.pending_bytes + self._unread_bytes
 
     def output_bytes(self) -> int:
-        """Reply bytes the client has not taken."""
+        """Return the reply bytes that the client has not taken."""
         transport = self._transport
         return transport.get_write_buffer_size() if transport is not None else 0
 
@@ -436,18 +437,18 @@ class ClientConnection(asyncio.Protocol):
             self._soft_since_s = 0.0
 
     def look_after(self, now_ms: int, idle_ms: int) -> None:
-        """Once a second: limits that time alone reaches, and idle clients (`timeout`)."""
+        """Apply the limits that time alone reaches: soft output limits, and `timeout` for idle clients."""
         client = self.client
         if client is None:
             return
         left_bytes = self.output_bytes()
-        if left_bytes or self._soft_since_s:  # Limits may be lower than what makes a client be paused.
+        if left_bytes or self._soft_since_s:  # Limits may be below PAUSE_BYTES.
             self._enforce_output_limit(client)
         if not idle_ms or client.is_monitor:
             return
         if client.waiting != RUNNING or client.held or left_bytes != self._left_bytes or self._is_paused(now_ms):
             self._left_bytes = left_bytes
-            self._moved_ms = now_ms  # It waits for us, or reads: it is not silent.
+            self._moved_ms = now_ms  # A client that waits for us, or reads its replies, is not idle.
         elif now_ms - max(self._moved_ms, client.active_ms) > idle_ms:
             self._abort()
 
@@ -456,11 +457,11 @@ class ClientConnection(asyncio.Protocol):
 
 
 def is_protected(settings: Settings) -> bool:
-    """Whether nothing says that other machines are welcome (protected-mode)."""
+    """Return whether protected-mode is in force: neither requirepass nor bind is set."""
     return settings.protected_mode and not settings.bind and not settings.requirepass
 
 
 def _is_foreign(transport: asyncio.Transport) -> bool:
-    """Whether the client is on another machine, as far as its address tells; a unix socket's never is."""
+    """Return whether the client's address is one of another machine. A client of a unix socket never is."""
     peer = transport.get_extra_info("peername")
     return isinstance(peer, tuple) and len(peer) >= 2 and not is_loopback(str(peer[0]))

@@ -1,10 +1,11 @@
-"""Where events go: a directory of their own, the threads that work on it, and who makes lines of many events.
+"""Event storage: the directory of the event log, the threads that work on it, and the line process.
 
-The directory is inside `dir` and named after the nodes file, which every node has for itself, while nodes without a
-journal may share everything else. It has one owner, like the journal's (persistence/files.py), for nodes files of one
-name may lie in different places. Unlike the journal it is never a reason not to start: with a directory that can't be
-had, or a disk that doesn't answer within START_SECONDS, the node serves without a log, and storage/event_log_service.py goes on
-trying.
+The directory is inside `dir` and named after the nodes file. Each node has its own nodes file, while nodes without a
+journal may share all else. The directory has one owner, like the journal's (persistence/files.py), because nodes files
+of the same name may lie in different places.
+
+Events never prevent a start. If the directory can't be opened, or the disk doesn't answer within START_SECONDS, the
+node serves without a log, and storage/event_log_service.py goes on trying.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
     from disque_py.server.turn_loop import TurnLoop
     from persistence.disk import Disk
 
-# A disk that has not answered until then is not waited for.
+# A start doesn't wait longer for the disk.
 START_SECONDS: Final = 3.0
 CLOSE_SECONDS: Final = 2.0
 LANES_SECONDS: Final = 1.0
 
 
 class EventStorage:
-    """One node's directory of events; `service` is what writes there and reads from it."""
+    """One node's directory of events. `service` writes there and reads from it."""
 
     def __init__(self, settings: Settings, turns: TurnLoop) -> None:
         self.directory = events_directory(settings)
@@ -49,7 +50,7 @@ class EventStorage:
         )
 
     async def open(self) -> None:
-        """Open the log if there is to be one, or see to it that an old one is not continued."""
+        """Open the log if events are on, else mark an old one so that it is never continued."""
         opened = self._turns.loop.create_future()
         self._turns.driver.begin()
         self.service.start(lambda: None if opened.done() else opened.set_result(None))
@@ -59,7 +60,7 @@ class EventStorage:
             tell("events-disk-silent", directory=self.directory)
 
     async def close(self) -> None:
-        """The node ends: all on disk, if the disk takes it."""
+        """Write all events if the disk takes them, because the node ends."""
         closed = self._turns.loop.create_future()
         self.service.close(lambda: None if closed.done() else closed.set_result(None))
         try:
@@ -69,7 +70,7 @@ class EventStorage:
         self.abandon()
 
     def abandon(self) -> None:
-        """Let go of everything as it is."""
+        """Release the directory and the threads without writing."""
         self._lines.close()
         self._close_disk()
 
@@ -77,7 +78,7 @@ class EventStorage:
         try:
             self._files = Files(self.directory)
         except JournalInUseError:
-            raise  # It names the directory.
+            raise  # Its text names the directory.
         except OSError as error:
             raise OSError(error.errno, f"{self.directory}: {error.strerror or error}") from None
         self._disk = FileDisk(self._files, self._turns.loop.call_soon_threadsafe)
@@ -92,5 +93,5 @@ class EventStorage:
 
 
 def events_directory(settings: Settings) -> str:
-    """Where the log of events is; to be asked when `dir` is the working directory."""
+    """Return the directory of the event log. Call this when `dir` is the working directory."""
     return os.path.abspath(os.path.basename(settings.cluster_config_file) + ".events")

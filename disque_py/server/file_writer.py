@@ -1,8 +1,8 @@
-"""The scribe: a thread that writes files, one after the other, while the loop serves clients.
+"""File writer: a thread that writes small files, one after the other, while the loop serves clients.
 
-A write with its syncs may take a disk any time. What is handed in first is written first, so of two CONFIG REWRITEs the
-later one wins. Whoever hands in hears of the end on the loop. The thread starts with the first file; `close` waits for
-what is under way.
+A write with its syncs may take any time. Writes happen in the order of the calls, so of two CONFIG REWRITEs the later
+one wins. The caller learns the outcome on the loop. The thread starts with the first file. `close` waits for the
+writes that were ordered.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 
 class FileWriter:
-    """One per process."""
+    """The file-writing thread of a process."""
 
     def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="scribe")
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="file-writer")
         self._is_closed = False
 
     def write(self, deed: Callable[[], None], done: Callable[[OSError | None], None]) -> None:
-        """Run `deed` on the thread, then `done` on the loop, with the error if there was one.
+        """Run `deed` on the thread, then `done` on the loop, with the OSError if there was one.
 
-        Anything but OSError is our own mistake and goes to the loop's exception handler. After `close` nothing is
-        written and nobody hears: the process ends, and has written what it wanted to.
+        Any other exception is our own mistake and goes to the loop's exception handler. After `close`, `deed` is not
+        run and `done` not called: the process ends, and has written its files.
         """
         if self._is_closed:
             return
@@ -39,6 +39,6 @@ class FileWriter:
         asyncio.get_running_loop().run_in_executor(self._thread, deed).add_done_callback(on_end)
 
     def close(self) -> None:
-        """No more files; what was handed in is written when this returns."""
+        """Take no more files. All files that were ordered are written when this returns."""
         self._is_closed = True
         self._thread.shutdown()

@@ -1,8 +1,8 @@
 """ProcessHost: the process as administrative commands see it (ports.Host).
 
-It belongs to the server and asks it to stop; what needs no server (memory, CPU, dying on purpose) is in process.py. The
-bus, the listeners and what opens a turn are put in by the server once it has made them, which is before any client can
-ask. Files are written by the scribe's thread; whoever asked hears of it within a turn of its own.
+It belongs to the server, and asks it to stop. Functions that need no server (memory, CPU, dying on purpose) are in
+process.py. The server sets the bus, the listeners and the function that opens a turn when it has made them, before
+clients can connect. The file writer's thread writes files. The caller gets the outcome within a new turn.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ UVLOOP_VERSION: Final = version("uvloop")
 
 
 class Ending(NamedTuple):
-    """How a node's life ends: its exit status, or (`restart_delay_ms` >= 0) what to do instead of exiting.
+    """How a process ends: with an exit status, or with a restart after `restart_delay_ms` if that is not negative.
 
-    is_graceful   clients get what was written for them, the nodes file is saved; else sockets are just closed
+    is_graceful   clients get their written replies, and the nodes file is saved; else sockets are just closed
     """
 
     status: int = 0
@@ -50,7 +50,7 @@ class Ending(NamedTuple):
 
 
 class ProcessHost:
-    """ports.Host of a server. `stop` may be called at any time, and then ends it soon."""
+    """ports.Host of a server. `stop` may be called at any time, and ends the server soon."""
 
     bus: Bus
     listeners: Listeners
@@ -81,15 +81,15 @@ class ProcessHost:
     # -- numbers -----------------------------------------------------------------------------------
 
     def rss_bytes(self) -> int:
-        """Resident memory."""
+        """Return the resident memory."""
         return process.rss_bytes()
 
     def cpu_seconds(self) -> tuple[float, float, float, float]:
-        """System, user, children's system, children's user CPU time."""
+        """Return the CPU time used: system, user, children's system, children's user."""
         return process.cpu_seconds()
 
     def info_fields(self) -> list[tuple[str, str]]:
-        """See ports.Host; nothing of it changes while the process lives."""
+        """Return the fields of ports.Host.info_fields. They don't change while the process lives."""
         if not self._fields:
             settings = self._configuration.settings
             build = f"{__version__} {process.BUILD} {sys.version} uvloop {UVLOOP_VERSION}"
@@ -113,13 +113,13 @@ class ProcessHost:
         return self._fields
 
     def links_rejected(self) -> dict[str, int]:
-        """Reason -> number of bus links closed for it."""
+        """Return reason -> number of bus links closed for it."""
         return dict(self.bus.rejected)
 
     # -- settings and files ------------------------------------------------------------------------
 
     def apply_setting(self, name: str) -> None:
-        """Put a changed directive into effect on the process; DirectiveError."""
+        """Put a changed directive into effect on the process. DirectiveError."""
         settings = self._configuration.settings
         settings_effects.apply(name, settings)
         if name == "tcp-keepalive":
@@ -146,15 +146,15 @@ class ProcessHost:
         log.tell("config-set", directive=name, value=settings.get_text(name))
 
     def has_config_file(self) -> bool:
-        """Not with standard input, the command line alone, or nothing."""
+        """Return whether there is a config file. Standard input and the command line are none."""
         return bool(self._configuration.path)
 
     def rewrite_config(self, done: Callable[[OSError | None], None]) -> None:
-        """CONFIG REWRITE, in the order asked for."""
+        """Rewrite the config file (CONFIG REWRITE). Rewrites happen in the order of the calls."""
         self._file_writer.write(settings_file.rewriting(self._configuration), self._in_turn(done))
 
     def save_nodes(self, done: Callable[[OSError | None], None]) -> None:
-        """CLUSTER SAVECONFIG."""
+        """Save the nodes file (CLUSTER SAVECONFIG)."""
         self._saver.save_then(self._in_turn(done))
 
     def _in_turn(self, done: Callable[[OSError | None], None]) -> Callable[[OSError | None], None]:
@@ -169,28 +169,28 @@ class ProcessHost:
     # -- journal -----------------------------------------------------------------------------------
 
     def journal_fields(self) -> list[tuple[str, str | int]]:
-        """INFO persistence."""
+        """Return the fields of INFO persistence."""
         return self.journal_service.fields()
 
     def rewrite_journal(self) -> bool:
-        """BGREWRITEAOF; OSError."""
+        """Start BGREWRITEAOF. OSError."""
         return self.journal_service.rewrite()
 
     def backup_journal(self, name: str, done: Callable[[tuple[str, int, int] | OSError], None]) -> None:
-        """JOURNAL BACKUP, beside the journal."""
+        """Run JOURNAL BACKUP, into a directory beside the journal."""
         nodes_text = dump(self._saver.nodes()).encode()
         self.journal_service.backup(f"{self.backups_directory}/{name}", nodes_text, done)
 
     def reload_journal(self, done: Callable[[OSError | None], None]) -> None:
-        """DEBUG LOADAOF; LookupError."""
+        """Run DEBUG LOADAOF. LookupError."""
         self.journal_service.reload(done)
 
     def shutdown_refusal(self) -> str:
-        """Why SHUTDOWN has to be refused, if it has."""
+        """Return why SHUTDOWN has to be refused; empty if it need not."""
         return self.journal_service.refusal()
 
     def rewrite_for_shutdown(self, done: Callable[[OSError | None], None]) -> None:
-        """SHUTDOWN REWRITE-AOF; OSError."""
+        """Write all jobs into a fresh journal (SHUTDOWN REWRITE-AOF). OSError."""
         self.journal_service.rewrite_for_shutdown(lambda error: done(OSError(error) if error else None))
 
     def shutdown(self) -> None:
@@ -198,19 +198,19 @@ class ProcessHost:
         self._stop(Ending())
 
     def restart(self, delay_ms: int, *, graceful: bool) -> None:
-        """Stop and run the same program again; LookupError if the configuration can't be read again."""
+        """Stop and run the same program again. LookupError if the configuration can't be read again."""
         if not self._may_restart:
             raise LookupError("the configuration came from standard input, which can't be read twice")
         self._stop(Ending(restart_delay_ms=delay_ms, is_graceful=graceful))
 
     def crash(self, how: str) -> None:
-        """Die now."""
+        """End the process on purpose."""
         process.crash(how)
 
     def sleep(self, seconds: float) -> None:
-        """Stand still."""
+        """Block the whole process."""
         time.sleep(seconds)
 
     def log(self, level: str, text: str) -> None:
-        """One line."""
+        """Write one line to the log."""
         log.log(level, text)

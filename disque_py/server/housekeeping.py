@@ -1,7 +1,7 @@
-"""What a serving node does from time to time, apart from the broker's own timers.
+"""Housekeeping: the periodic work of a serving node, apart from the broker's own timers.
 
-Once a second it looks after its connections and logs what was refused (reporter.py), once a minute it collects garbage
-if that is cheap, and as often as the service manager wants it says that it is alive. All of it is called by the loop;
+Once a second it checks the connections and logs refusals (reporter.py). Once a minute it collects garbage if that is
+cheap. It tells the service manager that the node is alive, as often as the manager wants. The loop calls all of it;
 there are no tasks.
 """
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from disque_py.server.turn_loop import TurnLoop
 
 LOOK_AFTER_SECONDS: Final = 1.0
-# Looking after so many connections takes about a millisecond; then others get their turn.
+# Checking so many connections takes about a millisecond. Then the loop does other work.
 LOOK_AFTER_SLICE: Final = 1_000
 COLLECT_SECONDS: Final = COLLECT_INTERVAL_MS / 1000
 
 
 class Housekeeping:
-    """The periodic work of one server; they end with the loop."""
+    """The periodic work of one server. It ends with the loop."""
 
     def __init__(self, turns: TurnLoop, notifier: Notifier) -> None:
         self._turns = turns
@@ -33,13 +33,13 @@ class Housekeeping:
         self._reporter = Reporter(turns.driver.broker)
 
     def start(self) -> None:
-        """Begin with all of them."""
+        """Start all periodic work."""
         self._turns.loop.call_later(LOOK_AFTER_SECONDS, self._look_after)
         self._turns.loop.call_later(COLLECT_SECONDS, self._collect)
         self._say_alive()
 
     def _look_after(self) -> None:
-        """Idle clients and those that don't take their replies."""
+        """Check for idle clients, and for clients that don't take their replies."""
         self._look_after_slice(list(self._turns.connections.values()))
         self._reporter.look()
         flush()
@@ -60,7 +60,7 @@ class Housekeeping:
         self._turns.loop.call_later(COLLECT_SECONDS, self._collect)
 
     def _say_alive(self) -> None:
-        """Tell the service manager that the loop turns."""
+        """Tell the service manager that the loop runs."""
         interval_s = self._notifier.watchdog_interval_s
         if interval_s:
             self._notifier.alive()

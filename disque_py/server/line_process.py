@@ -1,12 +1,11 @@
-"""LineProcess: lines of events, made by a process of their own.
+"""Line process: a child process that makes lines of events.
 
-Making lines is the one part of an event's life that costs more than writing it, and a thread for it would take the
-interpreter away from the broker for milliseconds at a time. So a child does it, on another core. It is started when
-somebody first reads many events, and ended when nobody has for IDLE_SECONDS, or with the node: it stops at the end of
-its input.
+Making lines costs more than all other steps of an event's way. A thread for it would hold the interpreter for
+milliseconds at a time. So a child process does it, on another core. It is started when a reader first asks for many
+events. It is ended after IDLE_SECONDS without such a request, or with the node: it stops at the end of its input.
 
-What goes to it and comes back are frames: four bytes of length, then msgpack. One at a time; a child that dies or
-speaks nonsense is given up, whoever waited is told to do it themselves, and it is tried again after a while.
+Requests and answers are frames: four bytes of length, then msgpack, one at a time. A child that dies or sends malformed
+answers is given up. The waiting callers then make the lines themselves, and a new child is started after a while.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ Done = Callable[[tuple[bytes, bytes] | None], None]
 ROOT: Final = Path(__file__).resolve().parents[2]
 LENGTH: Final = struct.Struct("<I")
 IDLE_SECONDS: Final = 60.0
-# After a child that died.
+# Seconds before a new child is started after one that died.
 RETRY_SECONDS: Final = 30.0
 PROGRAM: Final = "from disque_py.server.line_process import main; main()"
 
@@ -58,7 +57,7 @@ class LineProcess(asyncio.SubprocessProtocol):
     # -- LineMaker ---------------------------------------------------------------------------------
 
     def make(self, blocks: Blocks, done: Done) -> None:
-        """See ports.LineMaker."""
+        """Make lines in the child (ports.LineMaker)."""
         now_s = self._loop.time()
         self._used_s = now_s
         if self._transport is not None:
@@ -71,7 +70,7 @@ class LineProcess(asyncio.SubprocessProtocol):
                 self._starting = self._loop.create_task(self._start())
 
     def close(self) -> None:
-        """The node ends."""
+        """End the child, because the node ends."""
         self._is_closed = True
         if self._starting is not None:
             self._starting.cancel()
@@ -103,7 +102,7 @@ class LineProcess(asyncio.SubprocessProtocol):
             self._starting = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The child is there."""
+        """Begin to use the child, which has started."""
         self._transport = cast(asyncio.SubprocessTransport, transport)
         self._parts, self._size = [], 0
         waiting, self._waiting = self._waiting, deque()
@@ -126,7 +125,7 @@ class LineProcess(asyncio.SubprocessProtocol):
         cast(asyncio.WriteTransport, pipe).write(LENGTH.pack(len(packed)) + packed)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """Part of an answer, or the end of one and the beginning of the next."""
+        """Take part of an answer, or the end of one and the beginning of the next."""
         self._parts.append(data)
         self._size += len(data)
         while self._size >= LENGTH.size:
@@ -143,7 +142,7 @@ class LineProcess(asyncio.SubprocessProtocol):
                 self._asked.popleft()((text, ends))
 
     def process_exited(self) -> None:
-        """It was ended, or died."""
+        """Note that the child was ended, or died."""
         if self._transport is not None:
             self._give_up(f"ended with status {self._transport.get_returncode()}")
 
@@ -154,7 +153,7 @@ class LineProcess(asyncio.SubprocessProtocol):
         self._end()
 
     def _end(self) -> None:
-        """Close its input, which ends it; who waits does it themselves."""
+        """Close the child's input, which ends it. The waiting callers make their lines themselves."""
         transport, self._transport = self._transport, None
         if transport is not None:
             transport.close()
@@ -170,7 +169,7 @@ class LineProcess(asyncio.SubprocessProtocol):
 
 
 def main() -> None:
-    """The child: frames in, frames out, until the input ends."""
+    """Run the child: read frames and write answers, until the input ends."""
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     lines = Lines()
     while len(head := source.read(LENGTH.size)) == LENGTH.size:

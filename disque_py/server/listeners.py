@@ -1,10 +1,10 @@
-"""Where clients connect: TCP on each address of `bind`, TLS, a unix socket.
+"""Listeners: the sockets that clients connect to. TCP on each address of `bind`, TLS, a unix socket.
 
-Two steps, because a node whose port is taken must not touch anything first: `bind` takes all addresses or raises
-StartError; `serve`, when everything else is ready, lets clients in.
+They open in two steps, because a node whose port is taken must not change anything. `bind` takes all addresses or
+raises StartError. `serve` lets clients in, when all other parts are ready.
 
-Keep-alive is a property of the listening sockets, which accepted ones inherit from them: so a CONFIG SET counts for
-clients that connect afterwards (spec D6), and accepting costs nothing more.
+Keep-alive is a property of the listening sockets, and accepted sockets inherit it. So a CONFIG SET counts for clients
+that connect afterwards (spec D6), and accepting a client costs no extra call.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 ALL_ADDRESSES: Final = ("0.0.0.0", "::")
 TLS_HANDSHAKE_SECONDS: Final = 10.0
-# Where the kernel keeps its own limit of the backlog.
+# The file with the kernel's own limit of the backlog.
 SOMAXCONN_FILE: Final = "/proc/sys/net/core/somaxconn"
-# A machine without IPv6, or without IPv4: no reason not to start, as long as one of them works.
+# Errors of a machine without IPv6 or without IPv4. The node starts as long as one of the two works.
 NO_SUCH_FAMILY: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
-# After the first probe, at n seconds of silence, the next follow every n/3; the third unanswered one ends it.
+# The first probe comes after n seconds of silence, the next ones every n/3. The third unanswered one ends the link.
 PROBES: Final = 3
 
 
@@ -44,7 +44,7 @@ class _Door(NamedTuple):
 
 
 class Listeners:
-    """The sockets that clients connect to. `names` are the addresses, for people: host:port or a path."""
+    """The listening sockets of a node."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -55,11 +55,11 @@ class Listeners:
 
     @property
     def names(self) -> list[str]:
-        """Where clients may connect."""
+        """The addresses for people: host:port, or a path."""
         return [door.name for door in self._doors]
 
     def bind(self) -> None:
-        """Take all addresses; StartError, with nothing taken, if one can't be had."""
+        """Take all addresses. StartError if one can't be taken; then none is."""
         settings = self._settings
         try:
             if settings.port:
@@ -74,7 +74,7 @@ class Listeners:
         self.set_keepalive(settings.tcp_keepalive)
 
     async def serve(self, accept: Callable[[], asyncio.Protocol]) -> None:
-        """Let clients in; `accept` makes the protocol of each. StartError."""
+        """Let clients in. `accept` makes the protocol of each one. StartError."""
         loop = asyncio.get_running_loop()
         backlog = max(1, self._settings.tcp_backlog)
         for door in self._doors:
@@ -89,7 +89,7 @@ class Listeners:
             self._servers.append(server)
 
     def set_keepalive(self, seconds: int) -> None:
-        """Probe clients that connect from now on after so many seconds of silence; 0: never."""
+        """Probe clients that connect from now on, after so many seconds of silence; 0: never."""
         for door in self._doors:
             if door.sock.family == socket.AF_UNIX:
                 continue
@@ -100,7 +100,7 @@ class Listeners:
                 door.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PROBES)
 
     def close(self) -> None:
-        """Let nobody in any more; connections stay. The unix socket's file is removed."""
+        """Accept no more clients; connections stay. The unix socket's file is removed."""
         for server in self._servers:
             server.close()
         for door in self._doors:
@@ -137,7 +137,7 @@ class Listeners:
             _remove_leftover(path)
             sock.bind(path)
             self._unix_path, self._unix_inode = path, os.stat(path).st_ino
-            # Nobody can connect before `serve` listens, so no one slips in with the old permissions.
+            # No client can connect before `serve` listens, so none connects under the old permissions.
             if self._settings.unixsocketperm:
                 os.chmod(path, self._settings.unixsocketperm)
         except OSError as error:
@@ -146,7 +146,7 @@ class Listeners:
         self._doors.append(_Door(sock, path, None))
 
     def _remove_unix_socket(self) -> None:
-        """Ours, that is: another node may have put its own there meanwhile."""
+        """Remove the socket's file if it is still ours: another node may have put its own there."""
         try:
             if os.stat(self._unix_path).st_ino == self._unix_inode:
                 os.unlink(self._unix_path)
@@ -156,7 +156,7 @@ class Listeners:
 
 
 def backlog_limit() -> int:
-    """What the kernel cuts tcp-backlog to; 0 if it doesn't tell."""
+    """Return the limit that the kernel cuts tcp-backlog to; 0 if it is unknown."""
     try:
         with open(SOMAXCONN_FILE, encoding="ascii") as file:
             return int(file.read())
@@ -165,7 +165,7 @@ def backlog_limit() -> int:
 
 
 def _remove_leftover(path: str) -> None:
-    """Remove the socket that an earlier run left; OSError if it is in use, or no socket."""
+    """Remove the socket that an earlier run left. OSError if it is in use, or no socket."""
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:

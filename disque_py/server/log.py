@@ -1,12 +1,11 @@
 """The server's log: few lines, never one per command.
 
-A line is `<pid>:P <dd Mon YYYY HH:MM:SS.mmm +ZZZZ> <level> <text>` with the level as one character, `.` debug, `-`
-verbose, `*` notice, `#` warning (spec D6; year and zone are ours); with `log-format json` it
-is an object. It goes to standard output or to a file, and to syslog if asked. Everything logged by libraries through
-`logging` comes here too.
+A line is `<pid>:P <dd Mon YYYY HH:MM:SS.mmm +ZZZZ> <level> <text>`. The level is one character: `.` debug, `-` verbose,
+`*` notice, `#` warning (spec D6; year and zone are ours). With `log-format json` a line is an object. Lines go to
+standard output or to a file, and to syslog if asked. Lines that libraries log through `logging` come here, too.
 
-The messages are those of log_lines.py. Of each, LINES_MAX are written in SPAN_SECONDS. Those beyond are counted, and a
-line says how many there were (`flush`, once a second).
+The messages are those of log_lines.py. Of each message, LINES_MAX lines are written in SPAN_SECONDS. Further ones are
+counted, and a line tells their number (`flush`, once a second).
 
 A log that can't be written (full disk, closed pipe) costs lines, never the server.
 """
@@ -34,7 +33,7 @@ LEVELS: Final = {"debug": DEBUG, "verbose": VERBOSE, "notice": NOTICE, "warning"
 
 TEXT_BYTES_MAX: Final = 1024
 
-# Not strftime's %b: the log must not depend on the locale.
+# strftime's %b would make the log depend on the locale.
 MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 SYSLOG_ADDRESS: Final = "/dev/log"
@@ -43,7 +42,7 @@ _LOGGER: Final = logging.getLogger("disque")
 
 
 class LineFormatter(logging.Formatter):
-    """Lines as described in the module; a traceback follows on lines of its own."""
+    """A formatter for lines as the module describes them. A traceback follows on lines of its own."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One record as a line, without its end."""
@@ -57,7 +56,7 @@ class LineFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """An object of JSON per line: time, pid, level, message, text and fields; a traceback is one of its values."""
+    """A formatter for one JSON object per line: time, pid, level, message, text, fields, and perhaps a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         """One record as a line, without its end."""
@@ -78,22 +77,22 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """For syslog, which adds time, process and level itself."""
+    """A formatter for syslog, which adds time, process and level itself."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The text alone."""
+        """Return the text alone."""
         return _text(record)
 
 
 class Limiter:
-    """Counts the lines of each message, so that a flood of them stays short."""
+    """A limiter that counts the lines of each message, so that a flood of them stays short."""
 
     def __init__(self) -> None:
-        # Message -> (when its span began, lines in it, those left out).
+        # Message -> (when its span began, lines in it, lines left out).
         self._spans: dict[str, list[float]] = {}
 
     def allows(self, name: str, now_s: float) -> bool:
-        """Whether a line of this message may be written now; those that may not are counted."""
+        """Return whether a line of this message may be written now. Count it if not."""
         span = self._spans.get(name)
         if span is None:
             self._spans[name] = [now_s, 1, 0]
@@ -105,17 +104,17 @@ class Limiter:
         return False
 
     def over(self, now_s: float) -> list[tuple[str, int]]:
-        """The messages whose span is over and that were left out, and how often."""
+        """Return the messages whose span is over and that were left out, and how often."""
         ended = [name for name, span in self._spans.items() if now_s - span[0] >= SPAN_SECONDS]
         spans = [(name, int(self._spans.pop(name)[2])) for name in ended]
         return [(name, count) for name, count in spans if count]
 
 
 class FollowedFile(logging.handlers.WatchedFileHandler):
-    """A file that is opened anew when it was moved away, so that logrotate needs no signal."""
+    """A log file that is opened anew when it was moved away, so that logrotate needs no signal."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one record; if the file can't be opened again, the line is lost."""
+        """Write one record. If the file can't be opened again, the line is lost."""
         try:
             super().emit(record)
         except OSError:
@@ -139,7 +138,7 @@ _LIMITER: Final = Limiter()
 
 
 def open_log(settings: Settings) -> None:
-    """Send the log where the settings say; may be called again. OSError if the file or syslog can't be opened."""
+    """Open the log as the settings say. May be called again. OSError if the file or syslog can't be opened."""
     handlers = [_main_handler(settings.logfile)]
     if settings.syslog_enabled:
         syslog = Syslog(SYSLOG_ADDRESS, settings.syslog_facility)
@@ -147,7 +146,7 @@ def open_log(settings: Settings) -> None:
         syslog.setFormatter(TextFormatter())
         handlers.append(syslog)
     logging.addLevelName(VERBOSE, "VERBOSE")
-    logging.raiseExceptions = False  # See the module: no complaint on standard error for each lost line.
+    logging.raiseExceptions = False  # A lost line makes no complaint on standard error (see the module).
     root = logging.getLogger()
     for old in list(root.handlers):
         root.removeHandler(old)
@@ -159,24 +158,24 @@ def open_log(settings: Settings) -> None:
 
 
 def set_level(loglevel: str) -> None:
-    """Log lines of this level and those above; debug, verbose, notice or warning."""
+    """Log lines of this level and above: debug, verbose, notice or warning."""
     logging.getLogger().setLevel(LEVELS[loglevel])
 
 
 def set_format(log_format: str) -> None:
-    """Write lines as text or as json, to the file or standard output; syslog gets the text alone."""
+    """Write lines to the file or standard output as text or as json. Syslog gets the text alone."""
     for handler in logging.getLogger().handlers:
         if not isinstance(handler, Syslog):
             handler.setFormatter(JsonFormatter() if log_format == "json" else LineFormatter())
 
 
 def is_logged(number: int) -> bool:
-    """Whether lines of this level are written, so that a frequent one need not be made in vain."""
+    """Return whether lines of this level are written, so that a frequent line need not be made in vain."""
     return _LOGGER.isEnabledFor(number)
 
 
 def log(level: str, text: str) -> None:
-    """One line; level is debug, verbose, notice or warning. A line of the table has a level of its own."""
+    """Write one line. Levels are debug, verbose, notice and warning. A line of the table brings its own level."""
     number = LEVELS[text.level if isinstance(text, Line) else level]
     if not _LOGGER.isEnabledFor(number):
         return
@@ -186,23 +185,23 @@ def log(level: str, text: str) -> None:
 
 
 def write(text: str) -> None:
-    """One line, a notice unless the table says otherwise."""
+    """Write one line, a notice unless the table says otherwise."""
     log("notice", text)
 
 
 def tell(name: str, **fields: Value) -> None:
-    """One line of the table."""
+    """Write one line of the table."""
     write(line(name, **fields))
 
 
 def flush() -> None:
-    """Say how many lines were left out lately."""
+    """Log how many lines were left out lately."""
     for name, count in _LIMITER.over(time.monotonic()):
         tell("suppressed", message=name, count=count, seconds=SPAN_SECONDS)
 
 
 def log_mistake(error: BaseException, *, consequence: str, context: str) -> None:
-    """One warning, and the traceback of an exception that should not have happened."""
+    """Log a warning with the traceback of an exception that should not have happened."""
     _LOGGER.warning("%s", line("mistake", consequence=consequence, context=context), exc_info=error)
 
 
@@ -228,14 +227,14 @@ def _name(levelno: int) -> str:
 
 
 def _zone(now: time.struct_time) -> str:
-    """Hours and minutes from UTC, as in +0200."""
+    """Return the distance from UTC in hours and minutes, as in +0200."""
     sign = "-" if now.tm_gmtoff < 0 else "+"
     minutes = abs(now.tm_gmtoff) // 60
     return f"{sign}{minutes // 60:02d}{minutes % 60:02d}"
 
 
 def _text(record: logging.LogRecord) -> str:
-    """What a record says, on one line if it is ours: names that clients chose begin no line of their own."""
+    """Return the text of a record, ours on one line: names chosen by clients must not begin new lines."""
     text = record.getMessage()
     if isinstance(record.args, tuple) and record.args and isinstance(record.args[0], Line):
         text = text.replace("\r", "\\r").replace("\n", "\\n")

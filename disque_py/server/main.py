@@ -1,8 +1,8 @@
 """disque-server: from the command line to a running node, and to its exit status.
 
-Here is what concerns the process: configuration, log, background, pid file, limits, and what comes after the node's
-life (node_lifecycle.py): an exit status, or the same program again. Whatever keeps the node from starting is one line on
-standard error, and in the log if that goes elsewhere; the status is 1.
+This module handles the process: configuration, log, background, pid file, limits. After the node's life
+(node_lifecycle.py) it exits, or runs the same program again. A reason not to start is one line on standard error, and
+in the log if that goes elsewhere. The status is 1 then.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ Usage: disque-server [<config file> | -] [--<directive> <value> ...]
        disque-server -h | --help
        disque-server -v | --version
 
-Runs a node of disque-py. `-` reads the configuration from standard input. The environment comes after
-the file, and the command line wins: DISQUE_TCP_BACKLOG=100 is --tcp-backlog 100. conf/disque.conf
-explains all directives. --test-config starts nothing: it says what is wrong, with status 1, or that all
-is well, with status 0.
+Runs a node of disque-py. `-` reads the configuration from standard input. The environment overrides the
+file, and the command line overrides both: DISQUE_TCP_BACKLOG=100 is --tcp-backlog 100. conf/disque.conf
+explains all directives. --test-config starts no node. It prints the problems of the configuration and
+exits with status 1, or says that there are none and exits with status 0.
 
   disque-server                               all defaults: port 7711, nodes.conf in this directory
   disque-server /etc/disque/disque.conf
@@ -45,7 +45,7 @@ is well, with status 0.
   DISQUE_PORT=7712 disque-server
   disque-server --test-config /etc/disque/disque.conf
 
-SIGTERM and SIGINT stop the node; the status is 0 then, and 1 if it could not start.
+SIGTERM and SIGINT stop the node. The exit status is 0 then, and 1 if the node could not start.
 """
 
 FAILURE: Final = 1
@@ -53,7 +53,7 @@ TEST_CONFIG: Final = "--test-config"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a node until it is stopped; the exit status."""
+    """Run a node until it is stopped. Return the exit status."""
     process.fill_standard_descriptors()
     arguments = sys.argv[1:] if argv is None else argv
     if arguments and arguments[0] in ("-h", "--help"):
@@ -83,7 +83,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _try(configuration: Configuration) -> int:
-    """Say what is wrong with the configuration, or that nothing is; the exit status."""
+    """Print the configuration's problems, or that there are none. Return the exit status."""
     for name in configuration.ignored:
         sys.stderr.write(f"disque-server: {IGNORED.format(name)}\n")
     problems = trial.problems(configuration.settings)
@@ -96,7 +96,7 @@ def _try(configuration: Configuration) -> int:
 
 
 def _run(configuration: Configuration, *, may_restart: bool) -> Ending:
-    """Prepare what comes before everything else, and go on; StartError."""
+    """Enter the directory, open the log, and continue. StartError."""
     settings = configuration.settings
     _enter_directory(settings)
     try:
@@ -112,13 +112,13 @@ def _run(configuration: Configuration, *, may_restart: bool) -> Ending:
 
 
 def _live(configuration: Configuration, *, may_restart: bool) -> Ending:
-    """Prepare the process, and live; StartError."""
+    """Prepare the process, and run the node. StartError."""
     settings = configuration.settings
     is_again = process.was_restarted()
     report_write = process.daemonize() if settings.daemonize and not is_again else None
     pid_path = os.path.abspath(settings.pidfile) if settings.daemonize and settings.pidfile else ""
     _allow_clients(settings)
-    # Not before: a second start by mistake must leave the running node's file alone.
+    # Not earlier: a second start by mistake must not touch the running node's file.
     on_taken = partial(_write_pid_file, pid_path) if pid_path else _do_nothing
     on_ready = partial(process.report_ready, report_write) if report_write is not None else _do_nothing
     try:
@@ -138,7 +138,7 @@ def _enter_directory(settings: Settings) -> None:
 
 
 def _allow_clients(settings: Settings) -> None:
-    """Raise the limit of open files; serve fewer clients if that is not allowed."""
+    """Raise the limit of open files, or serve fewer clients if that is not allowed."""
     possible = process.raise_file_limit(settings.maxclients)
     if possible < 1:
         raise StartError(f"the limit of open files is too low: {process.RESERVED_FILES} are needed besides clients")
@@ -161,7 +161,7 @@ def _version() -> str:
 
 
 def _do_nothing() -> None:
-    """Nobody waits for it."""
+    """Do nothing: no caller waits."""
 
 
 if __name__ == "__main__":

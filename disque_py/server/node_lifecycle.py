@@ -1,14 +1,14 @@
-"""The life of one node: everything is made and connected here, then it serves, then it ends in an orderly way.
+"""The life of one node: its parts are made and connected here, then it serves, then it ends in an orderly way.
 
-The order at start: what may fail comes before what others can see. The nodes file is locked, the ports are taken, the
-node's id is on disk; then other nodes may connect, and clients last. A node that can't start raises StartError and has
-changed nothing but its own new nodes file.
+At the start, steps that may fail come before steps that others can see. The nodes file is locked, the ports are taken,
+and the node's id is written. Then other nodes may connect, and clients last. A node that can't start raises StartError,
+and has changed nothing but its own new nodes file.
 
-The end: nobody new is let in, clients get what was written for them (END_SECONDS at most; an ADDJOB that waits for
-copies may still be answered), the links are closed, the nodes file is saved.
+At the end no new client is let in. Clients get their written replies, within END_SECONDS; an ADDJOB that waits for
+copies may still be answered. Then the links are closed, and the nodes file is saved.
 
-What is our own mistake (an exception nobody expected) costs the connection on whose behalf it happened, and is logged
-with its traceback. If it happened between turns the broker can't be trusted any more, and the node stops with status 1.
+Our own mistake, an unexpected exception, ends the connection for which the code ran, and is logged with its traceback.
+If it happened between turns, the broker can't be trusted any more, and the node stops with status 1.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ from persistence.file_disk import FileDisk
 from persistence.files import Files, JournalInUseError
 from persistence.install import has_journal
 
-# How long clients may take to fetch their last replies, and ADDJOBs to get their copies, when the node ends.
+# At the end, clients have so long to fetch their last replies, and ADDJOBs to get their copies.
 END_SECONDS: Final = 2.0
 LOOK_AGAIN_SECONDS: Final = 0.02
-# How long a disk in trouble has at the end before the node gives up on it.
+# At the end, a disk in trouble has so long to recover.
 JOURNAL_SECONDS: Final = 10.0
 LANES_SECONDS: Final = 1.0
 
 SEED_BYTES: Final = 32
 MAXMEMORY_LOW: Final = 1_000_000
-# The largest body that any node may be set to accept (proto-max-bulk-len, which is live), and the job around it: what
-# another node took from its client must not be refused here.
+# The largest body that any node may be set to accept (proto-max-bulk-len, which is live), and the job around it. A job
+# that another node accepted must not be refused here.
 FRAME_BYTES_MAX: Final = (512 << 20) + (1 << 20)
 
 
@@ -87,7 +87,7 @@ class NodeLifecycle:
         self._on_taken = on_taken  # The nodes file and the ports are ours: no other node runs in our place.
         self._on_ready = on_ready
         self._file_writer = FileWriter()
-        # A link would be replaced, and the file it leads to, perhaps on a disk that outlives this one, left old.
+        # The path behind symbolic links: a save would replace the link and leave the file behind it old.
         self._saver = NodesFileSaver(os.path.realpath(settings.cluster_config_file), self._file_writer, log)
         self._host = ProcessHost(configuration, self._file_writer, self._saver, self.stop, may_restart=may_restart)
         self._listeners = Listeners(settings)
@@ -119,9 +119,9 @@ class NodeLifecycle:
             self._is_known = bool(lines)
             self._listeners.bind()
             self._on_taken()
-            side = self._build(lines)
+            adapter = self._build(lines)
             try:
-                await self._start(side)
+                await self._start(adapter)
             except StartError:
                 await self._bus.close()
                 self._events.abandon()
@@ -135,23 +135,23 @@ class NodeLifecycle:
         return ending
 
     def stop(self, ending: Ending) -> None:
-        """End after this turn; the first call counts, and whatever comes before the start is over, too."""
+        """End after this turn. The first call counts, also during the start."""
         if not self._end.done():
             self._end.set_result(ending)
 
     # -- start -------------------------------------------------------------------------------------
 
-    async def _start(self, side: BusAdapter) -> None:
-        """Open it, to other nodes and then to clients, which wait or hear LOADING until the journal was read."""
+    async def _start(self, adapter: BusAdapter) -> None:
+        """Open the node to other nodes, then to clients. These wait or get -LOADING until the journal is read."""
         settings = self._settings
         try:
-            # The id is ours for ever from here on: nobody may see it before it is on disk.
+            # From here on the id is ours for ever: no other node may see it before it is on disk.
             self._saver.save_now()
         except OSError as error:
             if error.errno not in FULL_DISK or not self._is_known:
                 raise StartError(f"can't write the nodes file {self._saver.path}: {error.strerror or error}") from None
-            self._saver.save()  # It has our id already: there is no hurry.
-        # From the first message on: a copy that is confirmed before the journal is open would be in no journal.
+            self._saver.save()  # The file has our id already, so the save may take its time.
+        # Set before the first message: a copy that is confirmed before the journal is open would be in no journal.
         self._broker.is_loading = settings.appendonly or settings.aof_enqueue_jobs_once
         self._broker.loading_wait_until_ms = self._broker.now_ms + 1000 * settings.loading_wait
         await self._open_bus()
@@ -161,14 +161,14 @@ class NodeLifecycle:
         await self._events.open()
         await self._listeners.serve(lambda: ClientConnection(self._turns))
         self._warn()
-        side.meet_seeds()
+        adapter.meet_seeds()
         self._turns.start()
         Housekeeping(self._turns, self._notifier).start()
         tune_collector()
         self._open_spill()
         await self._load()
         if self._end.done():
-            return  # Nobody was served: it was told to stop while it read.
+            return  # The node was told to stop while it read, and has served no client.
         self._events.service.started("memory lost" if self._journal_service.last_load is None else "journal loaded")
         tune_collector()
         for name in self._listeners.names:
@@ -177,7 +177,7 @@ class NodeLifecycle:
         self._on_ready()
 
     async def _load(self) -> None:
-        """Read the journal, if there is to be one; StartError."""
+        """Read the journal if the settings ask for it. StartError."""
         loaded: asyncio.Future[str] = self._turns.loop.create_future()
 
         def over(reason: str) -> None:
@@ -198,7 +198,7 @@ class NodeLifecycle:
             raise StartError(loaded.result())
 
     def _open_spill(self) -> None:
-        """Where bodies go when memory is short; StartError. What a crash left is removed even if they stay here."""
+        """Open the spill directory if it is on or a crash left files in it, which are removed. StartError."""
         settings = self._settings
         if not settings.maxmemory_spill and not self._spill.is_there:
             return
@@ -209,7 +209,7 @@ class NodeLifecycle:
                 raise StartError(f"can't open {self._spill.directory}: {error.strerror or error}") from None
 
     def _refuse_foreign_journal(self) -> None:
-        """The original's file, and none of ours: starting empty would look like losing everything."""
+        """Refuse to start with the original's journal and none of ours: an empty start would look like a total loss."""
         settings = self._settings
         wanted = settings.appendonly or settings.aof_enqueue_jobs_once
         path = os.path.abspath(settings.appendfilename)
@@ -220,14 +220,14 @@ class NodeLifecycle:
             )
 
     def _open_disk(self) -> FileDisk:
-        """The journal's directory, ours alone; OSError."""
+        """Open the journal's directory for this node alone. OSError."""
         self._files = Files(journal_directory(self._settings))
         self._host.backups_directory = self._files.directory.removesuffix(".d") + ".backups"
         self._disk = FileDisk(self._files, self._turns.loop.call_soon_threadsafe)
         return self._disk
 
     def _close_disk(self) -> None:
-        """Give the directory up; nothing but a removal of old files can be under way."""
+        """Release the directory. At most a removal of old files is under way."""
         disk, files = self._disk, self._files
         self._disk = self._files = None
         if disk is not None and files is not None:
@@ -235,7 +235,7 @@ class NodeLifecycle:
             files.close()
 
     def _build(self, lines: list[NodeLine]) -> BusAdapter:
-        """The node out of its parts; nothing is open yet."""
+        """Make the node's parts and connect them. Nothing is open yet."""
         settings = self._settings
         turns = self._turns
         rng = Random(os.urandom(SEED_BYTES))
@@ -251,10 +251,10 @@ class NodeLifecycle:
         )
         self._saver.nodes = lambda: list(membership.nodes.values())
         self._saver.text = membership.dump
-        side = BusAdapter(turns, membership, settings.cluster_seeds)
+        adapter = BusAdapter(turns, membership, settings.cluster_seeds)
         bus_server_tls, bus_client_tls = tls.bus_contexts(settings)
         self._bus = Bus(
-            side,
+            adapter,
             secret=settings.cluster_secret.encode("utf-8", "surrogateescape"),
             frame_bytes_max=FRAME_BYTES_MAX,
             unsent_bytes_max=UNSENT_BYTES_MAX + settings.proto_max_bulk_len,  # One large job is no stalled node.
@@ -284,7 +284,7 @@ class NodeLifecycle:
         turns.driver.begin()
         membership.load(lines)
         membership.resume(self._saver.notes)
-        return side
+        return adapter
 
     async def _open_bus(self) -> None:
         settings = self._settings
@@ -300,7 +300,7 @@ class NodeLifecycle:
             ) from None
 
     def _warn(self) -> None:
-        """What is allowed, and yet perhaps not meant."""
+        """Log warnings about settings that are allowed and perhaps not meant."""
         settings = self._settings
         if self._configuration.is_default:
             tell("no-config-file")
@@ -330,7 +330,7 @@ class NodeLifecycle:
         self.stop(Ending())
 
     def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What the loop caught; see the module."""
+        """Handle an exception that the loop caught (see the module)."""
         error = context.get("exception")
         message = context.get("message", "")
         if error is None or isinstance(error, OSError):  # A connection's trouble, TLS included.
@@ -363,7 +363,7 @@ class NodeLifecycle:
         else:
             self._events.abandon()
         self._spill.close()
-        await asyncio.sleep(0)  # What the last turn wrote to links and clients leaves.
+        await asyncio.sleep(0)  # The loop sends the last turn's messages and replies.
         await self._bus.close()
         self._file_writer.close()
         if ending.is_graceful:
@@ -371,13 +371,13 @@ class NodeLifecycle:
                 self._saver.save_now()
             except OSError as error:
                 tell("nodes-file-lost", path=self._saver.path, reason=error.strerror or str(error))
-        self._host.watchdog.watch(0)  # Its timer would outlive the program, and end the one that takes its place.
+        self._host.watchdog.watch(0)  # Its timer would survive exec, and end the program that is started next.
         self._saver.close()
         is_last = ending.restart_delay_ms == NO_RESTART
         tell("stopped" if is_last else "stopped-for-restart")
 
     async def _close_journal(self) -> None:
-        """Everything that was acknowledged gets on disk; a disk that can't has some seconds to recover."""
+        """Close the journal with all records on disk. A disk in trouble has some seconds to recover."""
         loop = self._turns.loop
         deadline_s = loop.time() + JOURNAL_SECONDS
         while True:
@@ -404,12 +404,12 @@ def _log_of_bus(_: str, text: str) -> None:
 
 
 def journal_directory(settings: Settings) -> str:
-    """Where the journal is: beside the nodes file."""
+    """Return the directory of the journal, which is beside the nodes file."""
     return os.path.abspath(settings.appendfilename + ".d")
 
 
 def myself(settings: Settings, node_id: bytes) -> Node:
-    """This node, as it presents itself to others."""
+    """Return this node as it presents itself to others."""
     if not is_host(settings.cluster_announce_ip):
         raise StartError(f"cluster-announce-ip: '{settings.cluster_announce_ip}' is not an address")
     me = Node(

@@ -1,13 +1,14 @@
-"""The nodes file of a running node: read once, then written when membership says so, never in the way of clients.
+"""The nodes file of a running node: read once, then written when membership asks, without delaying clients.
 
-A save takes two syncs of the disk, so the scribe's thread does it, with the text as of the moment it is asked for;
-changes meanwhile cost one more save, however many they are. Who must know that the file is on disk (CLUSTER RESET,
-CLUSTER SAVECONFIG) is called when it is. Only the start and the end write on the loop, when nobody is served. Saves
-are numbered, so that an older text never replaces a newer one. A save after a change that fails is tried again until
-it works: the table in memory is right all the same.
+A save takes two syncs of the disk, so the file writer's thread does it. It writes the text of the moment at which the
+save was asked for. All changes in the meantime cost one more save. A caller that must know that the file is on disk
+(CLUSTER RESET, CLUSTER SAVECONFIG) is called back. Only the start and the end write on the loop, when no client is
+served. Saves are numbered, so an older text never replaces a newer one. A failed save is repeated until it works; the
+table in memory is right in any case.
 
-What other nodes are about to be told is written first, on the loop and without a sync (`write`): a small file, some
-tens of microseconds. So a kill undoes nothing; a power cut may, until the save behind it is done.
+Before other nodes learn of a change, the table is written on the loop and without a sync (`write`). The file is small:
+that takes some tens of microseconds. So a kill of the process undoes nothing. A power cut may, until the next save is
+done.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ if TYPE_CHECKING:
     from disque_py.server.file_writer import FileWriter
 
 RETRY_SECONDS: Final = 2.0
-# Texts under way to the file that a newer one names.
+# Texts that may be in the file and are named by a newer one.
 FOLLOWED_MAX: Final = 16
 
 
 class NodesFileSaver:
-    """Owner of the file at `path`, from `open` to `close`. `nodes` gives the table to be written."""
+    """The owner of the file at `path`, from `open` to `close`. `nodes` returns the table to be written."""
 
     def __init__(self, path: str, file_writer: FileWriter, log: Callable[[str, str], None]) -> None:
         self.path = path
@@ -47,14 +48,14 @@ class NodesFileSaver:
         self._writing = threading.Lock()
         self._asked = 0
         self._written = 0
-        # crc_of the texts that the file may have now, by their numbers; 0: what was there at the start.
+        # crc_of the texts that the file may have now, by their numbers; 0: the text at the start.
         self._crcs: dict[int, int] = {}
         self._is_busy = False
         self._is_due = False
         self._is_failing = False
 
     def open(self) -> list[NodeLine]:
-        """Lock the file and read it; `myself` is the first line, none at the first start. StartError."""
+        """Lock the file and read it. `myself` is its first line; there is none at the first start. StartError."""
         try:
             self._store.lock()
             text = self._store.load()
@@ -68,12 +69,12 @@ class NodesFileSaver:
             ) from None
         except OSError as error:
             self.close()
-            # Or the lock that belongs to it, as of a node that somebody else has started before.
+            # Or the lock file of it, for instance of a node that another user has started before.
             path = self.path if isinstance(error, FileNotFoundError) else error.filename or self.path
             raise StartError(f"can't open the nodes file {path}: {error.strerror or error}") from None
 
     def _read(self, text: str) -> list[NodeLine]:
-        """The file, or what the last process wrote after it; NodesFileError, OSError."""
+        """Read the file, or the newer text of the last process. NodesFileError, OSError."""
         self._crcs[0] = crc_of(text)
         lines = parse(text)
         latest = self._store.load_latest(text)
@@ -87,14 +88,14 @@ class NodesFileSaver:
         return lines
 
     def write(self) -> None:
-        """Others are about to be told: the table as it is now survives the end of the process when this returns."""
+        """Write the table before other nodes learn of it. It survives the end of the process when this returns."""
         try:
             self._store.write(self.text(), list(self._crcs.values()))
         except OSError as error:
             self._complain(error)
 
     def save(self) -> None:
-        """Membership has changed: write soon."""
+        """Write the table soon, because membership has changed."""
         if self._is_busy:
             self._is_due = True
             return
@@ -103,11 +104,11 @@ class NodesFileSaver:
         self.save_then(self._on_saved)
 
     def save_then(self, done: Callable[[OSError | None], None]) -> None:
-        """Write the table as it is now; `done` is called on the loop when it is on disk, or with the error."""
+        """Write the table of now. `done` is called on the loop when it is on disk, or with the error."""
         self._file_writer.write(self._deed(), done)
 
     def save_now(self) -> None:
-        """Write; on disk when this returns. OSError."""
+        """Write the table. It is on disk when this returns. OSError."""
         self._deed()()
 
     def _deed(self) -> Callable[[], None]:
@@ -115,17 +116,17 @@ class NodesFileSaver:
         text = self.text()
         for number in [number for number in self._crcs if number < self._written]:
             del self._crcs[number]
-        while len(self._crcs) >= FOLLOWED_MAX:  # The disk takes none of them.
+        while len(self._crcs) >= FOLLOWED_MAX:  # The disk has taken none of them.
             del self._crcs[list(self._crcs)[1]]
         self._crcs[self._asked] = crc_of(text)
         return partial(self._write, self._asked, text)
 
     def close(self) -> None:
-        """Let another process have the file."""
+        """Release the file for other processes."""
         self._store.close()
 
     def _write(self, number: int, text: str) -> None:
-        """On the scribe's thread, or before and after it."""
+        """Write a text: in the file writer's thread, or before and after its life."""
         with self._writing:
             if number > self._written:
                 self._store.save(text)

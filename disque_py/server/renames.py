@@ -1,4 +1,4 @@
-"""`rename-command`, checked against the commands there are: a misspelled line would leave open what it should hide."""
+"""`rename-command`, checked against the table of commands: a misspelled line would leave its command exposed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def check_line(settings: Settings, name: str) -> None:
-    """DirectiveError if the directive `name`, of the line that was just read, is a rename that can't be."""
+    """Check the last line read, of the directive `name`. DirectiveError if it is an impossible rename."""
     if name != "rename-command":
         return
     *earlier, (old, new) = settings.rename_command
@@ -30,7 +30,7 @@ def check_line(settings: Settings, name: str) -> None:
 
 
 def conflicts(renames: Sequence[tuple[str, str]]) -> list[str]:
-    """The names that two commands would have, as sentences; commands may be swapped, so all lines must be known."""
+    """Return a sentence for each name that two commands would have. Call this after all lines: names may be swapped."""
     renamed = dict(renames)
     names = [renamed.get(command.name, command.name).lower() for command in COMMANDS]
     twice = dict.fromkeys(name for name in names if name and names.count(name) > 1)

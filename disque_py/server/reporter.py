@@ -1,7 +1,7 @@
-"""Lines of the log that come from counters: commands and clients that were refused, wrong passwords, figures.
+"""Reporter: log lines made from counters. They tell of refused commands and clients, wrong passwords, and figures.
 
-The core counts and logs nothing. Once a second the counters are compared with what they were: one line tells of all
-that was refused meanwhile, however much it was.
+The core counts and logs nothing. Once a second the counters are compared with their last values. One line reports all
+refusals of a kind since then.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from disque_py.core.broker import Broker
 
 FIGURES_SECONDS: Final = 10
-# Without a refusal for memory in so many looks, one a second, there is enough again.
+# After so many seconds without a refusal for memory, there is enough again.
 CALM_LOOKS: Final = 10
 
 
 class Reporter:
-    """Looks at the counters of one broker; `look` is to be called once a second."""
+    """The reporter of one broker's counters. The server calls `look` once a second."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -28,7 +28,7 @@ class Reporter:
         self._looks = 0
 
     def look(self) -> None:
-        """Log what was counted since the last look."""
+        """Log the refusals since the last call."""
         broker = self._broker
         stats, settings = broker.stats, broker.settings
         if count := self._more("memory", stats.memory_refusals):
@@ -60,7 +60,7 @@ class Reporter:
         )
 
     def _more(self, name: str, count: int) -> int:
-        """By how much a counter has grown; CONFIG RESETSTAT begins it anew."""
+        """Return by how much a counter has grown. CONFIG RESETSTAT sets it back to 0."""
         known = self._known.get(name, 0)
         self._known[name] = count
         return count - known if count >= known else count

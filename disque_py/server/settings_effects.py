@@ -1,8 +1,7 @@
-"""What a changed setting does to the process at once.
+"""Settings effects: changed directives that must be put into effect on the process.
 
-Most directives are read where they are used, each time, and need nothing. The ones here must be put into effect; if
-that fails the caller puts the old value back (`Settings.restore`) and answers with the error's text, which is a whole
-reply.
+Most directives are read at each use and need nothing here. If an effect fails, the caller restores the old value
+(`Settings.restore`) and replies with the error's text, which is a whole reply.
 """
 
 from __future__ import annotations
@@ -19,19 +18,19 @@ if TYPE_CHECKING:
 
     from disque_py.config.settings import Settings
 
-# Two periods of the loop's housekeeping: a shorter watchdog would bark at a healthy loop.
+# Two periods of the loop's housekeeping: a shorter watchdog would report a healthy loop.
 WATCHDOG_PERIOD_MS_MIN: Final = 200
 
 
 def apply(name: str, settings: Settings) -> None:
-    """Put the directive's value into effect; DirectiveError."""
+    """Put the directive's value into effect. DirectiveError."""
     effect = EFFECTS.get(name.lower())
     if effect is not None:
         effect(settings)
 
 
 def change_directory(settings: Settings) -> None:
-    """dir: relative to the directory before; afterwards the setting is absolute."""
+    """Change to `dir`, relative to the present directory. Afterwards the setting is absolute."""
     try:
         os.chdir(settings.dir)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""From the command line to Settings, and from Settings back into the config file.
+"""Settings file: from the command line to Settings, and from Settings back into the config file.
 
-The syntax lives in config/; here are the files. A rewrite never leaves a half-written file behind: a new one is written
-and synced beside the old one and then takes its name.
+The package config/ has the syntax; this module has the files. A rewrite never leaves a half-written file: a new file is
+written and synced beside the old one, and then takes its name.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-# For each name of Configuration.ignored.
+# The warning for each name of Configuration.ignored.
 IGNORED: Final = "the environment variable {} names no directive and is ignored"
 
 
 @dataclass(slots=True)
 class Configuration:
-    """What the program was told.
+    """The configuration of a program, and its sources.
 
     path            the config file, absolute; "" without one (standard input is none)
     included        directives set by included files, see rewriting.rewrite
-    is_default      nothing was given at all
+    is_default      whether neither file nor options were given
     ignored         variables of the environment that look like directives and are none
     """
 
@@ -45,9 +45,9 @@ class Configuration:
 
 
 def load(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> Configuration:
-    """Read `[file | -] [--name value …]` and the environment; ConfigError with everything that is wrong.
+    """Read `[file | -] [--name value …]` and the environment. ConfigError with all problems.
 
-    Paths inside stay as they are and refer to `settings.dir`, which becomes absolute; the caller changes to it.
+    Paths inside stay unchanged and refer to `settings.dir`, which becomes absolute. The caller changes to it.
     """
     configuration = Configuration(Settings())
     reader = ConfigReader(configuration.settings, os.getcwd(), _read, os.path.isdir, renames.check_line)
@@ -69,9 +69,9 @@ def load(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> C
 
 
 def rewriting(configuration: Configuration) -> Callable[[], None]:
-    """CONFIG REWRITE as a deed for a thread, with the values in force now. There must be a config file; OSError."""
+    """Return a function for a thread that does CONFIG REWRITE with the values of now. It may raise OSError."""
     path = configuration.path
-    settings = copy.copy(configuration.settings)  # No value is ever changed, only replaced.
+    settings = copy.copy(configuration.settings)  # A shallow copy is enough: values are replaced, never changed.
 
     def deed() -> None:
         try:
@@ -84,7 +84,7 @@ def rewriting(configuration: Configuration) -> Callable[[], None]:
 
 
 def replace_file(path: str, text: str) -> None:
-    """Put `text` into the file in one step, keeping its permissions; a link stays a link. OSError."""
+    """Replace the file's text in one step. Its permissions stay, and a link stays a link. OSError."""
     path = os.path.realpath(path)
     directory = os.path.dirname(path)
     temporary = os.path.join(directory, f".{os.path.basename(path)}.{os.getpid()}.new")
@@ -112,7 +112,7 @@ def _read(path: str) -> str:
 
 
 def _decoded(data: bytes) -> str:
-    """The same for files and standard input, whatever the locale: a comment in Latin-1 is no error."""
+    """Decode files and standard input alike in any locale. A comment in Latin-1 is no error."""
     return data.decode("utf-8", "surrogateescape")
 
 

@@ -1,12 +1,12 @@
-"""Where bodies go when memory is short: a directory beside the journal's, and the threads that work on it.
+"""Spill storage: the directory for spilled bodies beside the journal's, and the threads that work on it.
 
-The directory is made, and the threads are started, when `maxmemory-spill` is switched on for the first time; they stay
-until the node ends, for what is on disk has to be read back even if nothing more goes there (storage/spill_service.py). The
+The directory is made, and the threads are started, when `maxmemory-spill` is switched on for the first time. They stay
+until the node ends, because bodies on disk have to be read even if no more are written (storage/spill_service.py). The
 directory has one owner, like the journal's (persistence/files.py).
 
-A body that leaves memory leaves a hole in the heap, and the C library keeps such holes for itself unless they are at
-the heap's end. So it is asked to give them back to the system, in a thread, and so often that it never has to do much
-at a time, for meanwhile nobody else can allocate: 0.1 ms for each MiB that it gives back, as measured.
+A body that leaves memory leaves a hole in the heap. The C library keeps such holes unless they are at the heap's end.
+So a thread asks it to return them to the system. Meanwhile no other thread can allocate, for 0.1 ms per MiB returned,
+as measured. So the thread asks often, and returns little at a time.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ if TYPE_CHECKING:
     from disque_py.config.settings import Settings
     from disque_py.server.turn_loop import TurnLoop
 
-# Removing the files may take a moment; what is left, the next start removes.
+# Removing the files may take so long. The next start removes the rest.
 CLOSE_SECONDS: Final = 2.0
-# How often it is looked whether memory is worth giving back: when so much has become free since the last time.
+# Seconds between two checks, and the bytes that must have become free since the last time for memory to be returned.
 TRIM_SECONDS: Final = 0.05
 TRIM_BYTES: Final = 16 << 20
-# So much of what is accounted for is surely resident. It is 0.85 to 1.1 of it, as measured; whatever is taken for waste
-# and is none costs a look that finds nothing to give back.
+# The share of accounted memory that is surely resident. Measured were 0.85 to 1.1. Memory that is mistaken for waste
+# costs one call that finds nothing to return.
 RESIDENT_SHARE: Final = 0.8
 
 
 class Waste:
-    """How much of the process's memory could be given back; what could not be the last time doesn't count."""
+    """An estimate of the memory that could be returned to the system, without the part that could not be last time."""
 
     def __init__(self) -> None:
         self._kept = 0
 
     def is_worth_it(self, resident_bytes: int, used_bytes: int) -> bool:
-        """Whether enough has become free since."""
+        """Return whether enough memory has become free since the last time."""
         waste = _waste(resident_bytes, used_bytes)
         self._kept = min(self._kept, waste)
         return waste - self._kept >= TRIM_BYTES
 
     def given_back(self, resident_bytes: int, used_bytes: int) -> None:
-        """All was given back that could be, and this is left."""
+        """Note the waste that is left after memory was returned."""
         self._kept = _waste(resident_bytes, used_bytes)
 
 
@@ -60,7 +60,7 @@ def _waste(resident_bytes: int, used_bytes: int) -> int:
 
 
 class SpillStorage:
-    """One node's spill directory; nothing happens before `open` or `switch`."""
+    """One node's spill directory. It is not touched before `open` or `switch`."""
 
     def __init__(self, settings: Settings, turns: TurnLoop) -> None:
         self.directory = os.path.abspath(settings.appendfilename + ".spill")
@@ -74,11 +74,11 @@ class SpillStorage:
 
     @property
     def is_there(self) -> bool:
-        """A process that had it on left the directory."""
+        """Return whether an earlier process left the directory."""
         return os.path.isdir(self.directory)
 
     def open(self) -> None:
-        """Take the directory, empty it, and let bodies go there if that is wanted; OSError."""
+        """Take the directory, empty it, and let bodies spill if that is wanted. OSError."""
         files = Files(self.directory)
         driver = self._turns.driver
         self._files = files
@@ -90,7 +90,7 @@ class SpillStorage:
             self._turns.loop.call_later(TRIM_SECONDS, self._look)
 
     def _look(self) -> None:
-        """Give memory back, if there is enough of it."""
+        """Return memory to the system if that is worth it."""
         disk = self._disk
         if disk is None:
             return
@@ -111,7 +111,7 @@ class SpillStorage:
         self._waste.given_back(rss_bytes(), self._used_bytes())
 
     def switch(self) -> None:
-        """CONFIG SET maxmemory-spill; OSError."""
+        """Apply CONFIG SET maxmemory-spill. OSError."""
         service = self._turns.driver.spill
         if service is not None:
             service.switch()
@@ -119,7 +119,7 @@ class SpillStorage:
             self.open()
 
     def close(self) -> None:
-        """The node ends: the files go, as far as that is quick."""
+        """Remove the files as far as that is quick, because the node ends."""
         service = self._turns.driver.spill
         if service is not None and self._disk is not None and self._files is not None:
             service.close()
@@ -129,7 +129,7 @@ class SpillStorage:
 
 
 def _trim() -> Callable[[int], object] | None:
-    """The malloc_trim of glibc; None with another C library."""
+    """Return the malloc_trim of glibc; None with another C library."""
     try:
         trim = ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError):

@@ -1,7 +1,7 @@
-"""Why a node can't start."""
+"""The error of a node that can't start."""
 
 from __future__ import annotations
 
 
 class StartError(Exception):
-    """The node can't start; the text is one line that tells the operator why. The exit status is 1."""
+    """A reason why the node can't start, as one line for the operator. The exit status is 1."""

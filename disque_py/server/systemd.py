@@ -1,7 +1,7 @@
-"""Telling systemd how we are: READY, STOPPING, WATCHDOG.
+"""Messages to systemd: READY, STOPPING, WATCHDOG.
 
-The protocol (man sd_notify) is one datagram of `NAME=value` lines to the unix socket named by NOTIFY_SOCKET; a leading
-`@` stands for the NUL byte of an abstract address. Nothing here may fail the server: a lost message is the manager's.
+The protocol (man sd_notify) is one datagram of `NAME=value` lines to the unix socket named by NOTIFY_SOCKET. A leading
+`@` stands for the NUL byte of an abstract address. A message that can't be sent is dropped: it never fails the server.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class Notifier:
-    """Messages to the service manager, or to nobody.
+    """A sender of messages to the service manager, if there is one.
 
-    is_active             there is a manager to talk to
+    is_active             whether there is a manager
     watchdog_interval_s   how often to call alive(); 0: the manager doesn't watch
     """
 
@@ -28,15 +28,15 @@ class Notifier:
         self._address = "\0" + address[1:] if address.startswith("@") else address
 
     def ready(self) -> None:
-        """The node serves clients."""
+        """Say that the node serves clients."""
         self._send(f"READY=1\nMAINPID={os.getpid()}\nSTATUS=Serving clients")
 
     def stopping(self) -> None:
-        """The node is going down."""
+        """Say that the node is going down."""
         self._send("STOPPING=1\nSTATUS=Stopping")
 
     def alive(self) -> None:
-        """The loop still turns."""
+        """Say that the loop still runs."""
         self._send("WATCHDOG=1")
 
     def _send(self, message: str) -> None:
@@ -51,7 +51,7 @@ class Notifier:
 
 
 def _watchdog_interval_s(environ: Mapping[str, str]) -> float:
-    """Half of the manager's limit, as its manual advises."""
+    """Return half of the manager's limit, as its manual advises."""
     if environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return 0.0
     limit_us = environ.get("WATCHDOG_USEC", "")

@@ -1,10 +1,10 @@
 """TLS contexts from the tls-* directives.
 
 One certificate serves all directions: clients that connect here, nodes that connect here, and our links to them.
-Between nodes both ends must show a certificate that tls-ca-cert-file signed. Names in certificates are not compared:
-nodes are dialed by the addresses that gossip tells, and the authority is the cluster's own. Spec S3.
+Between nodes both ends must show a certificate that the authority in tls-ca-cert-file signed. Names in certificates are
+not compared, because gossip gives the addresses of nodes, and the authority is the cluster's own. Spec S3.
 
-The files are read at start; a renewed certificate counts from the next start on.
+The files are read at start. A renewed certificate counts from the next start on.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ CLIENT_CHECKS: Final = {"no": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "yes
 
 
 def clients_context(settings: Settings) -> ssl.SSLContext:
-    """For the listener of tls-port; StartError."""
+    """Return the context for the listener of tls-port. StartError."""
     context = _context(settings, ssl.PROTOCOL_TLS_SERVER)
     context.verify_mode = CLIENT_CHECKS[settings.tls_auth_clients]
     return context
 
 
 def bus_contexts(settings: Settings) -> tuple[ssl.SSLContext | None, ssl.SSLContext | None]:
-    """For links from and to other nodes; both None unless tls-cluster. StartError."""
+    """Return the contexts for links from and to other nodes; both None without tls-cluster. StartError."""
     if not settings.tls_cluster:
         return None, None
     server = _context(settings, ssl.PROTOCOL_TLS_SERVER)
@@ -42,7 +42,7 @@ def _context(settings: Settings, side: int) -> ssl.SSLContext:
     context = ssl.SSLContext(side)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        # Never None for the password: OpenSSL would ask on the terminal.
+        # The password is never None: OpenSSL would ask for it on the terminal.
         context.load_cert_chain(settings.tls_cert_file, settings.tls_key_file, password=settings.tls_key_file_pass)
     except OSError as error:  # ssl.SSLError is one.
         raise StartError(

@@ -1,7 +1,7 @@
-"""`--test-config`: what a start would refuse in a configuration, before it touches anything.
+"""`--test-config`: finds the problems that a start would have with a configuration, without changing anything.
 
-Ports are not taken, and no file is opened for writing, so a configuration may be tried while a node runs with it. What
-concerns single lines was found by settings_file.load; here is what needs the machine: certificates and directories.
+Ports are not taken, and no file is opened for writing. So a configuration may be tried while a node runs with it.
+settings_file.load has found problems of single lines. This module checks the machine: certificates and directories.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def problems(settings: Settings) -> list[str]:
-    """All that keeps a node from starting with these settings, as far as a look can tell."""
+    """Return the reasons why a node can't start with these settings, as far as files and certificates show them."""
     checks: list[Callable[[], object]] = [
         lambda: myself(settings, bytes(ID_BYTES)),
         lambda: bus_addresses(settings.cluster_seeds),
@@ -32,7 +32,7 @@ def problems(settings: Settings) -> list[str]:
         checks.append(lambda: tls.clients_context(settings))
     found = list(_missing_directories(settings))
     start = os.getcwd()
-    os.chdir(settings.dir)  # What relative paths refer to.
+    os.chdir(settings.dir)  # Relative paths refer to it.
     try:
         for check in checks:
             try:
@@ -45,7 +45,7 @@ def problems(settings: Settings) -> list[str]:
 
 
 def _missing_directories(settings: Settings) -> Iterator[str]:
-    """A sentence for each file that would be made in a directory which is not there."""
+    """Return a sentence for each file that would be made in a missing directory."""
     paths = {
         "logfile": settings.logfile,
         "unixsocket": settings.unixsocket,

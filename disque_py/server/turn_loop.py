@@ -1,8 +1,7 @@
-"""Shell: the driver's turns on an asyncio loop.
+"""Turn loop: the driver's turns on an asyncio loop.
 
-A turn opens with the first input and is closed by a callback that the loop runs after all input that is ready
-now: so everything the sockets had to say in this pass shares one turn. One timer is kept for the next thing
-that is due.
+A turn opens with the first input. A callback closes it, which the loop runs after all input that is ready now. So all
+input of one pass of the loop shares a turn. One timer is kept, for the next work that is due.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ if TYPE_CHECKING:
     from disque_py.node.turn import Driver
     from disque_py.server.connection import ClientConnection
 
-# With more to do than a turn takes, the loop still gets to its sockets in between.
+# The pause after a turn that has more to do: the loop serves its sockets in between.
 SOON_S: Final = 0.0005
-# A timer that fires so late is worth a line, of verbose or of warning.
+# A timer that fires so late is logged, as verbose or as a warning.
 LATE_MS: Final = 100
 STALL_MS: Final = 1_000
 
 
 class TurnLoop:
-    """What connections and links of one server share."""
+    """The turns that connections and links of one server share."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -38,7 +37,7 @@ class TurnLoop:
         self.is_stopping = False
 
     def on_turn(self) -> None:
-        """A turn has begun: finish it when the loop has taken what is ready."""
+        """Begin a turn: finish it when the loop has taken all input that is ready."""
         self.loop.call_soon(self._finish)
 
     def _finish(self) -> None:
@@ -51,7 +50,7 @@ class TurnLoop:
         timer = self._timer
         if timer is not None:
             if next_ms >= self._timer_ms:
-                return  # It fires early enough, and sets itself anew.
+                return  # The timer fires early enough, and sets itself again.
             timer.cancel()
         self._timer_ms = next_ms
         self._due_ms = max(next_ms, driver.broker.now_ms)
@@ -65,18 +64,18 @@ class TurnLoop:
             self.driver.tick()
 
     def _say_late(self, late_ms: int) -> None:
-        """The node served nobody meanwhile, whatever kept it: its clock goes on while the machine sleeps, too."""
+        """Log a late timer: the node served no client meanwhile. The time of a suspended machine counts, too."""
         if late_ms >= STALL_MS:
             tell("stall", ms=late_ms)
         elif late_ms >= LATE_MS:
             tell("late", ms=late_ms)
 
     def start(self) -> None:
-        """Begin to keep time."""
+        """Start the timer."""
         self.driver.tick()
 
     def stop(self) -> None:
-        """No more ticks."""
+        """Stop the timer."""
         self.is_stopping = True
         if self._timer is not None:
             self._timer.cancel()
@@ -84,5 +83,5 @@ class TurnLoop:
 
 
 def now_s() -> float:
-    """Monotonic seconds for the shell's own time-outs."""
+    """Return monotonic seconds for the server's own time-outs."""
     return time.monotonic()

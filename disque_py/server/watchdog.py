@@ -1,7 +1,7 @@
-"""`watchdog-period`: where the program is when its loop stands still.
+"""Watchdog: logs the program's stack when its loop stands still for `watchdog-period`.
 
-A timer of the system is set again and again by the loop; when it fires all the same, the loop was busy for longer than
-the period, and what it was doing is logged. For finding slow commands in production: CONFIG SET only, off by default.
+The loop sets a timer of the system again and again. When the timer fires, the loop was busy for longer than the period,
+and the stack is logged. It serves to find slow commands in production: CONFIG SET only, off by default.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from disque_py.log_lines import line
 
 
 class Watchdog:
-    """Watches the loop it is made on. `log` takes a level and a text."""
+    """A watchdog for the loop that makes it. `log` takes a level and a text."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, log: Callable[[str, str], None]) -> None:
         self._loop = loop
@@ -25,7 +25,7 @@ class Watchdog:
         self._timer: asyncio.TimerHandle | None = None
 
     def watch(self, period_ms: int) -> None:
-        """Log stalls of more than this many milliseconds; 0: don't watch."""
+        """Log stalls that are longer than so many milliseconds; 0: don't watch."""
         self._period_s = period_ms / 1000
         if self._timer is not None:
             self._timer.cancel()

@@ -1,1 +1,1 @@
-"""The services that connect a node to its files: journal, log of events, spilled bodies."""
+"""The services that connect a node to its files: journal, event log, spilled bodies."""

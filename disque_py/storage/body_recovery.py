@@ -1,15 +1,15 @@
-"""Rescuing: a body that can't be read back from where it was spilled to is taken from the journal.
+"""Body recovery: a body that can't be read from its spill file is taken from the journal.
 
-Spill files are written once, never synced and never doubled. But with a journal no body leaves memory before its job's
-base is recorded (core/spilling.py), body included, and `job.place` says in which segment. So a body is lost only when
-it is in neither: when the segment was read to its end as far as it has been written, and the job is not in it.
+Spill files are written once, never synced and never copied. But with a journal no body leaves memory before its job's
+base is recorded, body included (core/spilling.py). `job.place` names the base's segment. So a body is lost only when it
+is in neither place: the segment was read up to the last byte written, and the job is not in it.
 
-What keeps the journal from being read says nothing about that. A directory that is away, or a disk that fails for a
-moment, is asked again every second, TRIES_MAX times; while the journal is in trouble itself, or what was recorded has
-not been written yet, for as long as that lasts. Whoever wants the body waits meanwhile. The segment may be rewritten
-under way: then the base stands further on, and is looked for there.
+An error while the journal is read does not mean that the body is lost. If the directory is away, or the disk fails for
+a moment, the search is repeated every second, TRIES_MAX times. While the journal itself is in trouble, or the record
+has not been written yet, it is repeated without limit. The readers of the body wait meanwhile. The segment may be
+rewritten during the search: then the base is in a later segment, and is looked for there.
 
-What was rescued stays in memory, until memory is scarce again; its place on disk is given up.
+A recovered body stays in memory until memory is scarce again. Its place in the spill file is given up.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 RETRY_MS: Final = 1_000
 TRIES_MAX: Final = 5
-# A line in the log for many rescues: at most so often.
+# One line in the log stands for many recoveries: it is written at most so often.
 LOG_EVERY_MS: Final = 60_000
 
 
 class BodyRecovery:
-    """One journal's side of it; `broker.spill.unread` has what is wanted.
+    """The search for bodies in one journal. `broker.spill.unread` has the bodies to look for.
 
     wake   opens a turn, and has `step` called soon
     """
@@ -48,13 +48,13 @@ class BodyRecovery:
         self._wake = wake
         self._search: Search | None = None
         self._number = 0
-        self._written = 0  # How far the journal was written when the search began.
+        self._written = 0  # The journal's written position when the search began.
         self._wanted: dict[bytes, list[Unread]] = {}
         self._retry_at_ms = 0
         self._logged_ms = -LOG_EVERY_MS
 
     def step(self) -> None:
-        """Begin to look for what is wanted, if nothing is being looked for."""
+        """Begin a search if bodies are wanted and no search is under way."""
         broker = self._broker
         if self._search is not None or broker.now_ms < self._retry_at_ms:
             return
@@ -74,7 +74,7 @@ class BodyRecovery:
             self._go_on(self._search)
 
     def _is_settled(self, each: Unread) -> bool:
-        """Whether it need not be looked for: it is over, or back, or somewhere else, or in no journal."""
+        """Return whether a body need not be looked for: its job is over, it is back or elsewhere, or in no journal."""
         broker, job = self._broker, each.job
         if broker.find(job.id) is not job:
             self._hear(each, None)
@@ -117,7 +117,7 @@ class BodyRecovery:
     def _found(self, each: Unread, body: bytes) -> None:
         broker, job = self._broker, each.job
         if broker.find(job.id) is not job or job.body is not each.place:
-            return  # Nothing of it is wanted, or somebody else's: seen to in the next step.
+            return  # This body is not wanted any more, or is wanted from another place: the next step sees to that.
         if broker.now_ms - self._logged_ms >= LOG_EVERY_MS:
             self._logged_ms = broker.now_ms
             tell(broker.host, "spill-rescued", reason=each.reason)
@@ -125,7 +125,7 @@ class BodyRecovery:
         self._hear(each, body)
 
     def _over(self) -> None:
-        """The segment was read as far as it was written then; who was not found is elsewhere by now, or nowhere."""
+        """End a search: the segment was read up to its end. A body that was not found is elsewhere by now, or lost."""
         number, written = self._number, self._written
         for each in self._end_search():
             if each.job.place == number and each.position > written:
@@ -145,7 +145,7 @@ class BodyRecovery:
                 self._lost(each, f"{each.reason}; nor from the journal: {error.strerror or error}")
 
     def _end_search(self) -> list[Unread]:
-        """Who was not found, and is still wanted."""
+        """End the search. Return the bodies that were not found and are still wanted."""
         self._search = None
         wanted, self._wanted = self._wanted, {}
         return self._still_unread([each for readers in wanted.values() for each in readers])

@@ -1,10 +1,11 @@
-"""Keeping the journal small: when segments are rewritten, dropped or begun anew.
+"""Compaction: decides when segments of the journal are rewritten, dropped or begun anew.
 
-persistence/rewrite.py does the work on one segment and knows no job; core/journaling.py knows what of a record still
-counts. Here is who starts it: BGREWRITEAOF, `auto-aof-rewrite-percentage` with `-min-size`, a journal that was just
-switched on with jobs in memory, and the passing of time, for segments that are dead altogether.
-On a full disk none of that counts but the room there is: the reserved file. Segments are rewritten at once if what
-lives in them fits there, however small the journal is, and the one being written is among them.
+persistence/rewrite.py rewrites one segment and knows no job. core/journaling.py knows which records still count. This
+module starts them: for BGREWRITEAOF, for `auto-aof-rewrite-percentage` with `auto-aof-rewrite-min-size`, and for a
+journal that was switched on with jobs in memory. As time passes it drops segments that are entirely dead.
+
+On a full disk only the room in the reserved file counts. Segments whose living records fit there are rewritten at
+once, however small the journal is. The segment that is being written is one of them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ LOOK_EVERY_MS: Final = 200
 LIVE_TIMES_MAX: Final = 2
 # Jobs recorded per step when the journal is switched on: about two milliseconds.
 JOBS_PER_STEP: Final = 500
-# … and so much of bodies that are on disk (core/spilling.py) is read for it at a time.
+# Bytes of spilled bodies (core/spilling.py) that are read at a time for it.
 READING_BYTES_MAX: Final = 4 << 20
 
 OK: Final = "ok"
@@ -36,11 +37,10 @@ ERROR: Final = "err"
 class Compaction:
     """The state behind INFO's aof_rewrite_* fields.
 
-    base_size       bytes after the last rewrite, or at the start, as far as they lived
-    last_seconds    how long the last one took; -1: there was none
+    base_size       living bytes after the last rewrite, or at the start
+    last_seconds    how long the last rewrite took; -1: there was none
     last_status     ok or err
-    last_error      why the last one ended early
-    is_first        jobs of before the journal was switched on are still being recorded (`wait-rewrite`)
+    last_error      why the last rewrite ended early
     """
 
     def __init__(self, broker: Broker, journal: Journal, disk: Disk, wake: Callable[[], None], stale: set[int]) -> None:
@@ -59,7 +59,7 @@ class Compaction:
         self._closing = -1  # The segment that has to be closed before a rewrite can begin; 0: any; -1: none begins.
         self._wants_everything = False
         self._snapshot: Iterator[bool] | None = None
-        self._recorded = -1  # Where the records of it end; -1: it goes on.
+        self._recorded = -1  # Where the snapshot's records end; -1: it goes on.
         self._reading = 0
         self._started_ms = 0
         self._size_before = 0
@@ -69,17 +69,17 @@ class Compaction:
 
     @property
     def is_running(self) -> bool:
-        """A rewrite, or the first recording of all jobs, is under way."""
+        """Return whether a rewrite, or the first recording of all jobs, is under way."""
         return self._rewrite is not None or self._snapshot is not None or self._closing >= 0
 
     @property
     def is_first(self) -> bool:
-        """The journal was switched on a moment ago and does not yet know all jobs."""
+        """Return whether the journal was switched on and doesn't have all jobs yet (`wait-rewrite`)."""
         return self._snapshot is not None
 
     @property
     def running_seconds(self) -> int:
-        """Since the one that runs began; -1 if none does."""
+        """The age of the rewrite that runs; -1 if none runs."""
         return (self._broker.now_ms - self._started_ms) // 1000 if self.is_running else -1
 
     @property
@@ -89,7 +89,7 @@ class Compaction:
         return (rewrite.segments_done, rewrite.segments_total) if rewrite is not None else (0, 0)
 
     def start(self, when_over: Callable[[str], None] | None = None) -> bool:
-        """Rewrite all that has anything to win. False: one is running; with `when_over` this one comes after it."""
+        """Rewrite all segments with dead bytes. Return False if a rewrite runs; with `when_over` another follows it."""
         if self.is_running and when_over is None:
             return False
         self._wake()
@@ -99,24 +99,24 @@ class Compaction:
             self.is_scheduled = True
             return False
         if self._journal.is_on_reserve:
-            self.is_scheduled = True  # First what there is room for.
+            self.is_scheduled = True  # On a full disk, segments that fit into the reserve come first.
             return True
         self._begin(everything=True)
         return True
 
     def when_over(self, then: Callable[[str], None]) -> None:
-        """Call `then`, with an error or nothing, when what runs now has ended."""
+        """Call `then`, with an error or an empty text, when the present rewrite has ended."""
         self._when_over.append(then)
 
     def record_all(self) -> None:
-        """The journal is new, the jobs are not: record them, a part per turn."""
+        """Record all jobs in a new journal, a part per turn."""
         self._started_ms = self._broker.now_ms
         self._size_before = self._journal.size_left
         self._snapshot = self._record_all()
         self._wake()
 
     def _begin_anew(self) -> None:
-        """Files of the journal are gone or damaged: memory has what they said, and a new journal gets it.
+        """Begin a new journal with the jobs in memory, because files of this one are gone or damaged.
 
         Else the next start would have to be refused.
         """
@@ -134,10 +134,10 @@ class Compaction:
         self.record_all()
 
     def _record_all(self) -> Iterator[bool]:
-        """Yields whether there is more to do at once: not while bodies are read back from disk."""
+        """Record all jobs in parts. Yield whether there is more to do at once: False while bodies are being read."""
         broker = self._broker
         dirty = size = 0
-        for number in range(SHARDS):  # Not over the list: a FLUSHALL on the way puts another in its place.
+        for number in range(SHARDS):  # Not over the list: a FLUSHALL in between replaces it.
             for job in list(broker.shards[number].values()):
                 if job.place >= broker.first_place or job.state == WAIT_REPL:
                     continue
@@ -172,7 +172,7 @@ class Compaction:
         journaling.record_read(broker, job, body)
 
     def step(self) -> bool:
-        """Go on with what is under way, or see whether something is due; True if there is more to do at once."""
+        """Continue the work under way, or look for due work. Return whether there is more to do at once."""
         if self._broker.spill.unread:
             self._recovery.step()
         if self._journal.is_incomplete and not self._broker.is_loading:
@@ -185,7 +185,7 @@ class Compaction:
                 if has_more is not None:
                     return has_more
                 self._recorded = self._journal.position
-            # Not before all of it is on disk: who reads `on` may rely on it.
+            # `aof_state:on` says that all jobs are on disk, so it waits for that.
             if self._journal.synced < self._recorded:
                 self._journal.hurry()
                 return False
@@ -195,12 +195,12 @@ class Compaction:
             return False
         if self._closing >= 0:
             if not self._journal.is_closed_up_to(self._closing):
-                return False  # The disk says when.
+                return False  # The disk wakes us when the segment is closed.
             self._choose()
         rewrite = self._rewrite
         if rewrite is not None:
             if self._journal.is_on_reserve and not self._journal.is_making_room:
-                rewrite.give_up("the disk is full")  # It was not asked whether what lives fits into the room there is.
+                rewrite.give_up("the disk is full")  # Its living records may not fit into the reserve.
             has_more = rewrite.step()
             if rewrite.is_over:
                 self._rewrite = None
@@ -245,7 +245,7 @@ class Compaction:
             self.base_size = size
 
     def _make_room(self) -> None:
-        """The disk is full: rewrite what can be, in the room there is."""
+        """Rewrite segments into the reserved room, because the disk is full."""
         journal = self._journal
         number = -1
         if not self._fitting():
@@ -260,7 +260,7 @@ class Compaction:
         self._wake()
 
     def _live_room(self) -> int:
-        """So many living bytes can be recorded again on a full disk."""
+        """Return how many living bytes can be recorded again on a full disk."""
         return self._journal.room_bytes // LIVE_TIMES_MAX
 
     def _fitting(self) -> list[int]:
@@ -271,7 +271,10 @@ class Compaction:
         return size - self._broker.live_bytes.get(number, 0) > size * DEAD_SHARE_MIN
 
     def _keep_pauses(self) -> None:
-        """Records of pauses may be in what goes; and who is being dropped must stay known as that."""
+        """Record all pauses again: their records may be in a segment that goes.
+
+        That includes versions of pauses that are over, so that an older pause stays known as older.
+        """
         broker = self._broker
         for name, queue in broker.queues.items():
             if queue.paused:
@@ -302,10 +305,10 @@ class Compaction:
         journaling.keep(self._broker, number, kind, item, may_matter=may_matter)
 
     def _measure(self) -> None:
-        """What the journal is now, to compare its growth with.
+        """Set `base_size`, which the journal's growth is compared with.
 
-        Much of that may be dead already: what came and went since the rewrite began. So not more than twice what
-        lives, which leaves room for all that live_bytes does not count (nodes, states).
+        Many bytes may be dead already, of jobs that came and went since the rewrite began. So the base is at most twice
+        the living bytes. The factor leaves room for records that live_bytes does not count (nodes, states).
         """
         self.base_size = min(self._journal.size_left, LIVE_TIMES_MAX * sum(self._broker.live_bytes.values()))
 

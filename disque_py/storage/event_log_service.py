@@ -1,14 +1,15 @@
-"""EventKeeper: a node's log of events from start to end, as directives ask for it.
+"""Event log service: a node's log of events from start to end, as directives ask for it.
 
-Off, on, switched on and off while the node runs, continued after a restart, closed when it can't be written and begun
-anew when it can. Nothing of this ever keeps the node from serving: with a folder that can't be had, or a disk that
-doesn't answer, it starts and runs without a log, INFO and the server's log say why, and it tries again.
+The service opens the log, continues it after a restart, and switches it on and off while the node runs. It closes a
+log that can't be written, and begins a new one when the disk works again. The log never keeps the node from serving.
+Without a folder, or with a disk that doesn't answer, the node runs without a log. INFO and the server's log say why,
+and the service tries again.
 
-A log has no holes: a reader of it sees every transition that this node made from its first event on. So a log is
-continued only by a process that goes on where it ended, and whatever happens unrecorded (events switched off, a disk
-in trouble) makes the next log a new one with another id.
+A log has no gaps: its reader sees every transition that this node made from the log's first event on. So only a process
+that goes on where the log ended may continue it. Unrecorded transitions (events switched off, a disk in trouble) make
+the next log a new one with another id.
 
-At the end of a turn `record` gives the log what the core noted down, and replies and messages wait until that is
+At the end of a turn `record` gives the log the events that the core noted. Replies and messages wait until these are
 written (node/output_commit.py, node/commit_position.py). Spec E4, E5.
 """
 
@@ -36,7 +37,7 @@ Fields = list[tuple[str, str | int]]
 ID_BYTES: Final = 8
 # A closed log can be read for so long before a new one takes its place.
 NEW_LOG_AFTER_MS: Final = 30_000
-# Without a folder it is tried again after this, doubling.
+# A folder that can't be opened is tried again after this, doubling.
 RETRY_MS_MIN: Final = 5_000
 RETRY_MS_MAX: Final = 300_000
 # Events that may wait for a log that is being opened.
@@ -49,13 +50,13 @@ CLOSED: Final = "closed"
 
 
 class EventLogService:
-    """The log's place in one node's life.
+    """The event log of one node.
 
-    open_disk    the disk with the log's folder, made if need be; OSError
-    close_disk   called when the log is closed for good: the lock may go
+    open_disk    opens the disk with the log's folder, and makes the folder if need be; OSError
+    close_disk   called when the log is closed for good: the lock may be released
     is_there     whether there is such a folder
-    state        OFF, OPENING, ON or CLOSED (wanted, and not to be had at the moment)
-    missed       events of this process that are in no log
+    state        OFF, OPENING, ON or CLOSED (wanted, but not possible at the moment)
+    missed       how many events of this process are in no log
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class EventLogService:
         self._segment_bytes = segment_bytes
         self._disk: Disk | None = None
         self._position = 0
-        self._needs_new = False  # Something went unrecorded: what is there may not be continued.
+        self._needs_new = False  # Events went unrecorded: the log on disk may not be continued.
         self._is_closing = False
         self._retry_at_ms = 0
         self._retry_ms = RETRY_MS_MIN
@@ -92,7 +93,7 @@ class EventLogService:
     # -- life --------------------------------------------------------------------------------------
 
     def start(self, ready: Callable[[], None]) -> None:
-        """Open the log, or see to it that an old one is not continued; `ready` is called in any case."""
+        """Open the log, or mark an old one so that it is never continued. `ready` is called in any case."""
         if self._broker.settings.events:
             self._enable(ready)
             return
@@ -102,7 +103,7 @@ class EventLogService:
             ready()
 
     def _abandon(self, ready: Callable[[], None]) -> None:
-        """Events are off: what is there will never be continued."""
+        """Mark the log on disk as closed for good, because events are off."""
 
         def closed(outcome: OSError | None) -> None:
             if isinstance(outcome, OSError):
@@ -122,11 +123,11 @@ class EventLogService:
         disk.start(READING, work, closed)
 
     def started(self, reason: str) -> None:
-        """The node has its jobs, or knows that it has none, or a log begins while it runs: the log says so."""
+        """Note the event STARTED: the node has loaded its jobs, or a log begins while it runs."""
         core_events.of_node(self._broker, core_events.STARTED, reason)
 
     def switch(self) -> None:
-        """CONFIG SET events."""
+        """Apply CONFIG SET events."""
         if self._broker.settings.events:
             if self.state == OFF:
                 core_events.forget_states(self._broker)
@@ -210,11 +211,11 @@ class EventLogService:
         self._needs_new = False
         self._retry_ms = RETRY_MS_MIN
         log.now_ms, log.wall_ms = broker.now_ms, broker.wall_ms
-        self._driver.gate_events(log)
+        self._driver.wait_for_events(log)
         log.begin()
 
     def _failed(self, reason: str) -> None:
-        """There is no log for now."""
+        """Note that there is no log for now, and why."""
         if self.state != CLOSED or self.trouble != reason:
             self._notice(line("events-not-written", reason=reason))
         self.state = CLOSED
@@ -223,7 +224,7 @@ class EventLogService:
         self._retry_ms = min(2 * self._retry_ms, RETRY_MS_MAX)
 
     def _changed(self) -> None:
-        """The log has come further, or was closed: whoever waited for that goes on, readers within a turn."""
+        """Release what waited for the log, which has advanced or was closed. Readers go on within a turn."""
         log, event_readers = self.log, self.event_readers
         if (
             self.state == ON
@@ -247,7 +248,7 @@ class EventLogService:
             event_readers.advance()
 
     def _disable(self) -> None:
-        """CONFIG SET events no: what was noted gets on disk, and the log is never continued."""
+        """Apply CONFIG SET events no: write the noted events, and mark the log so that it is never continued."""
         self.record()
         self._broker.events = None
         self.state = OFF
@@ -281,7 +282,7 @@ class EventLogService:
             closed()
 
     def close(self, done: Callable[[], None]) -> None:
-        """The node ends: all on disk."""
+        """Write all events, because the node ends."""
         self.record()
         if self.log is None:
             done()
@@ -291,7 +292,7 @@ class EventLogService:
     # -- turns -------------------------------------------------------------------------------------
 
     def record(self) -> None:
-        """The end of a turn: what the core noted down goes to the log."""
+        """End a turn: give the log the events that the core noted."""
         broker = self._broker
         events = broker.events
         if events is None or not events.count:
@@ -309,14 +310,14 @@ class EventLogService:
             self._needs_new = True
 
     def set_clock(self, now_ms: int, wall_ms: int) -> None:
-        """A turn begins."""
+        """Begin a turn with this time."""
         log = self.log
         if log is not None:
             log.now_ms = now_ms
             log.wall_ms = wall_ms
 
     def tick(self) -> None:
-        """Time passed."""
+        """Do the work that is due: trim the log, try a new one, answer readers that waited long enough."""
         if self.state == ON and self.log is not None:
             self.log.tick()
         elif self.state == CLOSED and self._broker.now_ms >= self._retry_at_ms:
@@ -329,7 +330,7 @@ class EventLogService:
             self.event_readers.tick()
 
     def next_ms(self) -> int | None:
-        """When `tick` has to be called; None: whenever there is something."""
+        """Return when `tick` has to be called; None: at no certain time."""
         at_ms = self.log.next_ms() if self.log is not None else None
         if self.event_readers is not None:
             deadline_ms = self.event_readers.next_ms()
@@ -338,7 +339,7 @@ class EventLogService:
         return at_ms
 
     def set_limits(self) -> None:
-        """CONFIG SET events-max-bytes, events-max-age, appendfsync."""
+        """Apply CONFIG SET events-max-bytes, events-max-age and appendfsync."""
         log, settings = self.log, self._broker.settings
         if log is not None:
             log.bytes_max = settings.events_max_bytes
@@ -349,7 +350,7 @@ class EventLogService:
     # -- what commands ask -------------------------------------------------------------------------
 
     def position(self) -> tuple[str, int, int, int]:
-        """EVENTS INFO: log id, first event, next durable event, bytes; CommandError without a log."""
+        """Return log id, first event, next durable event and bytes, for EVENTS INFO. CommandError without a log."""
         log = self._log()
         return log.log_id, log.first_seq, log.durable_seq, log.size
 
@@ -365,7 +366,7 @@ class EventLogService:
         *,
         is_packed: bool = False,
     ) -> None:
-        """EVENTS READ; `block_ms` -1: don't wait, 0: for ever. CommandError."""
+        """Run EVENTS READ. `block_ms` is how long it waits; -1: not at all, 0: for ever. CommandError."""
         log = self._log()
         if log_id != log.log_id:
             raise CommandError(f"NOLOG {log.log_id}")
@@ -376,13 +377,13 @@ class EventLogService:
         self.event_readers.read(Request(seq, count, bytes_max, deadline_ms, done, is_packed=is_packed), name)
 
     def seek(self, wall_ms: int, done: Outcome) -> None:
-        """EVENTS SEEK; CommandError."""
+        """Run EVENTS SEEK. CommandError."""
         self._log()
         assert self.event_readers is not None
         self.event_readers.seek(wall_ms, done)
 
     def tail(self, client: Client) -> None:
-        """EVENTS TAIL; CommandError."""
+        """Run EVENTS TAIL. CommandError."""
         self._log()
         assert self.event_readers is not None
         self.event_readers.tail(client)
@@ -393,7 +394,7 @@ class EventLogService:
         return self.log
 
     def fields(self) -> Fields:
-        """INFO events."""
+        """Return the fields of INFO events."""
         log, event_readers = self.log, self.event_readers
         fields: Fields = [
             ("events_enabled", int(self.state != OFF)),
@@ -425,4 +426,4 @@ class EventLogService:
 
 
 def _ignore() -> None:
-    """Nobody waits for it."""
+    """Do nothing: no caller waits for the log."""

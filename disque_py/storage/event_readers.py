@@ -1,15 +1,15 @@
-"""EventDesk: hands the log of events out to readers, as lines.
+"""Event readers: give the events of a log to readers, as lines.
 
-Readers ask for lines from an event's number on (EVENTS READ), wait for the next ones, look for a moment (SEEK), or have
-everything sent to them (TAIL). They get what is on disk for certain, and nothing else (persistence/event_log.py).
+Readers ask for lines from an event's number on, and may wait for the next ones (EVENTS READ). They look for a moment
+(SEEK), or have all new lines sent to them (TAIL). They get events that are durable, and no others
+(persistence/event_log.py).
 
-The unit is a *piece*: some blocks in a row, read away from the loop, made into lines once, and kept for a while, so
-that ten readers at the same place cost one. A reply ends where the next piece is not at hand, so it may be shorter than
-was asked for; the next request goes on from there. Few events are made into lines here; many by the LineMaker, which
-works beside the loop, if there is one.
+The unit is a *piece*: consecutive blocks that a thread reads. A piece is made into lines once, and its text is kept for
+a while, so ten readers at the same place cost one. A reply ends where the next piece is not in memory. So it may be
+shorter than the request, and the next request goes on from there. A small piece is made into lines here. A large one
+goes to the LineMaker, if there is one, which works beside the loop.
 
-A reader that names itself is remembered with the place it asked for last: INFO shows how far behind it is.
-Spec E6.
+A reader that gives a name is remembered with the event that it asked for last: INFO shows its lag. Spec E6.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from persistence.event_log import EventLog
 from persistence.event_reading import Piece, read_piece, seek, segment_of
 from persistence.event_records import decode_events
 
-# Text of pieces that is kept for further readers.
+# Bytes of text that are kept for further readers.
 KEPT_BYTES_MAX: Final = 16 * 1024 * 1024
-# More events than this are made into lines beside the loop.
+# Pieces of more events than this are made into lines beside the loop.
 EVENTS_HERE_MAX: Final = 200
-# Named readers that are remembered; the one that was silent longest goes.
+# Named readers that are remembered; the one that asked least recently is forgotten first.
 READERS_MAX: Final = 100
 
-# Said of a log that is not there (any more).
+# The error when there is no log, or no log any more.
 NO_LOG: Final = "NOLOG none"
 
-# What a request ends with: the reply, or the refusal.
+# Gets the reply to a request, or its refusal.
 Outcome = Callable[[bytes | CommandError], None]
 
 
@@ -59,10 +59,10 @@ class Text(NamedTuple):
 
 
 class Request:
-    """Somebody wants lines from event `seq` on.
+    """A request for lines from event `seq` on.
 
-    deadline_ms   until when they wait for it to be there; 0: for ever, -1: not at all
-    is_packed     they want blocks, not lines (storage/packed_events.py)
+    deadline_ms   until when it waits for the event; 0: for ever, -1: not at all
+    is_packed     it asks for blocks, not lines (storage/packed_events.py)
     """
 
     __slots__ = ("bytes_max", "count", "deadline_ms", "done", "is_packed", "seq")
@@ -91,10 +91,10 @@ class Reader:
 class EventReaders:
     """One log's readers.
 
-    waiting    requests for events that are not there yet
-    readers    by name
-    tails      clients of TAIL -> the event they get next
-    lines_made events that were made into lines
+    waiting      requests for events that are not durable yet
+    readers      the named readers
+    tails        clients of TAIL -> the event that each gets next
+    lines_made   how many events were made into lines
     """
 
     def __init__(
@@ -118,18 +118,18 @@ class EventReaders:
         self._maker = maker
         self._notice = notice
         self._lines = Lines()
-        # Kept texts by their first event, and in the order they were made.
+        # Kept texts by their first event; their first events sorted, and in the order in which the texts were made.
         self._texts: dict[int, Text] = {}
         self._starts: list[int] = []
         self._made: deque[int] = deque()
         self._kept_bytes = 0
-        # First event wanted of a piece that is on its way -> who waits for it.
+        # First event wanted of a piece that is being read -> the requests that wait for it.
         self._fetching: dict[int, list[Request]] = {}
 
     # -- requests ----------------------------------------------------------------------------------
 
     def read(self, request: Request, name: str) -> None:
-        """EVENTS READ; `request.done` hears the reply, perhaps before this returns."""
+        """Run EVENTS READ. `request.done` gets the reply, perhaps before this returns."""
         if name:
             self._remember(name, request.seq)
         self._serve(request)
@@ -156,7 +156,7 @@ class EventReaders:
 
     @property
     def is_awaited(self) -> bool:
-        """Somebody waits for events to become readable, and some have."""
+        """Return whether a request or a tail waits for events that have become readable."""
         if not (self.waiting or self.tails):
             return False
         durable_seq = self.log.durable_seq
@@ -165,7 +165,7 @@ class EventReaders:
         )
 
     def advance(self) -> None:
-        """The log has come further: who waited for that goes on."""
+        """Serve the requests and tails whose events have become readable."""
         if self.waiting and any(each.seq < self.log.durable_seq for each in self.waiting):
             waiting, self.waiting = self.waiting, []
             for request in waiting:
@@ -174,7 +174,7 @@ class EventReaders:
             self._feed_tails()
 
     def tick(self) -> None:
-        """Time passed: who has waited long enough hears that there is nothing."""
+        """Answer requests whose deadline has passed with nothing."""
         now_ms = self._broker.now_ms
         late = [each for each in self.waiting if 0 < each.deadline_ms <= now_ms]
         if late:
@@ -183,13 +183,13 @@ class EventReaders:
                 request.done(bulk(b""))
 
     def next_ms(self) -> int | None:
-        """The first deadline."""
+        """Return the first deadline; None without one."""
         if not self.waiting:
             return None
         return min((each.deadline_ms for each in self.waiting if each.deadline_ms), default=None)
 
     def end(self) -> None:
-        """This log is no more: whoever waits for it hears so."""
+        """Refuse all waiting requests, because this log is closed."""
         self.is_over = True
         waiting, self.waiting = self.waiting, []
         for request in waiting:
@@ -214,7 +214,7 @@ class EventReaders:
         return text if seq < text.end_seq else None
 
     def _lines_for(self, request: Request, text: Text) -> bytes:
-        """What the request gets: of this text, and of those that follow on it as far as they are kept."""
+        """Return the request's lines out of this text and the kept texts that follow it."""
         seq, count, room = request.seq, request.count, request.bytes_max
         parts: list[bytes] = []
         following: Text | None = text
@@ -228,7 +228,7 @@ class EventReaders:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _fetch(self, request: Request) -> None:
-        """Read the piece that begins with, or has, this event."""
+        """Read the piece with this event."""
         seq = request.seq
         others = self._fetching.get(seq)
         if others is not None:
@@ -248,7 +248,7 @@ class EventReaders:
         self._disk.start(READING, lambda folder: read_piece(folder, segment, seq, end), done)
 
     def _send_packed(self, request: Request) -> None:
-        """Blocks as they are, for this request alone: nothing has to be made of them."""
+        """Send blocks as they are on disk. They are read for this request alone, since that costs little."""
         log = self.log
         seq = request.seq
         segment = segment_of(log.segments, seq)
@@ -267,13 +267,13 @@ class EventReaders:
         self._disk.start(READING, lambda folder: read_packed(folder, segment, seq, end, end_seq, bytes_max), done)
 
     def _make(self, seq: int, piece: Piece) -> None:
-        """Lines of the piece: at once, or by the maker."""
+        """Make lines of the piece, at once or with the maker."""
         maker = self._maker
         if maker is not None and piece.end_seq - piece.seq > EVENTS_HERE_MAX:
 
             def made(result: tuple[bytes, bytes] | None) -> None:
                 self._begin()
-                if result is None:  # The maker is gone.
+                if result is None:  # The maker has ended.
                     self._keep(seq, self._text_of(piece))
                 else:
                     ends = array("I")
@@ -289,7 +289,7 @@ class EventReaders:
         return Text(piece.seq, piece.end_seq, data, ends)
 
     def _keep(self, seq: int, text: Text) -> None:
-        """Have the text, and answer who waits for it."""
+        """Keep the text, and answer the requests that wait for it."""
         self.lines_made += text.end_seq - text.seq
         if text.seq not in self._texts:
             at = bisect_left(self._starts, text.seq)
@@ -308,13 +308,13 @@ class EventReaders:
             self._starts.remove(oldest)
 
     def _damaged(self, seq: int, error: OSError) -> None:
-        """Lines of a piece can't be had."""
+        """Refuse the requests for a piece that can't be read."""
         refusal = self._refusal(seq, error)
         for request in self._fetching.pop(seq, []):
             request.done(refusal)
 
     def _refusal(self, seq: int, error: OSError) -> CommandError:
-        """What can't be read is as good as trimmed: the reader hears where it can go on."""
+        """Return the refusal for unreadable events. They count as trimmed, so it says where the reader can go on."""
         log = self.log
         later = [segment.first_seq for segment in log.segments if segment.first_seq > seq]
         if seq >= log.first_seq:
@@ -324,7 +324,7 @@ class EventReaders:
     # -- moments -----------------------------------------------------------------------------------
 
     def seek(self, wall_ms: int, done: Outcome) -> None:
-        """EVENTS SEEK: the first event that is not older than this; the next one's number if all are."""
+        """Run EVENTS SEEK: find the first event that is not older than this, or the next number if all are older."""
         log = self.log
         segments = list(log.segments)
         ends = [segment.durable_end for segment in segments]
@@ -351,7 +351,7 @@ class EventReaders:
     # -- tails -------------------------------------------------------------------------------------
 
     def tail(self, client: Client) -> None:
-        """EVENTS TAIL: everything that becomes readable from now on."""
+        """Run EVENTS TAIL: send all lines that become readable from now on."""
         self.tails[client] = self.log.durable_seq
 
     def _feed_tails(self) -> None:
@@ -359,7 +359,7 @@ class EventReaders:
             if self._broker.clients.get(client.id) is not client or not client.is_monitor:
                 del self.tails[client]
             elif 0 <= seq < self.log.durable_seq:
-                self.tails[client] = -1  # On its way.
+                self.tails[client] = -1  # Its lines are being made.
                 self._serve(Request(seq, 1 << 30, 1 << 30, -1, partial(self._fed, client, seq)))
 
     def _fed(self, client: Client, seq: int, reply: bytes | CommandError) -> None:
@@ -371,7 +371,7 @@ class EventReaders:
             return
         if self.is_over:
             return
-        self.tails[client] = seq + reply.count(b"\n") - 2  # Two ends of lines are the protocol's.
+        self.tails[client] = seq + reply.count(b"\n") - 2  # Two line ends belong to the protocol.
         client.reply(reply)
         self._broker.outbox.clients[client] = None
         if self.tails[client] < self.log.durable_seq:
@@ -379,7 +379,7 @@ class EventReaders:
 
 
 def text_of(lines: Lines, blocks: list[tuple[int, int, bytes]]) -> tuple[bytes, array[int]]:
-    """The lines of (first event, wall clock ms, packed events) and where each ends."""
+    """Return the lines of blocks (first event, wall clock ms, packed events), and where each line ends."""
     made: list[str] = []
     for seq, wall_ms, payload in blocks:
         made += lines.of(seq, wall_ms, decode_events(payload))
@@ -387,7 +387,10 @@ def text_of(lines: Lines, blocks: list[tuple[int, int, bytes]]) -> tuple[bytes, 
 
 
 def cut(text: Text, seq: int, count: int, bytes_max: int, *, at_least: int = 1) -> tuple[bytes, int]:
-    """Lines from event `seq` on, and how many: at most `count`, no more than `bytes_max`, but `at_least` so many."""
+    """Return lines from event `seq` on, and their number.
+
+    They are at most `count` lines of `bytes_max` bytes, but `at_least` so many.
+    """
     ends = text.ends
     first = seq - text.seq
     start = ends[first - 1] if first else 0

@@ -1,7 +1,7 @@
-"""Journal figures: INFO persistence, as docs/info.md has it.
+"""Journal info: the fields of INFO persistence, as docs/info.md lists them.
 
-Names and meanings are those of the original (spec R8) where it has them; what has no meaning here any more, like
-the buffer of a rewriting child, stays with the value it has when nothing is wrong.
+Names and meanings are those of the original where it has them (spec R8). Fields that mean nothing here, like the
+buffer of a rewriting child process, keep the value of a healthy node.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ Fields = list[tuple[str, str | int]]
 
 
 def figures(driver: Driver, has_loaded: bool, load_ms: int) -> Fields:
-    """All fields, in order.
+    """Return all fields, in order.
 
-    has_loaded, load_ms   whether a journal was read, and how long that took the last time
+    has_loaded   whether a journal was read
+    load_ms      how long the last loading took
     """
     broker = driver.broker
-    output_commit = driver.output_commit
-    journal = output_commit.journal if output_commit is not None else None
+    journal = driver.journal
     compaction = driver.compaction
     loading = driver.loading
     fields: Fields = [("loading", int(broker.is_loading))]

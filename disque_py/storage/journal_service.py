@@ -1,8 +1,8 @@
-"""Remembering: a node's journal from start to end, as directives and commands ask for it.
+"""Journal service: a node's journal from start to end, as directives and commands ask for it.
 
-Off, on, switched on and off while the node runs, loaded at start, closed with the clean-shutdown mark. Server and
-simulator give it a disk; the parts that do the work are Loading, Journal, Promises and Rewriting. Spec J1, J4, O2, O4,
-P1, P2, P3.
+The service loads the journal at a start, switches it on and off while the node runs, and closes it with the
+clean-shutdown mark. Server and simulator give it a disk. Loading, Journal, OutputCommit and Compaction do the work.
+Spec J1, J4, O2, O4, P1, P2, P3.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ IN_TROUBLE: Final = "the journal can't be written: "
 
 
 class JournalService:
-    """The journal's place in one node's life.
+    """The journal of one node.
 
-    open_disk    the disk with the journal's directory, made if need be; OSError
-    close_disk   called when the journal is closed for good: the lock may go
-    last_load    what the last loading found, for INFO; None before
+    open_disk    opens the disk with the journal's directory, and makes the directory if need be; OSError
+    close_disk   called when the journal is closed for good: the lock may be released
+    last_load    the outcome of the last loading, for INFO; None before
     """
 
     def __init__(
@@ -61,20 +61,19 @@ class JournalService:
         self._disk: Disk | None = None
         self._is_stopping = False
         self._last_number = 0
-        # Who waits for a journal that is being switched on.
+        # Calls that wait for a journal that is being switched on.
         self._starting: list[tuple[Callable[[Compaction], None], Outcome]] = []
         self._backups: set[str] = set()
 
     @property
     def journal(self) -> Journal | None:
         """The journal that is being written, if one is."""
-        output_commit = self._driver.output_commit
-        return output_commit.journal if output_commit is not None else None
+        return self._driver.journal
 
     # -- start -------------------------------------------------------------------------------------
 
     def start(self, ready: Callable[[], None], fail: Callable[[str], None]) -> None:
-        """Load what there is, and then write on if `appendonly` says so. OSError if the directory can't be had."""
+        """Load the journal if there is one, and continue it with `appendonly yes`. OSError from `open_disk`."""
         settings = self._broker.settings
         wants_queues = settings.aof_enqueue_jobs_once
         if not settings.appendonly and not wants_queues:
@@ -134,9 +133,9 @@ class JournalService:
         self._driver.loading.start()
 
     def _spend_once(self, serve: Callable[[], None]) -> None:
-        """`aof-enqueue-jobs-once` is `no` again, in the file, too, before anybody is served.
+        """Set `aof-enqueue-jobs-once` back to `no`, also in the config file, before clients are served.
 
-        Else a crash soon after would queue again what was delivered meanwhile (spec O3).
+        Else a crash soon after would queue jobs again that were delivered meanwhile (spec O3).
         """
         host = self._broker.host
         self._broker.settings.aof_enqueue_jobs_once = False
@@ -189,16 +188,16 @@ class JournalService:
     # -- while the node runs -----------------------------------------------------------------------
 
     def switch(self) -> None:
-        """CONFIG SET appendonly; OSError if the journal can't be made."""
+        """Apply CONFIG SET appendonly. OSError if the journal can't be made."""
         if self._broker.settings.appendonly:
             self.enable()
         else:
             self.disable(lambda _: None)
 
     def enable(self) -> None:
-        """A new journal, and all jobs into it. OSError."""
+        """Begin a new journal, and record all jobs in it. OSError."""
         if self._disk is not None:
-            return  # It is there; or it is being closed, and then opened again.
+            return  # The journal is on. Or it is being closed, and will then be opened again.
         disk = self._disk = self._open_disk()
         broker = self._broker
 
@@ -221,8 +220,8 @@ class JournalService:
             )
             compaction = Compaction(broker, journal, disk, self._driver.wake, set())
             journal.now_ms, journal.wall_ms = broker.now_ms, broker.wall_ms
-            # What an earlier journal said is history: these are the jobs now. No number comes twice, even in another
-            # directory: jobs still name the segment of the journal before.
+            # Records of an earlier journal no longer count: the jobs in memory do. A segment number is never used
+            # twice, even in another directory, because jobs still name their segment of the journal before.
             journal.number = max(journal.number, self._last_number)
             journal.restart()
             self._driver.attach(journal, compaction, journal.number)
@@ -236,7 +235,7 @@ class JournalService:
         disk.start(READING, look, begin)
 
     def _not_begun(self, error: OSError) -> None:
-        """The directory could not be read: once more after a while, if a journal is still wanted then."""
+        """Try again after a while if a journal is still wanted then: its directory could not be read."""
         self._notice(line("journal-not-made", reason=error.strerror or str(error)))
         self._disk = None
         self._close_disk()
@@ -254,14 +253,14 @@ class JournalService:
                 self._broker.schedule.call_at(self._broker.now_ms + RETRY_MS, self._try_again)
 
     def disable(self, done: Outcome) -> None:
-        """CONFIG SET appendonly no: what was promised gets on disk, then nothing is recorded any more.
+        """Apply CONFIG SET appendonly no: write the records that replies wait for, then stop recording.
 
-        A disk in trouble doesn't keep it up, nor what is refused because of that (spec Q27).
+        A disk in trouble doesn't prevent it. Afterwards no command is refused because of the disk (spec Q27).
         """
         journal = self.journal
         disk = self._disk
         if journal is None or disk is None:
-            if disk is not None and self._driver.loading is None:  # It is just being switched on.
+            if disk is not None and self._driver.loading is None:  # The journal is being switched on.
                 self._when_attached(lambda _: self.disable(done), done)
             else:
                 done("")
@@ -270,8 +269,8 @@ class JournalService:
         def closed(failure: OSError | None) -> None:
             self._driver.begin()
             if failure is not None:
-                # The journal can't say any more that its at-most-once jobs may be delivered from now on without it. A
-                # small file often still can; else they are given up, for a restart could deliver them again.
+                # From now on at-most-once jobs may be delivered without a record, and the journal can't say so any
+                # more. A small file often still can. Else these jobs are given up: a restart could deliver them again.
                 mark = b"%d\n" % journal.number
                 disk.start(READING, lambda folder: folder.replace(RESTORED_NAME, mark), partial(marked, failure))
             else:
@@ -296,7 +295,7 @@ class JournalService:
 
     def _let_go(self) -> None:
         output_commit = self._driver.output_commit
-        if output_commit is not None:
+        if output_commit is not None and output_commit.journal is not None:
             self._last_number = output_commit.journal.number
             output_commit.journal.end_waiting(OSError("the journal was switched off meanwhile"))
             output_commit.release_all()
@@ -305,13 +304,13 @@ class JournalService:
         self._close_disk()
 
     def set_policy(self) -> None:
-        """CONFIG SET appendfsync."""
+        """Apply CONFIG SET appendfsync."""
         journal = self.journal
         if journal is not None:
             journal.set_policy(self._broker.settings.appendfsync)
 
     def rewrite(self, when_over: Outcome | None = None) -> bool:
-        """BGREWRITEAOF: False if one is running already. With the journal off it is written once. OSError."""
+        """Start BGREWRITEAOF. Return False if one is running. With the journal off it is written once. OSError."""
         compaction = self._driver.compaction
         if compaction is not None:
             return compaction.start(when_over)
@@ -327,9 +326,9 @@ class JournalService:
         return True
 
     def reload(self, done: Callable[[OSError | None], None]) -> None:
-        """DEBUG LOADAOF: everything on disk, memory emptied, and read back. LookupError without a journal.
+        """Run DEBUG LOADAOF: write everything, empty memory, and read it back. LookupError without a journal.
 
-        `done` hears of a journal that can't be written or read; then memory is as it was.
+        `done` gets the error of a journal that can't be written or read. Then memory is as it was.
         """
         journal = self.journal
         disk = self._disk
@@ -347,7 +346,7 @@ class JournalService:
         Reloading(self._driver, journal, disk, load, done).start()
 
     def backup(self, directory: str, nodes_text: bytes, done: Callable[[Made | OSError], None]) -> None:
-        """JOURNAL BACKUP: a consistent copy in this directory, while the node goes on; `done` hears of it."""
+        """Run JOURNAL BACKUP: copy the journal consistently into this directory while the node goes on."""
         journal, disk, compaction = self.journal, self._disk, self._driver.compaction
         refusal = ""
         if journal is None or disk is None or compaction is None:
@@ -374,7 +373,7 @@ class JournalService:
     # -- end ---------------------------------------------------------------------------------------
 
     def refusal(self) -> str:
-        """Why SHUTDOWN would lose something; empty if it wouldn't."""
+        """Return why SHUTDOWN would lose jobs; empty if it wouldn't."""
         journal = self.journal
         compaction = self._driver.compaction
         if journal is None or compaction is None:
@@ -384,7 +383,7 @@ class JournalService:
         return IN_TROUBLE + journal.trouble if journal.level else ""
 
     def rewrite_for_shutdown(self, done: Outcome) -> None:
-        """SHUTDOWN REWRITE-AOF, also with the journal off: all jobs in a journal of their own. OSError."""
+        """Write all jobs into a fresh journal for SHUTDOWN REWRITE-AOF, also with the journal off. OSError."""
         if self.journal is None:
             self.enable()
             self._when_attached(lambda compaction: compaction.when_over(done), done)
@@ -406,7 +405,7 @@ class JournalService:
             then(compaction)
 
     def close(self, done: Callable[[OSError | None], None]) -> None:
-        """The node ends: everything on disk, and the mark that says so."""
+        """Write everything and the clean-shutdown mark, because the node ends."""
         journal = self.journal
         self._is_stopping = True
         if journal is None:
@@ -416,9 +415,9 @@ class JournalService:
         def closed(failure: OSError | None) -> None:
             self._driver.begin()
             if failure is None:
-                # A restart believes that nothing came after the mark. What this turn has done before it heard of that
-                # is in no record, so nobody may hear of it: a job given away now would be in its queue again. And
-                # while the links are being closed nobody is listened to.
+                # A restart relies on the mark: nothing came after it. This turn may have changed jobs before it learned
+                # of the mark. No record has these changes, so their messages are dropped: a job that is handed over now
+                # would be in its queue again. `is_loading` refuses all input while the links are being closed.
                 self._broker.is_loading = True
                 self._broker.outbox.messages.take()
                 self._let_go()
@@ -429,12 +428,12 @@ class JournalService:
     # -- INFO --------------------------------------------------------------------------------------
 
     def fields(self) -> Fields:
-        """INFO persistence."""
+        """Return the fields of INFO persistence."""
         return figures(self._driver, self.last_load is not None, self.load_ms)
 
 
 def _ignore(_: str) -> None:
-    """Nobody waits for the outcome."""
+    """Ignore the outcome."""
 
 
 def _has(recovery: Recovery, number: int) -> bool:

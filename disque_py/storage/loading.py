@@ -1,12 +1,13 @@
-"""Loading: a node reads its journal and then opens a new end of it, before it serves anybody.
+"""Loading: a node reads its journal and continues it in a new file, before it serves clients.
 
-The disk reads and decodes a piece beside the loop while the loop takes in the one before; other work of the loop
-(clients that hear LOADING, heartbeats, INFO) goes on in between. When all is read, every job is put in its place, what
-became of the at-most-once jobs is recorded and synced, and only then `done` is called. Nothing is written before
-that but the end of the clean-shutdown mark, which goes first (spec O3).
+The disk reads and decodes one piece in a thread while the loop restores the piece before. Other work of the loop goes
+on in between: clients that get -LOADING, heartbeats, INFO. When all pieces are read, every job is put in its place. The
+fate of the at-most-once jobs is recorded and synced. Only then `done` is called. Before that, loading changes one thing
+on disk: it removes the clean-shutdown mark first (spec O3).
 
-A full disk is waited for: the start goes on by itself when there is room. Other errors of the disk end it; where there
-is nothing to go back to (`is_patient`: a DEBUG LOADAOF, storage/reloading.py) not before PATIENCE_MS are over.
+A full disk is waited for: the start goes on by itself when there is room. Other disk errors end the start. A DEBUG
+LOADAOF has no jobs in memory to return to (`is_patient`, storage/reloading.py): there an error ends the loading only
+after PATIENCE_MS.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ Pieces = list[tuple[int, Block]]
 class Loading:
     """One start with a journal.
 
-    open_journal   makes the Journal that goes on from what was read
-    done, fail     loading is over: the journal and what was restored; or the reason why not
+    open_journal   makes the Journal that continues the one that was read
+    done, fail     called when loading is over, with the journal and what was restored, or with the reason
     wake           opens a turn, and has `step` called in the next
     may_truncate   aof-load-truncated
     wants_queues   aof-enqueue-jobs-once
-    is_patient     an error of the disk doesn't end it at once
-    trouble        what the disk said, while that is being waited out
+    is_patient     an error of the disk doesn't end the loading at once
+    trouble        the disk's error, while the loading waits for its end
     total_bytes, loaded_bytes, started_ms, records   for INFO and the progress line
     """
 
@@ -77,8 +78,8 @@ class Loading:
         self._wants_queues = wants_queues
         self._is_patient = is_patient
         self._again: Callable[[], None] = self._start_over
-        self._again_ms = 0  # When it is called; 0: nothing is waited for.
-        self._trouble_ms = broker.now_ms  # Since when there is trouble.
+        self._again_ms = 0  # When `_again` is called; 0: not at all.
+        self._trouble_ms = broker.now_ms  # The moment at which the disk's trouble began.
         self._install: Iterator[None] | None = None
         self._journal: Journal | None = None
         self._recorded: Journal | None = None
@@ -87,7 +88,7 @@ class Loading:
         self._is_held_up = False  # Until bodies that don't fit into memory have left it (spilling.py).
 
     def start(self) -> None:
-        """Look at what there is."""
+        """Look which files there are, and begin to read them."""
         self._broker.is_loading = True
         self._again = self._start_over
         self._disk.start(WRITING, _checked(Recovery), self._surveyed)
@@ -106,7 +107,7 @@ class Loading:
         recovery = self.recovery = outcome
         self.restoring = Restoring(self._broker, *(header.node for _, header, _ in recovery.files))
         self.total_bytes = recovery.total_bytes
-        self._broker.first_place = 1  # What jobs are in now is this journal, whatever its number.
+        self._broker.first_place = 1  # All jobs that are read are in this journal, whatever their segment's number.
         self._read()
 
     def _read(self) -> None:
@@ -168,7 +169,7 @@ class Loading:
         )
 
     def step(self) -> bool:
-        """Go on with putting jobs in place, or with reading; True if there is more to do at once."""
+        """Continue to read, or to put jobs in place. Return whether there is more to do at once."""
         if self._again_ms and self._broker.now_ms >= self._again_ms:
             self._again_ms = 0
             self._again()
@@ -187,7 +188,7 @@ class Loading:
                 self._recorded = journal
                 self._journal = None
                 if self.recovery is not None and self.recovery.is_restored:
-                    # What that means for its jobs is on disk: from now on this is a journal like any other.
+                    # The consequences for its jobs are on disk: from now on this is a journal like any other.
                     self._again = self._unmark
                     self._unmark()
                 else:
@@ -224,7 +225,7 @@ class Loading:
         self._done(self._recorded, self.restoring)
 
     def recorded(self, position: int) -> None:
-        """The first turn with the new journal is over: up to here it has to be on disk before anybody is served."""
+        """Note where the first turn with the new journal ends: clients are served when it is on disk up to there."""
         if self._position < 0:
             self._position = position
 
@@ -249,7 +250,7 @@ class Loading:
 
 
 def _checked(work: Callable[[Folder], Any]) -> Callable[[Folder], Any]:
-    """The disk hands on results and OSErrors; what is wrong with the journal comes as text."""
+    """Return `work` with damage of the journal as its result, in words; the disk passes on OSErrors by itself."""
 
     def checked(folder: Folder) -> Any:
         try:

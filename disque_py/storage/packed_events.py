@@ -1,9 +1,9 @@
-"""Packed events: what EVENTS READ … FORMAT PACKED gives to readers that unpack events themselves.
+"""Packed events: the reply of EVENTS READ … FORMAT PACKED, for readers that unpack events themselves.
 
-Making lines costs more than all else in an event's way to a reader, and a program that reads millions takes them apart
-again at once. So it may have whole blocks, each behind a head that says of which events it is. The first block may
-begin before the event that was asked for, the last may end behind what was: a reader takes what it wants.
-docs/events.md has the bytes.
+Making lines is the most expensive step on an event's way to a reader. A program that reads millions of lines takes
+them apart again at once. So it may ask for whole blocks. Each block follows a header that names its events. The first
+block may begin before the requested event, and the last may end behind the requested ones: the reader skips the rest.
+docs/events.md describes the bytes.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from persistence.disk import Folder
 from persistence.event_log import Segment
 from persistence.event_reading import read_piece
 
-# What a packed reply begins with: it is not a line's first byte, and another way of packing has another.
+# The first byte of a packed reply. No line begins with it, and another packing would have another.
 MARK: Final = b"\x01"
-# A reply ends behind this many bytes: whoever reads next waits for no more than that.
+# A reply ends behind this many bytes. This bounds head-of-line blocking.
 REPLY_BYTES_MAX: Final = 1 << 20
 
 # bytes of the packed events, how many, number of the first, Unix ms
@@ -25,9 +25,9 @@ _pack_head = struct.Struct("<IIQQ").pack
 
 
 def read_packed(folder: Folder, segment: Segment, seq: int, end: int, end_seq: int, bytes_max: int) -> bytes:
-    """The block with event `seq` and those behind it, up to event `end_seq` or the end of the segment, which is `end`.
+    """Return the block with event `seq` and the blocks behind it, up to event `end_seq` or the segment's end, `end`.
 
-    Runs away from the loop. DamagedEventsError, OSError.
+    Runs in the disk's thread. DamagedEventsError, OSError.
     """
     parts: list[bytes] = [MARK]
     size = 0

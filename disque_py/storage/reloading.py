@@ -1,12 +1,13 @@
-"""Reloading: all jobs are forgotten and read back from the journal (DEBUG LOADAOF).
+"""Reloading: a node forgets all jobs and reads them back from the journal (DEBUG LOADAOF).
 
-What is forgotten can't be had back if the journal turns out to be unreadable. So it is read through before, and a
-node whose disk fails says so and goes on with the jobs it has, and so does one whose journal is damaged: it records
-them all again. If all is well everything is put on disk, memory is emptied, and the journal is read as at a start. A
-disk that fails in between is waited for (storage/loading.py): the jobs are in the journal. Damage that was not there a moment
-ago ends the node, as it would end a start.
+Forgotten jobs would be lost if the journal turned out to be unreadable. So the journal is checked first. If the disk
+fails, the node says so and goes on with the jobs in memory. If the journal is damaged, it does the same, and records
+all jobs again. If all is well, everything is written, memory is emptied, and the journal is read as at a start.
 
-Nobody is served in all that time: nothing may happen between what is read and what is read back.
+A disk that fails after that is waited for (storage/loading.py), because the jobs are in the journal. Damage that
+appears after the check ends the node, as it would end a start.
+
+Clients are not served in all that time: no job may change between the check and the reading.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from persistence.recovery import ADVICE, DamagedJournalError
 
 HEALING: Final = "No job is lost, all are recorded again, in a new journal"
 
-# ready, fail: reads the journal as at a start.
+# Reads the journal as at a start, and calls `ready` or `fail`.
 Load = Callable[[Callable[[], None], Callable[[str], None]], None]
 
 
 class Reloading:
-    """One of them, with a journal that has all jobs and is in no trouble; `done` hears how it ended, in a turn."""
+    """One reloading. The journal has all jobs and is in no trouble. `done` gets the outcome, within a turn."""
 
     def __init__(
         self, driver: Driver, journal: Journal, disk: Disk, load: Load, done: Callable[[OSError | None], None]
@@ -44,13 +45,13 @@ class Reloading:
         self._written = 0
 
     def start(self) -> None:
-        """Look whether it can be read."""
+        """Check whether the journal can be read."""
         self._driver.broker.is_loading = True
         self._written = self._journal.written
         self._disk.start(READING, self._check, self._checked)
 
     def _check(self, folder: Folder) -> str:
-        """What is wrong with the journal; empty if nothing is."""
+        """Return the damage of the journal in words; empty if there is none."""
         try:
             recovery = read(folder, Sound())
         except (DamagedJournalError, FormatError) as broken:
@@ -61,9 +62,8 @@ class Reloading:
 
     def _checked(self, outcome: str | OSError) -> None:
         self._driver.begin()
-        output_commit = self._driver.output_commit
-        if output_commit is None or output_commit.journal is not self._journal:
-            self._done(OSError("the node ends"))  # Nobody is served any more: a restart believes that nothing happens.
+        if self._driver.journal is not self._journal:
+            self._done(OSError("the node ends"))  # No client is served any more: a restart relies on that.
         elif isinstance(outcome, OSError):
             self._go_on(outcome)
         elif outcome:
@@ -73,7 +73,7 @@ class Reloading:
             self._journal.close(self._closed, leave_mark=True)
 
     def _go_on(self, failure: OSError) -> None:
-        """With what memory has."""
+        """Continue with the jobs in memory."""
         self._driver.broker.is_loading = False
         self._done(failure)
 
@@ -83,8 +83,9 @@ class Reloading:
         if failure is not None:
             self._go_on(failure)
             return
-        if driver.output_commit is not None:
-            driver.output_commit.release_all()  # All that anybody waited for is on disk.
+        output_commit = driver.output_commit
+        if output_commit is not None and output_commit.journal is not None:
+            output_commit.release_all()  # All their records are on disk.
         driver.detach()
         flush(driver.broker)
         self._load(self._loaded, self._broken)
@@ -100,10 +101,10 @@ class Reloading:
 
 
 class Sound:
-    """A reader (persistence/check.py) that only sees whether records of jobs are such."""
+    """A reader for persistence/check.py that only checks the shape of job records."""
 
     def take(self, number: int, block: Block) -> None:
-        """A block; FormatError."""
+        """Check a block. FormatError."""
         for run in block.runs:
             kind = run[0]
             if kind == JOB:

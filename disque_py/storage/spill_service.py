@@ -1,11 +1,12 @@
-"""SpillDesk: takes bodies out of memory and brings them back, as the core asks for it.
+"""Spill service: takes bodies out of memory and brings them back, as the core asks for it.
 
-The core chooses (core/spilling.py) and the store keeps (persistence/spill.py); here the two meet, at the end of every
-turn: `settle` before the turn is recorded, for what must be read or is free; `write` after it, for what may go. What
-the disk has done opens a turn of its own, so whoever waited for a body goes on in it.
+The core chooses the bodies (core/spilling.py), and the store keeps them (persistence/spill.py). The service connects
+the two at the end of each turn. `settle` runs before the turn is recorded: it reads bodies and frees places. `write`
+runs after it: it writes bodies that may leave memory. The outcome of disk work opens a turn, in which the readers of
+the bodies go on.
 
-A disk that can't be written ends nothing but the spilling: bodies stay in memory, INFO and log say why, and after a
-while it is tried again in a fresh file. Then the limits of maxmemory hold as they would without.
+A disk that can't be written stops the spilling and nothing else. Bodies stay in memory, INFO and log say why, and after
+a while a fresh file is tried. Until then the limits of maxmemory hold as without spilling.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ from persistence.spill import FILE_BYTES, Found, Place, SpillStore
 if TYPE_CHECKING:
     from disque_py.core.spilled import Reader
 
-# A batch is so large, and is worth writing when there is so much; a small node doesn't wait for that.
+# A batch has at most so many bytes. It is written when it has BATCH_BYTES_MIN, or on a small node a 64th of maxmemory.
 BATCH_BYTES: Final = 1 << 20
 BATCH_BYTES_MIN: Final = 256 << 10
 BATCH_SHARE: Final = 64
-# Under way at a time: the disk has something to do, and memory isn't full of what waits for it.
+# Bytes being written at a time: enough to keep the disk busy, few enough not to fill memory.
 WRITING_BYTES_MAX: Final = 8 << 20
 # Bodies read in one piece of work.
 READ_BYTES: Final = 1 << 20
 # A disk that failed is tried again after this, doubling.
 RETRY_MS_MIN: Final = 1_000
 RETRY_MS_MAX: Final = 32_000
-# How often the files are looked at for space to be won back.
+# How often the service looks for files with much dead space.
 LOOK_EVERY_MS: Final = 1_000
 
 
@@ -63,16 +64,16 @@ class SpillService:
         self._begin = begin
         self._wake = wake
         self._notice = notice
-        self._epoch = 0  # Grows when all jobs are forgotten at once: what is under way then is for nobody.
+        self._epoch = 0  # Grows when all jobs are forgotten at once: disk work under way is void then.
         self._retry_at_ms = 0
         self._retry_ms = RETRY_MS_MIN
-        self._copying = 0  # The file that is copied out of, and where the copying is.
+        self._copying = 0  # The file whose living bodies are copied; `_offset` is the place in it.
         self._offset = 0
         self._is_scanning = False
         self._looked_ms = 0
 
     def open(self) -> None:
-        """What an earlier process left is removed; from then on bodies may go."""
+        """Remove the files of an earlier process. From then on bodies may leave memory."""
 
         def opened(failure: OSError | None) -> None:
             self._begin()
@@ -83,18 +84,18 @@ class SpillService:
         self.store.open(opened)
 
     def switch(self) -> None:
-        """`maxmemory-spill` as it is set now. What is on disk is read back from there in any case."""
+        """Apply `maxmemory-spill`. Bodies on disk are read from there in any case."""
         self._broker.spill.is_on = self._broker.settings.maxmemory_spill
         self._broker.apply_maxmemory()
 
     def close(self) -> None:
-        """The node ends: what is in the files is worth nothing any more."""
+        """Remove the files, because the node ends."""
         self.store.clear()
 
     # -- a turn's end ------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Before the turn is recorded: what is free, what is wanted."""
+        """Free and read places on disk, before the turn is recorded."""
         broker = self._broker
         spill = broker.spill
         if spill.is_void:
@@ -103,7 +104,7 @@ class SpillService:
             self._copying = 0
             self.store.clear()
         if spill.unread and not (broker.is_journaling or broker.is_loading):
-            self._lose()  # With a journal it is looked for there (storage/body_recovery.py).
+            self._lose()  # With a journal, the bodies are looked for there (storage/body_recovery.py).
         if spill.heads:
             spilling.read_ahead(broker)
         if spill.readings:
@@ -116,7 +117,7 @@ class SpillService:
             spilling.let_in(broker)
 
     def write(self) -> None:
-        """After it: what may leave memory."""
+        """Write bodies that may leave memory, after the turn was recorded."""
         broker = self._broker
         spill = broker.spill
         if spill.files or self.store.files:
@@ -195,7 +196,7 @@ class SpillService:
                 release(place.file, place.size)
 
     def _fail(self, error: OSError) -> None:
-        """The disk doesn't take bodies now; they stay where they are, and after a while it is tried again."""
+        """Note that the disk takes no bodies now: they stay in memory, and it is tried again after a while."""
         spill = self._broker.spill
         reason = error.strerror or str(error)
         if not spill.trouble:
@@ -208,7 +209,7 @@ class SpillService:
     # -- back --------------------------------------------------------------------------------------
 
     def _read(self) -> None:
-        """Start what was asked for, in pieces; who asked for a body that is in memory by now hears at once."""
+        """Read the bodies that were asked for, in pieces. A body that is in memory by now is handed out at once."""
         broker = self._broker
         while broker.spill.readings:
             readings, broker.spill.readings = broker.spill.readings, []
@@ -240,7 +241,7 @@ class SpillService:
                 elif not isinstance(body, OSError):
                     broker.spill.read += 1
                     reader(broker, job, body)
-                elif job.body is not place:  # It was written elsewhere meanwhile, or is back already, or over.
+                elif job.body is not place:  # The body has another place by now, or is back, or its job is over.
                     broker.spill.readings.append((job, reader))
                 elif body.errno in PASSING:
                     broker.schedule.call_at(broker.now_ms + RETRY_MS_MIN, partial(self._ask_again, epoch, job, reader))
@@ -250,11 +251,11 @@ class SpillService:
         self.store.read([(job.id, Place(place.file, place.offset, place.size)) for job, _, place in piece], read)
 
     def _is_void(self, epoch: int) -> bool:
-        """Whether all jobs were forgotten since; perhaps in this very turn, whose end has not come yet."""
+        """Return whether all jobs were forgotten since this epoch, perhaps in the turn that is open now."""
         return epoch != self._epoch or self._broker.spill.is_void
 
     def _lose(self) -> None:
-        """Bodies that are not where they should be are nowhere else."""
+        """Give up bodies that can't be read: without a journal they are in no other place."""
         broker = self._broker
         unread, broker.spill.unread = broker.spill.unread, {}
         for each in unread:
@@ -265,7 +266,7 @@ class SpillService:
                 broker.spill.readings.append((each.job, each.reader))
 
     def _ask_again(self, epoch: int, job: Job, reader: Reader) -> None:
-        """A read failed for a reason that may be over."""
+        """Read a body again whose read failed for a passing reason."""
         if not self._is_void(epoch):
             self._broker.spill.readings.append((job, reader))
         else:
@@ -274,7 +275,7 @@ class SpillService:
     # -- winning back space ------------------------------------------------------------------------
 
     def _look_for_space(self) -> None:
-        """Now and then: whether so much in the files is dead that it is worth copying what lives."""
+        """Look for a file with so much dead space that its living bodies are worth copying."""
         if not self._copying and not self._broker.spill.trouble:
             self._copying = self.store.sparse()
             self._offset = 0
@@ -282,7 +283,7 @@ class SpillService:
                 self._copy()
 
     def _copy(self) -> None:
-        """The next part of the file: what lives in it is written anew."""
+        """Scan the next part of the file whose living bodies are copied."""
         if self._is_scanning or self._broker.spill.trouble:
             return
         number = self._copying
@@ -306,7 +307,7 @@ class SpillService:
         self.store.scan(number, self._offset, scanned)
 
     def _move(self, epoch: int, found: list[Found]) -> None:
-        """Write again what lives of this."""
+        """Write the living ones of these bodies again."""
         broker = self._broker
         moving: list[tuple[Job, Spilled]] = []
         entries: list[tuple[bytes, bytes]] = []

@@ -189,7 +189,7 @@ def test_a_start_on_a_full_disk_goes_on_when_there_is_room(crowded, small_disk):
     (server.folder / FOLDER / "reserve").unlink(missing_ok=True)  # With it there would be room.
     path = ballast(small_disk)
     server.launch()
-    until(lambda: "Nobody is served before the disk works" in server.output(), 10)
+    until(lambda: "No client is served before the disk works" in server.output(), 10)
     with pytest.raises(hiredis.ReplyError, match="LOADING"):
         server.command("QLEN", "q")
     assert journal_info(server)["loading_trouble"] == "No space left on device"

@@ -112,7 +112,7 @@ MUTATIONS = (
              "lifecycle.postpone(broker, job, until_ms)", "pass"),
     Mutation("a missing copy is not asked for again", "disque_py.core.replication:on_timer",
              "_extend(broker, job)", "False", "losses"),
-    Mutation("messages do not wait for the journal", "disque_py.node.output_commit:Holding.hold_messages",
+    Mutation("messages do not wait for the journal", "disque_py.node.output_commit:OutputCommit.hold_messages",
              "if position <= ready and not held:", "if True:"),
     Mutation("a collector takes its own word for all", "disque_py.core.acks:_missing",
              "and node not in confirmed]", "and node not in confirmed and not confirmed]"),

@@ -1,4 +1,4 @@
-"""ports.py: who stands in for the outside has what the outside has."""
+"""ports.py: each stand-in for the outside has all methods of its port."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PAIRS = (
 
 
 def methods(of):
-    """Name -> what it is called with."""
+    """Return name -> parameters of each method."""
     found = {}
     for name, method in vars(of).items():
         if isinstance(method, staticmethod) and inspect.isbuiltin(method.__func__):
@@ -49,7 +49,7 @@ def methods(of):
 
 @pytest.mark.parametrize(("port", "implementation"), PAIRS, ids=lambda each: each.__name__)
 @pytest.mark.plain
-def test_every_implementation_has_what_the_port_promises(port, implementation):
+def test_every_implementation_has_all_methods_of_its_port(port, implementation):
     """The type checker sees the server's; those of tests are compared here."""
     has = methods(implementation)
     assert {name: has.get(name) for name in methods(port)} == methods(port)
@@ -58,5 +58,5 @@ def test_every_implementation_has_what_the_port_promises(port, implementation):
 @pytest.mark.parametrize(
     "port", [ports.Clock, ports.Wire, ports.ClientPort, ports.Host], ids=lambda each: each.__name__
 )
-def test_every_promise_is_explained(port):
+def test_every_method_of_a_port_is_explained(port):
     assert all(inspect.getdoc(getattr(port, name)) for name in methods(port))

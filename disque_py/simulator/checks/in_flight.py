@@ -29,9 +29,9 @@ def unseen_jobs(machine: Machine) -> Iterator[bytes]:
 def unsent_jobs(machine: Machine) -> Iterator[bytes]:
     """Yield the ids of jobs in messages that wait for the journal, or for the end of the turn."""
     runs: list[Any] = list(machine.driver.outgoing.runs)
-    holding = machine.driver.holding
-    if holding is not None:
-        for _, waiting in holding._messages:
+    output_commit = machine.driver.output_commit
+    if output_commit is not None:
+        for _, waiting in output_commit._messages:
             runs += waiting
     for _, kind, items in runs:
         for item in items:
@@ -45,8 +45,8 @@ def unsafe_ms(machine: Machine) -> int:
     """Since when (the world's time) there is something that a crash would take; now if there is nothing."""
     driver = machine.driver
     now_ms = since_ms = machine.now_ms()
-    if driver.output_commit is not None:
-        journal = driver.output_commit.journal
+    journal = driver.journal
+    if journal is not None:
         if journal._write_queue.has_ages:
             since_ms = journal.now_ms - journal.unsynced_ms()
         elif driver.is_open:
@@ -57,4 +57,5 @@ def unsafe_ms(machine: Machine) -> int:
 def is_unsafe(machine: Machine) -> bool:
     """Return whether there is something that the end of the process would take."""
     driver = machine.driver
-    return driver.output_commit is not None and (driver.output_commit.journal._write_queue.has_ages or driver.is_open)
+    journal = driver.journal
+    return journal is not None and (journal._write_queue.has_ages or driver.is_open)

@@ -1,4 +1,4 @@
-"""commands/adding.py: ADDJOB, what a producer may ask for, and in which order it is refused."""
+"""commands/adding.py: the options of ADDJOB, and the order in which they are refused."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_priority_does_not_shorten_a_delay():
         (("KEY", "x" * 1025), "KEY must have"),
     ],
 )
-def test_what_cannot_be_is_refused_and_nothing_is_done(words, text):
+def test_impossible_options_are_refused_and_nothing_is_done(words, text):
     broker, client = start()
     assert text in str(add(broker, client, *words))
     assert broker.job_count == 0
@@ -207,7 +207,7 @@ def test_a_delayed_job_is_not_queued_yet():
         (("REPLICATE", 2, "ASYNC"), "NOREPL Not enough reachable nodes for the requested replication level"),
     ],
 )  # fmt: skip
-def test_what_is_refused(words, text):
+def test_refused_commands(words, text):
     broker, client = start()
     assert error_of(broker, client, "ADDJOB", "q", "body", 0, *words) == text
     assert (broker.job_count, broker.queues) == (0, {})
@@ -249,7 +249,7 @@ def test_a_queue_at_its_maxlen_takes_no_more():
 
 
 def test_at_most_once_is_one_copy_whatever_the_cluster():
-    """The original wanted REPLICATE 1 said explicitly in any cluster."""
+    """The original required an explicit REPLICATE 1 in a cluster."""
     broker, client = start()
     add_node(broker)
     job = added(broker, client, "RETRY", 0)
@@ -276,7 +276,7 @@ def test_failed_and_leaving_nodes_are_not_counted():
     assert added(broker, client).replicate == 1
 
 
-def test_a_minority_refuses_rather_than_promises_less():
+def test_a_minority_refuses_a_job_rather_than_make_fewer_copies():
     """Two of three don't answer: the default is three copies still. Spec C1."""
     broker, client = start()
     add_node(broker, 2).flags |= PFAIL
@@ -285,7 +285,7 @@ def test_a_minority_refuses_rather_than_promises_less():
     assert error_of(broker, client, "ADDJOB", "q", "body", 0).startswith("NOREPL")
 
 
-def test_a_majority_does_not_count_whom_it_suspects():
+def test_a_majority_does_not_count_suspected_nodes():
     broker, client = start()
     add_node(broker, 2).flags |= PFAIL
     add_node(broker, 3)
@@ -318,7 +318,7 @@ def test_one_node_short_says_why_no_copy_can_be_kept_here(replicate, is_explaine
 
 @pytest.mark.parametrize("words", [("MAXLEN", 1), ("REPLICATE", 2), ()])
 def test_a_key_that_is_used_is_answered_with_its_job_whatever_a_new_one_would_be_refused_for(words):
-    """Who repeats an ADDJOB whose reply was lost must not hear that the queue is full: of that very job, perhaps."""
+    """A repeated ADDJOB whose reply was lost must not be refused for a full queue, perhaps full of that very job."""
     broker = make_broker()
     client = make_client(broker)
     first = ask(broker, client, "ADDJOB", "q", "body", 0, "KEY", "k", "MAXLEN", 1)

@@ -78,7 +78,7 @@ def siblings(arguments):
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_the_names_of_siblings_differ(command):
-    """They are what programs tell arguments apart by."""
+    """Programs tell arguments apart by their names."""
     forms = command.syntax.split("\n")
     for rests in subcommands_of(forms).values() or [forms]:
         for parts in siblings(choice_of(rests)):

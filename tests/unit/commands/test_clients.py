@@ -68,7 +68,7 @@ def test_kill_by_address_closes_at_once():
     assert ask(broker, client, "CLIENT", "KILL", "127.0.0.1:3") == b"-ERR No such client\r\n"
 
 
-def test_who_kills_itself_gets_the_reply_first():
+def test_a_client_that_kills_itself_gets_the_reply_first():
     broker = make_broker()
     client = make_client(broker)
     assert ask(broker, client, "CLIENT", "KILL", "127.0.0.1:50001") == b"+OK\r\n"
@@ -133,7 +133,7 @@ def test_a_shorter_pause_never_replaces_a_longer_one():
     assert ask(broker, client, "CLIENT", "PAUSE", "x") == b"-ERR timeout is not an integer or out of range\r\n"
 
 
-def test_unpause_ends_any_pause_and_wakes_everybody():
+def test_unpause_ends_any_pause_and_wakes_all_clients():
     broker = make_broker()
     client, other = make_client(broker), make_client(broker)
     ask(broker, other, "CLIENT", "PAUSE", 2**62)
@@ -143,7 +143,7 @@ def test_unpause_ends_any_pause_and_wakes_everybody():
     assert set(broker.outbox.clients) == {client, other}
 
 
-def test_a_pause_lets_through_what_ends_it_and_the_login():
+def test_a_pause_lets_unpause_and_the_login_through():
     broker = make_broker(rename_command=(("client", "people"),))
     for words in ([b"People", b"unpause"], [b"AUTH", b"x"], [b"hello"]):
         assert runs_in_pause(broker, words)
@@ -151,7 +151,7 @@ def test_a_pause_lets_through_what_ends_it_and_the_login():
         assert not runs_in_pause(broker, words)
 
 
-def test_what_generic_clients_send_when_they_connect():
+def test_commands_that_generic_clients_send_when_they_connect():
     broker = make_broker()
     client = make_client(broker)
     for words in (("SETINFO", "LIB-NAME", "redis-py"), ("NO-EVICT", "on"), ("NO-TOUCH", "off"), ("TRACKING", "OFF")):

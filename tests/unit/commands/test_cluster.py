@@ -120,7 +120,7 @@ def test_forget():
     assert told(broker, "FORGET", ME.hex()) == b"-ERR I tried hard but I can't forget myself...\r\n"
 
 
-def test_reset_forgets_jobs_queues_and_nodes_but_not_who_we_are():
+def test_reset_forgets_jobs_queues_and_nodes_but_not_our_id():
     broker = make_broker()
     client = make_client(broker)
     add_node(broker, 2)
@@ -153,7 +153,7 @@ def test_leaving_sends_waiting_clients_away():
     assert (broker.drain, broker.is_leaving) == (None, False)
 
 
-def test_a_leaving_node_says_what_is_left_and_why():
+def test_a_leaving_node_shows_its_remaining_jobs_and_the_reasons():
     from disque_py.core import leaving
 
     broker = make_broker()

@@ -38,7 +38,7 @@ def test_set_changes_the_value_and_tells_the_process():
     assert host_of(broker).calls == [("apply_setting", "timeout")]
 
 
-def test_what_the_process_refuses_is_put_back():
+def test_a_value_that_the_process_refuses_is_restored():
     broker = make_broker()
     text = "ERR Changing directory: No such file or directory"
     host_of(broker).failures["apply_setting"] = DirectiveError(text)

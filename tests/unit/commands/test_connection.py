@@ -37,7 +37,7 @@ def test_passwords_need_not_be_text():
     assert ask(broker, client, "AUTH", b"\xff\xe9") == b"+OK\r\n"
 
 
-def test_a_new_password_locks_out_who_never_logged_in():
+def test_a_new_password_locks_out_clients_that_never_logged_in():
     broker = make_broker()
     client = make_client(broker)
     assert ask(broker, client, "CONFIG", "SET", "requirepass", "new") == b"+OK\r\n"

@@ -1,4 +1,4 @@
-"""EVENTS: what each form answers, and what bad input gets."""
+"""EVENTS: the replies of each form, and the errors for bad input."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_block_ends_with_nothing_when_nothing_comes():
     assert node.taken() == [b""]
 
 
-def test_who_hangs_up_while_waiting_is_not_answered():
+def test_a_reader_that_hangs_up_while_waiting_is_not_answered():
     node = filled()
     node.ask("EVENTS", "READ", node.service.log.log_id, 6, "BLOCK", 700)
     del node.broker.clients[1]
@@ -100,7 +100,7 @@ def test_seek_finds_the_first_event_that_is_not_older():
     assert node.wait_for("EVENTS", "SEEK", moments[-1] + 10**6) == 31
 
 
-def test_tail_sends_what_becomes_readable_from_now_on():
+def test_tail_sends_events_that_become_readable_from_now_on():
     node = filled()
     client = make_client(node.broker)
     assert ask_parsed(node.broker, client, "EVENTS", "TAIL") == b"OK"

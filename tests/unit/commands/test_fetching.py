@@ -1,4 +1,4 @@
-"""commands/fetching.py: what a consumer may ask for, and in which order it is refused."""
+"""commands/fetching.py: the options of GETJOB, and the order in which they are refused."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def test_a_large_count_is_sent_away_from_a_leaving_node():
 
 
 @pytest.mark.parametrize(("is_paused", "words"), [(True, ()), (False, ("LEASE", 9))])
-def test_with_the_disk_in_trouble_who_finds_nothing_for_himself_waits(is_paused, words):
-    """-MISCONF is for what can't leave because of the disk, not for what would not leave anyway."""
+def test_with_the_disk_in_trouble_a_getjob_without_a_fitting_job_waits(is_paused, words):
+    """-MISCONF means that the disk holds jobs back. Here no job would be delivered anyway."""
     broker, client = start()
     hold_queued(broker, retry_s=30 if is_paused else 0)
     if is_paused:

@@ -1,4 +1,4 @@
-"""HELLO: who is there, and which protocol."""
+"""HELLO: the nodes of the cluster, and the protocol version."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_versions_that_do_not_exist():
 
 
 def test_hello_names_the_port_of_the_kind_that_asks():
-    """A client that came over TLS reaches the others over TLS; a node without such a port has only one to name."""
+    """A client that uses TLS reaches other nodes over TLS. A node without a TLS port names its only port."""
     broker = make_broker()
     add_node(broker, 2).tls_port = 7801
     broker.me.tls_port = 7800

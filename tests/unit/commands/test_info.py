@@ -56,7 +56,7 @@ def test_one_section_all_of_them_or_none():
     assert ask(broker, make_client(broker), "INFO", "a", "b") == b"-ERR syntax error\r\n"
 
 
-def test_the_server_section_says_who_we_are():
+def test_the_server_section_identifies_the_node():
     broker = make_broker()
     pass_time(broker, 90_000_000)
     fields = fields_of(info(broker, "server"))
@@ -90,7 +90,7 @@ def test_clients_are_counted():
     assert (fields["client_biggest_input_buf"], fields["maxclients"]) == ("500", "77")
 
 
-def test_memory_is_what_maxmemory_applies_to():
+def test_used_memory_is_the_figure_that_maxmemory_limits():
     broker = make_broker(maxmemory=4096)
     ask(broker, make_client(broker), "ADDJOB", "q", "x" * 1800, 0)
     fields = fields_of(info(broker, "memory"))
@@ -103,7 +103,7 @@ def test_an_empty_node_has_no_fragmentation_ratio():
     assert fields_of(info(make_broker(), "memory"))["mem_fragmentation_ratio"] == "0.00"
 
 
-def test_commandstats_show_what_was_called_by_original_names():
+def test_commandstats_show_called_commands_by_original_names():
     broker = make_broker(rename_command=(("ping", "pong"),))
     client = make_client(broker)
     ask(broker, client, "PONG")

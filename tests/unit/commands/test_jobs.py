@@ -1,4 +1,4 @@
-"""commands/jobs.py: what may be asked about jobs that exist, and in which order it is refused."""
+"""commands/jobs.py: commands on existing jobs, and the order in which they are refused."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_an_id_named_twice_counts_once(command):
     assert ask_parsed(broker, client, command, job.id, job.id) == 1
 
 
-def test_nack_counts_and_enqueue_counts_something_else():
+def test_nack_and_enqueue_grow_different_counters():
     """Spec L8."""
     broker, client = start()
     job = hold(broker)
@@ -164,7 +164,7 @@ def test_a_dequeued_job_comes_back_after_its_retry():
     assert queue_of(broker) == [job.id]
 
 
-def test_deljob_tells_nobody():
+def test_deljob_tells_no_other_node():
     """Spec A12."""
     broker, client = start()
     job = hold(broker, add_node(broker))
@@ -277,6 +277,6 @@ def test_show_of_an_unknown_job_is_nil():
     assert ask(broker, client, "SHOW", make_id()) == b"$-1\r\n"
 
 
-def test_loadjob_is_nobodys_command():
+def test_loadjob_is_refused_to_all_clients():
     broker, client = start()
     assert error_of(broker, client, "LOADJOB", "blob") == ("ERR LOADJOB is a special command only processed from AOF")

@@ -1,4 +1,4 @@
-"""MONITOR, SLOWLOG, and what they don't show."""
+"""MONITOR and SLOWLOG, which show no passwords."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def words(text):
     return [word.encode() for word in text.split()]
 
 
-def test_a_monitor_sees_the_commands_of_everybody():
+def test_a_monitor_sees_the_commands_of_all_clients():
     broker = make_broker()
     watcher, client = make_client(broker, "127.0.0.1:1"), make_client(broker, "127.0.0.1:2")
     assert ask(broker, watcher, "MONITOR") == b"+OK\r\n"

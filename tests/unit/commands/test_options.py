@@ -40,7 +40,7 @@ def test_integers(word, value):
     [b" 7", b"7 ", b"7\n", b"\n", b"1_000", b"0x10", b"1e3", b"1.0", b"--1", b"+-1", b"+", b"-", b"seven", b"\xb2",
      "٣".encode(), b"9223372036854775808", b"-9223372036854775809", b"9" * 100],
 )  # fmt: skip
-def test_what_is_no_integer_is_refused(word):
+def test_malformed_integers_are_refused(word):
     """Spec R2."""
     assert refused(read_integer, word) == "ERR value is not an integer or out of range"
 

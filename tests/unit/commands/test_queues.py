@@ -84,7 +84,7 @@ def test_qstat_has_the_original_fields_in_their_order_and_ours_behind():
     assert list(stat.values()) == [b"q", 1, 2, 2, 0, [node.name], 20, 2, 1, b"none", 3]
 
 
-def test_qstat_counts_who_waits_here():
+def test_qstat_counts_the_clients_that_wait_here():
     broker, client, _ = start()
     for _ in range(3):
         ask(broker, make_client(broker), "GETJOB", "FROM", "q")

@@ -38,7 +38,7 @@ def start(jobs=0):
         (("0", "COUNT"), "ERR syntax error"),
     ],
 )
-def test_what_is_refused(command, words, text):
+def test_refused_commands(command, words, text):
     broker, client, _ = start()
     assert ask(broker, client, command, *words) == b"-%b\r\n" % text.encode()
 

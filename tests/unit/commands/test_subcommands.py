@@ -1,4 +1,4 @@
-"""How commands with subcommands find what is asked for."""
+"""commands/subcommands.py: finding the form of a command with subcommands."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def test_every_command_says_what_it_is_for(row):
 
 @pytest.mark.parametrize("row", COMMANDS, ids=lambda row: row.name)
 def test_syntax_and_arity_say_the_same(row):
-    """The words that are always there, and the name; the original let the handler find out what GETJOB lacks."""
+    """The arity counts the name and the required words. For GETJOB the original's handler checks the rest."""
     forms = []
     for form in row.syntax.split("\n"):
         depth, words = 0, 0
@@ -71,6 +71,6 @@ def test_command_reports_the_table():
 
 
 @pytest.mark.parametrize("name", ["SAVE", "SYNC", "SCAN", "DBSIZE", "FLUSHALL", "ROLE", "EXEC", "SUBSCRIBE", "GET"])
-def test_what_the_original_does_not_know_is_unknown_here_too(name):
+def test_a_command_unknown_to_the_original_is_unknown_here_too(name):
     broker = make_broker()
     assert ask(broker, make_client(broker), name) == b"-ERR unknown command '%b'\r\n" % name.encode()

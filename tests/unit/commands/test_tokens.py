@@ -1,4 +1,4 @@
-"""commands/tokens.py, and what GETJOB and WORKING have beyond the original: LEASE, TOKEN, WITHLEASE, seconds."""
+"""commands/tokens.py, and the extensions of GETJOB and WORKING: LEASE, TOKEN, WITHLEASE, seconds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_token_is_answered_with_the_same_jobs_again_whatever_else_is_asked():
     assert broker.stats.jobs_delivered == 3
 
 
-def test_what_is_no_longer_leased_is_not_answered_again():
+def test_jobs_that_are_no_longer_leased_are_not_answered_again():
     broker, client = start()
     first, second = get(broker, client, "COUNT", 2, "TOKEN", "t")
     ask(broker, client, "ACKJOB", first[1])
@@ -108,7 +108,7 @@ def test_a_lease_is_for_one_delivery():
     assert entry[3:] == [b"lease-ms", 300_000, b"attempt", 2]
 
 
-def test_other_holders_hear_how_long_it_is():
+def test_other_holders_are_told_how_long_a_lease_is():
     broker = make_broker()
     client, node = make_client(broker), add_node(broker)
     hold_queued(broker, node, retry_s=300)
@@ -136,14 +136,14 @@ def test_working_may_say_for_how_long():
         (("WORKING", "D-00010203-" + 24 * "x" + "-0001", 1, 2), "syntax error"),
     ],
 )
-def test_what_cannot_be_is_refused(words, text):
+def test_impossible_arguments_are_refused(words, text):
     broker, client = start(1)
     assert text in str(ask_parsed(broker, client, *words))
     assert len(queue_of(broker)) == 1
 
 
 @pytest.mark.parametrize("words", [("TOKEN", "t"), ("LEASE", 5)])
-def test_jobs_of_retry_0_are_passed_by_and_stay_where_they_are(words):
+def test_at_most_once_jobs_are_skipped_and_stay_in_their_queue(words):
     """Spec O7."""
     broker, client = start(3, retry_s=0)
     again = hold_queued(broker, number=9)
@@ -152,15 +152,15 @@ def test_jobs_of_retry_0_are_passed_by_and_stay_where_they_are(words):
     assert get(broker, client, words[0], "7") is None
 
 
-def test_passing_them_by_costs_nothing_per_job():
-    """They lie in a lane of their own: nothing is looked at."""
+def test_skipping_at_most_once_jobs_costs_nothing_per_job():
+    """They are in a priority queue of their own, so none of them is looked at."""
     broker, client = start(50, retry_s=0)
     queue = broker.queues[b"q"]
     get(broker, client, "TOKEN", "t")
     assert len(queue.once.head) == 0
 
 
-def test_a_waiting_client_waits_for_what_it_takes():
+def test_a_waiting_client_waits_for_jobs_that_it_takes():
     broker, client = start(0)
     ask(broker, client, "GETJOB", "TOKEN", "t", "FROM", "q")
     hold_queued(broker, retry_s=0, number=1)
@@ -174,7 +174,7 @@ def test_a_waiting_client_waits_for_what_it_takes():
     assert broker.queues[b"q"].picky == 0
 
 
-def test_who_takes_every_job_gets_the_one_that_others_pass_by():
+def test_a_client_that_takes_every_job_gets_the_one_that_others_skip():
     broker, client = start(0)
     plain = make_client(broker)
     ask(broker, client, "GETJOB", "TOKEN", "t", "FROM", "q")
@@ -185,7 +185,7 @@ def test_who_takes_every_job_gets_the_one_that_others_pass_by():
     assert (len(client.out), len(plain.out)) == (1, 1)
 
 
-def test_other_nodes_hear_who_takes_which_jobs():
+def test_other_nodes_are_told_which_jobs_our_clients_take():
     """Spec I2."""
     broker = make_broker()
     client, node = make_client(broker), add_node(broker)
@@ -207,7 +207,7 @@ def test_a_pull_of_picky_clients_gets_what_they_take():
     assert (job.state, len(queue_of(broker))) == (1, 1)
 
 
-def test_no_hint_goes_to_a_node_whose_clients_would_not_take_what_is_here():
+def test_no_hint_goes_to_a_node_whose_clients_would_not_take_our_jobs():
     broker = make_broker()
     node = add_node(broker)
     say(broker, node, INTEREST, (b"q", 1, -1))
@@ -219,7 +219,7 @@ def test_no_hint_goes_to_a_node_whose_clients_would_not_take_what_is_here():
     assert broker.stats.hints_sent == 1
 
 
-def test_who_asked_twice_with_one_token_hears_the_same_on_both_connections():
+def test_two_connections_with_one_token_get_the_same_jobs():
     broker, client = start(0)
     other = make_client(broker)
     for each in (client, other):

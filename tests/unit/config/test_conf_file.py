@@ -96,7 +96,7 @@ def test_the_report_names_file_line_and_reason():
 
 @pytest.mark.parametrize("line", ["requirepass two words", 'cluster-secret "two words', "TLS-Key-File-Pass two words"])
 def test_a_report_shows_no_secrets(line):
-    """It is for whoever starts the node, and for the logs of the system."""
+    """Reports go to the operator, and into the logs of the system."""
     assert problems(line)[0][1] == f"{line.split()[0]} (hidden)"
 
 
@@ -169,7 +169,7 @@ def test_the_environment_wins_over_the_file_and_the_command_line_over_both():
 
 
 def test_every_directive_has_a_variable():
-    """Its own text is a value of each."""
+    """The text of a directive's value is accepted from its variable."""
     for directive in DIRECTIVES:
         lines = [" ".join(map(quote_text, words)) for words in directive.kind.lines(directive.default)]
         value = "\n".join(lines) if directive.kind.takes_many_words else directive.kind.text(directive.default)
@@ -205,7 +205,7 @@ def test_a_wrong_value_names_its_variable_and_shows_no_secret():
     assert "Bad directive" in variable_problems(DISQUE_WATCHDOG_PERIOD="1")[0][1]
 
 
-def test_a_slip_is_an_error_and_says_what_was_meant():
+def test_a_misspelt_variable_is_an_error_that_suggests_the_right_name():
     reason = "there is no such directive. Did you mean DISQUE_MAXMEMORY?"
     assert variable_problems(DISQUE_MAXMEMRY="1gb") == [("the environment variable DISQUE_MAXMEMRY", reason)]
 

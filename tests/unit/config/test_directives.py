@@ -49,7 +49,7 @@ def test_every_directive_explains_itself_in_a_sentence():
     assert [directive.name for directive in DIRECTIVES if not directive.help.endswith(".")] == []
 
 
-def test_what_can_change_at_run_time_is_what_the_original_lets_change():
+def test_the_directives_that_can_change_at_run_time_are_those_of_the_original():
     live = {directive.name for directive in DIRECTIVES if directive.is_live}
     assert {"maxmemory", "requirepass", "timeout", "dir", "client-output-buffer-limit", "watchdog-period"} <= live
     assert not live & {"port", "bind", "unixsocket", "daemonize", "logfile", "databases", "appendfilename"}

@@ -27,7 +27,7 @@ def test_units_of_1000_and_of_1024_in_any_case(text, value_bytes):
 
 
 @pytest.mark.parametrize("text", ["", "gb", "10zb", "-1", "1.5gb", "1 gb", "٣", "9999999999gb", "9" * 5000])
-def test_what_is_no_amount_is_refused_instead_of_guessed(text):
+def test_a_malformed_amount_is_refused_instead_of_guessed(text):
     with pytest.raises(ValueError, match="memory"):
         parse_memory(text)
 

@@ -46,7 +46,7 @@ def test_kept_and_unknown_lines_and_includes_are_left_alone_and_unreadable_ones_
     assert rewrite(old, loaded("")) == old.replace('logfile "x', '# ??? logfile "x') + "\n"
 
 
-def test_a_value_that_only_silence_can_say_removes_its_line():
+def test_a_value_that_only_a_missing_line_can_mean_removes_its_line():
     assert rewrite("bind ::1\ndir /", loaded("")) == "dir /\n"
 
 
@@ -55,7 +55,7 @@ def test_one_line_per_class_of_output_limits_and_only_those_that_differ():
     assert rewrite(old, loaded(old)) == old
 
 
-def test_what_an_included_file_set_is_written_even_at_its_default():
+def test_a_directive_of_an_included_file_is_written_even_at_its_default():
     assert "timeout 0\n" in rewrite("dir /\ninclude x.conf", loaded(""), included={"timeout"})
 
 

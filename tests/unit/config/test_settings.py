@@ -24,7 +24,7 @@ def test_a_value_is_an_attribute_and_a_text(settings):
     assert settings.get_text("MAXMEMORY") == "2147483648"
 
 
-def test_names_are_not_attributes_that_anybody_could_invent(settings):
+def test_unknown_names_are_no_attributes(settings):
     with pytest.raises(AttributeError):
         settings.max_memory = 1
 
@@ -37,7 +37,7 @@ def test_config_set_tells_fixed_directives_from_unknown_ones(settings):
     )
 
 
-def test_a_slip_in_a_file_is_met_with_the_name_that_was_meant(settings):
+def test_the_error_for_a_misspelt_name_in_a_file_suggests_the_right_one(settings):
     text = "Bad directive or wrong number of arguments. Did you mean 'requirepass'?"
     assert refusal(settings, "requirepas", "x", source="file") == text
     assert refusal(settings, "x" * 100_000, "1", source="file") == "Bad directive or wrong number of arguments"

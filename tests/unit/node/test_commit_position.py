@@ -1,4 +1,4 @@
-"""A turn is safe when journal and event log both say so; either may come and go."""
+"""node/commit_position.py: a turn is safe when both journal and event log are. Either may come and go."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.plain
 
 
 class Log:
-    """As much of a Journal or EventLog as a gate asks for."""
+    """The part of a Journal or EventLog that a CommitPosition uses."""
 
     def __init__(self, position: int = 0) -> None:
         self.position = position
@@ -27,14 +27,14 @@ class Log:
         return self.waits
 
 
-def gate_of(journal: Log | None, events: Log | None, position: int = 0) -> CommitPosition:
+def position_of(journal: Log | None, events: Log | None, position: int = 0) -> CommitPosition:
     commit_position = CommitPosition(cast(Any, journal), position)
     commit_position.events = cast(Any, events)
     return commit_position
 
 
 def advance(commit_position: CommitPosition, *logs: Log) -> int:
-    """A turn in which these logs were told something; its number."""
+    """End a turn in which these logs got records. Return its number."""
     for log in logs:
         log.position += 10
     commit_position.note()
@@ -43,7 +43,7 @@ def advance(commit_position: CommitPosition, *logs: Log) -> int:
 
 def test_a_turn_waits_for_both():
     journal, events = Log(), Log()
-    commit_position = gate_of(journal, events)
+    commit_position = position_of(journal, events)
     turn = advance(commit_position, journal, events)
     journal.ready = 10
     assert commit_position.ready_position() < turn
@@ -53,7 +53,7 @@ def test_a_turn_waits_for_both():
 
 def test_turns_become_safe_in_order():
     journal, events = Log(), Log()
-    commit_position = gate_of(journal, events)
+    commit_position = position_of(journal, events)
     first, second = advance(commit_position, journal), advance(commit_position, events)
     events.ready = 10
     assert commit_position.ready_position() < first
@@ -61,19 +61,19 @@ def test_turns_become_safe_in_order():
     assert commit_position.ready_position() == second
 
 
-def test_a_turn_that_told_nothing_waits_for_nothing_new():
+def test_a_turn_without_records_waits_for_nothing_new():
     events = Log()
-    commit_position = gate_of(None, events)
+    commit_position = position_of(None, events)
     turn = advance(commit_position, events)
     commit_position.note()
     assert commit_position.position == turn
 
 
-def test_what_waited_for_the_journal_alone_goes_on_waiting_for_it():
+def test_a_reply_that_waited_for_the_journal_alone_goes_on_waiting_for_it():
     """A log of events began while a reply waited for position 40 of the journal."""
     journal, events = Log(40), Log()
     journal.ready = 30
-    commit_position = gate_of(journal, events, 40)
+    commit_position = position_of(journal, events, 40)
     turn = advance(commit_position, events)
     events.ready = 10
     assert commit_position.ready_position() == 30
@@ -81,20 +81,20 @@ def test_what_waited_for_the_journal_alone_goes_on_waiting_for_it():
     assert commit_position.ready_position() == turn
 
 
-def test_a_log_of_events_that_is_gone_holds_nobody():
+def test_nothing_waits_for_a_removed_event_log():
     journal, events = Log(), Log()
-    commit_position = gate_of(journal, events)
+    commit_position = position_of(journal, events)
     turn = advance(commit_position, journal, events)
     journal.ready = 10
     commit_position.events = None
     assert commit_position.ready_position() == turn
 
 
-def test_a_journal_that_is_gone_holds_nobody_and_may_come_again():
+def test_nothing_waits_for_a_removed_journal_and_it_may_come_again():
     journal, events = Log(40), Log()
-    commit_position = gate_of(journal, events, 40)
+    commit_position = position_of(journal, events, 40)
     turn = advance(commit_position, journal, events)
-    commit_position.let_journal_go()
+    commit_position.remove_journal()
     assert commit_position.ready_position() == 40
     events.ready = 10
     assert commit_position.ready_position() == turn
@@ -103,19 +103,19 @@ def test_a_journal_that_is_gone_holds_nobody_and_may_come_again():
     assert commit_position.ready_position() < later
 
 
-def test_who_must_not_wait_is_the_journals_to_say():
+def test_the_journal_decides_whether_new_replies_wait():
     journal = Log()
-    commit_position = gate_of(journal, Log())
+    commit_position = position_of(journal, Log())
     assert commit_position.must_wait()
     journal.waits = False
     assert not commit_position.must_wait()
-    assert gate_of(None, Log()).must_wait()
+    assert position_of(None, Log()).must_wait()
 
 
 def test_a_turn_that_is_written_already_is_not_waited_for():
-    """As a log does that copies to memory: nothing is put aside, and no number is spent."""
+    """A log that is written as memory needs no waiting: no reply is put aside, and no number is used."""
     events = Log()
-    commit_position = gate_of(None, events)
+    commit_position = position_of(None, events)
     for _ in range(3):
         events.position += 10
         events.ready = events.position

@@ -1,4 +1,4 @@
-"""node/dispatch.py: the doors. What clients and nodes say is checked here before anything is done."""
+"""node/dispatch.py: requests and messages are checked before anything is done."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_an_unknown_command_is_named_as_typed():
 
 
 @pytest.mark.parametrize("line", [b"POST / HTTP/1.1", b"get /?ADDJOB HTTP/1.0", b"Host: 127.0.0.1:7711"])
-def test_what_a_web_page_sends_is_not_run(line):
+def test_a_request_of_a_web_page_is_not_run(line):
     """A browser can be made to POST a body of commands to any port it reaches."""
     broker, client = start()
     assert run(broker, client, line.decode(), "ADDJOB q body 0") == 1
@@ -102,7 +102,7 @@ def test_quit_works_in_every_state(state):
     assert client.close_asked
 
 
-def test_while_loading_only_what_is_marked_for_it_works():
+def test_while_loading_only_commands_marked_for_it_work():
     broker, client = start()
     broker.is_loading = True
     assert ask(broker, client, "QLEN", "q") == b"-LOADING Disque is loading the dataset in memory\r\n"
@@ -172,8 +172,8 @@ def test_a_monitor_sees_commands_that_are_run_and_no_others():
     assert b'"PING" "hello"' in lines
 
 
-def test_a_monitor_does_not_see_what_memory_refused():
-    """Shown is what is executed, after the check of memory (spec R3)."""
+def test_a_monitor_does_not_see_commands_refused_for_memory():
+    """A monitor sees executed commands only, after the check of memory (spec R3)."""
     broker, client = start(maxmemory=10_000)
     hold(broker, body=b"x" * 20_000)
     monitor = make_client(broker)
@@ -183,7 +183,7 @@ def test_a_monitor_does_not_see_what_memory_refused():
 
 
 def test_only_commands_that_are_executed_are_counted():
-    """The unknown, the wrong and the refused are not (spec R3)."""
+    """Unknown, malformed and refused commands are not (spec R3)."""
     broker, client = start(requirepass="secret")
     run(broker, client, "NOSUCH", "SHOW", "PING", "AUTH secret", "PING")
     assert broker.stats.commands_processed == 2
@@ -217,7 +217,7 @@ def test_a_client_that_waits_runs_nothing_more():
 
 
 def test_addjobs_of_a_pipeline_wait_for_their_copies_together():
-    """Only the order of replies matters; each for itself would cost a round trip per job."""
+    """Only the order of replies matters. One after the other, each job would cost a round trip."""
     broker, client = start()
     node = add_node(broker)
     assert run(broker, client, *["ADDJOB q body 0"] * 50, "PING") == 50
@@ -232,7 +232,7 @@ def test_addjobs_of_a_pipeline_wait_for_their_copies_together():
 @pytest.mark.parametrize(
     "following", ["PING", "ADDJOB q body 0 MAXLEN 5", "ADDJOB q body 0 maxlen 5", "GETJOB FROM q", "NOSUCH", "QUIT"]
 )
-def test_what_may_depend_on_the_job_waits_for_it(following):
+def test_a_command_that_may_depend_on_the_job_waits_for_it(following):
     broker, client = start()
     add_node(broker)
     assert run(broker, client, "ADDJOB q body 0", following) == 1
@@ -247,7 +247,7 @@ def test_only_so_many_addjobs_wait_at_once(monkeypatch):
     assert run(broker, client, *["ADDJOB q body 0"] * 50) == 10
 
 
-def test_an_answer_that_is_ready_waits_behind_one_that_is_not():
+def test_a_ready_reply_waits_behind_one_that_is_not():
     broker, client = start()
     node = add_node(broker)
     run(broker, client, "ADDJOB q body 0", "ADDJOB q body 0 REPLICATE 1", "ADDJOB q body 0 TTL 0")
@@ -313,7 +313,7 @@ def test_skip_suppresses_a_reply_that_comes_late():
     assert replies(client) == b"+%b\r\n" % second.id
 
 
-def test_skip_suppresses_the_job_that_was_waited_for():
+def test_skip_suppresses_the_job_of_a_waiting_getjob():
     broker, client = start()
     run(broker, client, "CLIENT REPLY SKIP", "GETJOB FROM q")
     hold_queued(broker)
@@ -365,8 +365,8 @@ def test_each_kind_of_command_is_counted_with_its_time():
     assert broker.stats.commands_processed == 5
 
 
-def test_whether_a_late_reply_is_wanted_is_settled_when_the_command_comes():
-    """CLIENT REPLY SKIP counts for the GETJOB behind it, and for nothing later."""
+def test_the_mode_at_the_command_decides_about_its_late_reply():
+    """CLIENT REPLY SKIP suppresses the reply to the GETJOB behind it, and no later one."""
     broker, client = start()
     run(broker, client, "CLIENT REPLY SKIP", "GETJOB FROM q")
     assert client.is_silenced
@@ -416,8 +416,8 @@ def test_a_malformed_message_says_what_it_was():
     ("kind", "item"),
     [(LEASED, (make_id(), float("inf"), 1)), (NEEDJOBS, (b"q", float("inf"), 0)), (NEEDJOBS, (b"q", float("nan"), 0))],
 )
-def test_numbers_that_are_none_are_malformed(kind, item):
-    """msgpack can carry them; they must close the link and not end as an error of ours."""
+def test_nan_and_infinity_are_malformed(kind, item):
+    """msgpack can carry them. They must close the link, and not raise an unexpected exception."""
     broker, _ = start()
     node = add_node(broker)
     hold_queued(broker, node)
@@ -441,8 +441,8 @@ item = field | st.lists(field, min_size=1, max_size=5)
 
 @settings(max_examples=400, deadline=None)
 @given(kind=st.sampled_from(KINDS), items=st.lists(item, min_size=1, max_size=2))
-def test_whatever_a_node_says_it_is_taken_ignored_or_malformed(kind, items):
-    """Nothing but MalformedMessageError comes out, and the books still agree."""
+def test_any_message_is_taken_ignored_or_malformed(kind, items):
+    """No other exception than MalformedMessageError is raised, and the broker's memory stays consistent."""
     try:
         dispatch.receive(BROKER, NODE, [[kind, *items]])
     except MalformedMessageError:
@@ -476,8 +476,8 @@ def test_multi_says_what_to_do_and_begins_as_an_unknown_command():
     assert ask(broker, client, "multi").startswith(b"-ERR unknown command 'multi': there are no transactions")
 
 
-def test_discard_ends_it_and_is_no_error():
-    """Nothing was executed, as DISCARD promises."""
+def test_discard_ends_multi_and_is_no_error():
+    """No command was executed, as DISCARD says."""
     broker, client = start()
     run(broker, client, "MULTI", "PING", "DISCARD", "PING")
     assert answers(client) == [b"-ERR", b"-EXECABORT", b"+OK", b"+PONG"]
@@ -495,7 +495,7 @@ def test_a_second_multi_needs_no_second_exec():
     assert answers(client) == [b"-ERR", b"-ERR", b"-EXECABORT", b"+PONG"]
 
 
-def test_it_lasts_over_pipelines_and_concerns_one_connection():
+def test_multi_lasts_over_pipelines_and_concerns_one_connection():
     broker, client = start()
     other = make_client(broker)
     run(broker, client, "MULTI")
@@ -507,7 +507,7 @@ def test_it_lasts_over_pipelines_and_concerns_one_connection():
     assert not broker.monitors
 
 
-def test_reset_ends_it_and_quit_works():
+def test_reset_ends_multi_and_quit_works():
     broker, client = start()
     run(broker, client, "MULTI", "RESET", "PING", "MULTI", "QUIT")
     assert answers(client) == [b"-ERR", b"+RESET", b"+PONG", b"-ERR", b"+OK"]
@@ -515,13 +515,13 @@ def test_reset_ends_it_and_quit_works():
 
 
 @pytest.mark.parametrize("mode", ["SKIP", "OFF"])
-def test_it_counts_although_its_error_is_not_sent(mode):
+def test_multi_counts_although_its_error_is_not_sent(mode):
     broker, client = start()
     run(broker, client, f"CLIENT REPLY {mode}", "MULTI", "ADDJOB q a 0", "EXEC", "CLIENT REPLY ON", "QLEN q")
     assert replies(client).endswith(b"+OK\r\n:0\r\n")
 
 
-def test_a_monitor_sees_nothing_of_it():
+def test_a_monitor_sees_nothing_of_a_transaction():
     broker, client = start()
     monitor = make_client(broker)
     ask(broker, monitor, "MONITOR")
@@ -529,13 +529,13 @@ def test_a_monitor_sees_nothing_of_it():
     assert replies(monitor) == b""
 
 
-def test_a_stranger_may_not_log_in_within_it():
+def test_a_client_may_not_log_in_within_a_transaction():
     broker, client = start(requirepass="secret")
     run(broker, client, "MULTI", "AUTH secret", "EXEC", "PING")
     assert answers(client) == [b"-ERR", b"-EXECABORT", b"-EXECABORT", b"-NOAUTH"]
 
 
-def test_it_waits_behind_an_addjob_that_waits_for_copies():
+def test_multi_waits_behind_an_addjob_that_waits_for_copies():
     broker, client = start()
     node = add_node(broker)
     assert run(broker, client, "ADDJOB q a 0 REPLICATE 2", "MULTI", "ADDJOB q b 0", "EXEC") == 1

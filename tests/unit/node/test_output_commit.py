@@ -108,8 +108,8 @@ def test_messages_that_wait_keep_their_order():
     assert [len(items) for kind, items in sent(node) if kind == GOTJOB] == [1, 1]
 
 
-def test_who_asked_before_the_disk_failed_hears_when_it_is_recorded():
-    """Also with everysec: an error must not answer for the disk."""
+def test_a_request_from_before_the_disk_failed_is_answered_when_it_is_recorded():
+    """Also with everysec: such a request must not get an error because of the disk."""
     for policy in ("always", "everysec", "no"):
         node = start(policy, has_windows=False)
         node.folder.fail("write", errno.EIO)
@@ -121,7 +121,7 @@ def test_who_asked_before_the_disk_failed_hears_when_it_is_recorded():
 
 
 def test_in_the_turn_in_which_the_disk_fails_replies_wait_too():
-    """The command came before the news, within one turn."""
+    """The command came before the node learned of the failure, within one turn."""
     node = start()
     node.ask("ADDJOB", "q", "x", 0, client=1)
     node.folder.fail("write", errno.EIO)
@@ -134,7 +134,7 @@ def test_in_the_turn_in_which_the_disk_fails_replies_wait_too():
     assert len(node.taken()) == 1
 
 
-def test_a_producer_whose_copies_are_confirmed_while_the_disk_fails_hears_when_it_is_recorded():
+def test_an_addjob_whose_copies_are_confirmed_while_the_disk_fails_is_answered_when_it_is_recorded():
     node = start()
     other = node.other()
     node.ask("ADDJOB", "q", "x", 0, "REPLICATE", 2, "RETRY", 5)
@@ -149,7 +149,7 @@ def test_a_producer_whose_copies_are_confirmed_while_the_disk_fails_hears_when_i
     assert node.taken() == [job.id]
 
 
-def test_what_needs_no_disk_is_answered_at_once_in_trouble():
+def test_commands_that_need_no_disk_are_answered_at_once_in_trouble():
     """Spec P5."""
     node = start("everysec", has_windows=False)
     node.ask("ADDJOB", "q", "x", 0, "RETRY", 5)
@@ -165,7 +165,7 @@ def test_what_needs_no_disk_is_answered_at_once_in_trouble():
 
 
 def test_a_copy_that_is_on_no_disk_is_not_confirmed():
-    """With everysec other messages go on in trouble; nobody may count on such a copy."""
+    """With everysec other messages are sent in trouble. But no node may rely on such a copy."""
     node = start("everysec", has_windows=False)
     other = node.other()
     node.folder.fail("write create", errno.EIO, times=-1)
@@ -180,7 +180,7 @@ def test_a_copy_that_is_on_no_disk_is_not_confirmed():
 
 
 def test_heartbeats_do_not_wait():
-    """Or a disk that stands still would make the others take the node for dead."""
+    """Else a disk that stands still would make other nodes take this one for dead."""
     node = start()
     node.other()
     node.ask("ADDJOB", "q", "x", 0, "REPLICATE", 1)
@@ -191,8 +191,8 @@ def test_heartbeats_do_not_wait():
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_what_was_meant_for_a_process_is_not_said_to_the_next_one(waits):
-    """Numbers of hand-overs hold for one process: the next would take a job that was perhaps delivered before."""
+def test_messages_for_a_process_are_not_sent_to_the_next_one(waits):
+    """Hand-over numbers hold for one process: the next one would take a job that was perhaps delivered before."""
     node = start()
     other = node.other()
     node.answer("ADDJOB", "q", "x", 0, "RETRY", 0)
@@ -212,7 +212,7 @@ def test_what_was_meant_for_a_process_is_not_said_to_the_next_one(waits):
     assert broker.stats.once_lost_in_handover == 1
 
 
-def test_messages_of_several_turns_are_not_said_to_the_next_process_and_reach_the_others():
+def test_messages_of_several_turns_are_not_sent_to_the_next_process_and_reach_the_others():
     """All of them wait for the disk when the process that they were meant for is replaced."""
     node = start()
     other, third = node.other(), add_node(node.broker, 3)
@@ -235,7 +235,7 @@ def test_messages_of_several_turns_are_not_said_to_the_next_process_and_reach_th
     assert sum(len(run) - 1 for to, run in runs if run[0] == SETACK and to is third) == 2
 
 
-def test_when_the_journal_goes_nobody_waits_any_more():
+def test_no_client_waits_for_a_journal_that_was_switched_off():
     node = start()
     node.ask("ADDJOB", "q", "x", 0)
     node.ask("CONFIG", "SET", "appendonly", "no", client=1)

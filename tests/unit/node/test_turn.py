@@ -1,4 +1,4 @@
-"""node/turn.py: one turn after another; what a turn wanted done outside is done at its end, in the order promises need."""
+"""node/turn.py: each turn does its work on the outside at its end, in the order that durability needs."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_turn_begins_with_its_first_input_and_reads_the_clock_once():
     assert (outside.turns, driver.broker.now_ms, driver.membership.now_ms) == (2, 5_000_500, 5_000_500)
 
 
-def test_time_moves_for_everything_that_tells_it():
+def test_time_moves_for_all_parts_at_once():
     driver, outside = make_driver()
     outside.ms, outside.wall = 6_000_000, 1_800_000_000_000
     driver.begin()
@@ -125,7 +125,7 @@ def test_time_moves_for_everything_that_tells_it():
     assert {broker.wall_ms, driver.membership.wall_ms} == {1_800_000_000_000}
 
 
-def test_who_waits_is_served_at_the_end_of_the_turn_that_brought_the_job():
+def test_a_waiting_client_is_served_at_the_end_of_the_turn_that_brought_the_job():
     driver, _ = make_driver()
     consumer, producer = connect(driver), connect(driver)
     driver.begin()
@@ -163,7 +163,7 @@ def test_the_order_towards_each_node_is_the_order_of_the_calls():
 
 
 def test_a_long_run_is_cut():
-    """A receiver handles a frame in one go, which must not take long."""
+    """A receiver handles a whole frame at once, which must not take long."""
     driver, outside = make_driver()
     node = link(driver, 2)
     driver.begin()
@@ -191,7 +191,7 @@ def test_large_jobs_travel_in_several_frames(monkeypatch):
     assert len(Decoder().feed(data)) == 3
 
 
-def test_who_has_no_link_gets_nothing():
+def test_a_node_without_a_link_gets_nothing():
     driver, outside = make_driver()
     one, other = link(driver, 2), link(driver, 3)
     both = driver.broker.sets.others(driver.broker.sets.of((one, other)))
@@ -235,7 +235,7 @@ def test_replies_go_out_after_the_messages():
 # -- membership's tray ------------------------------------------------------------------------------------
 
 
-def test_a_link_that_is_up_is_told_what_the_node_missed():
+def test_a_node_is_told_what_it_missed_when_its_link_is_up():
     driver, outside = make_driver()
     consumer = connect(driver)
     driver.begin()
@@ -277,8 +277,8 @@ def test_a_reset_is_saved_before_it_goes_on():
 
 
 @pytest.mark.plain
-def test_a_link_to_a_new_process_comes_before_what_that_process_says():
-    """Else its first hand-over would be taken for one of the old process, which was answered already."""
+def test_a_new_process_is_noted_before_its_messages_are_handled():
+    """Else its first hand-over would be taken for one of the old process that was answered already."""
     driver, _ = make_driver()
     node = link(driver, 2)
     driver.begin()
@@ -363,7 +363,7 @@ def test_a_command_that_takes_several_turns_goes_on_in_the_next_one():
     assert client.waiting == RUNNING
 
 
-def test_a_malformed_message_is_told_to_the_caller_who_closes_the_link():
+def test_a_malformed_message_is_an_error_for_the_caller():
     driver, _ = make_driver()
     node = link(driver, 2)
     with pytest.raises(dispatch.MalformedMessageError):

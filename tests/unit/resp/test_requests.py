@@ -1,4 +1,4 @@
-"""resp/requests.py: the protocol's limits and errors; and the fast way gives what the careful one gives, or nothing."""
+"""resp/requests.py: the protocol's limits and errors. The fast parser gives the careful one's result, or none."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def parse(*chunks, bulk_max=BULK_MAX):
 
 
 def parse_carefully(data, bulk_max=BULK_MAX):
-    """What the protocol says, without the fast way."""
+    """Return the requests as the careful parser reads them."""
     parser = RequestParser(bulk_max)
     requests = []
     try:
@@ -126,7 +126,7 @@ def test_many_requests_at_once():
         (b"*1\r\n$%d\r\n" % (BULK_MAX + 1), "invalid bulk length"),
     ],
 )  # fmt: skip
-def test_what_is_no_request_is_a_protocol_error(data, text):
+def test_bytes_that_are_no_request_are_a_protocol_error(data, text):
     """Spec R1."""
     expected = f"ERR Protocol error: {text}"
     assert parse(data) == ([], expected)
@@ -174,8 +174,8 @@ def test_a_huge_declared_count_reserves_nothing():
         (b"*1\r\n+a\r\n*2\r\n$1\r\na\r\n$9\r\n$1\r\na\r\n*1", "+"),
     ],
 )
-def test_what_hiredis_returns_as_bytes_is_an_argument_only_if_it_was_a_bulk_string(data, got):
-    """Its other types with text would pass for arguments, a verbatim string even with a header hidden in its name."""
+def test_bytes_from_hiredis_are_an_argument_only_if_they_were_a_bulk_string(data, got):
+    """Its other text types would pass for arguments. A verbatim string could even hide a header in its name."""
     assert parse(data) == ([], f"ERR Protocol error: expected '$', got '{got}'")
 
 
@@ -210,9 +210,7 @@ streams = st.lists(good | good | bits, max_size=6).map(b"".join)
 @example(data=encode(b"a") + b"*", cuts=[])
 @example(data=encode(b"a") + b"*1\r\n", cuts=[])
 def test_any_bytes_in_any_pieces_give_what_the_careful_way_gives(data, cuts):
-    """
-    Fed whole, in a few pieces, and byte by byte; what follows shows whether a rest was kept.
-    """
+    """Bytes are fed whole, in a few pieces, and one by one. The next request shows whether a rest was kept."""
     data += encode(b"PING")
     expected = parse_carefully(data)
     assert parse(*[data[at : at + 1] for at in range(len(data))]) == expected

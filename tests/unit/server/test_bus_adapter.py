@@ -1,4 +1,4 @@
-"""What the bus reports, brought to the driver."""
+"""server/bus_adapter.py: reports of the bus are brought to the driver."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OTHER = Hello(b"o" * 20, b"o" * 8, "", 7711, 17711, "0.1.0")
 
 
 def in_loop(test, *seeds, **settings):
-    """Run `await test(side, shell)` on a loop."""
+    """Run `await test(adapter, turns)` on a loop."""
 
     async def main():
         turns = make_shell(**settings)
@@ -38,13 +38,13 @@ async def turn_over():
 
 
 def test_each_report_is_a_turn():
-    async def test(side, turns):
+    async def test(adapter, turns):
         node = add_node(turns.driver.broker, 2)
         for report in (
-            lambda: side.on_link_down(node),
-            lambda: side.on_accept(OTHER, "127.0.0.1", "127.0.0.1"),
-            lambda: side.on_incoming_lost(node),
-            lambda: side.on_runs(node, []),
+            lambda: adapter.on_link_down(node),
+            lambda: adapter.on_accept(OTHER, "127.0.0.1", "127.0.0.1"),
+            lambda: adapter.on_incoming_lost(node),
+            lambda: adapter.on_runs(node, []),
         ):
             report()
             assert turns.driver.is_open
@@ -56,31 +56,31 @@ def test_each_report_is_a_turn():
 
 
 def test_job_messages_reach_the_broker():
-    async def test(side, turns):
+    async def test(adapter, turns):
         broker = turns.driver.broker
         node = add_node(broker, 2)
-        side.on_runs(node, [[messages.INTEREST, [b"q", 3]]])
+        adapter.on_runs(node, [[messages.INTEREST, [b"q", 3]]])
         assert broker.interest[b"q"] == {node: 3}
 
     in_loop(test)
 
 
-def test_what_no_node_would_say_closes_the_link_and_is_counted_by_the_bus():
-    async def test(side, turns):
+def test_a_malformed_message_closes_the_link_and_is_counted_by_the_bus():
+    async def test(adapter, turns):
         node = add_node(turns.driver.broker, 2)
         with pytest.raises(FrameError) as caught:
-            side.on_runs(node, [[messages.GOTJOB, 17]])
+            adapter.on_runs(node, [[messages.GOTJOB, 17]])
         assert caught.value.reason == "malformed message"
 
     in_loop(test)
 
 
-def test_the_interest_of_a_node_is_gone_with_the_link_it_told_it_on():
-    async def test(side, turns):
+def test_the_interest_of_a_node_ends_with_its_link():
+    async def test(adapter, turns):
         broker = turns.driver.broker
         node = add_node(broker, 2)
-        side.on_runs(node, [[messages.INTEREST, [b"q", 3]]])
-        side.on_incoming_lost(node)
+        adapter.on_runs(node, [[messages.INTEREST, [b"q", 3]]])
+        adapter.on_incoming_lost(node)
         assert not broker.interest.get(b"q")
 
     in_loop(test)
@@ -89,16 +89,16 @@ def test_the_interest_of_a_node_is_gone_with_the_link_it_told_it_on():
 def test_seeds_are_met_again_until_each_was_reached_once(monkeypatch):
     monkeypatch.setattr(bus_adapter, "SEED_SECONDS", 0.01)
 
-    async def test(side, turns):
-        side.meet_seeds()
+    async def test(adapter, turns):
+        adapter.meet_seeds()
         await turn_over()
         first, second = wire_of(turns).dialed
         assert [(node.host, node.port, node.bus_port) for node in (first, second)] == [
             ("10.0.0.1", 7711, 17711),
             ("10.0.0.2", 7712, 5),
         ]
-        assert side.on_link_up(first, OTHER, "10.0.0.1", "10.0.0.9") is not None
-        assert list(side.seeds) == [("10.0.0.2", 7712)]
+        assert adapter.on_link_up(first, OTHER, "10.0.0.1", "10.0.0.9") is not None
+        assert list(adapter.seeds) == [("10.0.0.2", 7712)]
         turns.driver.membership._expel(second)  # As when the handshake took too long.
         await asyncio.sleep(0.05)
         assert len(wire_of(turns).dialed) == 3
@@ -107,28 +107,28 @@ def test_seeds_are_met_again_until_each_was_reached_once(monkeypatch):
 
 
 def test_a_seed_that_is_this_node_itself_counts_as_reached():
-    async def test(side, turns):
-        side.meet_seeds()
+    async def test(adapter, turns):
+        adapter.meet_seeds()
         await turn_over()
         (found,) = wire_of(turns).dialed
         assert found.flags & HANDSHAKE
-        assert side.on_link_up(found, side.hello(), "127.0.0.1", "127.0.0.1") is None
-        assert not side.seeds
+        assert adapter.on_link_up(found, adapter.hello(), "127.0.0.1", "127.0.0.1") is None
+        assert not adapter.seeds
 
     in_loop(test, Seed("127.0.0.1", 7711, 0))
 
 
-def test_seeds_are_left_alone_at_the_end():
-    async def test(side, turns):
+def test_seeds_are_not_met_any_more_at_the_end():
+    async def test(adapter, turns):
         turns.stop()
-        side.meet_seeds()
+        adapter.meet_seeds()
         assert turns.driver.turns == 0
 
     in_loop(test, Seed("10.0.0.1", 7711, 0))
 
 
 def test_a_seed_without_a_possible_bus_port_is_refused():
-    async def test(side, turns):
+    async def test(adapter, turns):
         with pytest.raises(StartError, match=r"10\.0\.0\.1:60000 needs a bus port"):
             BusAdapter(turns, turns.driver.membership, [Seed("10.0.0.1", 60000, 0)])
 

@@ -12,7 +12,7 @@ from evented import EventedNode
 from journaled import JournaledNode
 from spilled import SpillingNode
 
-# What may be left, however many jobs there were.
+# Objects that may be left, however many jobs there were.
 LEFT_MAX = 10
 
 
@@ -30,7 +30,7 @@ def collector():
     gc.enable()
 
 
-def test_automatic_collection_is_off_and_what_exists_is_put_aside():
+def test_automatic_collection_is_off_and_existing_objects_are_excluded():
     tune_collector()
     assert not gc.isenabled()
     assert gc.get_freeze_count() > 0

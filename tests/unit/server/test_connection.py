@@ -1,4 +1,4 @@
-"""server/connection.py: bytes of a client in, replies out, and nobody's pipeline or laziness at others' expense."""
+"""server/connection.py: one client's requests and replies, its waiting, and its end."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_a_protocol_error_behind_an_addjob_that_waits_is_said_after_its_reply():
 
 
 def test_a_protocol_error_is_said_also_when_the_slice_ended_before_it(monkeypatch):
-    """Nothing else would come by to say it."""
+    """No later event would send it."""
     monkeypatch.setattr("disque_py.server.connection.SLICE_NS", -1)
 
     async def story(server):
@@ -152,7 +152,7 @@ def test_a_protocol_error_is_said_also_when_the_slice_ended_before_it(monkeypatc
 
 
 @LOOPS
-def test_quit_comes_after_what_was_asked_before_and_nothing_after(loop_factory):
+def test_quit_is_answered_after_earlier_commands_and_later_ones_are_not_run(loop_factory):
     async def story(server):
         talk = await server.connect()
         talk.send("PING a", "QUIT", "ADDJOB q body 0")
@@ -207,7 +207,7 @@ def test_a_large_reply_is_written_whole_before_quit_closes():
 
 
 @LOOPS
-def test_what_a_half_closed_client_asked_is_answered(loop_factory):
+def test_the_commands_of_a_half_closed_client_are_answered(loop_factory):
     """printf 'PING\\r\\n' | nc …"""
 
     async def story(server):
@@ -234,7 +234,7 @@ def test_all_of_a_long_pipeline_is_run_although_its_client_is_half_closed(loop_f
     serve(story, loop_factory=loop_factory)
 
 
-def test_a_half_closed_client_that_comes_to_wait_for_jobs_gets_what_was_before():
+def test_a_half_closed_client_that_comes_to_wait_for_jobs_gets_earlier_replies():
     async def story(server):
         talk = await server.connect()
         talk.write(b"PING\r\n" * 20_000 + b"GETJOB FROM q\r\nPING\r\n")
@@ -278,7 +278,7 @@ def test_a_consumer_that_hung_up_waits_no_more():
 
 
 def test_a_consumer_that_hung_up_is_given_nothing_while_the_loop_closes():
-    """A job that came in this very pass would be leased to nobody; what it had asked for behind is not asked."""
+    """A job that came in this pass would be leased to no client. Later requests of the client are not run."""
 
     async def story(server):
         talk, other = await server.connect(), await server.connect()
@@ -295,8 +295,8 @@ def test_a_consumer_that_hung_up_is_given_nothing_while_the_loop_closes():
     serve(story)
 
 
-def test_what_was_done_in_the_pass_in_which_a_client_hung_up_is_answered():
-    """It puts back the jobs that it does not want any more, if it hears of them."""
+def test_commands_of_the_pass_in_which_a_client_hung_up_are_answered():
+    """The client can give back jobs that it does not want any more, if it gets the reply."""
 
     async def story(server):
         talk, other = await server.connect(), await server.connect()
@@ -312,7 +312,7 @@ def test_what_was_done_in_the_pass_in_which_a_client_hung_up_is_answered():
     serve(story)
 
 
-def test_the_job_of_a_producer_that_hung_up_goes():
+def test_the_job_of_a_producer_that_hung_up_is_deleted():
     async def story(server):
         server.link()
         talk = await server.connect()
@@ -342,7 +342,7 @@ def test_a_killed_client_is_closed_and_one_that_kills_itself_is_answered_first()
 # -- waiting ------------------------------------------------------------------------------------------------
 
 
-def test_a_job_wakes_who_waits_for_it_and_its_pipeline_goes_on():
+def test_a_job_wakes_the_client_that_waits_for_it_and_its_pipeline_goes_on():
     async def story(server):
         consumer, producer = await server.connect(), await server.connect()
         consumer.send("GETJOB FROM q", "PING after")
@@ -399,7 +399,7 @@ def test_a_long_command_lets_others_in_between_and_its_pipeline_goes_on():
     serve(story)
 
 
-def test_client_pause_holds_everybodys_commands_until_it_is_over():
+def test_client_pause_holds_the_commands_of_all_clients_until_it_is_over():
     async def story(server):
         one, other = await server.connect(), await server.connect()
         one.send("CLIENT PAUSE 120", "PING one")
@@ -428,7 +428,7 @@ def test_a_pause_that_was_made_longer_is_kept_to_its_new_end():
 
 
 def test_whatever_the_pause_it_can_be_ended():
-    """Also by who connects while it lasts, and has to log in; what was held back runs at once."""
+    """Also by a client that connects during the pause and has to log in. The held commands run at once."""
 
     async def story(server):
         one, other = await server.connect(), await server.connect()
@@ -498,7 +498,7 @@ def test_a_client_that_waits_for_the_loading_may_close_its_end_and_is_answered()
 
 
 def test_a_client_that_waits_for_the_loading_may_hang_up():
-    """Whether it only closed its own end can't be seen, so it is let go when the wait is over."""
+    """The node can't see whether it only closed its own end, so it is disconnected when the wait is over."""
 
     async def story(server):
         server.broker.is_loading = True
@@ -557,7 +557,7 @@ def greeted(host, **settings):
 
 
 @pytest.mark.parametrize("host", ["10.0.0.9", "fd00::9", "fe80::1%eth0"])
-def test_a_node_that_nobody_has_opened_refuses_other_machines(host):
+def test_a_node_in_protected_mode_refuses_other_machines(host):
     sent, is_closed, rejected = greeted(host)
     assert sent.startswith(b"-DENIED ")
     assert (is_closed, rejected) == (True, 1)

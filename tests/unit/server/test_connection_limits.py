@@ -25,11 +25,9 @@ async def stuffed(server: Loopback) -> tuple[Talk, Client]:
 
 
 def test_a_client_that_does_not_read_is_not_served_on():
-    """
-    Twenty of them took 3 GB from the original (spec Q41). Its replies stop growing at about a
-    megabyte, and go on when it reads.
+    """Its replies stop growing at about a megabyte, and go on when it reads (spec B1).
 
-    Spec B1.
+    Twenty such clients took 3 GB from the original (spec Q41).
     """
 
     async def story(server):
@@ -48,7 +46,7 @@ def test_a_client_that_does_not_read_is_not_served_on():
     serve(story)
 
 
-def test_a_client_that_does_not_read_delays_nobody_else():
+def test_a_client_that_does_not_read_delays_no_other_client():
     async def story(server):
         await stuffed(server)
         other = await server.connect()
@@ -63,7 +61,7 @@ def limits(stream=(0, 0, 0), normal=(0, 0, 0)):
 
 
 def test_a_monitor_that_does_not_read_is_cut_off_at_the_limit_of_its_class():
-    """Nobody can slow it down (spec B2)."""
+    """No back-pressure slows it down (spec B2)."""
 
     async def story(server):
         monitor, client = await server.connect_known()
@@ -97,7 +95,7 @@ def test_a_client_above_the_soft_limit_for_too_long_is_cut_off(monkeypatch):
     serve(story, client_output_buffer_limit=limits(normal=(0, 1 << 20, 60)))
 
 
-def test_a_limit_below_what_makes_a_client_be_paused_is_one_too():
+def test_a_limit_below_the_bytes_that_pause_a_client_counts_too():
     async def story(server):
         await fill(server, 100_000)
         talk, client = await server.connect_known()
@@ -134,7 +132,7 @@ def test_only_the_time_above_the_soft_limit_counts(monkeypatch):
 
 
 def test_a_client_that_waits_is_not_read_from_without_limit():
-    """Its pipeline stays in its own buffers, and is run when the wait is over."""
+    """Its pipeline stays in the system's buffers, and is run when the wait is over."""
 
     async def story(server):
         talk, client = await server.connect_known()
@@ -293,7 +291,7 @@ def test_a_client_whose_bytes_come_or_go_slowly_is_not_idle():
     serve(story)
 
 
-def test_nobody_is_idle_in_a_pause_of_all_clients():
+def test_no_client_is_idle_in_a_pause_of_all_clients():
     async def story(server):
         talk, client = await server.connect_known()
         talk.send("CLIENT PAUSE 60000")
@@ -320,8 +318,8 @@ def test_errors_of_commands_leave_the_connection_open():
     serve(story)
 
 
-def test_bytes_that_make_no_request_leave_others_their_turn():
-    """Empty lines, which are answered with nothing, are read in slices like anything else."""
+def test_bytes_that_make_no_request_leave_other_clients_their_turn():
+    """Empty lines, which get no reply, are read in slices, too."""
 
     async def story(server):
         flood, other = await server.connect(), await server.connect()

@@ -13,7 +13,7 @@ from shells import make_shell
 
 
 def run(tmp_path: Path, story: Any, **settings: Any) -> Any:
-    """A story with an EventPlace in this folder, which is the working directory as for a node with this `dir`."""
+    """Run a story with an EventStorage in this folder, which is the working directory as for a node with this `dir`."""
 
     async def inner() -> Any:
         turns = make_shell(**settings)
@@ -50,7 +50,7 @@ def test_without_events_no_directory_is_made(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_directory_that_can_not_be_had_is_said_and_tried_again(tmp_path):
+def test_a_directory_that_can_not_be_opened_is_logged_and_tried_again(tmp_path):
     (tmp_path / "nodes.conf.events").write_text("no directory")
 
     async def story(place, turns):
@@ -84,7 +84,7 @@ def test_a_directory_that_another_node_has_is_left_to_it(tmp_path):
 
 
 def test_nodes_that_share_a_directory_have_logs_of_their_own(tmp_path):
-    """Without journals they share all but the nodes file, as conf/cluster does; which may lie elsewhere."""
+    """Without journals they share all but the nodes file, as in conf/cluster. That file may lie elsewhere."""
 
     async def story(place, turns):
         turns.driver.broker.settings.cluster_config_file = "/elsewhere/nodes-7712.conf"

@@ -1,4 +1,4 @@
-"""server/file_writer.py: files are written by a thread, in order, and who asked hears of it on the loop."""
+"""server/file_writer.py: a thread writes files, in order, and the caller gets the outcome on the loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def file_writer():
     file_writer.close()
 
 
-def test_deeds_are_done_by_a_thread_in_order_and_their_ends_told_on_the_loop(file_writer):
+def test_writes_are_done_by_a_thread_in_order_and_their_outcome_is_told_on_the_loop(file_writer):
     notes = []
 
     async def main():
@@ -73,7 +73,7 @@ def test_a_mistake_of_ours_goes_to_the_loops_handler(file_writer):
     assert isinstance(asyncio.run(main()), ZeroDivisionError)
 
 
-def test_closing_waits_for_what_was_handed_in_and_takes_no_more(file_writer):
+def test_closing_waits_for_ordered_writes_and_takes_no_more(file_writer):
     notes = []
 
     async def main():

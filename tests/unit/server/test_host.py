@@ -44,7 +44,7 @@ def configuration(tmp_path):
 
 @pytest.fixture
 def endings():
-    """What the host asked the server for."""
+    """Return the endings that the host asked the server for."""
     return []
 
 
@@ -173,7 +173,7 @@ def test_a_restart_is_not_possible_when_the_configuration_can_not_be_read_again(
     assert endings == []
 
 
-def test_sleep_stands_still(host):
+def test_sleep_blocks_the_process(host):
     begun = time.monotonic()
     host.sleep(0.02)
     assert time.monotonic() - begun >= 0.02
@@ -185,6 +185,6 @@ def test_lines_go_into_the_log(host, caplog):
     assert "100% of it" in caplog.text
 
 
-def test_a_crash_is_one():
+def test_a_crash_ends_the_process():
     code = "from disque_py.server.host import ProcessHost; ProcessHost.crash(None, 'assert')"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == -6

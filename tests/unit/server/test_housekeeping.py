@@ -1,4 +1,4 @@
-"""What a serving node does from time to time."""
+"""server/housekeeping.py: the periodic work of a serving node."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ class Heartbeats:
         self.count += 1
 
 
-def test_the_service_manager_hears_from_us_as_often_as_it_wants(monkeypatch):
+def test_the_service_manager_gets_a_sign_of_life_as_often_as_it_wants(monkeypatch):
     manager = Heartbeats()
     seconds = chores_until(lambda: manager.count >= 4, monkeypatch, notifier=manager)
     assert manager.count <= seconds / manager.watchdog_interval_s + 1
 
 
-def test_nobody_is_told_if_nobody_watches(monkeypatch):
+def test_without_a_watching_manager_no_sign_of_life_is_sent(monkeypatch):
     manager = Heartbeats()
     manager.watchdog_interval_s = 0.0
     connection = Watched()

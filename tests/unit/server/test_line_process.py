@@ -1,4 +1,4 @@
-"""Lines of events come from a child, or not at all, and then the node makes them itself."""
+"""server/line_process.py: a child makes lines of events. If it can't, the node makes them itself."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def run(story: Any) -> Any:
 
 
 async def made(lines: LineProcess) -> tuple[bytes, bytes] | None:
-    """What comes back for BLOCKS."""
+    """Return the answer for BLOCKS."""
     answer: asyncio.Future[tuple[bytes, bytes] | None] = asyncio.get_running_loop().create_future()
     lines.make(BLOCKS, answer.set_result)
     return await asyncio.wait_for(answer, 10)
@@ -102,7 +102,7 @@ def test_after_the_end_nothing_is_asked():
     assert run(story) is None
 
 
-def test_a_child_nobody_needs_is_ended(monkeypatch):
+def test_an_unused_child_is_ended(monkeypatch):
     monkeypatch.setattr(line_process, "IDLE_SECONDS", 0.0)
 
     async def story(lines, logged):

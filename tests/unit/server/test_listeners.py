@@ -1,4 +1,4 @@
-"""Where clients connect."""
+"""server/listeners.py: the sockets that clients connect to."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def opened(settings):
 
 
 def greeting(address):
-    """What a client hears."""
+    """Return the first bytes that a client gets."""
     with socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET) as sock:
         sock.settimeout(5)
         sock.connect(address)
@@ -70,7 +70,7 @@ def test_clients_get_in_once_it_serves(opened, settings):
     assert serve(opened, ("127.0.0.1", settings.port)) == [b"0"]
 
 
-def test_keepalive_is_inherited_by_those_who_connect_afterwards(opened, settings):
+def test_keepalive_is_inherited_by_clients_that_connect_afterwards(opened, settings):
     settings.tcp_keepalive = 60
     opened.bind()
     assert serve(opened, ("127.0.0.1", settings.port)) == [b"1"]
@@ -95,7 +95,7 @@ def test_without_bind_it_is_every_address(opened, settings):
 
 
 def test_a_missing_family_is_no_reason_not_to_start(opened, settings, monkeypatch):
-    """A machine without IPv6; without bind only, for who names an address wants it."""
+    """A machine without IPv6. This holds without bind only: a named address must be available."""
     settings.bind = ()
     monkeypatch.setattr(listeners, "ALL_ADDRESSES", ("0.0.0.0", "198.51.100.1"))
     opened.bind()

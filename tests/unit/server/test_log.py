@@ -99,7 +99,7 @@ def test_without_a_file_lines_go_to_standard_output(capsys):
     assert capsys.readouterr().out.endswith(" # here\n")
 
 
-def test_what_libraries_log_comes_too_with_its_traceback(settings):
+def test_log_lines_of_libraries_come_too_with_their_traceback(settings):
     log.open_log(settings)
     try:
         raise LookupError("lost")

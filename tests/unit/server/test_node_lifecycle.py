@@ -70,7 +70,7 @@ def test_a_node_serves_until_it_is_stopped(settings):
         socket.create_connection(("127.0.0.1", settings.port))
 
 
-def test_a_command_may_end_it(settings):
+def test_a_command_may_end_the_node(settings):
     async def visit(node):
         assert await ask(settings, b"SHUTDOWN") == b""
         await asyncio.sleep(0.1)
@@ -79,7 +79,7 @@ def test_a_command_may_end_it(settings):
 
 
 def test_no_watchdog_outlives_the_node(settings):
-    """After DEBUG RESTART its alarm ended the new program, which does not know it."""
+    """After DEBUG RESTART its alarm ended the new program, which had no handler for it."""
     before = signal.getsignal(signal.SIGALRM)
 
     async def visit(node):
@@ -95,7 +95,7 @@ def test_no_watchdog_outlives_the_node(settings):
 
 
 def test_a_node_with_a_journal_takes_no_job_before_it_was_read(settings):
-    """Other nodes may be faster than the disk: what they send from the first moment on is for later."""
+    """Other nodes may be faster than the disk: jobs that they send before the loading ends are ignored."""
     settings.appendonly = True
     seen = []
 
@@ -109,7 +109,7 @@ def test_a_node_with_a_journal_takes_no_job_before_it_was_read(settings):
     assert seen == [True]
 
 
-def test_its_id_is_on_disk_before_anybody_sees_it_and_stays(settings, tmp_path):
+def test_the_id_of_a_node_is_on_disk_before_other_nodes_see_it_and_stays(settings, tmp_path):
     seen = []
 
     async def visit(node):
@@ -179,7 +179,7 @@ def test_a_full_disk_keeps_no_node_from_starting_whose_id_is_on_it(settings, tmp
 
 
 def test_an_exception_in_a_turn_stops_the_node_with_a_traceback(settings, caplog):
-    """The broker can't be trusted any more; whoever watches the process starts it again."""
+    """The broker can't be trusted any more. The service manager starts the process again."""
 
     async def visit(node):
         asyncio.get_running_loop().call_soon(lambda: 1 // 0)
@@ -220,7 +220,7 @@ def test_trouble_of_a_connection_is_no_mistake_of_ours(settings, caplog):
         ({"tcp_backlog": 65_535}, "is cut to"),
     ],
 )
-def test_what_is_perhaps_not_meant_is_warned_of(settings, caplog, changes, warning):
+def test_settings_that_are_perhaps_not_meant_get_a_warning(settings, caplog, changes, warning):
     async def visit(node):
         pass
 
@@ -242,7 +242,7 @@ def test_a_usual_start_warns_of_nothing(settings, caplog):
     assert shown == ["the node has stopped, bye bye"]
 
 
-def test_signals_end_it(settings):
+def test_signals_end_the_node(settings):
     async def visit(node):
         os.kill(os.getpid(), signal.SIGTERM)
         await asyncio.sleep(0.05)

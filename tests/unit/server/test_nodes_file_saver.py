@@ -18,7 +18,7 @@ from disque_py.server.start_error import StartError
 
 @pytest.fixture
 def lines():
-    """What was logged."""
+    """Give the logged lines."""
     return []
 
 
@@ -31,7 +31,7 @@ def file_writer():
 
 @pytest.fixture
 def saver(tmp_path, file_writer, lines):
-    """Of a node that knows nobody; its file is open and empty."""
+    """The saver of a node that knows no other node. Its file is open and empty."""
     saver = NodesFileSaver(str(tmp_path / "nodes.conf"), file_writer, lambda level, text: lines.append(text))
     me = Node(b"m" * 20, "127.0.0.1", 1, 2, MYSELF)
     saver.nodes = lambda: [me]
@@ -47,7 +47,7 @@ def saved_port(saver):
         return parse(file.read())[0].port
 
 
-def test_what_was_saved_is_there_at_the_next_start(saver, file_writer):
+def test_a_saved_table_is_there_at_the_next_start(saver, file_writer):
     saver.save_now()
     saver.close()
     again = NodesFileSaver(saver.path, file_writer, print)
@@ -74,7 +74,7 @@ def test_a_directory_that_is_missing_is_refused(tmp_path, file_writer):
 
 
 def test_a_lock_that_can_not_be_opened_is_named(tmp_path, file_writer):
-    """As of a node that was started by root once."""
+    """For instance the lock of a node that root has started once."""
     (tmp_path / "nodes.conf.lock").mkdir()
     with pytest.raises(StartError, match=r"can't open the nodes file .*/nodes.conf.lock: Is a directory"):
         NodesFileSaver(str(tmp_path / "nodes.conf"), file_writer, lambda level, text: None).open()
@@ -115,8 +115,8 @@ def test_an_older_text_never_replaces_a_newer_one(saver):
         assert file.read() == "newer"
 
 
-def test_who_must_know_that_it_is_on_disk_is_called_then(saver):
-    """Also behind a save that is under way, and with the table as it was when asked for."""
+def test_a_caller_is_called_back_when_the_file_is_on_disk(saver):
+    """Also behind a save that is under way, and with the table as of the call."""
 
     async def main():
         ends = []
@@ -150,7 +150,7 @@ def test_a_save_that_fails_is_told_once_and_tried_again(saver, lines, monkeypatc
     assert saved_port(saver) == 1
 
 
-def test_who_asks_for_a_save_hears_that_it_failed(saver):
+def test_the_caller_of_a_save_learns_that_it_failed(saver):
     os.mkdir(saver.path)
     with pytest.raises(OSError, match="Is a directory"):
         saver.save_now()
@@ -172,7 +172,7 @@ def port_at_start(saver, file_writer):
     return line.port
 
 
-def test_what_was_written_survives_the_process_although_no_save_was_done(saver, file_writer):
+def test_a_written_table_survives_the_process_although_no_save_was_done(saver, file_writer):
     saver.save_now()
     saver.me.port = 7
     saver.write()

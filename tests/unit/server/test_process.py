@@ -35,7 +35,7 @@ def test_a_pid_file_of_another_process_is_left_alone(tmp_path):
 
 
 def limit_after(maxclients, soft, hard="hard"):
-    """What raise_file_limit returns, and the limits then."""
+    """Return the result of raise_file_limit, and the limits then."""
     result = run(
         "import resource\n"
         "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"

@@ -33,7 +33,7 @@ def test_commands_may_be_renamed_removed_and_swapped(tmp_path):
         (["rename-command debug débogue"], "is not ASCII"),
     ],
 )
-def test_what_would_not_do_what_was_meant_is_refused_with_file_and_line(tmp_path, lines, reason):
+def test_an_impossible_rename_is_refused_with_file_and_line(tmp_path, lines, reason):
     told = report(tmp_path, "port 7712", *lines)
     assert f"Reading {tmp_path}/disque.conf, at line {1 + len(lines)}\n>>> '{lines[-1]}'\n" in told
     assert reason in told

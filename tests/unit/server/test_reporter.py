@@ -1,4 +1,4 @@
-"""server/reporter.py: what was refused becomes one line a second."""
+"""server/reporter.py: refusals become one line a second."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from disque_py.server.reporter import CALM_LOOKS, FIGURES_SECONDS, Reporter
 
 @pytest.fixture
 def told(monkeypatch):
-    """What was logged: names and fields."""
+    """Return the names and fields that were logged."""
     told = []
     monkeypatch.setattr(reporter, "tell", lambda name, **fields: told.append((name, fields)))
     return told

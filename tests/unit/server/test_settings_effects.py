@@ -1,4 +1,4 @@
-"""What CONFIG SET does to the process at once."""
+"""server/settings_effects.py: the effects of CONFIG SET on the process."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from persistence.spill import file_name
 from spilled import SpillingNode
 
 
-class OneShell:
-    """What a SpillPlace takes of a Shell."""
+class OneTurnLoop:
+    """The part of a TurnLoop that a SpillStorage uses."""
 
     def __init__(self, node):
         self.loop = asyncio.get_running_loop()
@@ -31,7 +31,7 @@ def run(tmp_path, use):
         settings.maxmemory_spill = True
         node = SpillingNode()
         node.driver.spill = None
-        place = SpillStorage(settings, OneShell(node))
+        place = SpillStorage(settings, OneTurnLoop(node))
         try:
             use(place, node)
             await asyncio.sleep(0.05)
@@ -73,7 +73,7 @@ def test_memory_is_given_back_where_the_library_can():
 
 
 def test_memory_is_given_back_when_enough_more_is_free():
-    """Not again and again for what the library could not give back, and in small pieces."""
+    """Not repeatedly for memory that the library could not return, and in small pieces."""
     waste = Waste()
     used = 1 << 30
     resident = int(used * RESIDENT_SHARE)

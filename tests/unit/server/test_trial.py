@@ -1,4 +1,4 @@
-"""disque-server --test-config: what a start would refuse, without a start."""
+"""server/trial.py: disque-server --test-config finds the problems of a start, without a start."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_wrong_lines_are_told_with_their_numbers(conf, capsys):
         ("unixsocket /no/such/disque.sock", "unixsocket /no/such/disque.sock: there is no directory /no/such"),
     ],
 )
-def test_what_a_start_would_refuse_is_told(conf, capsys, line, reason):
+def test_problems_of_a_start_are_told(conf, capsys, line, reason):
     assert main(["--test-config", conf(line)]) == 1
     assert capsys.readouterr().err.startswith("disque-server: ")
     main(["--test-config", conf(line)])

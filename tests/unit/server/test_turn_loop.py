@@ -1,4 +1,4 @@
-"""server/turn_loop.py: what is ready now shares a turn; one timer for what is due next."""
+"""server/turn_loop.py: all input that is ready shares a turn. One timer is set for the next work that is due."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_node_that_stood_still_says_for_how_long(monkeypatch):
     serve(story)
 
 
-def test_what_is_due_sooner_moves_the_timer():
+def test_work_that_is_due_sooner_moves_the_timer():
     async def story(server):
         await asyncio.sleep(0.02)
         called = []
@@ -103,5 +103,5 @@ def test_after_the_stop_there_are_no_ticks():
     serve(story)
 
 
-def test_the_shells_own_clock_is_monotonic():
+def test_the_clock_of_the_turn_loop_is_monotonic():
     assert now_s() <= now_s()

@@ -13,7 +13,7 @@ from disque_py.server.watchdog import Watchdog
 
 @pytest.fixture
 def lines():
-    """What was logged; afterwards the alarm is off."""
+    """Give the logged lines. Afterwards the alarm is off."""
     before = signal.getsignal(signal.SIGALRM)
     timer = signal.getitimer(signal.ITIMER_REAL)
     yield []
@@ -50,7 +50,7 @@ def test_a_loop_that_turns_is_left_alone(lines):
     assert lines == []
 
 
-def test_zero_ends_it(lines):
+def test_a_period_of_zero_ends_the_watchdog(lines):
     async def work():
         pass
 

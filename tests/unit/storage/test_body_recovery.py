@@ -1,4 +1,4 @@
-"""storage/body_recovery.py: a body that can't be read back from where it was spilled to is taken from the journal."""
+"""storage/body_recovery.py: a body that can't be read from its spill file is taken from the journal."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def journaled(count: int = 30) -> SpillingNode:
     return node
 
 
-def test_a_body_that_cannot_be_read_is_rescued_from_the_journal():
-    """It is delivered whole and in its turn; one line in the log for all of them."""
+def test_a_body_that_cannot_be_read_is_recovered_from_the_journal():
+    """It is delivered whole and in its order. One line in the log stands for all of them."""
     node = journaled()
     out = len(node.out())
     for name in list(node.spill_folder._files):
@@ -49,7 +49,7 @@ def test_show_of_a_damaged_body_shows_it_from_the_journal():
     node.check()
 
 
-def test_a_body_is_rescued_from_a_segment_that_was_rewritten():
+def test_a_body_is_recovered_from_a_segment_that_was_rewritten():
     node = journaled(40)
     job_id = spoilt(node)
     node.answer("BGREWRITEAOF")
@@ -60,7 +60,7 @@ def test_a_body_is_rescued_from_a_segment_that_was_rewritten():
 
 
 def test_a_rewrite_under_way_does_not_hide_a_body():
-    """The segment goes while it is searched: the base stands further on then."""
+    """The segment is removed while it is searched: then the base is in a later one."""
     for steps in range(0, 40, 3):
         node = journaled(40)
         job_id = spoilt(node)
@@ -95,7 +95,7 @@ def test_a_body_that_is_not_in_the_journal_either_is_lost_after_some_tries():
     node.check()
 
 
-def test_what_the_journal_has_not_written_yet_is_waited_for():
+def test_a_search_waits_for_records_that_are_not_written_yet():
     """Its disk is full, and the base of a job that was added last is in memory still."""
     node = journaled(20)
     node.folder.fail("write create", errno.ENOSPC, times=-1)
@@ -134,7 +134,7 @@ def test_a_flushall_ends_the_search():
     node.check()
 
 
-def test_with_the_journal_switched_off_under_way_the_job_is_lost_and_nobody_left_waiting():
+def test_with_the_journal_switched_off_during_a_search_the_job_is_lost_and_no_client_left_waiting():
     node = journaled()
     job_id = spoilt(node)
     node.folder.fail("read", errno.EIO, times=-1)
@@ -147,7 +147,7 @@ def test_with_the_journal_switched_off_under_way_the_job_is_lost_and_nobody_left
     node.check()
 
 
-def test_a_search_under_way_is_nobodys_when_the_journal_is_switched_off():
+def test_a_search_ends_when_the_journal_is_switched_off():
     node = journaled()
     job_id = spoilt(node)
     assert node.ask("SHOW", job_id, client=1) == []

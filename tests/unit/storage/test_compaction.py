@@ -1,4 +1,4 @@
-"""storage/compaction.py: when space is won back, and that nothing is lost by it."""
+"""storage/compaction.py: when space is freed, and that no job is lost by it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def segments(node):
     return [name for name in node.folder.names() if name.endswith(".seg")]
 
 
-def test_bgrewriteaof_leaves_little_more_than_what_lives():
+def test_bgrewriteaof_leaves_little_more_than_the_living_records():
     """Also of a small journal, all of which is in the segment that is being written."""
     for segment_bytes in (1_500, 1 << 20):
         node = JournaledNode(segment_bytes=segment_bytes, auto_aof_rewrite_percentage=0)
@@ -62,7 +62,7 @@ def test_a_second_rewrite_is_refused_while_one_runs():
     assert "already in progress" in str([*replies, *node.taken(1)][0])
 
 
-def test_it_grows_by_so_much_before_it_is_rewritten_by_itself():
+def test_a_journal_grows_by_so_much_before_it_is_rewritten_by_itself():
     node = start(auto_aof_rewrite_percentage=100, auto_aof_rewrite_min_size=4_000)
     for _ in range(30):
         acknowledge(node, fill(node, 10))
@@ -96,7 +96,7 @@ def test_a_full_disk_is_freed_however_small_the_journal_is(policy):
     assert [again.broker.find(ids[at]) is not None for at in (0, 2, 3, 99)] == [True, True, False, False]
 
 
-def test_segments_in_which_nothing_lives_go_without_being_read():
+def test_dead_segments_are_removed_without_being_read():
     node = start()
     acknowledge(node, fill(node, 40))
     node.settle(1_000)
@@ -106,7 +106,7 @@ def test_segments_in_which_nothing_lives_go_without_being_read():
     assert "read" not in [op for op, *_ in node.folder.trace]
 
 
-def test_pauses_stay_when_the_segment_goes_that_says_so():
+def test_pauses_survive_the_segment_that_has_their_records():
     node = start()
     node.ask("PAUSE", "p", "in")
     node.ask("PAUSE", "r", "out", "BCAST")
@@ -118,7 +118,7 @@ def test_pauses_stay_when_the_segment_goes_that_says_so():
 
 
 def test_a_file_that_can_not_be_removed_brings_nothing_back():
-    """It is still there after a restart, and what is in it is over."""
+    """It still exists after a restart, but its jobs are over."""
     node = start()
     ids = fill(node, 12)
     node.folder.fail("remove", errno.EIO, times=-1, when=lambda name: name == "0000000001.seg")
@@ -158,8 +158,8 @@ def test_a_rewrite_that_is_cut_short_by_a_crash_loses_nothing(ends):
         assert node.restart().broker.job_count == 0
 
 
-def test_what_goes_in_the_turn_in_which_it_is_moved_does_not_come_back():
-    """Its base is not written anew, and the old one is there until the segment is dropped."""
+def test_a_job_that_ends_in_the_turn_in_which_it_is_moved_does_not_come_back():
+    """Its base is not written again, and the old one exists until the segment is dropped."""
     node = start()
     job_id, *_ = fill(node, 14)
     node.driver.begin()

@@ -1,4 +1,4 @@
-"""A journal whose files go, or go bad, while it is being written: memory has what they said."""
+"""A journal whose files are removed or damaged while it is being written: all jobs are still in memory."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_an_empty_folder_in_the_place_of_the_old_one_gets_all_jobs_again():
         assert again.broker.queues[b"paused"].paused
 
 
-def test_a_segment_that_somebody_removed_is_missed_when_the_next_begins():
+def test_a_removed_segment_is_missed_when_the_next_begins():
     node, ids = full()
     node.folder.remove("0000000001.seg")
     for _ in range(10):

@@ -1,4 +1,4 @@
-"""The log of a node from start to end: continued or begun anew, never with a hole, never in the node's way."""
+"""The event log of a node from start to end: it is continued or begun anew, has no gap, and never stops the node."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_no_reply_goes_ahead_of_its_event():
     assert len(node.taken()) == 1
 
 
-def test_nobody_waits_for_the_disk_where_the_log_can_be_written_as_memory():
+def test_no_reply_waits_for_the_disk_where_the_log_can_be_written_as_memory():
     node = EventedNode()
     assert len(node.ask("ADDJOB", "q", "body", 0)) == 1
     assert node.event_disk.waiting == []
@@ -70,7 +70,7 @@ def test_a_killed_process_loses_no_event_and_the_next_goes_on():
     assert [line["seq"] for line in lines] == list(range(1, 7))
 
 
-def test_what_was_readable_survives_a_power_cut_and_its_numbers_are_not_given_again():
+def test_readable_events_survive_a_power_cut_and_their_numbers_are_not_used_again():
     for seed in range(12):
         node = EventedNode(event_folder=SimFolder(Random(seed)))
         whole_way(node)
@@ -97,7 +97,7 @@ def test_a_stop_and_a_start_go_on_in_the_same_log():
     assert node.service.log.next_seq == 4
 
 
-def test_the_start_is_told_with_what_became_of_the_jobs():
+def test_the_event_of_a_start_tells_the_fate_of_the_jobs():
     node = EventedNode()
     node.driver.begin()
     node.service.started("memory lost")
@@ -116,14 +116,14 @@ def test_every_field_of_info_is_explained():
 def test_off_costs_nothing_and_says_so():
     node = EventedNode(events=False)
     assert node.broker.events is None
-    assert node.driver.holding is None
+    assert node.driver.output_commit is None
     assert len(node.ask("ADDJOB", "q", "body", 0)) == 1
     assert "events_state:off" in node.ask("INFO", "events")[0].decode()
     assert str(node.ask("EVENTS", "INFO")[0]) == "NOLOG none"
 
 
 def test_a_start_without_events_ends_the_log_for_good():
-    """Transitions went by that are not in it."""
+    """There were transitions that are not in it."""
     node = EventedNode()
     whole_way(node)
     log_id = node.service.log.log_id
@@ -164,7 +164,7 @@ def test_switched_on_again_before_the_old_log_is_closed():
     assert names(node.sync()) == ["added", "delivered", "acked"]
 
 
-def test_a_disk_that_fails_ends_the_log_and_nobody_waits_for_it():
+def test_a_disk_that_fails_ends_the_log_and_no_reply_waits_for_it():
     node = EventedNode(event_folder=without_windows())
     whole_way(node)
     node.sync()
@@ -173,7 +173,7 @@ def test_a_disk_that_fails_ends_the_log_and_nobody_waits_for_it():
     whole_way(node)
     assert node.service.state == CLOSED
     assert any("closed, the node goes on without" in line for line in node.log)
-    assert names(node.lines()) == ["added", "delivered", "acked"]  # What was on disk can still be read.
+    assert names(node.lines()) == ["added", "delivered", "acked"]  # Events on disk can still be read.
     node.settle(NEW_LOG_AFTER_MS + 1_000)
     assert node.service.state == ON
     assert node.service.log.log_id != old
@@ -193,7 +193,7 @@ def test_a_log_that_was_closed_is_not_continued_by_the_next_process():
     assert node.service.log.log_id != old
 
 
-def test_a_disk_that_stands_still_holds_nobody_for_ever():
+def test_no_reply_waits_for_ever_for_a_disk_that_stands_still():
     node = EventedNode(event_folder=without_windows())
     assert node.ask("ADDJOB", "q", "body", 0) == []
     node.tick()
@@ -208,7 +208,7 @@ def test_a_disk_that_stands_still_holds_nobody_for_ever():
     assert "taken no write" in node.service.trouble
 
 
-def test_a_folder_that_cannot_be_had_keeps_nobody_from_starting():
+def test_a_node_starts_without_a_folder_for_its_log():
     node = EventedNode(open_error=PermissionError(errno.EACCES, "Permission denied"))
     assert (node.opened, node.service.state) == (1, CLOSED)
     assert len(node.ask("ADDJOB", "q", "body", 0)) == 1
@@ -219,8 +219,8 @@ def test_a_folder_that_cannot_be_had_keeps_nobody_from_starting():
     assert node.service.missed >= 1
 
 
-def test_a_log_that_could_not_be_had_for_a_while_is_not_continued():
-    """What happened meanwhile is in no log: the old one would go on over a hole."""
+def test_a_log_that_could_not_be_opened_for_a_while_is_not_continued():
+    """Events of the meantime are in no log: the old one would have a gap."""
     node = EventedNode()
     whole_way(node)
     old = node.service.log.log_id
@@ -260,7 +260,7 @@ def test_a_damaged_log_gives_way_to_a_new_one():
     assert any("damaged" in line for line in node.log)
 
 
-def test_segments_go_when_there_are_too_many_bytes_and_readers_hear_where_it_goes_on():
+def test_segments_are_removed_for_their_bytes_and_readers_learn_where_the_log_goes_on():
     node = EventedNode(events_max_bytes=8_000)
     for _ in range(60):
         whole_way(node)
@@ -272,7 +272,7 @@ def test_segments_go_when_there_are_too_many_bytes_and_readers_hear_where_it_goe
     assert node.lines()[0]["seq"] == log.first_seq
 
 
-def test_segments_go_when_they_are_old():
+def test_segments_are_removed_when_they_are_old():
     node = EventedNode(events_max_age=80)
     whole_way(node)
     node.settle(20_000)
@@ -297,16 +297,16 @@ def test_with_a_journal_under_always_replies_wait_for_both_disks_syncs():
 
 @pytest.mark.parametrize("policy", ["always", "everysec"])
 def test_a_journal_comes_and_goes_while_events_are_written(policy):
-    """Whoever waits for either log is answered in any case, and no event is lost."""
+    """A client that waits for either log is answered in any case, and no event is lost."""
     node = EventedNode(appendfsync=policy)
     for wanted in (True, False, True):
-        turn(node, partial(node.put, "ADDJOB", "q", "body", 0))  # On its way while the journal changes.
+        turn(node, partial(node.put, "ADDJOB", "q", "body", 0))  # It is being written while the journal changes.
         node._turn(partial(_switch_journal, node, wanted))
         node.settle(2_500)
         assert len(node.taken()) == 1
         whole_way(node)
         node.settle()
-    assert node.driver.holding is node.driver.output_commit
+    assert node.driver.journal is not None
     lines = node.sync()
     assert names(lines).count("added") == 6
     assert [line["seq"] for line in lines] == list(range(1, len(lines) + 1))
@@ -341,10 +341,10 @@ def test_jobs_that_come_back_from_the_journal_keep_their_versions():
 
 
 @pytest.mark.parametrize("power", [False, True])
-def test_random_days_leave_no_hole_and_nothing_twice(power):
-    """
-    Jobs come and go, the disk works in random steps, processes die: in every log numbers
-    have no gaps, what was once read reads the same, and a killed process loses nothing.
+def test_random_days_leave_no_gap_and_nothing_twice(power):
+    """Jobs come and go, the disk works in random steps, and processes die.
+
+    The numbers of each log have no gaps. An event that was read once reads the same later. A killed process loses none.
     """
     for seed in range(6):
         rng = Random(seed)

@@ -1,4 +1,4 @@
-"""Readers share what was read and made into lines, and get it in pieces."""
+"""storage/event_readers.py: readers share pieces that were read and made into lines."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_readers_with_names_are_bounded():
 
 
 def test_a_damaged_piece_is_as_good_as_trimmed():
-    """The reader hears where it can go on, and people why."""
+    """The reader is told where it can go on, and the log tells why."""
     node = filled(600)
     log = node.service.log
     node.event_folder._files[log.segments[0].name].content[200] ^= 1
@@ -130,8 +130,8 @@ def test_lines_are_cut_by_number_and_by_bytes():
     assert cut(text, 5, 9, 0, at_least=0) == (b"", 0)
 
 
-def test_pieces_that_are_at_hand_are_given_together():
-    """A slow log is read every second, a line at a time; who comes later gets them in one go."""
+def test_kept_pieces_are_given_together():
+    """A slow log is read every second, a line at a time. A later reader gets all lines in one reply."""
     node = EventedNode()
     for seq in range(1, 9):
         node.wait_for("ADDJOB", "q", BODY, 0)

@@ -1,6 +1,6 @@
-"""Random days with a journal: whatever happened, and wherever it is cut, it is a state that somebody could have seen.
+"""Random days with a journal: wherever it is cut, the restored state is one that a client could have seen.
 
-Each seed is a day of a node; a failing one is run alone with `-k` and its number. JOURNAL_DAYS=500 runs more of them.
+Each seed is a day of a node. A failing one is run alone with `-k` and its number. JOURNAL_DAYS=500 runs more of them.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def test_memory_is_what_a_reader_of_the_journal_finds(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_under_always_a_power_cut_loses_nothing_that_was_answered(seed):
-    """Any sectors that nobody had synced may be lost, at any moment."""
+def test_under_always_a_power_cut_loses_nothing_that_was_confirmed(seed):
+    """Any sectors that were not synced may be lost, at any moment."""
     node, rng = begin(seed, "always")
     day = Day(node, rng, without=("set_policy",))
     for _ in range(100):

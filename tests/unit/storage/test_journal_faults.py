@@ -130,7 +130,7 @@ def test_every_operation_may_fail_once(number, is_partial):
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
 def test_every_operation_may_fail_and_all_after_it_for_a_while(number):
-    """Until the disk is well again everything that promises is refused, or waits."""
+    """Until the disk works again, commands that need a record are refused or wait."""
     for nth in places(COUNT):
         node = start(nth)
         node.folder.fail(" ".join(CHANGES), number, nth=nth, times=25, is_partial=nth % 4 == 1)
@@ -140,7 +140,7 @@ def test_every_operation_may_fail_and_all_after_it_for_a_while(number):
 
 @pytest.mark.parametrize("end", ["killed", "without power"])
 def test_the_process_may_die_in_every_operation(end):
-    """What comes back is what somebody could have seen, and nothing is missing that anybody was told."""
+    """The restored state is one that a client could have seen, and no confirmed change is missing."""
     for steps in places(2 * COUNT):
         node = start(steps)
         node.folder.crash_in(steps)
@@ -177,8 +177,8 @@ def test_under_always_nothing_is_answered_before_it_is_on_disk():
             story.do(*step)
 
 
-def test_while_the_disk_fails_nothing_new_is_promised_and_retried_jobs_are_delivered():
-    """Spec P5: GETJOB of jobs with RETRY goes on, everything that promises says MISCONF."""
+def test_while_the_disk_fails_commands_that_need_a_record_are_refused_and_retried_jobs_are_delivered():
+    """Spec P5: GETJOB of jobs with RETRY goes on. Commands that need a record get MISCONF."""
     node = start(1)
     for retry in (0, 5):
         node.ask("ADDJOB", "q", "x", 0, "RETRY", retry)
@@ -187,7 +187,7 @@ def test_while_the_disk_fails_nothing_new_is_promised_and_retried_jobs_are_deliv
     node.folder.fail("write create sync rename", errno.EIO, times=-1)
     node.ask("ADDJOB", "q", "late", 0, "RETRY", 5)
     node.settle(10)
-    assert node.taken() == []  # It came before anybody knew, so it is held, and not answered unrecorded.
+    assert node.taken() == []  # The command came before the failure was known, so its reply waits for the record.
     (entries,) = node.ask("GETJOB", "NOHANG", "COUNT", 5, "FROM", "q", client=1)
     got = entries[0]
     assert [entry[2] for entry in entries] == [b"x", b"late"]

@@ -24,7 +24,7 @@ def test_without_a_journal_the_original_fields_are_there():
     assert "loading_last_time_ms" not in found
 
 
-def test_with_one_they_say_what_is_pending():
+def test_with_a_journal_the_fields_tell_the_pending_work():
     node = JournaledNode()
     node.settle()
     node.ask("ADDJOB", "q", "x", 0)
@@ -35,7 +35,7 @@ def test_with_one_they_say_what_is_pending():
     assert shown(node)["aof_unsynced_bytes"] == 0
 
 
-def test_trouble_is_named():
+def test_trouble_of_the_disk_is_named():
     node = JournaledNode(appendfsync="everysec")
     node.folder.has_windows = False
     node.settle()
@@ -48,7 +48,7 @@ def test_trouble_is_named():
     assert found["aof_unrecorded_bytes"] > 0
 
 
-def test_while_loading_it_says_how_far_that_is():
+def test_the_progress_of_loading_is_shown():
     node = JournaledNode()
     found = shown(node)
     assert (found["loading"], found["loading_trouble"], found["loading_loaded_perc"]) == (1, "", "0.00")

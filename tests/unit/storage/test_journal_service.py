@@ -55,11 +55,11 @@ def test_a_node_that_was_killed_does_not_queue_at_most_once_jobs_again():
 
 
 @pytest.mark.parametrize("is_before", [True, False])
-def test_with_the_mark_on_disk_no_job_is_given_away_any_more(is_before):
-    """
-    The mark says that nothing came after it, so an at-most-once job that is handed over then would be in its queue
-    again after the restart: delivered there, and here. The other node may ask in the turn in which the node hears of
-    the mark, or later.
+def test_with_the_mark_on_disk_no_job_is_handed_over_any_more(is_before):
+    """The mark says that nothing came after it.
+
+    An at-most-once job that is handed over after the mark would be in its queue again after the restart, and be
+    delivered on both nodes. The other node may ask in the turn in which this node learns of the mark, or later.
 
     Spec O3.
     """
@@ -82,7 +82,7 @@ def test_with_the_mark_on_disk_no_job_is_given_away_any_more(is_before):
     assert node.restart().broker.find(job_id).state == QUEUED
 
 
-def test_switched_on_it_knows_all_jobs_that_are_there():
+def test_a_journal_that_is_switched_on_gets_all_jobs():
     node = start(appendonly=False)
     ids = add(node, 3)
     node.ask("CONFIG", "SET", "appendonly", "yes")
@@ -92,8 +92,8 @@ def test_switched_on_it_knows_all_jobs_that_are_there():
     assert sorted(again.memory()) == sorted(ids)
 
 
-def test_switched_off_and_on_again_it_knows_them_too():
-    """Jobs name segments of the journal before, which mean nothing any more."""
+def test_a_journal_that_is_switched_off_and_on_again_gets_all_jobs():
+    """Jobs name segments of the old journal, which mean nothing any more."""
     node = start()
     ids = add(node, 3)
     node.ask("CONFIG", "SET", "appendonly", "no")
@@ -108,7 +108,7 @@ def test_switched_off_and_on_again_it_knows_them_too():
     assert sorted(node.restart(appendonly=True).memory()) == sorted(ids[1:])
 
 
-def test_switched_off_while_it_is_being_switched_on_it_is_off():
+def test_a_journal_switched_off_while_it_is_being_switched_on_is_off():
     node = start(appendonly=False)
     node.ask("CONFIG", "SET", "appendonly", "yes")
     node.ask("CONFIG", "SET", "appendonly", "no")
@@ -126,8 +126,8 @@ def test_a_directory_that_can_not_be_read_is_tried_again():
     assert node.journal_service.journal is not None
 
 
-def test_switched_off_nothing_of_it_is_certain_any_more():
-    """What was queued then may have been delivered since."""
+def test_nothing_in_a_journal_that_was_switched_off_is_certain():
+    """Jobs that were queued then may have been delivered since."""
     node = start()
     (job_id,) = add(node, retry=0)
     node.ask("CONFIG", "SET", "appendonly", "no")
@@ -137,7 +137,7 @@ def test_switched_off_nothing_of_it_is_certain_any_more():
 
 
 def test_a_disk_in_trouble_does_not_keep_it_from_being_switched_off():
-    """Spec Q27. That its at-most-once jobs are not certain is said in a file of its own."""
+    """Spec Q27. A separate file says that its at-most-once jobs are not certain."""
     node = start()
     (job_id,) = add(node, retry=0)
     node.folder.fail("write create", errno.ENOSPC, times=-1)
@@ -177,7 +177,7 @@ def test_bgrewriteaof_without_a_journal_writes_one_and_ends_it():
     assert sorted(node.restart(appendonly=True).memory()) == sorted(ids)
 
 
-def test_loadaof_reads_everything_back_and_nobody_is_left_waiting():
+def test_loadaof_reads_everything_back_and_no_client_is_left_waiting():
     node = start()
     ids = add(node, 2)
     node.ask("ADDJOB", "q", "z", 0)
@@ -210,7 +210,7 @@ def test_the_controlled_restart_works_without_a_journal_too():
     assert again.journal_service.journal is None
 
 
-def test_aof_enqueue_jobs_once_is_spent_before_anybody_is_served():
+def test_aof_enqueue_jobs_once_is_spent_before_clients_are_served():
     """A crash right after the first delivery must not bring the queues back a second time."""
     node = start()
     add(node)
@@ -242,7 +242,7 @@ def test_a_journal_that_just_began_is_not_enough_for_a_shutdown():
     assert "doesn't have all jobs yet" in node.journal_service.refusal()
 
 
-def test_info_says_what_is_pending():
+def test_info_shows_the_pending_work():
     node = start()
     node.ask("ADDJOB", "q", "x", 0)
     fields = dict(node.journal_service.fields())

@@ -1,4 +1,4 @@
-"""storage/loading.py: a node reads its journal before it serves anybody."""
+"""storage/loading.py: a node reads its journal before it serves clients."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def begin(node, **settings):
     return JournaledNode(node.folder, now_ms=node.ms, wall_ms=node.wall, run=2, **(node.settings | settings))
 
 
-def test_commands_hear_that_it_is_loading_and_then_all_is_there():
+def test_commands_get_loading_until_all_jobs_are_there():
     node = start()
     ids = add(node, 3)
     again = begin(node)
@@ -41,8 +41,8 @@ def test_commands_hear_that_it_is_loading_and_then_all_is_there():
     assert "Journal loaded: 3 jobs" in again.log[0]
 
 
-def test_nothing_is_written_before_all_was_read():
-    """But the end of the mark; then the new file, and what became of at-most-once jobs, before anybody is served."""
+def test_nothing_is_written_before_all_is_read():
+    """Only the mark is removed first. The new file and the fate of at-most-once jobs follow, before any reply."""
     node = start(appendfsync="everysec")
     add(node, 2)
     (job_id,) = add(node, retry=0)
@@ -108,7 +108,7 @@ def test_a_disk_that_can_not_be_read_is_told():
 
 
 def test_a_full_disk_is_waited_for():
-    """What the restart means for an at-most-once job can't be recorded; who is served then is served for good."""
+    """Clients are served only when the fate of at-most-once jobs is recorded, which a full disk prevents."""
     node = start(appendfsync="everysec")
     add(node, 2)
     (job_id,) = add(node, retry=0)
@@ -118,7 +118,7 @@ def test_a_full_disk_is_waited_for():
     again.settle(10_000)
     assert (again.is_ready, again.failed) == (False, "")
     assert dict(again.journal_service.fields())["loading_trouble"] == "No space left on device"
-    assert [line for line in again.log if line.startswith("Nobody is served")] == [again.log[-1]]
+    assert [line for line in again.log if line.startswith("No client is served")] == [again.log[-1]]
     again.folder.capacity_bytes = None
     again.settle(2_000)
     assert (again.is_ready, again.broker.job_count) == (True, 3)
@@ -152,7 +152,7 @@ def test_journals_of_the_first_format_are_read_and_written_on():
     assert (third.is_ready, third.broker.job_count) == (True, 4)
 
 
-def test_the_mark_of_a_backup_goes_when_what_it_means_is_on_disk():
+def test_the_mark_of_a_backup_is_removed_when_its_consequences_are_on_disk():
     node = start()
     (job_id,) = add(node, retry=0)
     node.stop()
@@ -169,8 +169,8 @@ def test_the_mark_of_a_backup_goes_when_what_it_means_is_on_disk():
     assert third.broker.find(job_id).is_delivered
 
 
-def test_what_is_killed_and_then_loses_power_is_read_again():
-    """The first restart read what no fsync had made safe; it does so before a new header says that it is there."""
+def test_a_journal_survives_a_kill_and_then_a_power_cut():
+    """The first restart reads records that were not synced. It syncs them before a new header says that they exist."""
     for seed in range(8):
         node = start(appendfsync="no")
         add(node, 3)

@@ -45,7 +45,7 @@ def test_packed_events_are_the_blocks_of_the_log():
     ]
 
 
-def test_blocks_come_whole_as_many_as_were_asked_for():
+def test_blocks_come_whole_until_the_wanted_number_is_reached():
     node = node_with(4, 10)
     for options, firsts in (
         ((), [1, 11, 21, 31]),
@@ -75,5 +75,5 @@ def test_a_reply_ends_with_the_segment_and_the_next_goes_on():
     assert len(node.service.log.segments) > 1
 
 
-def test_what_is_no_format_is_named():
+def test_an_unknown_format_is_named():
     assert str(node_with(1).read(1, "FORMAT", "XML")) == "ERR FORMAT must be LINES or PACKED"

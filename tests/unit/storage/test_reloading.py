@@ -37,7 +37,7 @@ def goes_on(node: JournaledNode, ids: list[bytes]) -> None:
     assert sorted(node.restart().memory()) == sorted(ids)
 
 
-def test_all_is_as_it_was():
+def test_after_a_reload_all_is_as_before():
     node, ids = start()
     assert reload(node) == [b"OK"]
     goes_on(node, ids)
@@ -64,7 +64,7 @@ def test_a_disk_that_cannot_be_read_leaves_everything_as_it_is():
 def test_a_journal_in_trouble_is_not_left():
     node, ids = start(appendfsync="everysec")
     node.folder.fail("prepare write create", errno.ENOSPC, times=-1)
-    node.settle(6_000)  # What was made ready is so no longer.
+    node.settle(6_000)  # The file that was prepared in advance exists no longer.
     node.ask("ADDJOB", "q", "in memory", 0, client=1)
     node.settle(10)
     assert "No space left" in str(reload(node)[0])
@@ -90,7 +90,7 @@ def test_a_journal_that_is_being_closed_is_not_read():
     assert sorted(node.memory()) == sorted(ids)
 
 
-def test_a_node_that_ends_while_the_journal_is_looked_at_stays_deaf():
+def test_a_node_that_ends_while_the_journal_is_checked_takes_no_input():
     """Its journal has the mark: nothing may happen any more."""
     node, ids = start()
     node.ask("DEBUG", "LOADAOF")
@@ -125,7 +125,7 @@ def test_a_disk_that_fails_when_memory_is_empty_is_waited_for():
         node.settle(500)
         assert (node.taken(), node.broker.is_loading) == ([], True), ops
         assert dict(node.journal_service.fields())["loading_trouble"] == "Input/output error"
-        assert sum("Nobody is served" in line for line in node.log) == 1
+        assert sum("No client is served" in line for line in node.log) == 1
         node.settle(5_000)
         assert node.taken() == [b"OK"], ops
         goes_on(node, ids)

@@ -1,4 +1,4 @@
-"""What becomes of jobs in a journal that was put in place, or cut, or whose node has another id now."""
+"""Loading a journal that was installed from a backup, or cut, or whose node has another id now."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_from_a_restored_backup_at_most_once_jobs_are_not_queued():
 
 
 def test_the_mark_of_a_restored_backup_counts_once():
-    """New at-most-once jobs are as safe as ever; old ones stay back for good."""
+    """New at-most-once jobs are as safe as ever. Old ones are never queued again."""
     node = node_with_jobs()
     node.stop()
     node.folder.create(RESTORED_NAME, b"")
@@ -53,7 +53,7 @@ def test_the_mark_of_a_restored_backup_counts_once():
     assert b"once" not in got
 
 
-def test_the_mark_stays_until_what_it_means_is_on_disk():
+def test_the_mark_stays_until_its_consequences_are_on_disk():
     node = node_with_jobs()
     node.stop()
     node.folder.create(RESTORED_NAME, b"")
@@ -79,7 +79,7 @@ def test_a_mark_that_cannot_be_removed_keeps_the_node_from_starting():
 
 
 def test_a_torn_journal_does_not_look_whole_once_it_is_cut():
-    """The process dies after the cut and before anything is recorded: its heir must be as careful."""
+    """The process dies after the cut and before anything is recorded: the next one must be as careful."""
     node = node_with_jobs()
     name = max(name for name in node.folder.names() if ".seg" in name)
     node.folder.write(name, node.folder.size(name), [b"torn"])

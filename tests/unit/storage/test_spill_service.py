@@ -51,7 +51,7 @@ def test_a_read_that_fails_for_want_of_descriptors_is_done_again():
     node.check()
 
 
-def test_space_is_won_back_by_copying_what_lives():
+def test_space_is_freed_by_copying_living_bodies():
     """Every other job goes: files that are half dead are copied and removed."""
     node = SpillingNode(maxmemory=200_000)
     ids = node.fill(250)
@@ -138,7 +138,7 @@ def test_a_rewrite_keeps_jobs_whose_bodies_are_on_disk():
     node.check()
 
 
-def test_info_says_what_is_on_disk():
+def test_info_shows_the_bodies_on_disk():
     node = SpillingNode()
     node.fill(30)
     text = node.answer("INFO", "memory").decode()
@@ -149,8 +149,8 @@ def test_info_says_what_is_on_disk():
     assert int(fields["spill_file_bytes"]) >= out * BODY_BYTES
 
 
-def test_what_the_disk_brings_in_the_turn_of_a_reset_is_for_nobody():
-    """Read or written: nobody counts it (seed 31118 of memory, disks and resets)."""
+def test_outcomes_of_the_disk_in_the_turn_of_a_reset_are_dropped():
+    """Bodies read or written then are not counted (found with simulator seed 31118)."""
     for is_reading in (True, False):
         node = SpillingNode()
         ids = node.fill(30)
