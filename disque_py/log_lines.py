@@ -270,10 +270,10 @@ SECTIONS: Final = (
             Message(
                 "address-taken",
                 WARNING,
-                "another node answers at {address}, address of {node} dropped",
+                "another node answers at {address}, address of {node} dropped. If that node has lost its nodes file:"
+                " CLUSTER MEET its address here, and CLUSTER FORGET {node} on all nodes",
                 "Two nodes were started with the address of one, or the node there has lost its nodes file.",
-                "Give each node an address of its own. If the node lost its file: CLUSTER MEET its address here, and"
-                " CLUSTER FORGET the old id on all nodes.",
+                "Give each node an address of its own, or give the two commands of the message.",
             ),
             Message(
                 "coming-back",

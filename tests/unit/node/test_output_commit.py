@@ -222,7 +222,7 @@ def test_messages_of_several_turns_are_not_sent_to_the_next_process_and_reach_th
     for _ in range(2):
         node.driver.begin()
         handover.hand_over(broker, other, [lifecycle.fetch(broker, broker.queue(b"q"))])
-        broker.send(broker.sets.of((other, third)), SETACK, (b"some id", b"", 0))
+        broker.send((other, third), SETACK, (b"some id", b"", 0))
         node.end_turn()
     node.frames.clear()
     node.driver.begin()

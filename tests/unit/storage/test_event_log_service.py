@@ -232,6 +232,7 @@ def test_a_log_that_could_not_be_opened_for_a_while_is_not_continued():
     assert node.service.log.log_id != old
 
 
+@pytest.mark.plain
 def test_a_log_that_takes_so_long_to_open_that_events_are_dropped_is_not_continued(monkeypatch):
     node = EventedNode()
     whole_way(node)

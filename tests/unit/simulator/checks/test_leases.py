@@ -154,6 +154,7 @@ class Returned:
         self.world.run(2_000)
 
 
+@pytest.mark.plain
 def test_a_node_that_comes_back_has_asked_before_it_delivers():
     scene = Returned()
     assert scene.leases.returns
@@ -162,6 +163,7 @@ def test_a_node_that_comes_back_has_asked_before_it_delivers():
 
 
 @pytest.mark.parametrize("excuse", ["enqueue", "knower restarted", "link"])
+@pytest.mark.plain
 def test_an_enqueue_a_knower_that_died_and_a_link_excuse_it(excuse):
     scene = Returned()
     if excuse == "enqueue":
