@@ -64,3 +64,10 @@ def test_every_design_note_is_linked(root):
     """From a page, so that it is found."""
     text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     assert [note.name for note in (root / "docs/design").glob("*.md") if f"design/{note.name}" not in text] == []
+
+
+def test_every_design_note_has_a_number_of_its_own(root):
+    """A note is cited by its number, and its heading begins with it."""
+    notes = sorted((root / "docs/design").glob("*.md"))
+    assert [int(note.name[:4]) for note in notes] == list(range(1, len(notes) + 1))
+    assert [n.name for n in notes if not n.read_text(encoding="utf-8").startswith(f"# {n.name[:4]} ")] == []
