@@ -1,8 +1,8 @@
 """Draw the floors of the packages into ARCHITECTURE.md: `python tests/house/rewrite_floors.py`.
 
-The rows of the drawing are the layers of the import contract "Floors" in pyproject.toml. The arrows are the imports that
-the modules really have. An arrow is left out where a longer way of arrows says the same. test_floors.py compares; this
-rewrites.
+The rows of the drawing are the layers of the import contract "Floors" in pyproject.toml. The arrows are the imports
+that the modules really have. An arrow is left out where a longer way of arrows says the same. test_floors.py compares;
+this rewrites.
 """
 
 from __future__ import annotations
