@@ -102,7 +102,7 @@ def drawing() -> str:
         lines += [f'    {ident(name)}["{label(name)}"]' for name in row]
         lines.append("  end")
     inside = reduced(arrows(boxes))
-    # What lies beside the broker uses a few packages of it for files; test_walls.py and the contracts say which.
+    # Programs beside the broker use a few packages of it for files; the contracts say which.
     outside = {pair for pair in arrows([*BESIDE, *boxes]) if pair[0] in BESIDE}
     lines += [f"  {ident(source)} --> {ident(target)}" for source, target in sorted(inside)]
     lines += [f"  {ident(source)} -.-> {ident(target)}" for source, target in sorted(outside)]

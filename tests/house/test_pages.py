@@ -1,4 +1,4 @@
-"""What the pages name exists: files and headings they link to, directives of the examples, figures to watch."""
+"""Everything that the pages name exists: files, headings, directives of the examples, figures to watch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CODE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 
 
 def anchors_of(text: str) -> set[str]:
-    """What a link to a heading is made of: lower case, no punctuation, dashes for blanks."""
+    """Return the anchors of all headings: lower case, no punctuation, dashes for blanks."""
     headings = re.findall(r"^#+ (.+)$", CODE.sub("", text), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
