@@ -39,7 +39,6 @@ NOT_YET: tuple[str, ...] = (
     "docs/config.md",
     "docs/logs.md",
     "docs/simulator.md",
-    "docs/glossary.md",
     "docs/spark.md",
     "persistence/",
     "tests/benchmarks/",
