@@ -2,7 +2,7 @@
 python = $$(bin/prepare test)
 venv = $$(dirname $(python))
 
-.PHONY: check test format demo bench compiled profile compat spark bounds bounds-spark bounds-query wheel clean
+.PHONY: check test format demo bench compiled profile compat spark docs bounds bounds-spark bounds-query wheel clean
 
 check: ## under a minute: lint, types, contracts, format, and the quick tests
 	bin/test tests/unit tests/scenarios tests/house
@@ -31,6 +31,9 @@ compat: ## published clients of Disque, from their registries, against a running
 
 spark: ## the tests of the Spark side, in an environment with the extra; needs no Java of its own
 	PYTHONSAFEPATH=1 "$$(bin/prepare test,spark)" -m pytest -q tests/unit/spark tests/unit/cli/demo_spark tests/spark
+
+docs: ## the documentation as a site, in build/site: search, API reference, no broken link
+	NO_MKDOCS_2_WARNING=1 PYTHONSAFEPATH=1 "$$(bin/prepare docs)" -m mkdocs build --strict --quiet
 
 bounds: ## the tests with the oldest dependencies that pyproject.toml allows
 	python3 -m venv .bounds

@@ -1,4 +1,4 @@
-"""What the house tests look at: the source files of the checkout, parsed once."""
+"""The source files of the checkout, parsed once, as the house tests look at them."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def default_of(directive: Directive) -> str:
 
 
 def values_of(kind: kinds.Kind) -> str:
-    """What may stand behind the name; LookupError for a kind of values that has no words here."""
+    """Return the values that may stand behind the name; LookupError for a kind of values that has no words here."""
     for known, text in VALUES:
         if isinstance(kind, known):
             words: str = text(kind) if callable(text) else text

@@ -1,8 +1,8 @@
 """Bring the parts of the documents that derive from the commands into step: `python tests/house/rewrite_docs.py`.
 
-disque_py/cli/shell/commands.json (what `disque-cli help` falls back on) comes from disque_py/commands/table.py; the table of
-commands in README.md and the syntax in each section of docs/commands.md come from both. test_docs.py compares; this
-rewrites, and the difference is reviewed like any other. The prose of a section is written by hand.
+disque_py/cli/shell/commands.json comes from disque_py/commands/table.py; `disque-cli help` needs no node therefore.
+The overview at the head of docs/commands.md and the syntax in each of its sections come from both. test_docs.py
+compares; this rewrites, and the difference is reviewed like any other. The prose of a section is written by hand.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HELP = ROOT / "disque_py/cli/shell/commands.json"
 
 
 def help_of_table() -> Commands:
-    """What disque_py/cli/shell/commands.json has to say, by commands/table.py: the client may not import the server."""
+    """Return the contents of disque_py/cli/shell/commands.json: the client may not import the server's table."""
     from disque_py.commands.table import COMMANDS
 
     found: Commands = {}
@@ -37,22 +37,23 @@ def help_of_table() -> Commands:
 
 
 def commands_of_help() -> Commands:
-    """Name to summary, group and syntax of every command."""
+    """Return name to summary, group and syntax of every command."""
     found: Commands = json.loads(HELP.read_text(encoding="utf-8"))
     return found
 
 
-def readme_in_step(text: str, commands: Commands) -> str:
-    """README.md with its table of commands written anew."""
+def overview_in_step(text: str, commands: Commands) -> str:
+    """Return docs/commands.md with its table of all commands written anew."""
     lines: list[str] = []
     for group in GROUPS:
         lines += ["| Jobs | |", "|---|---|"] if not lines else [f"| **{group.capitalize()}** | |"]
-        lines += [f"| `{name.upper()}` | {row['summary']} |" for name, row in commands.items() if row["group"] == group]
+        rows = [(name, row["summary"]) for name, row in commands.items() if row["group"] == group]
+        lines += [f"| [`{name.upper()}`](#{name}) | {summary} |" for name, summary in rows]
     return TABLE.sub(lambda _: "\n".join(lines) + "\n", text, count=1)
 
 
 def reference_in_step(text: str, commands: Commands) -> str:
-    """docs/commands.md with summary and syntax of every section written anew; sections are not added."""
+    """Return docs/commands.md with summary and syntax of every section written anew; sections are not added."""
     for name, row in commands.items():
         head = f"### {name.upper()}\n\n"
         forms = [row["syntax"]] if isinstance(row["syntax"], str) else row["syntax"]
@@ -65,12 +66,12 @@ def reference_in_step(text: str, commands: Commands) -> str:
 
 
 def main() -> None:
-    """Rewrite all three."""
+    """Rewrite both files."""
     commands = help_of_table()
     HELP.write_text(json.dumps(commands, indent=2) + "\n", encoding="utf-8")
-    for name, in_step in (("README.md", readme_in_step), ("docs/commands.md", reference_in_step)):
-        path = ROOT / name
-        path.write_text(in_step(path.read_text(encoding="utf-8"), commands), encoding="utf-8")
+    path = ROOT / "docs/commands.md"
+    text = overview_in_step(path.read_text(encoding="utf-8"), commands)
+    path.write_text(reference_in_step(text, commands), encoding="utf-8")
 
 
 if __name__ == "__main__":

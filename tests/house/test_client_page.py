@@ -39,7 +39,7 @@ def test_an_example_defines_all_names_that_it_uses(code):
 
 
 @pytest.mark.parametrize("code", EXAMPLES)
-def test_what_an_example_imports_is_there(code):
+def test_the_imports_of_an_example_exist(code):
     froms = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.ImportFrom)]
     wanted = {alias.name for node in froms if node.module == "disque_py.client" for alias in node.names}
     assert wanted <= set(disque_py.client.__all__)

@@ -42,7 +42,7 @@ def test_no_module_outside_these_folders_claims_to_stay_python(build, modules):
 
 
 def test_modules_that_know_the_outside_are_not_compiled(build, modules):
-    """What handles sockets, files and threads gains nothing."""
+    """Modules for sockets, files and threads gain nothing."""
     outside = {m.name for m in modules if not m.is_pure}
     assert outside & set(build.modules()) == set()
 

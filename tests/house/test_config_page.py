@@ -30,5 +30,5 @@ def test_every_kind_of_value_can_be_described(directive):
 
 
 def test_no_secret_has_a_default():
-    """It would be known to everybody who reads the page."""
+    """It would be known to every reader of the page."""
     assert [directive.name for directive in DIRECTIVES if directive.is_secret and directive.default] == []

@@ -7,42 +7,42 @@ import re
 import pytest
 
 from disque_py.commands.table import COMMANDS
-from rewrite_docs import commands_of_help, help_of_table, readme_in_step, reference_in_step
+from rewrite_docs import commands_of_help, help_of_table, overview_in_step, reference_in_step
 
 DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/commands.md", "docs/glossary.md")
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)")
 NAMES = sorted(command.name.upper() for command in COMMANDS)
 
 
-def test_every_command_has_its_line_in_the_readme(root):
-    """The overview is complete."""
-    listed = re.findall(r"^\| `([A-Z]+)` \|", (root / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert sorted(listed) == NAMES
+def test_every_command_has_its_line_in_the_overview(root):
+    """The table at the head of the reference is complete."""
+    text = (root / "docs/commands.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^\| \[`([A-Z]+)`\]\(#[a-z]+\) \|", text, re.MULTILINE)) == NAMES
 
 
 def test_every_command_has_its_section_in_the_reference(root):
-    """And there is none for what is not a command."""
+    """And every section is that of a command."""
     headings = re.findall(r"^### (\S+)$", (root / "docs/commands.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(headings) == NAMES
 
 
-@pytest.mark.parametrize(("name", "in_step"), [("README.md", readme_in_step), ("docs/commands.md", reference_in_step)])
-def test_readme_and_reference_say_the_same_as_help(root, name, in_step):
+@pytest.mark.parametrize("in_step", [overview_in_step, reference_in_step])
+def test_the_reference_says_the_same_as_help(root, in_step):
     """Summaries and syntax, word by word; `python tests/house/rewrite_docs.py` brings them into step."""
-    text = (root / name).read_text(encoding="utf-8")
+    text = (root / "docs/commands.md").read_text(encoding="utf-8")
     assert in_step(text, commands_of_help()) == text
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_links_lead_to_files(root, name):
-    """A link to a file of the project that is missing helps nobody."""
+    """A reader can follow every link to a file of the project."""
     path = root / name
     targets = LINK.findall(path.read_text(encoding="utf-8"))
     assert [target for target in targets if not (path.parent / target).exists()] == []
 
 
 def test_every_document_is_reachable_from_the_readme(root):
-    """One that is linked from nowhere is not read."""
+    """A page without a link to it is not found."""
     readme = root / "README.md"
     seen, waiting = set(), [readme]
     while waiting:

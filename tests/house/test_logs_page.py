@@ -72,7 +72,7 @@ def test_nothing_is_logged_beside_the_table(modules):
         for call in ast.walk(module.tree)
         if isinstance(call, ast.Call) and name_of(call.func) in {"log", "_log", "_notice"}
         if call.args and isinstance(call.args[-1], ast.Constant | ast.JoinedStr)
-        if not module.name.startswith("cluster_bus/")  # What the bus says comes under `bus`.
+        if not module.name.startswith("cluster_bus/")  # Messages of the bus come under `bus`.
     ]
     assert found == []
 

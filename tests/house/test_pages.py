@@ -1,4 +1,4 @@
-"""What the pages name exists: files and headings they link to, directives of the examples, figures to watch."""
+"""Everything that the pages name exists: files, headings, directives of the examples, figures to watch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CODE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 
 
 def anchors_of(text: str) -> set[str]:
-    """What a link to a heading is made of: lower case, no punctuation, dashes for blanks."""
+    """Return the anchors of all headings: lower case, no punctuation, dashes for blanks."""
     headings = re.findall(r"^#+ (.+)$", CODE.sub("", text), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -64,3 +64,10 @@ def test_every_design_note_is_linked(root):
     """From a page, so that it is found."""
     text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     assert [note.name for note in (root / "docs/design").glob("*.md") if f"design/{note.name}" not in text] == []
+
+
+def test_every_design_note_has_a_number_of_its_own(root):
+    """A note is cited by its number, and its heading begins with it."""
+    notes = sorted((root / "docs/design").glob("*.md"))
+    assert [int(note.name[:4]) for note in notes] == list(range(1, len(notes) + 1))
+    assert [n.name for n in notes if not n.read_text(encoding="utf-8").startswith(f"# {n.name[:4]} ")] == []

@@ -14,7 +14,7 @@ FORBIDDEN_IMPORTS = {
     "tempfile", "threading", "time", "uuid", "uvloop",
 }  # fmt: skip
 FORBIDDEN_CALLS = {"open", "print", "input", "hash", "id"}
-# What an unordered walk may feed without its order being seen.
+# Calls that an unordered walk may feed without its order being seen.
 ORDERLESS = {"sorted", "set", "frozenset", "sum", "len", "min", "max", "any", "all"}
 EXCUSE = "# any order:"
 

@@ -11,7 +11,7 @@ SKIPPED_FOLDERS = {
     ".git", ".venv", ".demo", ".compat", ".bounds", ".bounds-spark", ".spark", ".mypy_cache", ".ruff_cache",
     ".pytest_cache", ".hypothesis", ".import_linter_cache", "__pycache__", "build", "dist", "node_modules",
 }  # fmt: skip
-# Paths that exist on one machine only. /tmp, /var and /etc are everybody's.
+# Paths that exist on one machine only. /tmp, /var and /etc belong to every machine.
 MACHINE_PATHS = re.compile(r"(?<![\w.])/(?:home|root|Users|work|farm|opt/(?:dev|wheels|pypi))/\w")
 # Bracketed, so that this file does not say the words itself.
 WORDS = re.compile(
@@ -21,7 +21,7 @@ UNFINISHED = re.compile(r"\b(?:T[O]DO|F[I]XME|X[X]X|H[A]CK|Not[I]mplementedError
 
 
 def written_files(root: Path) -> list[Path]:
-    """Every file that somebody wrote, which is every file that is text."""
+    """Return every file that was written by hand, which is every file that is text."""
     found = []
     for path in sorted(root.rglob("*")):
         folders = path.relative_to(root).parts
@@ -44,7 +44,7 @@ def lines(root):
 
 
 def test_no_path_of_one_machine(lines):
-    """What works only where it was written does not work."""
+    """A path that exists on one machine only is of no use elsewhere."""
     assert [place for place, line in lines if MACHINE_PATHS.search(line) and "test_words.py" not in place] == []
 
 
@@ -54,7 +54,7 @@ def test_no_word_about_how_it_was_made(lines):
 
 
 def test_nothing_is_left_for_later(lines):
-    """What is missing stands in an issue, not in the middle of a function."""
+    """Missing work stands in an issue, not in the middle of a function."""
     code = (".py", ".sh", ".toml", "Makefile", "bin/", ".ci/")
     found = [place for place, line in lines if UNFINISHED.search(line) and any(word in place for word in code)]
     assert found == []

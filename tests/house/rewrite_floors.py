@@ -1,0 +1,135 @@
+"""Draw the floors of the packages into ARCHITECTURE.md: `python tests/house/rewrite_floors.py`.
+
+The rows of the drawing are the layers of the import contract "Floors" in pyproject.toml. The arrows are the imports
+that the modules really have. An arrow is left out where a longer way of arrows says the same. test_floors.py compares;
+this rewrites.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("cluster_bus", "persistence", "disque_py")
+# Programs and libraries beside the broker: no floor names them, because they use the client library only.
+BESIDE = ("disque_py.cli", "disque_py.spark", "disque_py.client")
+BLOCK = re.compile(r"(?<=<!-- floors -->\n).*?(?=<!-- end of floors -->)", re.DOTALL)
+
+Arrows = set[tuple[str, str]]
+
+
+def floors() -> list[list[str]]:
+    """Return the layers of the contract, top first, each with the names that stand side by side."""
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    contract = next(each for each in tools["importlinter"]["contracts"] if each["name"].startswith("Floors"))
+    return [[name.strip() for name in layer.split("|")] for layer in contract["layers"]]
+
+
+def modules() -> dict[str, ast.Module]:
+    """Return every module of the packages, by its dotted name."""
+    found = {}
+    for path in sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix().removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        found[name] = ast.parse(path.read_text(encoding="utf-8"))
+    return found
+
+
+def imports_of(tree: ast.AST) -> Iterator[str]:
+    """Yield the dotted names that run-time imports of a module may mean; those for type checkers are left out."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        else:
+            yield from imports_of(node)
+
+
+def box_of(name: str, boxes: list[str]) -> str:
+    """Return the box that a module lies in, or "" for one that lies in none."""
+    return next((box for box in boxes if name == box or name.startswith(f"{box}.")), "")
+
+
+def arrows(boxes: list[str]) -> Arrows:
+    """Return which box imports which."""
+    found = set()
+    for name, tree in modules().items():
+        source = box_of(name, boxes)
+        for target in imports_of(tree):
+            wanted = box_of(target, boxes)
+            if source and wanted and source != wanted:
+                found.add((source, wanted))
+    return found
+
+
+def reduced(every: Arrows) -> Arrows:
+    """Return the arrows without those that a longer way replaces. The arrows must have no cycle."""
+    following: dict[str, set[str]] = {}
+    for source, target in every:
+        following.setdefault(source, set()).add(target)
+
+    def reach(start: str) -> set[str]:
+        found: set[str] = set()
+        waiting = list(following.get(start, ()))
+        while waiting:
+            name = waiting.pop()
+            if name not in found:
+                found.add(name)
+                waiting += following.get(name, ())
+        return found
+
+    return {
+        (source, target)
+        for source, target in every
+        if not any(target in reach(other) for other in following[source] - {target})
+    }
+
+
+def drawing() -> str:
+    """Return the Mermaid block: a box per name of the contract, a frame per floor."""
+    rows = floors()
+    boxes = [name for row in rows for name in row]
+    lines = ["```mermaid", "flowchart TB"]
+    for number, row in enumerate([*rows, list(BESIDE)], 1):
+        title = f"floor {len(rows) - number + 1}" if number <= len(rows) else "beside the broker"
+        lines.append(f'  subgraph f{number}["{title}"]')
+        lines += [f'    {ident(name)}["{label(name)}"]' for name in row]
+        lines.append("  end")
+    inside = reduced(arrows(boxes))
+    # Programs beside the broker use a few packages of it for files; the contracts say which.
+    outside = {pair for pair in arrows([*BESIDE, *boxes]) if pair[0] in BESIDE}
+    lines += [f"  {ident(source)} --> {ident(target)}" for source, target in sorted(inside)]
+    lines += [f"  {ident(source)} -.-> {ident(target)}" for source, target in sorted(outside)]
+    return "\n".join([*lines, "```"]) + "\n"
+
+
+def ident(name: str) -> str:
+    """Return a name that Mermaid accepts for a box."""
+    return name.replace(".", "_")
+
+
+def label(name: str) -> str:
+    """Return the text in a box: a path, with a slash behind a package."""
+    path = name.removeprefix("disque_py.").replace(".", "/")
+    return path + ("/" if (ROOT / name.replace(".", "/")).is_dir() else ".py")
+
+
+def in_step(text: str) -> str:
+    """Return ARCHITECTURE.md with the drawing made anew."""
+    return BLOCK.sub(lambda _: drawing(), text, count=1)
+
+
+def main() -> None:
+    """Rewrite the page."""
+    path = ROOT / "ARCHITECTURE.md"
+    path.write_text(in_step(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
