@@ -268,6 +268,26 @@ def test_a_cluster_is_started_looked_at_stopped_and_started_again(tmp_path):
     assert "No cluster was started" in run(CLUSTER, "stop", *folder, status=1)
 
 
+def test_a_node_that_was_started_again_stays_though_another_does_not_answer(tmp_path):
+    """One node of three is dead, one is stopped by SIGSTOP."""
+    folder = ("--dir", tmp_path / "cluster")
+    try:
+        run(CLUSTER, "start", *folder)
+        rows = json.loads((tmp_path / "cluster" / "nodes.json").read_text())["nodes"]
+        dead, frozen, _ = rows
+        os.kill(dead["pid"], signal.SIGKILL)
+        os.kill(frozen["pid"], signal.SIGSTOP)
+        until(lambda: "refused" in run(CLI, "-p", dead["port"], "-t", "1", "--health", status=1))
+        output = run(CLUSTER, "start", *folder, status=1)
+        assert f"The node on port {frozen['port']} (process {frozen['pid']}) runs but does not answer" in output
+        assert run(CLI, "-p", dead["port"], "PING") == "PONG\n"
+        assert "unreachable" in run(CLUSTER, "status", *folder, status=1)
+        os.kill(frozen["pid"], signal.SIGCONT)
+        until(lambda: "OK: 3 nodes" in subprocess.run([*CLUSTER, "check", *folder], stdout=-1, text=True).stdout)
+    finally:
+        run(CLUSTER, "stop", "--remove", *folder)
+
+
 def test_nodes_that_can_not_start_say_why_and_leave_nothing_running(tmp_path):
     output = run(CLUSTER, "start", "-n", 2, "--dir", tmp_path, "--", "--no-such-directive", "1", status=1)
     assert "no-such-directive" in output

@@ -35,6 +35,8 @@ FREE_PORTS: Final = (12_000, 22_000)
 FREE_PORT_TRIES: Final = 200
 START_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 15.0
+# A node that runs already should answer at once. It gets this time, because it may be starting at this moment.
+ANSWER_TIMEOUT_S: Final = 5.0
 LOOK_EVERY_S: Final = 0.05
 # Lines of a log that are shown when a node does not start.
 LOG_LINES: Final = 10
@@ -182,6 +184,19 @@ def await_ready(manners: Target, directory: Path, nodes: Sequence[LocalNode]) ->
                 said = failure_text(directory, node.port)
                 raise LocalError(f"The node on port {node.port} {what}. It says:\n{said}")
             time.sleep(LOOK_EVERY_S)
+
+
+def silent_nodes(manners: Target, nodes: Sequence[LocalNode]) -> dict[LocalNode, str]:
+    """Return the running nodes that don't answer in time, each with the reason."""
+    deadline = time.monotonic() + ANSWER_TIMEOUT_S
+    silent: dict[LocalNode, str] = {}
+    for node in nodes:
+        while (trouble := _trouble_with(manners.at(node.address))) is not None:
+            if time.monotonic() > deadline:
+                silent[node] = trouble
+                break
+            time.sleep(LOOK_EVERY_S)
+    return silent
 
 
 def _trouble_with(target: Target) -> str | None:

@@ -108,10 +108,14 @@ def main(
 def start(manners: Target, count: int | None, port: int | None, directory: Path, server_options: Sequence[str]) -> None:
     """Start nodes on this machine and join them.
 
-    Without --port: 7711 and following, or any free ports. What follows `--` goes to every server, e.g.
-    `disque-cluster start -n 5 -- --maxmemory 2gb`. A directory with stopped nodes starts them again, on their
-    ports and with what they remember of each other; those that still run are left alone. With --tls the ports speak
-    TLS only, and the servers need `--tls-cert-file` and the like.
+    Without --port: 7711 and following, or any free ports. Words behind `--` go to every server, e.g.
+    `disque-cluster start -n 5 -- --maxmemory 2gb`.
+
+    A directory with stopped nodes starts them again, on their ports and with what they remember of each other.
+    Nodes that still run are left alone. A running node that does not answer is reported, with exit status 1; the
+    nodes that were started go on.
+
+    With --tls the ports speak TLS only, and the servers need `--tls-cert-file` and the like.
     """
     before = local_nodes.load_nodes(directory)
     running = [node for node in before if node.is_alive]
@@ -127,6 +131,7 @@ def start(manners: Target, count: int | None, port: int | None, directory: Path,
     directory.mkdir(parents=True, exist_ok=True)
     manners = _with_password_of(manners, server_options)
     nodes: list[LocalNode] = []
+    silent: dict[LocalNode, str] = {}
     try:
         for number in ports:
             still = next((node for node in running if node.port == number), None)
@@ -134,15 +139,24 @@ def start(manners: Target, count: int | None, port: int | None, directory: Path,
                 still or local_nodes.launch(directory, number, server_options, with_tls=manners.tls is not None)
             )
             local_nodes.save_nodes(directory, nodes + before[len(nodes) :])
-        local_nodes.await_ready(manners, directory, nodes)
-        cluster = _join(manners, [node.address for node in nodes])
+        local_nodes.await_ready(manners, directory, [node for node in nodes if node not in running])
+        silent = local_nodes.silent_nodes(manners, running)
+        addresses = [node.address for node in nodes if node not in silent]
+        cluster = _meet_only(manners, addresses) if silent else _join(manners, addresses)
     except BaseException:
-        # Also when interrupted: half a cluster is of no use to anybody.
-        local_nodes.stop_nodes([node for node in nodes if node not in running])
+        # Also when interrupted: half of a new cluster is of no use. Nodes that belong to a running one stay.
+        if not running:
+            local_nodes.stop_nodes(nodes)
         if not before:
             (directory / local_nodes.STATE_FILE).unlink(missing_ok=True)
         raise
     print_table(cluster)
+    for node, reason in silent.items():
+        click.echo(f"The node on port {node.port} (process {node.pid}) runs but does not answer: {reason}", err=True)
+    if silent:
+        raise click.ClickException(
+            "Not all nodes answer. The nodes that were started go on; see `disque-cluster status`"
+        )
     click.echo(f"\nConnect:  disque-cli -p {ports[0]}\nStop:     disque-cluster stop --dir {directory}")
 
 
@@ -152,6 +166,13 @@ def _with_password_of(manners: Target, server_options: Sequence[str]) -> Target:
     if manners.password or "--requirepass" not in words[:-1]:
         return manners
     return replace(manners, password=words[words.index("--requirepass") + 1])
+
+
+def _meet_only(manners: Target, addresses: Sequence[Address]) -> ClusterView:
+    """Join the nodes that answer and look once: a cluster with a silent node can't become whole."""
+    for address in addresses[1:]:
+        meet(manners.at(addresses[0]), address)
+    return look_around([manners.at(address) for address in addresses])
 
 
 def _join(manners: Target, addresses: Sequence[Address]) -> ClusterView:
@@ -195,7 +216,10 @@ def stop(directory: Path, remove: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per node.")
 @click.pass_obj
 def status(manners: Target, node: Address | None, directory: Path, as_json: bool) -> None:
-    """Show the nodes of a cluster: the one of NODE (host:port), or the one in --dir."""
+    """Show the nodes of a cluster: the one of NODE (host:port), or the one in --dir.
+
+    Exit status 1 if a node can't be reached.
+    """
     cluster = look_around(targets_of(manners, node, directory))
     if as_json:
         for row in rows_of(cluster):
@@ -205,7 +229,7 @@ def status(manners: Target, node: Address | None, directory: Path, as_json: bool
     for view in cluster.nodes:
         if view.error:
             click.echo(view.error, err=True)
-    if all(view.error for view in cluster.nodes):
+    if any(view.error for view in cluster.nodes):
         sys.exit(1)
 
 

@@ -10,6 +10,7 @@ Scripts run it often, so what takes long to load and only one mode needs is impo
 from __future__ import annotations
 
 import io
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from disque_py.cli.connection import ConnectError, Connection, ConnectionLostErr
 from disque_py.cli.shell import health, latency, scanning, stat
 from disque_py.cli.shell import options as modes
 from disque_py.cli.shell.command_docs import builtin_docs, docs_of, help_text
-from disque_py.cli.shell.formats import FORMATTED, RAW, Style
+from disque_py.cli.shell.formats import FORMATTED, JSON, RAW, Style, name_shower
 from disque_py.cli.shell.lines import obey
 from disque_py.cli.shell.options import USAGE, ShellOptions, UsageError, parse_options
 from disque_py.cli.shell.session import Session
@@ -131,19 +132,14 @@ def _run_mode(options: ShellOptions) -> int:
     """The modes. Those without an end are ended by Ctrl-C, which is no failure."""
     target = options.target()
     if options.mode is modes.HEALTH:
-        try:
-            print(health.check_health(target))
-        except health.UnhealthyError as error:
-            print(error)
-            return 1
-        return 0
+        return _report_health(options)
     try:
         if options.mode is modes.INTRINSIC_LATENCY:
             latency.measure_intrinsic(options.intrinsic_s, lambda line: print(line, flush=True))
             return 0
         if options.mode is modes.STAT:
             lines = -1 if options.repeat is None else options.repeat
-            return 0 if stat.watch(target, options.interval_s, lines) else 1
+            return 0 if stat.watch(target, options.interval_s, lines, as_json=options.format is JSON) else 1
         connection = Connection.open(target)
         try:
             return _run_over(connection, options)
@@ -152,6 +148,17 @@ def _run_mode(options: ShellOptions) -> int:
     except KeyboardInterrupt:
         print()
         return 0
+
+
+def _report_health(options: ShellOptions) -> int:
+    address, as_json = str(options.target().address), options.format is JSON
+    try:
+        told = health.check_health(options.target())
+    except health.UnhealthyError as error:
+        print(json.dumps({"address": address, "healthy": False, "reason": str(error)}) if as_json else error)
+        return 1
+    print(json.dumps({"address": address, "healthy": True, "leaving": told.is_leaving}) if as_json else told)
+    return 0
 
 
 def _follow(options: ShellOptions) -> int:
@@ -189,16 +196,21 @@ def _run_over(connection: Connection, options: ShellOptions) -> int:
     style = _style(options)
     try:
         if options.mode is modes.SCAN:
-            is_formatted = style.format is FORMATTED
-            scanning.scan(
-                connection, options.pattern, pause_s, is_formatted=is_formatted, write=sys.stdout.buffer.write
-            )
+            show = name_shower(style.format)
+            scanning.scan(connection, options.pattern, pause_s, show=show, write=sys.stdout.buffer.write)
         elif options.mode is modes.BIGQUEUES:
-            print("\n".join(scanning.big_queues(connection, options.pattern, pause_s)))
+            report = scanning.big_queues(connection, options.pattern, pause_s)
+            print(json.dumps(report.as_object()) if style.format is JSON else "\n".join(report.lines()))
         else:
             with_history = options.mode is modes.LATENCY_HISTORY
             on_terminal = style.format is FORMATTED
-            latency.measure(connection, with_history=with_history, every_s=options.interval_s, on_terminal=on_terminal)
+            latency.measure(
+                connection,
+                with_history=with_history,
+                every_s=options.interval_s,
+                on_terminal=on_terminal,
+                as_json=style.format is JSON,
+            )
     except scanning.RefusedError as error:
         print(error, file=sys.stderr)
         return 1

@@ -208,6 +208,8 @@ def _check_sense(options: ShellOptions) -> None:
         raise UsageError(f"-X: no argument is '{options.stdin_tag.decode(errors='replace')}'")
     if options.mode not in (COMMANDS, HELP, VERSION) and options.words:
         raise UsageError(f"--{options.mode} takes no command, but got '{options.words[0]}'")
+    if options.format is JSON and options.mode in (INTRINSIC_LATENCY, PIPE):
+        raise UsageError(f"--{options.mode} has no JSON output: leave --json out")
     if not options.tls and (options.url is None or options.url.tls is None):
         for option, is_given in (
             ("--cacert", options.ca_file),

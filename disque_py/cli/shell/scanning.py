@@ -9,10 +9,11 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable, Iterator
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 from disque_py.cli.connection import Connection, ConnectionLostError
-from disque_py.cli.shell.formats import quoted
+from disque_py.cli.shell.formats import json_text, json_value, quoted
 from disque_py.cli.shell.replies import Reply
 from disque_py.cli.shell.words import glob_pattern
 
@@ -50,15 +51,45 @@ def queue_names(connection: Connection, pattern: str, pause_s: float) -> Iterato
 
 
 def scan(
-    connection: Connection, pattern: str, pause_s: float, *, is_formatted: bool, write: Callable[[bytes], object]
+    connection: Connection,
+    pattern: str,
+    pause_s: float,
+    *,
+    show: Callable[[bytes], bytes],
+    write: Callable[[bytes], object],
 ) -> None:
-    """Write the names of queues, a line each; quoted where the output is formatted."""
+    """Write the names of queues, a line each, as `show` shows them."""
     for names in queue_names(connection, pattern, pause_s):
-        write(b"".join((quoted(name) if is_formatted else name) + b"\n" for name in names))
+        write(b"".join(show(name) + b"\n" for name in names))
 
 
-def big_queues(connection: Connection, pattern: str, pause_s: float) -> list[str]:
-    """The report of --bigqueues, as lines: the longest queues, what they hold, and the totals."""
+@dataclass(frozen=True, slots=True)
+class BigQueues:
+    """The report of --bigqueues: the longest queues with their length, name and QSTAT, and the totals."""
+
+    longest: list[tuple[int, bytes, dict[bytes, Reply]]]
+    queue_count: int
+    job_count: int
+    empty_count: int
+
+    def lines(self) -> list[str]:
+        """Return the report for people."""
+        return [*_table(self.longest), *_summary(self.queue_count, self.job_count, self.empty_count)]
+
+    def as_object(self) -> dict[str, Any]:
+        """Return the report for programs. Each queue is an object with the names and values of QSTAT."""
+        return {
+            "queues": [
+                {json_text(field): json_value(value) for field, value in stat.items()} for _, _, stat in self.longest
+            ],
+            "queue_count": self.queue_count,
+            "empty_count": self.empty_count,
+            "job_count": self.job_count,
+        }
+
+
+def big_queues(connection: Connection, pattern: str, pause_s: float) -> BigQueues:
+    """Walk over the queues and return the report. RefusedError when a command is refused."""
     longest: list[tuple[int, bytes, dict[bytes, Reply]]] = []
     queue_count = job_count = empty_count = 0
     for names in queue_names(connection, pattern, pause_s):
@@ -75,7 +106,7 @@ def big_queues(connection: Connection, pattern: str, pause_s: float) -> list[str
             # The name breaks ties, so that dictionaries are never compared.
             longest.append((length, name, stat))
         longest = heapq.nlargest(BIGGEST_COUNT, longest, key=lambda row: (row[0], row[1]))
-    return [*_table(longest), *_summary(queue_count, job_count, empty_count)]
+    return BigQueues(longest, queue_count, job_count, empty_count)
 
 
 def _table(longest: list[tuple[int, bytes, dict[bytes, Reply]]]) -> list[str]:

@@ -91,6 +91,14 @@ def test_status_of_nobody_is_exit_status_1():
     assert run("status", "127.0.0.1:1").exit_code == 1
 
 
+def test_status_is_exit_status_1_if_any_node_can_not_be_reached(pair):
+    a, b = pair(flags_of_b="fail")
+    b.close()
+    result = run("status", place(a))
+    assert result.exit_code == 1
+    assert "unreachable,fail" in result.output
+
+
 def test_a_cluster_that_was_never_started_is_told(tmp_path):
     result = run("status", "--dir", tmp_path)
     assert result.exit_code == 1

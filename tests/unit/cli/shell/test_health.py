@@ -15,11 +15,11 @@ def health(node):
 
 
 def test_a_node_that_answers_is_healthy(scripted):
-    assert health(scripted(GOOD)).endswith("is healthy")
+    assert str(health(scripted(GOOD))).endswith("is healthy")
 
 
 def test_a_leaving_node_is_healthy_and_said_to_leave(scripted):
-    assert health(scripted({**GOOD, "CLUSTER LEAVING": b"+yes\r\n"})).endswith("(and leaving its cluster)")
+    assert str(health(scripted({**GOOD, "CLUSTER LEAVING": b"+yes\r\n"}))).endswith("(and leaving its cluster)")
 
 
 @pytest.mark.parametrize(

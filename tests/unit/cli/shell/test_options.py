@@ -78,6 +78,7 @@ def test_h_as_last_word_is_help():
         (["-x", "-X", "t", "PING", "t"], "-x and -X both want standard input"),
         (["-X", "tag", "PING"], "-X: no argument is 'tag'"),
         (["--stat", "PING"], "--stat takes no command, but got 'PING'"),
+        (["--pipe", "--json"], "--pipe has no JSON output: leave --json out"),
         (["--tls", "--key", "k.pem"], "--key needs --cert"),
         (["--cacert", "ca.pem"], "--cacert needs --tls"),
         (["-u", "disque://localhost", "--insecure"], "--insecure needs --tls"),
