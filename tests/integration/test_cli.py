@@ -169,6 +169,20 @@ def test_a_waiting_command_can_be_interrupted(node):
     until(lambda: node.info("clients")["blocked_clients"] == "0")
 
 
+def test_bash_completes_options_commands_and_queues(node):
+    node.command("ADDJOB", "tab-queue", "x", 0)
+    ask = (
+        'eval "$1"; COMP_WORDS=(disque-cli "${@:3}"); COMP_CWORD=$(($# - 2)); _disque_cli "$2"; echo "${COMPREPLY[@]}"'
+    )
+    script = run(CLI, "--completion", "bash")
+    for words, found in (
+        (["--bigq"], "--bigqueues"),
+        (["qle"], "qlen"),
+        (["-p", node.port, "QLEN", "tab"], "tab-queue"),
+    ):
+        assert run(["bash", "-c", ask, "bash"], script, CLI[1], *words) == f"{found}\n"
+
+
 # -- disque-cli: modes -----------------------------------------------------------------------------
 
 

@@ -84,6 +84,20 @@ def next_words(docs: CommandDocs, typed: list[str]) -> list[str]:
     return list(found)
 
 
+def next_values(docs: CommandDocs, typed: list[str]) -> list[str]:
+    """Return the values that may follow complete words, as the syntax names them: `queue`, `id`."""
+    doc = docs.get(typed[0].upper()) if typed else None
+    found: dict[str, None] = {}
+    for form in doc.forms if doc is not None else ():
+        for part in remaining_parts(form, typed[1:]) or []:
+            first = (_inside(part) or [""])[0]
+            if first and first != "..." and not _choices(first):
+                found[first] = None
+            if not part.startswith("["):
+                break
+    return list(found)
+
+
 def _has_subcommands(doc: CommandDoc) -> bool:
     return all(parts and parts[0].isupper() for parts in map(parts_of, doc.forms))
 

@@ -15,6 +15,7 @@ from prompt_toolkit.completion import ThreadedCompleter
 
 from disque_py.cli.shell.completion import CommandCompleter, HintProcessor, PlainHistory
 from disque_py.cli.shell.lines import Shell
+from disque_py.cli.shell.names import NodeNames
 from disque_py.cli.shell.session import Session
 
 
@@ -30,7 +31,7 @@ def converse(session: Session, interval_s: float) -> int:
     shell.connect()
     editor: PromptSession[str] = PromptSession(
         history=PlainHistory(history_path()),
-        completer=ThreadedCompleter(CommandCompleter(lambda: shell.docs)),
+        completer=ThreadedCompleter(CommandCompleter(lambda: shell.docs, NodeNames(lambda: session.target))),
         complete_while_typing=False,
         input_processors=[HintProcessor(lambda: shell.docs)],
     )

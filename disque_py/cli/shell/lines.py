@@ -17,7 +17,7 @@ from typing import Final
 
 from disque_py.cli.address import Address, parse_port
 from disque_py.cli.connection import ConnectError, ConnectionLostError
-from disque_py.cli.shell.command_docs import CommandDocs, builtin_docs, docs_of, help_text
+from disque_py.cli.shell.command_docs import CommandDocs, help_text
 from disque_py.cli.shell.formats import FORMATTED
 from disque_py.cli.shell.session import Session
 from disque_py.cli.shell.words import UnbalancedQuotesError, split_repeat, split_words
@@ -32,9 +32,13 @@ class Shell:
 
     def __init__(self, session: Session, interval_s: float) -> None:
         self.session = session
-        self.docs: CommandDocs = builtin_docs()
         self.failed = False
         self._interval_s = interval_s
+
+    @property
+    def docs(self) -> CommandDocs:
+        """The commands that help, hints and completion speak of."""
+        return self.session.docs
 
     @property
     def prompt(self) -> str:
@@ -46,7 +50,7 @@ class Shell:
     def connect(self) -> None:
         """Connect if there is no connection, and ask the server for its docs; print what goes wrong."""
         try:
-            self.docs = docs_of(self.session.connect())
+            self.session.ask_for_docs()
         except (ConnectError, ConnectionLostError) as error:
             self.session.drop()
             self._complain(str(error))

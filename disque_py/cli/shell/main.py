@@ -18,13 +18,14 @@ from dataclasses import replace
 
 from disque_py import __version__
 from disque_py.cli.connection import ConnectError, Connection, ConnectionLostError, reason_of
-from disque_py.cli.shell import health, latency, scanning, stat
+from disque_py.cli.shell import health, latency, scanning, shell_completion, stat
 from disque_py.cli.shell import options as modes
 from disque_py.cli.shell.command_docs import builtin_docs, docs_of, help_text
 from disque_py.cli.shell.formats import FORMATTED, JSON, RAW, Style, name_shower
 from disque_py.cli.shell.lines import obey
 from disque_py.cli.shell.options import USAGE, ShellOptions, UsageError, parse_options
 from disque_py.cli.shell.session import Session
+from disque_py.cli.shell.shell_completion import ASK_VARIABLE
 
 INTERRUPTED_STATUS = 130
 # How long `help` waits for the server's own words; ours are nearly the same.
@@ -35,8 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run disque-cli with these arguments (default: the process's own). Returns the exit status."""
     _prepare_streams()
     try:
-        options = parse_options(sys.argv[1:] if argv is None else argv, os.environ)
-        status = _run(options)
+        words = sys.argv[1:] if argv is None else argv
+        status = _answer_shell(words) if ASK_VARIABLE in os.environ else _run(parse_options(words, os.environ))
         sys.stdout.flush()
     except (UsageError, ConnectError) as error:
         print(error, file=sys.stderr)
@@ -75,6 +76,9 @@ def _run(options: ShellOptions) -> int:
     if options.mode is modes.VERSION:
         print(f"disque-cli {__version__}")
         return 0
+    if options.mode is modes.COMPLETION:
+        print(shell_completion.script(options.completion_shell), end="")
+        return 0
     if options.mode is not modes.COMMANDS:
         return _run_mode(options)
     if is_following(options.words):
@@ -90,6 +94,13 @@ def _run(options: ShellOptions) -> int:
         return obey(session, sys.stdin.buffer, options.interval_s or 0.0)
     finally:
         session.drop()
+
+
+def _answer_shell(words: Sequence[str]) -> int:
+    """Answer a shell's completion script."""
+    for word in shell_completion.answers(words, os.environ):
+        print(word)
+    return 0
 
 
 def _style(options: ShellOptions) -> Style:

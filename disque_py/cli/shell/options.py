@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from disque_py.cli.address import HOST_DEFAULT, PORT_DEFAULT, Address, Target, Tls, parse_port, parse_url
 from disque_py.cli.shell.formats import CSV, FORMATTED, JSON, RAW
+from disque_py.cli.shell.suggestions import closest
 
 PIPE_TIMEOUT_S_DEFAULT: Final = 30.0
 
@@ -30,6 +31,10 @@ BIGQUEUES: Final = "bigqueues"
 SCAN: Final = "scan"
 PIPE: Final = "pipe"
 HEALTH: Final = "health"
+COMPLETION: Final = "completion"
+
+# The shells that a completion script exists for.
+SHELLS: Final = ("bash", "zsh", "fish")
 
 
 class UsageError(Exception):
@@ -71,6 +76,7 @@ class ShellOptions:
     delimiter: bytes = b"\n"
     mode: str = COMMANDS
     intrinsic_s: float = 0.0
+    completion_shell: str = ""
     pattern: str = "*"
     pipe_timeout_s: float = PIPE_TIMEOUT_S_DEFAULT
     words: list[str] = field(default_factory=list)
@@ -115,12 +121,18 @@ def _positive_seconds(text: str) -> float:
     return seconds
 
 
+def _shell(text: str) -> str:
+    if text not in SHELLS:
+        raise ValueError(f"'{text}' is none of {', '.join(SHELLS)}")
+    return text
+
+
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
 # Options with a value: the field it goes into, and how it is read.
-_VALUES: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+VALUES: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "-h": ("host", str),
     "-p": ("port", parse_port),
     "-s": ("path", str),
@@ -139,10 +151,11 @@ _VALUES: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "--pattern": ("pattern", str),
     "--pipe-timeout": ("pipe_timeout_s", _seconds),
     "--intrinsic-latency": ("intrinsic_s", _positive_seconds),
+    "--completion": ("completion_shell", _shell),
 }
 
 # Options that say all by being there: the field, and what it becomes.
-_FLAGS: Final[Mapping[str, tuple[str, Any]]] = {
+FLAGS: Final[Mapping[str, tuple[str, Any]]] = {
     "-x": ("stdin_last", True),
     "--raw": ("format", RAW),
     "--no-raw": ("format", FORMATTED),
@@ -171,31 +184,41 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> S
     at = 0
     while at < len(arguments) and arguments[at].startswith("-") and arguments[at] != "-":
         option = arguments[at]
-        if option in _FLAGS:
-            name, value = _FLAGS[option]
+        if option in FLAGS:
+            name, value = FLAGS[option]
             setattr(options, name, value)
             at += 1
         elif option == "-h" and at + 1 == len(arguments):
             options.mode = HELP
             at += 1
-        elif option in _VALUES and at + 1 < len(arguments):
+        elif option in VALUES and at + 1 < len(arguments):
             _set_value(options, option, arguments[at + 1])
             at += 2
         else:
-            raise UsageError(f"Unrecognized option or bad number of args for: '{option}'")
+            raise UsageError(f"Unrecognized option or bad number of args for: '{option}'{_meant(option)}")
     options.words = list(arguments[at:])
     _check_sense(options)
     return options
 
 
+def _meant(option: str) -> str:
+    """Return a question about the option that an unknown one is most like; nothing if there is none."""
+    # The dashes are left out: they would make any two options alike.
+    long_names = [known.lstrip("-") for known in (*FLAGS, *VALUES) if known.startswith("--")]
+    name = None if option in VALUES else closest(option.lstrip("-"), long_names)
+    return f". Did you mean '--{name}'?" if name else ""
+
+
 def _set_value(options: ShellOptions, option: str, text: str) -> None:
-    name, read = _VALUES[option]
+    name, read = VALUES[option]
     try:
         setattr(options, name, read(text))
     except ValueError as error:
         raise UsageError(f"{option}: {error}") from None
     if option == "--intrinsic-latency":
         options.mode = INTRINSIC_LATENCY
+    elif option == "--completion":
+        options.mode = COMPLETION
 
 
 def _check_sense(options: ShellOptions) -> None:
@@ -268,6 +291,7 @@ Modes
   events --follow      What becomes of jobs on this node, as it happens: a line for each change,
                        JSON into pipes.
   --health             Exit status 0 if the node answers and works, else 1 with a line of why.
+  --completion <shell> A script for TAB in bash, zsh or fish: eval "$(disque-cli --completion bash)"
   --help, -v           This help; the version.
 
 Exit status: 0 after a reply, 1 after an error reply and when there was no connection or reply.

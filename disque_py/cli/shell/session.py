@@ -15,8 +15,10 @@ from typing import BinaryIO, Final
 
 from disque_py.cli.address import Address, Target
 from disque_py.cli.connection import Connection, ConnectionLostError
+from disque_py.cli.shell.command_docs import CommandDocs, builtin_docs, docs_of
 from disque_py.cli.shell.formats import Style
 from disque_py.cli.shell.replies import PUSH, Reply
+from disque_py.cli.shell.suggestions import suggestion
 
 _REPLIES_ON: Final = 0
 _REPLIES_OFF: Final = 1
@@ -30,8 +32,20 @@ class Session:
         self.target = target
         self.style = style
         self.connection: Connection | None = None
+        self._docs: CommandDocs | None = None
         self._out = out
         self._replies = _REPLIES_ON
+
+    @property
+    def docs(self) -> CommandDocs:
+        """The commands of the server as far as they are known, else the built-in ones."""
+        if self._docs is None:
+            self._docs = builtin_docs()
+        return self._docs
+
+    def ask_for_docs(self) -> None:
+        """Connect if there is no connection, and take over the server's docs. ConnectError, ConnectionLostError."""
+        self._docs = docs_of(self.connect())
 
     def connect(self) -> Connection:
         """The connection, opened if there is none. ConnectError when it can't be."""
@@ -94,6 +108,7 @@ class Session:
             reply = connection.read()
         self._print(words, reply)
         if reply.is_error:
+            self._suggest(words, reply)
             return False
         if words[0].upper() == b"MONITOR":
             self._stream(connection)
@@ -122,6 +137,11 @@ class Session:
                 self._print([b"MONITOR"], connection.read())
         except KeyboardInterrupt:
             self.drop()
+
+    def _suggest(self, words: list[bytes], reply: Reply) -> None:
+        """Print the word that was probably meant, where one was misspelled."""
+        if (text := suggestion(self.docs, words, reply.text.decode(errors="replace"))) is not None:
+            print(text, file=sys.stderr, flush=True)
 
     def _print(self, words: list[bytes], reply: Reply) -> None:
         self._out.write(self.style.render(words, reply))

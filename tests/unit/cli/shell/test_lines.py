@@ -9,6 +9,7 @@ import pytest
 
 from disque_py.cli.address import Address, Target
 from disque_py.cli.shell import lines as shell_module
+from disque_py.cli.shell import session as session_module
 from disque_py.cli.shell.formats import FORMATTED, Style
 from disque_py.cli.shell.lines import Shell, obey
 from disque_py.cli.shell.session import Session
@@ -122,7 +123,7 @@ def test_ctrl_c_at_the_prompt_gives_up_the_command(scripted, shell_to, monkeypat
     before = shell.session.connection
     shell.interrupted()
     assert shell.session.connection not in (None, before)
-    monkeypatch.setattr(shell_module, "docs_of", interrupt)
+    monkeypatch.setattr(session_module, "docs_of", interrupt)
     shell.interrupted()
     assert shell.prompt == "not connected> "
     assert capsys.readouterr().err == "(interrupted)\n" * 2

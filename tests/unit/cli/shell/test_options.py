@@ -70,6 +70,11 @@ def test_h_as_last_word_is_help():
     ("arguments", "text"),
     [
         (["--eval"], "Unrecognized option or bad number of args for: '--eval'"),
+        (
+            ["--bigqueus"],
+            "Unrecognized option or bad number of args for: '--bigqueus'. Did you mean '--bigqueues'?",
+        ),
+        (["--completion", "csh"], "--completion: 'csh' is none of bash, zsh, fish"),
         (["-p"], "Unrecognized option or bad number of args for: '-p'"),
         (["-p", "x"], "-p: 'x' is no port"),
         (["-i", "-1"], "-i: '-1' is no number of seconds"),
