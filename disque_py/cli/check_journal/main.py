@@ -22,7 +22,7 @@ from disque_py import __version__
 from disque_py.cli.check_journal.importing import ImportOptions, Moved, MovingError, import_jobs, node_of_file
 from disque_py.cli.check_journal.report import print_summary, record_line, summary
 from disque_py.cli.progress import Bar
-from disque_py.cli.shell.stat import human_bytes
+from disque_py.resp.sizes import human_bytes
 from persistence.aof_import import AofError
 from persistence.backup import DESCRIPTION_NAME, DescriptionError, decode_description, refuse_incomplete
 from persistence.check import Gathering, Reader, Showing, Tally, read

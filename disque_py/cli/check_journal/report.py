@@ -16,7 +16,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from disque_py.cli.shell.stat import human_bytes
+from disque_py.resp.sizes import human_bytes
 from persistence.check import Tally, described_header, described_numbers, described_state
 from persistence.items import flag_words, split_nodes
 from persistence.records import DROPPED, GONE, JOB, KIND_NAMES, PAUSE, STATE, Block

@@ -17,7 +17,7 @@ from disque_py.cli.cluster.options import directory_option, read_address, target
 from disque_py.cli.cluster.view import NodeView, RefusedError, look_around, look_at
 from disque_py.cli.connection import ConnectError, ConnectionLostError
 from disque_py.cli.progress import Bar
-from disque_py.cli.shell.stat import human_bytes
+from disque_py.resp.sizes import human_bytes
 from persistence.backup import DescriptionError, is_name
 from persistence.records import FormatError
 from persistence.recovery import DamagedJournalError

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from disque_py.cli.cluster.draining import DrainProgress
 from disque_py.cli.cluster.view import ClusterView, NodeView
-from disque_py.cli.shell.stat import human_bytes
+from disque_py.resp.sizes import human_bytes
 
 COLUMNS: Final = ("node", "address", "state", "jobs", "queues", "memory", "links", "priority")
 PIPE_WIDTH: Final = 200

@@ -19,7 +19,7 @@ from prompt_toolkit.layout.processors import Processor, Transformation, Transfor
 from disque_py.cli.shell.candidates import LOCAL_WORDS, Names, keywords_for, names_for, split_typed
 from disque_py.cli.shell.command_docs import CommandDocs
 from disque_py.cli.shell.hints import hint
-from disque_py.cli.shell.words import UnbalancedQuotesError, split_words
+from disque_py.cli.shell.words import UnbalancedQuotesError, split_line
 
 HISTORY_LINES_MAX: Final = 1000
 SECRET_DIRECTIVES: Final = frozenset({"requirepass", "cluster-secret", "tls-key-file-pass"})
@@ -95,7 +95,7 @@ class PlainHistory(History):
 def is_secret(line: str) -> bool:
     """A command that carries a password."""
     try:
-        words = [word.decode("utf-8", "replace").lower() for word in split_words(line)]
+        words = [word.decode("utf-8", "replace").lower() for word in split_line(line)]
     except UnbalancedQuotesError:
         words = line.lower().split()
     if words[:1] and words[0].isdigit():

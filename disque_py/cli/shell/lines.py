@@ -20,7 +20,7 @@ from disque_py.cli.connection import ConnectError, ConnectionLostError
 from disque_py.cli.shell.command_docs import CommandDocs, help_text
 from disque_py.cli.shell.formats import FORMATTED
 from disque_py.cli.shell.session import Session
-from disque_py.cli.shell.words import UnbalancedQuotesError, split_repeat, split_words
+from disque_py.cli.shell.words import UnbalancedQuotesError, split_line, split_repeat
 
 CLEAR: Final = "\x1b[2J\x1b[H"  # ECMA-48: erase the page, cursor home.
 # Commands that take longer are followed by their time.
@@ -58,7 +58,7 @@ class Shell:
     def line(self, text: str) -> bool:
         """Do what one line says. False when it says to leave."""
         try:
-            repeat, words = split_repeat(split_words(text))
+            repeat, words = split_repeat(split_line(text))
         except UnbalancedQuotesError as error:
             self._complain(str(error))
             return True

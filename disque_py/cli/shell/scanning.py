@@ -15,7 +15,7 @@ from typing import Any, Final
 from disque_py.cli.connection import Connection, ConnectionLostError
 from disque_py.cli.shell.formats import json_text, json_value, quoted
 from disque_py.cli.shell.replies import Reply
-from disque_py.cli.shell.words import glob_pattern
+from disque_py.resp.glob import matches
 
 NAMES_PER_STEP: Final = 500
 BIGGEST_COUNT: Final = 10
@@ -34,7 +34,6 @@ def _accepted(reply: Reply) -> Reply:
 
 def queue_names(connection: Connection, pattern: str, pause_s: float) -> Iterator[list[bytes]]:
     """The names that match, in portions, none twice. RefusedError when QSCAN is refused."""
-    matches = glob_pattern(pattern).fullmatch
     seen: set[bytes] = set()
     cursor = b"0"
     while True:
@@ -42,12 +41,16 @@ def queue_names(connection: Connection, pattern: str, pause_s: float) -> Iterato
         if len(reply.items) != 2:
             raise ConnectionLostError("QSCAN did not answer with a cursor and names")
         cursor = reply.items[0].text
-        names = [name for name in dict.fromkeys(reply.items[1].texts()) if name not in seen and matches(name)]
+        names = [name for name in dict.fromkeys(reply.items[1].texts()) if name not in seen and _fits(pattern, name)]
         seen.update(names)
         yield names
         if cursor == b"0":
             return
         time.sleep(pause_s)
+
+
+def _fits(pattern: str, name: bytes) -> bool:
+    return matches(pattern, name.decode("utf-8", "surrogateescape"))
 
 
 def scan(

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from disque_py.cli.address import Target
 from disque_py.cli.connection import ConnectError, Connection, ConnectionLostError
+from disque_py.resp.sizes import human_bytes
 
 EVERY_S_DEFAULT: Final = 1.0
 HEADER_EVERY_LINES: Final = 20
@@ -27,18 +28,6 @@ def info_fields(text: bytes) -> dict[str, str]:
         if colon and not line.startswith("#"):
             fields[name] = value
     return fields
-
-
-def human_bytes(count: int) -> str:
-    """`870.15K`, as INFO's used_memory_human."""
-    if count < 1024:
-        return f"{count}B"
-    value = float(count)
-    for unit in "KMGTP":
-        value /= 1024
-        if value < 1024 or unit == "P":
-            break
-    return f"{value:.2f}{unit}"
 
 
 def stat_row(fields: Mapping[str, str], requests_before: int | None) -> dict[str, Any]:
@@ -82,6 +71,7 @@ def watch(target: Target, every_s: float | None, lines: int, *, as_json: bool = 
     connection: Connection | None = Connection.open(target)
     requests: int | None = None
     printed = 0
+    row: dict[str, Any]
     try:
         while printed != lines:
             if printed:

@@ -35,7 +35,13 @@ def connection(scripted):
 
 @pytest.mark.parametrize(
     ("pattern", "is_formatted", "text"),
-    [("*", False, b"a\nb\nc\n\n"), ("*", True, b'"a"\n"b"\n"c\\n"\n'), ("[ab]", False, b"a\nb\n"), ("x*", False, b"")],
+    [
+        ("*", False, b"a\nb\nc\n\n"),
+        ("*", True, b'"a"\n"b"\n"c\\n"\n'),
+        ("[ab]", False, b"a\nb\n"),
+        ("c?", False, b"c\n\n"),
+        ("x*", False, b""),
+    ],
 )
 def test_each_matching_name_is_written_once(connection, pattern, is_formatted, text):
     written = []

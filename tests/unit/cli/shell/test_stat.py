@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from disque_py.cli.address import Address, Target
-from disque_py.cli.shell.stat import HEADER, human_bytes, info_fields, stat_line, stat_row, watch
+from disque_py.cli.shell.stat import HEADER, info_fields, stat_line, stat_row, watch
 
 INFO = (
     b"# Clients\r\nconnected_clients:2\r\nblocked_clients:1\r\n\r\n# Memory\r\nused_memory:2097152\r\n"
@@ -32,10 +32,6 @@ def test_columns_stand_below_their_titles():
 
 def test_after_a_restart_the_increment_is_no_negative_number():
     assert stat_row({"total_commands_processed": "5"}, 100)["new_requests"] == 0
-
-
-def test_bytes_are_written_as_info_does():
-    assert [human_bytes(count) for count in (0, 1023, 1024, 891034)] == ["0B", "1023B", "1.00K", "870.15K"]
 
 
 def test_as_many_lines_are_printed_as_asked_for(scripted, capsys):

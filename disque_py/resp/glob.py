@@ -1,4 +1,6 @@
-r"""Patterns of CONFIG GET: `*`, `?`, `[a-z]`, `[^a]` and `\` before a character that means itself.
+r"""Patterns of CONFIG GET and `disque-cli --pattern`.
+
+They know `*`, `?`, `[a-z]`, `[^a]`, and `\` before a character that means itself.
 
 Matching walks the text once and returns only to the last `*`, so its time is at most length times length: a pattern
 full of stars from a client can't stall the server, as a regular expression could.
