@@ -26,7 +26,7 @@ def rows_of(cluster: ClusterView) -> list[dict[str, Any]]:
     """One row per node, by address; None where the node did not say."""
     rows: list[dict[str, Any]] = []
     for node in sorted(cluster.nodes, key=lambda node: (node.address.host, node.address.port)):
-        numbers = {name: int(value) for name, value in node.info.items() if value.isdigit()}
+        numbers = {name: value for name, value in node.info.items() if isinstance(value, int)}
         rows.append(
             {
                 "node": node.id,

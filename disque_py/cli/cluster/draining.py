@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from disque_py.cli.address import Target
-from disque_py.cli.cluster.view import ClusterView, NodeView, accepted, patient
+from disque_py.cli.cluster.view import ClusterView, InfoFields, NodeView, accepted, patient
 from disque_py.cli.connection import ConnectError, Connection, ConnectionLostError
-from disque_py.cli.shell.stat import info_fields
+from disque_py.client import results
 
 LOOK_EVERY_S: Final = 0.5
 # Looks in a row that must find no job: one may fall between an arrival and a departure.
@@ -43,19 +43,19 @@ def leave(connection: Connection) -> None:
 
 def look_at_drain(connection: Connection) -> DrainProgress:
     """How far it is."""
-    info = info_fields(accepted(connection.call("INFO", "jobs")).text)
-    if not info.get("registered_jobs", "").isdigit():
+    job_count = results.info(accepted(connection.call("INFO", "jobs")).text).get("registered_jobs")
+    if not isinstance(job_count, int):
         raise ConnectionLostError("INFO jobs does not say registered_jobs")
-    cluster = info_fields(accepted(connection.call("CLUSTER", "INFO")).text)
-    return DrainProgress(int(info["registered_jobs"]), leaving_reasons(cluster))
+    cluster = results.info(accepted(connection.call("CLUSTER", "INFO")).text)
+    return DrainProgress(job_count, leaving_reasons(cluster))
 
 
-def leaving_reasons(cluster_info: dict[str, str]) -> tuple[str, ...]:
+def leaving_reasons(cluster_info: InfoFields) -> tuple[str, ...]:
     """The fields in which a leaving node explains itself; plain numbers are progress, not reasons."""
     return tuple(
         f"{name.removeprefix(REASON_PREFIX).replace('_', ' ')}: {value}"
         for name, value in cluster_info.items()
-        if name.startswith(REASON_PREFIX) and value and not value.isdigit()
+        if name.startswith(REASON_PREFIX) and value and isinstance(value, str)
     )
 
 

@@ -12,10 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from disque_py.cli.address import Address, Target, parse_address
+from disque_py.cli.address import Address, Target
 from disque_py.cli.connection import ConnectError, Connection, ConnectionLostError
 from disque_py.cli.shell.replies import Reply
-from disque_py.cli.shell.stat import info_fields
+from disque_py.client import results
 
 PATIENCE_S: Final = 3.0
 LOOK_EVERY_S: Final = 0.2
@@ -24,6 +24,9 @@ THREADS_MAX: Final = 16
 
 # Where a node's bus is unless it says otherwise.
 BUS_PORT_DISTANCE: Final = 10_000
+
+# INFO and CLUSTER INFO as the client library reads them.
+InfoFields = dict[str, str | int | float]
 
 # A node in one of these flags can't be counted on (spec N1).
 BAD_FLAGS: Final = ("fail", "fail?", "handshake", "noaddr")
@@ -67,8 +70,8 @@ class NodeView:
     address: Address
     id: str = ""
     error: str = ""
-    info: dict[str, str] = field(default_factory=dict)
-    cluster_info: dict[str, str] = field(default_factory=dict)
+    info: InfoFields = field(default_factory=dict)
+    cluster_info: InfoFields = field(default_factory=dict)
     table: list[TableRow] = field(default_factory=list)
     priorities: dict[str, str] = field(default_factory=dict)
     is_leaving: bool = False
@@ -136,8 +139,8 @@ class ClusterView:
         handshakes = sum("handshake" in row.flags for row in node.table)
         if handshakes:
             found.append(f"{node.name} has {handshakes} handshakes under way")
-        size = node.cluster_info.get("cluster_size", "")
-        if size.isdigit() and int(size) != len(self.nodes):
+        size = node.cluster_info.get("cluster_size")
+        if isinstance(size, int) and size != len(self.nodes):
             found.append(f"{node.name} counts {size} nodes, but {len(self.nodes)} were found")
         return found
 
@@ -145,8 +148,8 @@ class ClusterView:
 def _advice(node: NodeView, other: NodeView) -> str:
     """What helps when `node` does not know `other`."""
     address = f"{other.address.host} {other.address.port}"
-    bus_port = other.info.get("bus_port", "")
-    if bus_port.isdigit() and int(bus_port) != other.address.port + BUS_PORT_DISTANCE:
+    bus_port = other.info.get("bus_port")
+    if isinstance(bus_port, int) and bus_port != other.address.port + BUS_PORT_DISTANCE:
         address += f" {bus_port}"
     joins = f"CLUSTER MEET {address} on {node.address} joins them"
     if any(row.id == node.id for row in other.others):
@@ -154,17 +157,19 @@ def _advice(node: NodeView, other: NodeView) -> str:
     return joins
 
 
-def parse_table(text: str) -> list[TableRow]:
-    """CLUSTER NODES as rows. An address that is missing (a node that doesn't know its own) is None."""
-    rows = []
-    for line in text.splitlines():
-        words = line.split(" ")
-        if len(words) < 6:
-            continue
-        host, _, port = words[1].partition("@")[0].rpartition(":")
-        address = parse_address(f"{host}:{port}") if host and port.isdigit() and int(port) else None
-        rows.append(TableRow(words[0], address, frozenset(words[2].split(",")), words[5] == "connected"))
-    return rows
+def parse_table(text: bytes) -> list[TableRow]:
+    """Return CLUSTER NODES as rows. An address that is missing (a node that doesn't know its own) is None.
+
+    RefusedError for a text that is no such table.
+    """
+    try:
+        nodes = results.cluster_nodes(text)
+    except ValueError as error:
+        raise RefusedError(f"CLUSTER NODES can't be read: {error}") from error
+    return [
+        TableRow(node.id, Address(node.host, node.port) if node.host and node.port else None, node.flags, node.linked)
+        for node in nodes
+    ]
 
 
 def look_at(target: Target) -> NodeView:
@@ -191,14 +196,14 @@ def patient(target: Target) -> Connection:
 
 
 def _ask(connection: Connection, view: NodeView) -> None:
-    def text(*words: str) -> str:
-        return accepted(connection.call(*words)).text.decode("utf-8", "replace")
+    def text(*words: str) -> bytes:
+        return accepted(connection.call(*words)).text
 
     view.table = parse_table(text("CLUSTER", "NODES"))
     view.id = next((row.id for row in view.table if row.is_myself), "")
-    view.info = info_fields(text("INFO").encode())
-    view.cluster_info = info_fields(text("CLUSTER", "INFO").encode())
-    view.is_leaving = text("CLUSTER", "LEAVING") == "yes"
+    view.info = results.info(text("INFO"))
+    view.cluster_info = results.info(text("CLUSTER", "INFO"))
+    view.is_leaving = text("CLUSTER", "LEAVING") == b"yes"
     hello = accepted(connection.call("HELLO"))
     rows = [row.texts() for row in hello.items[2:]]
     view.priorities = {row[0].decode(): row[3].decode() for row in rows if len(row) >= 4}

@@ -11,7 +11,7 @@ A, B = ("a" * 40, "b" * 40)
 ALIVE = NodeView(
     Address("10.0.0.2", 7711),
     id=A,
-    info={"registered_jobs": "3", "registered_queues": "2", "used_memory": "2048"},
+    info={"registered_jobs": 3, "registered_queues": 2, "used_memory": 2048},
     table=[
         TableRow(A, None, frozenset({"myself"}), is_linked=True),
         TableRow(B, Address("10.0.0.1", 7711), frozenset({"fail"}), is_linked=False),

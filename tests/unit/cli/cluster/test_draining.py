@@ -58,10 +58,10 @@ def test_the_time_may_be_over_before(leaver):
 
 def test_reasons_are_the_texts_a_leaving_node_gives():
     info = {
-        "cluster_leaving_remaining": "3",
+        "cluster_leaving_remaining": 3,
         "cluster_leaving_blocked_by": "x",
         "cluster_leaving_since": "",
-        "cluster_size": "2",
+        "cluster_size": 2,
     }
     assert leaving_reasons(info) == ("blocked by: x",)
 

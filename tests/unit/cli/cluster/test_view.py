@@ -50,7 +50,7 @@ def target(node):
 
 
 def test_a_table_is_read_with_flags_and_missing_addresses():
-    rows = parse_table(f"{A} :7711 myself 0 0 connected\n{B} ::1:7712 fail?,leaving 1 2 disconnected\n\n")
+    rows = parse_table(f"{A} :7711 myself 0 0 connected\n{B} ::1:7712 fail?,leaving 1 2 disconnected\n\n".encode())
     assert rows[0].is_myself
     assert rows[0].address is None
     assert rows[1].address == Address("::1", 7712)
