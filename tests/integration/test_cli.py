@@ -98,7 +98,7 @@ def test_an_error_reply_is_shown_and_is_exit_status_1(cli):
     assert "BADID" in cli("ACKJOB", "nonsense", status=1)
 
 
-def test_nobody_there_is_exit_status_1():
+def test_a_dead_address_is_exit_status_1():
     port = free_port()
     refused = f"Could not connect to Disque at {HOST}:{port}: Connection refused\n"
     assert run(CLI, "-p", port, "PING", status=1) == refused
@@ -338,7 +338,7 @@ def test_running_nodes_are_joined_checked_and_extended(make_server):
     until(lambda: a.sees_well(2) and c.sees_well(2))
 
 
-def test_a_node_that_does_not_answer_is_said(three):
+def test_a_node_that_does_not_answer_is_reported(three):
     assert "refused" in run(CLUSTER, "add-node", address(three[0]), f"{HOST}:{free_port()}", status=1)
     assert "Usage" in run(CLUSTER, "add-node", "nonsense:port", address(three[0]), status=2)
 

@@ -1,7 +1,7 @@
-"""A cluster as all its nodes tell it: who knows whom, what each holds, where they disagree.
+"""A cluster as all its nodes describe it: which nodes each one knows, what it holds, where nodes disagree.
 
-Looking starts at one node and goes on to every address it knows. Each node is asked for itself, because
-only its own table says whom *it* sees; a node that doesn't answer is kept with the reason.
+Looking starts at one node and goes on to every address that it knows. Each node is asked, because only its own table
+says which nodes *it* sees. A node that doesn't answer is kept with the reason.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LOOK_EVERY_S: Final = 0.2
 # Nodes asked at the same time.
 THREADS_MAX: Final = 16
 
-# Where a node's bus is unless it says otherwise.
+# The distance of a bus port from its port, unless the node says otherwise.
 BUS_PORT_DISTANCE: Final = 10_000
 
 # INFO and CLUSTER INFO as the client library reads them.
@@ -45,7 +45,7 @@ def accepted(reply: Reply) -> Reply:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """One line of a node's CLUSTER NODES: whom it knows, and what it thinks of that node."""
+    """One line of a node's CLUSTER NODES: a node that it knows, with its flags."""
 
     id: str
     address: Address | None
@@ -65,7 +65,7 @@ class TableRow:
 
 @dataclass(slots=True)
 class NodeView:
-    """What one node says of itself and of the others; `error` says why it says nothing."""
+    """One node's account of itself and the others; `error` is the reason why it gave none."""
 
     address: Address
     id: str = ""
@@ -78,7 +78,7 @@ class NodeView:
 
     @property
     def name(self) -> str:
-        """How messages name it: address and the beginning of the id."""
+        """The name in messages: address and the beginning of the id."""
         return f"{self.address} ({self.id[:8]})" if self.id else str(self.address)
 
     @property
@@ -94,12 +94,12 @@ class ClusterView:
     nodes: list[NodeView]
 
     def flags_of(self, node: NodeView) -> list[str]:
-        """The bad flags that others have it under."""
+        """Return the bad flags that other nodes give it."""
         found = {flag for other in self.nodes for row in other.others if row.id == node.id for flag in row.bad_flags}
         return [flag for flag in BAD_FLAGS if flag in found]
 
     def state_of(self, node: NodeView) -> str:
-        """One word or two: ok, leaving, unreachable, and what the others think of it."""
+        """Return its state: ok, leaving, unreachable, and the bad flags that others give it."""
         words = []
         if node.error:
             words.append("no login" if node.error.startswith(("NOAUTH", "WRONGPASS")) else "unreachable")
@@ -107,12 +107,12 @@ class ClusterView:
         return ",".join([*words, *self.flags_of(node)]) or "ok"
 
     def priority_of(self, node: NodeView) -> str:
-        """Its priority in HELLO, as the first other node that answers gives it."""
+        """Return its priority in HELLO, as the first other node that answers gives it."""
         tellers = [*(other for other in self.nodes if other is not node), node]
         return next((teller.priorities[node.id] for teller in tellers if node.id in teller.priorities), "")
 
     def problems(self) -> list[str]:
-        """Everything that keeps this from being one whole cluster; empty when it is."""
+        """Return all that keeps this from being one whole cluster; empty when it is whole."""
         return [problem for node in self.nodes for problem in self._problems_of(node)]
 
     def _problems_of(self, node: NodeView) -> list[str]:
@@ -146,7 +146,7 @@ class ClusterView:
 
 
 def _advice(node: NodeView, other: NodeView) -> str:
-    """What helps when `node` does not know `other`."""
+    """Return the commands that help when `node` does not know `other`."""
     address = f"{other.address.host} {other.address.port}"
     bus_port = other.info.get("bus_port")
     if isinstance(bus_port, int) and bus_port != other.address.port + BUS_PORT_DISTANCE:
@@ -210,7 +210,7 @@ def _ask(connection: Connection, view: NodeView) -> None:
 
 
 def look_around(targets: Sequence[Target]) -> ClusterView:
-    """Ask these nodes, then everybody they know, and so on. The first targets stay in front."""
+    """Ask these nodes, then all that they know, and so on. The first targets stay in front."""
     nodes: list[NodeView] = []
     asked: set[Address] = set()
     ids: set[str] = set()
@@ -253,7 +253,7 @@ def _named(nodes: list[NodeView]) -> list[NodeView]:
 def meet(target: Target, other: Address) -> None:
     """Tell the node at `target` to join the one at `other`. ConnectError, ConnectionLostError, RefusedError.
 
-    The other is asked first: a handshake with nobody would stay in the cluster's tables for a while.
+    The other is asked first: a handshake with a dead address would stay in the cluster's tables for a while.
     """
     patient(target.at(other)).close()
     connection = patient(target)
@@ -265,7 +265,7 @@ def meet(target: Target, other: Address) -> None:
 
 
 def wait_until_whole(targets: Iterable[Target], timeout_s: float) -> ClusterView:
-    """Look until all these nodes are one cluster without problems, or the time is over; the last look."""
+    """Look until all these nodes are one cluster without problems, or the time is over. Return the last look."""
     wanted = list(targets)
     deadline = time.monotonic() + timeout_s
     while True:

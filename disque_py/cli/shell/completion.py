@@ -49,7 +49,7 @@ class HintProcessor(Processor):
         self._docs = docs
 
     def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
-        """What the editor draws for one line of the input."""
+        """Return the line as the editor draws it, with the hint behind it."""
         document = transformation_input.document
         fragments = transformation_input.fragments
         is_last = transformation_input.lineno == document.line_count - 1
@@ -93,7 +93,7 @@ class PlainHistory(History):
 
 
 def is_secret(line: str) -> bool:
-    """A command that carries a password."""
+    """Return whether a command carries a password."""
     try:
         words = [word.decode("utf-8", "replace").lower() for word in split_line(line)]
     except UnbalancedQuotesError:

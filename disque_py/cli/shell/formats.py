@@ -61,13 +61,13 @@ _PAIRED_FIELD: Final = b"meta"
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How replies are printed: one of the four formats, and what stands between elements in raw."""
+    """A way to print replies: one of the four formats, and the delimiter between elements in raw."""
 
     format: str = RAW
     delimiter: bytes = b"\n"
 
     def render(self, words: Sequence[bytes], reply: Reply) -> bytes:
-        """The whole output for the reply to a command, ending with a line end."""
+        """Return the whole output for the reply to a command, with its line end."""
         if self.format is JSON:
             return as_json(with_objects(words, reply)) + b"\n"
         if self.format is RAW or replies_with_text(words):
@@ -78,7 +78,7 @@ class Style:
 
 
 def replies_with_text(words: Sequence[bytes]) -> bool:
-    """The reply of this command is text to be read as it is."""
+    """Return whether the reply of this command is text for people."""
     return _is_in(_TEXT_REPLIES, words)
 
 
@@ -119,12 +119,12 @@ def name_shower(style_format: str) -> Callable[[bytes], bytes]:
 
 
 def quoted(text: bytes) -> bytes:
-    """In double quotes, with escapes for everything that is no printable ASCII."""
+    """Return the text in double quotes, with escapes for all that is no printable ASCII."""
     return b'"%b"' % b"".join(map(_QUOTED.__getitem__, text))
 
 
 def as_formatted(reply: Reply, prefix: bytes = b"") -> bytes:
-    """For people; `prefix` is the indentation of lines after the first."""
+    """Return a reply for people; `prefix` is the indentation of lines after the first."""
     scalar = _FORMATTED_SCALARS.get(reply.kind)
     if scalar is not None:
         return scalar(reply.text) + b"\n"
@@ -157,7 +157,7 @@ _FORMATTED_SCALARS: Final[dict[str, Callable[[bytes], bytes]]] = {
 
 
 def as_raw(reply: Reply, delimiter: bytes) -> bytes:
-    """Values as they are; nested arrays flattened. An error has a line end of its own."""
+    """Return values as they are, with nested arrays flattened. An error has a line end of its own."""
     if reply.kind is ERROR:
         return reply.text + b"\n"
     if reply.kind is BOOLEAN:
@@ -171,7 +171,7 @@ def as_raw(reply: Reply, delimiter: bytes) -> bytes:
 
 
 def as_csv(reply: Reply) -> bytes:
-    """Comma separated, flattened. The line end behind NIL is the original's."""
+    """Return comma separated values, flattened. The line end behind NIL is the original's."""
     if reply.kind is NIL:
         return b"NIL\n"
     if reply.kind is ERROR:
@@ -186,7 +186,7 @@ def as_csv(reply: Reply) -> bytes:
 
 
 def as_json(reply: Reply) -> bytes:
-    """One JSON value on one line; an error is an object with the one member `error`."""
+    """Return one JSON value on one line; an error is an object with the one member `error`."""
     return json.dumps(json_value(reply), ensure_ascii=False, separators=(",", ":")).encode()
 
 

@@ -1,8 +1,8 @@
-"""--health: is this node fit for work? For container health checks and load balancers.
+"""--health: a check of one node, for container health checks and load balancers.
 
-Healthy means: it accepts the connection and answers PING with PONG (a node that loads, can't write its
-journal or wants a login refuses PING), and CLUSTER INFO says `cluster_state:ok`. A leaving node is
-healthy: it must be left alive until it is drained.
+A healthy node accepts the connection, answers PING with PONG, and says `cluster_state:ok` in CLUSTER INFO. A node that
+loads, can't write its journal or wants a login refuses PING. A leaving node is healthy: it must live until it is
+drained.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TIMEOUT_S_DEFAULT: Final = 5.0
 
 
 class UnhealthyError(Exception):
-    """Not fit; the text says why."""
+    """A node that is not healthy; the text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Health:
 
 
 def check_health(target: Target) -> Health:
-    """Return what a healthy node says; UnhealthyError with the reason otherwise.
+    """Return the health of a healthy node; UnhealthyError with the reason otherwise.
 
     No step waits without a limit: a target without a time limit gets TIMEOUT_S_DEFAULT.
     """

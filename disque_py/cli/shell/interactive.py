@@ -1,6 +1,6 @@
-"""The interactive mode: a line editor with history, completion and hints in front of shell.py.
+"""The interactive mode: a line editor with history, completion and hints in front of lines.py.
 
-Nothing ends it but quit and the end of input.
+Only quit and the end of input end it.
 
 Spec X3.
 """
@@ -20,13 +20,13 @@ from disque_py.cli.shell.session import Session
 
 
 def history_path() -> Path:
-    """Where the history is kept."""
+    """Return the path of the history file."""
     named = os.environ.get("DISQUECLI_HISTFILE")
     return Path(named) if named else Path.home() / ".disque_history"
 
 
 def converse(session: Session, interval_s: float) -> int:
-    """Talk to the person at the terminal until they leave. The exit status."""
+    """Talk to the person at the terminal until they leave. Return the exit status."""
     shell = Shell(session, interval_s)
     shell.connect()
     editor: PromptSession[str] = PromptSession(

@@ -1,7 +1,7 @@
-"""--latency, --latency-history and --intrinsic-latency: how long things take, seen from here.
+"""--latency, --latency-history and --intrinsic-latency: delays, measured on this machine.
 
-The first two time PING on one connection, a hundred times per second. The last one talks to nobody: it
-spins and watches how long the machine keeps the process off the processor, which no server can beat.
+The first two time PING on one connection, a hundred times per second. The last one needs no server: it spins and
+measures how long the machine keeps the process off the processor. No server on this machine can be faster than that.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """disque-cli: one command, a conversation, or one of the modes that watch a node.
 
-This is the entry: it reads the options, chooses, and turns every way to fail into a line and an exit
-status. 0 after a reply, 1 after an error reply (the original says 0) and when something could not be
-done, 130 when interrupted while waiting for a reply.
+This is the entry: it reads the options, chooses the mode, and turns every failure into a line and an exit status. The
+status is 0 after a reply, 1 after an error reply (the original says 0) or a failure, and 130 when interrupted while
+waiting for a reply.
 
-Scripts run it often, so what takes long to load and only one mode needs is imported there.
+Scripts run it often. A module that loads slowly and serves one mode is imported in that mode.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from disque_py.cli.shell.session import Session
 from disque_py.cli.shell.shell_completion import ASK_VARIABLE
 
 INTERRUPTED_STATUS = 130
-# How long `help` waits for the server's own words; ours are nearly the same.
+# The time that `help` waits for the server's own words; the built-in ones are nearly the same.
 HELP_PATIENCE_S = 2.0
 
 
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"Error: {error}", file=sys.stderr)
         return 1
     except OSError as error:
-        if not isinstance(error, BrokenPipeError):  # Else whoever read our output has seen enough.
+        if not isinstance(error, BrokenPipeError):  # Else the reader of our output has seen enough.
             print(f"Error: {reason_of(error)}", file=sys.stderr)
         # Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _prepare_streams() -> None:
-    """Streams that our starter has closed become empty ones; what an odd locale can't show is shown as `\\u2192`."""
+    """Replace closed streams by empty ones; a character that the locale lacks is shown as `\\u2192`."""
     if sys.stdin is None:
         sys.stdin = io.TextIOWrapper(io.FileIO(os.devnull, "r"))
     if sys.stdout is None:
@@ -123,7 +123,7 @@ def _run_command(options: ShellOptions, session: Session) -> int:
 
 
 def _help(options: ShellOptions, topic: list[str], *, with_colour: bool) -> str:
-    """Help from the server, or our own where there is none: help must not need a server."""
+    """Return help from the server, or the built-in one: help must not need a server."""
     docs = builtin_docs()
     try:
         patience_s = options.timeout_s or HELP_PATIENCE_S
@@ -140,7 +140,7 @@ def _help(options: ShellOptions, topic: list[str], *, with_colour: bool) -> str:
 
 
 def _run_mode(options: ShellOptions) -> int:
-    """The modes. Those without an end are ended by Ctrl-C, which is no failure."""
+    """Run a mode. Ctrl-C ends modes without an end, which is no failure."""
     target = options.target()
     if options.mode is modes.HEALTH:
         return _report_health(options)
@@ -173,7 +173,7 @@ def _report_health(options: ShellOptions) -> int:
 
 
 def _follow(options: ShellOptions) -> int:
-    """`events --follow`, until Ctrl-C."""
+    """Run `events --follow` until Ctrl-C."""
     from disque_py.cli.shell import following
 
     style = _style(options)
@@ -193,12 +193,12 @@ def _follow(options: ShellOptions) -> int:
 
 
 def is_following(words: Sequence[str]) -> bool:
-    """Whether this is `events --follow`, and no command for the server."""
+    """Return whether this is `events --follow`, and no command for the server."""
     return len(words) == 2 and words[0].lower() == "events" and words[1] in ("--follow", "-f")
 
 
 def _run_over(connection: Connection, options: ShellOptions) -> int:
-    """The modes that keep one connection."""
+    """Run a mode that keeps one connection."""
     for warning in connection.warnings:
         print(f"Warning: {warning}", file=sys.stderr)
     if options.mode is modes.PIPE:

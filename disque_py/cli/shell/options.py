@@ -1,9 +1,9 @@
-"""The options of disque-cli: one table of what exists, and the parser that fills ShellOptions from it.
+"""The options of disque-cli: tables of all options, and the parser that fills ShellOptions from them.
 
-Parsing stops at the first word that is no option: everything from there on is the command, so its own
-words may start with a dash. The last of two equal options wins.
+Parsing stops at the first word that is no option. The rest is the command, so its own words may start with a
+dash. The last of two equal options wins.
 
-Spec X1; the rest are redis-cli's habits. docs/cli.md lists what differs.
+Spec X1; the rest are redis-cli's habits. docs/cli.md lists the differences.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ SHELLS: Final = ("bash", "zsh", "fish")
 
 
 class UsageError(Exception):
-    """The command line makes no sense; the text is the line to print."""
+    """A command line that can't be run; the text is the line to print."""
 
 
 @dataclass(slots=True)
 class ShellOptions:
-    """What the command line asks for.
+    """The request of a command line.
 
-    url               where to go when it was given as one; host, port and path count otherwise
+    url               the server, if it was given as a URL; else host, port and path count
     password          -a, or DISQUECLI_AUTH
     protocol          2, 3, or None: 2, but 3 for JSON where the server has it
     format            None: by where the output goes
@@ -82,7 +82,7 @@ class ShellOptions:
     words: list[str] = field(default_factory=list)
 
     def target(self) -> Target:
-        """Where to connect, and how."""
+        """Return the server to connect to, with its login and TLS."""
         url = self.url or Target()
         address = url.address if self.url else Address(self.host, self.port, self.path)
         with_tls = self.tls or url.tls is not None
@@ -154,7 +154,7 @@ VALUES: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "--completion": ("completion_shell", _shell),
 }
 
-# Options that say all by being there: the field, and what it becomes.
+# Options without a value: the field, and its new value.
 FLAGS: Final[Mapping[str, tuple[str, Any]]] = {
     "-x": ("stdin_last", True),
     "--raw": ("format", RAW),
@@ -179,7 +179,7 @@ FLAGS: Final[Mapping[str, tuple[str, Any]]] = {
 
 
 def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> ShellOptions:
-    """What the arguments (without the program's name) ask for. UsageError when they make no sense."""
+    """Return the options in the arguments (without the program's name). UsageError if they can't be run."""
     options = ShellOptions(password=environment.get("DISQUECLI_AUTH", ""))
     at = 0
     while at < len(arguments) and arguments[at].startswith("-") and arguments[at] != "-":
@@ -222,7 +222,7 @@ def _set_value(options: ShellOptions, option: str, text: str) -> None:
 
 
 def _check_sense(options: ShellOptions) -> None:
-    """Combinations in which something given would be ignored without a word."""
+    """Refuse combinations in which an option would be ignored without a word."""
     if options.stdin_last and options.stdin_tag is not None:
         raise UsageError("-x and -X both want standard input")
     if (options.stdin_last or options.stdin_tag is not None) and not options.words:
@@ -262,8 +262,8 @@ Where
   --user <name>        Log in with a user name (HELLO 2 AUTH name password).
   -t <seconds>         Give up connecting after this time.
   -2, -3               Protocol RESP2 (default) or RESP3.
-  --tls                TLS; --cacert <file> whom to trust, --cert <file> and --key <file> who we
-                       are, --insecure for no check of the server.
+  --tls                TLS; --cacert <file> is the authority to trust, --cert <file> and --key <file>
+                       are our certificate and key, --insecure leaves the server unchecked.
 
 What
   -r <n>               Run the command n times (negative: for ever). With --stat: n lines.
@@ -283,14 +283,14 @@ Modes
   --latency            Round trips of PING: minimum, maximum, average.
   --latency-history    The same, a new line every 15 s (or -i).
   --intrinsic-latency <seconds>
-                       How long this machine itself stalls; needs no server.
+                       The stalls of this machine itself; needs no server.
   --scan               Names of queues; --pattern <glob> chooses.
   --bigqueues          The longest queues of this node.
   --pipe               Send protocol or inline commands from standard input, count the replies;
                        --pipe-timeout <seconds> without a reply is the end (default 30, 0: never).
-  events --follow      What becomes of jobs on this node, as it happens: a line for each change,
+  events --follow      The events of jobs on this node, as they happen: a line for each change,
                        JSON into pipes.
-  --health             Exit status 0 if the node answers and works, else 1 with a line of why.
+  --health             Exit status 0 if the node answers and works, else 1 with the reason.
   --completion <shell> A script for TAB in bash, zsh or fish: eval "$(disque-cli --completion bash)"
   --help, -v           This help; the version.
 

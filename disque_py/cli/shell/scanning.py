@@ -1,7 +1,7 @@
 """--scan and --bigqueues: walks over the queues of one node with QSCAN.
 
-QSCAN promises every queue that is there all the while, some of them twice; both modes name each once.
-Lengths are this node's: jobs of the same queue on other nodes are counted there.
+QSCAN names every queue that exists during the whole walk, some of them twice; both modes name each once.
+Lengths are those of this node: other nodes count their own jobs of the same queue.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _accepted(reply: Reply) -> Reply:
 
 
 def queue_names(connection: Connection, pattern: str, pause_s: float) -> Iterator[list[bytes]]:
-    """The names that match, in portions, none twice. RefusedError when QSCAN is refused."""
+    """Yield the names that match, in portions, none twice. RefusedError when QSCAN is refused."""
     seen: set[bytes] = set()
     cursor = b"0"
     while True:

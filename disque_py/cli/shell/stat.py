@@ -1,7 +1,7 @@
-"""--stat: what a node is doing, a line per second.
+"""--stat: the activity of a node, a line per second.
 
-The numbers are INFO's. A node that goes away is waited for, with a line that says so: the display is
-for watching restarts too.
+The numbers are INFO's. A node that goes away is waited for, with a line that says so: the display is for watching
+restarts, too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HEADER: Final = "jobs       queues     mem      clients blocked requests        
 
 
 def info_fields(text: bytes) -> dict[str, str]:
-    """INFO or CLUSTER INFO as names and values; titles and empty lines are skipped."""
+    """Return INFO or CLUSTER INFO as names and values, without titles and empty lines."""
     fields = {}
     for line in text.decode("utf-8", "replace").splitlines():
         name, colon, value = line.partition(":")

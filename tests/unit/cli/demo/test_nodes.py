@@ -22,7 +22,7 @@ def test_free_ports_are_different_and_leave_room_for_the_bus():
 
 
 def test_a_port_that_is_listened_on_is_not_free():
-    """Somebody else's server must not be taken for our node."""
+    """Another program's server must not be taken for our node."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert not is_free(taken.getsockname()[1])
 
@@ -58,7 +58,7 @@ def test_a_child_is_killed_when_its_parent_is():
 
 
 def ended(process_id):
-    """Whether a process is gone, or only waits to be reaped, within five seconds."""
+    """Return whether a process is gone, or only waits to be reaped, within five seconds."""
     for _ in range(100):
         try:
             with open(f"/proc/{process_id}/stat", encoding="ascii") as stat:

@@ -118,7 +118,7 @@ def test_other_commands_are_no_secret():
     assert not is_secret("CONFIG GET requirepass")
 
 
-def test_a_history_that_can_not_be_written_is_no_trouble(tmp_path):
+def test_a_history_that_can_not_be_written_does_not_end_the_session(tmp_path):
     history = PlainHistory(tmp_path / "no" / "history")
     history.store_string("PING")
     assert list(history.load_history_strings()) == []

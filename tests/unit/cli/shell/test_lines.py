@@ -1,4 +1,4 @@
-"""shell.py: what a line typed at the prompt does."""
+"""lines.py: the effect of a line typed at the prompt."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_quit_and_exit_leave(shell_to):
     assert not shell_to(1).line("EXIT")
 
 
-def test_unbalanced_quotes_are_told_and_nothing_is_sent(shell_to, capsys):
+def test_unbalanced_quotes_are_refused_and_nothing_is_sent(shell_to, capsys):
     """Spec X3."""
     shell = shell_to(1)
     assert shell.line('PING "x')
@@ -116,7 +116,7 @@ def test_ctrl_c_ends_commands_from_a_file(scripted, shell_to, monkeypatch):
 
 
 def test_ctrl_c_at_the_prompt_gives_up_the_command(scripted, shell_to, monkeypatch, capsys):
-    """On a new connection, where its reply can't be taken for another's; and again if nobody answers there."""
+    """On a new connection, where its reply can't be taken for another's; and again if no server answers there."""
     node = scripted({"PING": b"+PONG\r\n"})
     shell = shell_to(node.port)
     shell.connect()

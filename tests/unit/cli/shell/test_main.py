@@ -83,7 +83,7 @@ def test_a_lost_connection_is_exit_status_1(run):
     assert (result.status, result.err) == (1, b"Error: Server closed the connection (if it speaks TLS, use --tls)\n")
 
 
-def test_nobody_there_is_exit_status_1(capsys):
+def test_a_dead_address_is_exit_status_1(capsys):
     assert main(["-p", "1", "PING"]) == 1
     assert capsys.readouterr().err == "Could not connect to Disque at 127.0.0.1:1: Connection refused\n"
 
@@ -219,7 +219,7 @@ def test_a_full_disk_is_no_traceback():
     assert (result.returncode, result.stderr) == (1, "Error: No space left on device\n")
 
 
-def test_what_the_locale_can_not_show_is_no_traceback():
+def test_a_character_that_the_locale_lacks_is_no_traceback():
     result = run_process("", "-p", "1", "help", "é", PYTHONIOENCODING="ascii")
     assert (result.returncode, result.stderr) == (0, "")
     assert r"No help for '\xe9'" in result.stdout

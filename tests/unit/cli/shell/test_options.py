@@ -41,7 +41,7 @@ def test_json_wishes_for_resp3_and_minus_2_forbids_it():
     assert not parse_options(["-3"], {}).target().protocol_is_wish
 
 
-def test_a_url_says_where_and_who_and_the_options_who_else():
+def test_a_url_names_the_server_and_user_and_options_the_certificates():
     target = parse_options(["-u", "disques://ann:pw@node:9", "--cacert", "ca.pem"], {}).target()
     assert (target.address, target.user, target.password) == (Address("node", 9), "ann", "pw")
     assert target.tls == Tls(ca_file="ca.pem")

@@ -56,7 +56,7 @@ def test_big_queues_are_listed_longest_first_with_totals(connection):
     assert lines[-2:] == ["2 queues, 1 of them empty", "3 jobs queued on this node, 1.50 per queue"]
 
 
-def test_a_refusal_is_told(scripted):
+def test_a_refusal_is_reported(scripted):
     node = scripted({"QSCAN": b"-NOAUTH Authentication required.\r\n"})
     with (
         contextlib.closing(Connection.open(Target(Address(port=node.port)))) as connection,

@@ -35,7 +35,7 @@ def test_a_reply_is_printed(scripted, session_to):
     assert output(session) == b"3\n"
 
 
-def test_an_error_reply_is_printed_and_told(scripted, session_to):
+def test_an_error_reply_is_printed_and_returned_as_failure(scripted, session_to):
     session = session_to(scripted({}))
     assert not session.run([b"NOPE"])
     assert output(session) == b"ERR unknown command 'NOPE'\n\n"

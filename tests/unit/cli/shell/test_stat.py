@@ -18,7 +18,7 @@ def test_info_is_read_as_names_and_values():
     assert info_fields(b"# Title\r\na:1\r\nb:x:y\r\n\r\n") == {"a": "1", "b": "x:y"}
 
 
-def test_a_line_shows_what_the_header_names():
+def test_a_line_has_the_columns_of_the_header():
     line = stat_line(stat_row(info_fields(INFO), 90))
     assert line.split() == ["7", "3", "2.00M", "2", "1", "100", "(+10)", "9"]
     assert HEADER.split() == ["jobs", "queues", "mem", "clients", "blocked", "requests", "connections"]
