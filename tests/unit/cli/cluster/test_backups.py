@@ -116,7 +116,7 @@ def test_an_existing_file_is_not_overwritten(tmp_path):
         with pytest.raises(BackupError, match="there already"):
             refuse_occupied(path)
     (tmp_path / "other.new").mkdir()
-    with pytest.raises(BackupError, match=r"other.new is there: if it is what is left of an earlier backup"):
+    with pytest.raises(BackupError, match=r"other.new is there: if it is the rest of an earlier backup"):
         refuse_occupied(tmp_path / "other")
 
 
