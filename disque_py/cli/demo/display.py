@@ -107,8 +107,8 @@ class Display:
                     while True:
                         *lengths, info, events = await link.call(request, len(queues) + 2)
                         view.queued = sum(length for length in lengths if isinstance(length, int))
-                        view.registered = info_number(info, b"registered_jobs")
-                        view.events = max(view.events, info_number(events, b"events_next_seq") - 1)
+                        view.registered = info_number(info, "registered_jobs")
+                        view.events = max(view.events, info_number(events, "events_next_seq") - 1)
                         await asyncio.sleep(ASK_SECONDS)
             view.queued = view.registered = 0
             await asyncio.sleep(ASK_SECONDS)

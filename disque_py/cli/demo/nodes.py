@@ -21,6 +21,7 @@ from typing import Any, Final
 import hiredis
 
 from disque_py.cli.demo.link import LinkLostError, ask
+from disque_py.client import results
 
 NAMES: Final = ("a", "b", "c")
 START_SECONDS: Final = 20.0
@@ -149,7 +150,7 @@ class Nodes:
     async def registered_jobs(self) -> int:
         """Return the number of jobs that nodes still hold, acknowledged ones included. OSError, LinkLostError."""
         infos = [await ask(node.port, b"INFO", b"jobs") for node in self.all]
-        return sum(info_number(info, b"registered_jobs") for info in infos)
+        return sum(info_number(info, "registered_jobs") for info in infos)
 
     async def _until(self, is_so: Any, complaint: str) -> None:
         try:
@@ -168,17 +169,14 @@ async def sees_all(port: int, count: int) -> bool:
     reply = await ask(port, b"HELLO")
     if isinstance(reply, hiredis.ReplyError):
         return False
-    nodes = reply[2:]
-    return len(nodes) == count and all(priority == b"1" for _, _, _, priority in nodes)
+    nodes = results.hello(reply).nodes
+    return len(nodes) == count and all(node.priority == 1 for node in nodes)
 
 
-def info_number(info: Any, field: bytes) -> int:
+def info_number(info: Any, field: str) -> int:
     """Return the value of a whole-number field of INFO; 0 when it is missing."""
-    for line in bytes(info).splitlines() if isinstance(info, bytes) else ():
-        name, _, value = line.partition(b":")
-        if name == field:
-            return int(value)
-    return 0
+    value = results.info(info).get(field) if isinstance(info, bytes) else None
+    return value if isinstance(value, int) else 0
 
 
 def free_ports(count: int) -> list[int]:

@@ -30,9 +30,9 @@ def test_a_port_that_is_listened_on_is_not_free():
 def test_a_field_of_info_is_read_as_a_number():
     """A node that does not tell counts as empty."""
     info = b"# Jobs\r\nregistered_jobs:12\r\n\r\n"
-    assert info_number(info, b"registered_jobs") == 12
-    assert info_number(info, b"registered_queues") == 0
-    assert info_number(None, b"registered_jobs") == 0
+    assert info_number(info, "registered_jobs") == 12
+    assert info_number(info, "registered_queues") == 0
+    assert info_number(None, "registered_jobs") == 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's word to children exists on Linux only")
