@@ -1,6 +1,10 @@
-"""Programs for the command line: disque-cli and disque-cluster.
+"""Programs for the command line, a package each.
 
-They talk to nodes as any client does, in plain RESP, and know nothing of the server's inside.
-`disque_cli` is the shell (replies.py, connection.py, formats.py and the modes around them);
-`cluster` starts, joins, watches and drains nodes.
+    shell          disque-cli: one command, a conversation, or a mode that watches a node
+    cluster        disque-cluster: starts, joins, watches, drains and backs up nodes
+    check_journal  disque-check-journal: reads, mends and makes journals
+    demo           bin/demo, and demo_spark for bin/demo --spark
+
+address.py and connection.py are for shell and cluster. The programs talk to nodes as any client does, in plain RESP.
+They know nothing of the server's inside; only programs that handle a stopped node's files import its file formats.
 """

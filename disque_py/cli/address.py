@@ -1,7 +1,7 @@
-"""Where a node is, as people write it: host:port, [v6]:port, a socket's path, disque://…
+"""Addresses of nodes, as people write them: host:port, [v6]:port, a socket's path, disque://…
 
-An Address names a place, a Target everything that is needed to talk there: who we are, the
-protocol wanted, TLS, patience. Both are plain values; connection.py opens them.
+An Address names a place. A Target adds all that a connection needs: login, protocol, TLS, time limits.
+Both are plain values; connection.py opens them.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Address:
 
     @property
     def prompt(self) -> str:
-        """How the interactive prompt names it."""
+        """Return the name in the interactive prompt."""
         return f"disque {self.path}" if self.path else str(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """How to speak TLS: whom to trust, who we are. Paths of PEM files, empty for none."""
+    """Settings of TLS: the authority to trust, our certificate and key. Paths of PEM files, empty for none."""
 
     ca_file: str = ""
     cert_file: str = ""
@@ -46,7 +46,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An address and the manners there.
+    """An address, and how to talk there.
 
     protocol            2 or 3
     protocol_is_wish    do with RESP2 where the server has no RESP3
@@ -64,12 +64,12 @@ class Target:
     read_timeout_s: float | None = None
 
     def at(self, address: Address) -> Target:
-        """The same manners at another place."""
+        """Return the same settings for another address."""
         return replace(self, address=address)
 
 
 def parse_port(text: str) -> int:
-    """A TCP port. ValueError with a sentence when it is none."""
+    """Return a TCP port. ValueError with a sentence for any other text."""
     if not text.isascii() or not text.isdigit() or not 0 < int(text) < 65536:
         raise ValueError(f"'{text}' is no port")
     return int(text)
@@ -104,12 +104,12 @@ def parse_address(text: str) -> Address:
 def parse_url(text: str) -> Target:
     """`disque://[user:password@]host[:port]`, `disques://` for TLS. ValueError if it is neither.
 
-    What is wrong is said without the login: it stands on screens and in logs.
+    Error texts leave the login out, because they stand on screens and in logs.
     """
     scheme, has_scheme, rest = text.partition("://")
     if not has_scheme or scheme.lower() not in ("disque", "disques"):
         raise ValueError("this is no URL for Disque (disque://[user:password@]host:port, disques:// for TLS)")
-    # By hand, as the client library does: a password may hold what ends a host's name in other URLs.
+    # By hand: a password may hold characters that end a host's name in other URLs.
     login, _, place = rest.rpartition("@")
     user, _, password = login.partition(":")
     parts = urlsplit(f"disque://{place}")

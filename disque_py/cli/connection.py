@@ -1,9 +1,9 @@
 """One blocking connection of a command line program.
 
-Opening it does what every command needs first: TLS, HELLO 3 where RESP3 is wanted, AUTH. A password
-that the server refuses is no reason to stop (the commands that follow will say so, and some need no
-login); it is kept in `warnings` for the caller to show. Nothing is sent twice here: whether a command
-may be repeated on a new connection is the caller's decision.
+Opening it does all that a command needs first: TLS, HELLO 3 where RESP3 is wanted, AUTH. A refused password
+does not close the connection: the commands that follow are refused, and some need no login. The refusal is kept in
+`warnings` for the caller to show. This module sends nothing twice. The caller decides whether to repeat a command on
+a new connection.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class ConnectionLostError(Exception):
 
 
 def reason_of(error: OSError) -> str:
-    """What the system says about an error, without its number."""
+    """Return the system's words for an error, without its number."""
     if isinstance(error, TimeoutError):
         return "timed out"
     return error.strerror or str(error)
 
 
 class Connection:
-    """A connection that is up. `protocol` is what was agreed on, `warnings` what the user should know."""
+    """A connection that is up. `protocol` is the version agreed on; `warnings` are texts for the user."""
 
     def __init__(self, sock: socket.socket, target: Target) -> None:
         self.target = target
@@ -69,7 +69,7 @@ class Connection:
 
     @property
     def socket(self) -> socket.socket:
-        """The socket, for a caller that waits for it himself."""
+        """The socket, for a caller that waits for it itself."""
         return self._socket
 
     def write(self, data: bytes) -> None:
@@ -109,14 +109,17 @@ class Connection:
         return [self.read() for _ in commands]
 
     def _lost(self, error: OSError) -> ConnectionLostError:
-        """A node that hangs up before it has read what we sent resets the connection: whether we see that is chance."""
+        """Return the error for a broken connection.
+
+        A node that hangs up before it has read our words resets the connection. Seeing that or an end is chance.
+        """
         is_hung_up = isinstance(error, ConnectionError) or type(error).__name__ == "SSLEOFError"
         if is_hung_up and not self._has_heard:
             return ConnectionLostError("Server closed the connection" + self._guess())
         return ConnectionLostError(reason_of(error))
 
     def _guess(self) -> str:
-        """What may be the reason for a hang-up without a word; a node gives none when TLS fails on its side."""
+        """Return the likely reason for a hang-up without a reply; a node gives none when TLS fails on its side."""
         if self._has_heard:
             return ""
         if self.target.tls is None:
@@ -136,7 +139,7 @@ class Connection:
                 self.warnings.append(f"AUTH failed: {reply.text.decode(errors='replace')}")
 
     def _hello(self, protocol: int) -> bool:
-        """HELLO with a version, and the login where there is one. Whether the protocol is agreed on."""
+        """Send HELLO with a version, and the login where there is one. Return whether the protocol is agreed on."""
         target = self.target
         login = ["AUTH", target.user or "default", target.password] if target.password or target.user else []
         reply = self.call("HELLO", str(protocol), *login)
@@ -154,7 +157,7 @@ class Connection:
 
 
 def _connect(target: Target, context: ssl.SSLContext | None) -> socket.socket:
-    """A socket to the target, with TLS around it where wanted."""
+    """Return a socket to the target, with TLS around it where wanted."""
     address = target.address
     if address.path:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -177,7 +180,7 @@ def _connect(target: Target, context: ssl.SSLContext | None) -> socket.socket:
 
 
 def _context(tls: Tls) -> ssl.SSLContext:
-    """ConnectError if a file is not what it should be."""
+    """Return the TLS context. ConnectError if a file can't be used."""
     import ssl  # Takes a while, and most connections need none.
 
     from disque_py.client.tls import trusting

@@ -1,4 +1,4 @@
-"""How far a long piece of work is: a bar on a terminal, nothing elsewhere.
+"""Progress of long work: a bar on a terminal, nothing elsewhere.
 
 It is drawn on standard error, so that standard output can be a file of jobs. Short work shows no bar at all.
 """
@@ -17,9 +17,9 @@ SHOWN_AFTER_S: Final = 0.5
 
 
 class Bar:
-    """Use as a context; `show` may be called as often as one likes.
+    """A progress bar. Use it as a context; `show` may be called any number of times.
 
-    label   what is being done, one word or two
+    label   names the work, in one word or two
     """
 
     def __init__(self, label: str) -> None:
@@ -37,7 +37,7 @@ class Bar:
             self._bar.stop()
 
     def show(self, done: int, total: int) -> None:
-        """So many bytes of so many."""
+        """Show that `done` of `total` bytes are done."""
         if self._bar is None:
             if not self._console.is_terminal or time.monotonic() - self._started_s < SHOWN_AFTER_S:
                 return

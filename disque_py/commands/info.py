@@ -16,6 +16,7 @@ from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import SYNTAX, CommandError
 from disque_py.resp.replies import bulk
+from disque_py.resp.sizes import human_bytes
 
 Fields = list[tuple[str, str | int]]
 
@@ -37,18 +38,6 @@ def info(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
         if wanted in (name, "all") or (wanted == "default" and name != "commandstats")
     ]
     return bulk("\r\n".join(texts))
-
-
-def human_bytes(count: int) -> str:
-    """`870.15K`, `512B`."""
-    if count < 1024:
-        return f"{count}B"
-    value = float(count)
-    for unit in "KMGTP":
-        value /= 1024
-        if value < 1024 or unit == "P":
-            break
-    return f"{value:.2f}{unit}"
 
 
 def _lines(fields: Iterable[tuple[str, str | int]]) -> str:

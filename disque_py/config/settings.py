@@ -10,8 +10,8 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 from disque_py.config.directives import BY_NAME, DIRECTIVES, NEVER, REDIS_ONLY_PREFIXES, Directive
-from disque_py.config.glob import matches
 from disque_py.config.kinds import WRONG_COUNT, OutputLimits, RefusedError, Seed
+from disque_py.resp.glob import matches
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -45,10 +45,10 @@ def test_programs_may_be_executed(program):
 def checkout(tmp_path):
     """A checkout whose program wants a package that nobody has."""
     shutil.copytree(BIN, tmp_path / "bin", ignore=shutil.ignore_patterns("__pycache__"))
-    package = tmp_path / "disque_py" / "cli"
+    package = tmp_path / "disque_py" / "cli" / "shell"
     package.mkdir(parents=True)
-    (tmp_path / "disque_py" / "__init__.py").touch()
-    (package / "__init__.py").touch()
+    for folder in (package, *package.parents[:2]):
+        (folder / "__init__.py").touch()
     (package / "main.py").write_text("import nobody_has_this\n")
     return tmp_path
 

@@ -98,7 +98,7 @@ def test_an_error_reply_is_shown_and_is_exit_status_1(cli):
     assert "BADID" in cli("ACKJOB", "nonsense", status=1)
 
 
-def test_nobody_there_is_exit_status_1():
+def test_a_dead_address_is_exit_status_1():
     port = free_port()
     refused = f"Could not connect to Disque at {HOST}:{port}: Connection refused\n"
     assert run(CLI, "-p", port, "PING", status=1) == refused
@@ -167,6 +167,20 @@ def test_a_waiting_command_can_be_interrupted(node):
         finally:
             waiting.kill()
     until(lambda: node.info("clients")["blocked_clients"] == "0")
+
+
+def test_bash_completes_options_commands_and_queues(node):
+    node.command("ADDJOB", "tab-queue", "x", 0)
+    ask = (
+        'eval "$1"; COMP_WORDS=(disque-cli "${@:3}"); COMP_CWORD=$(($# - 2)); _disque_cli "$2"; echo "${COMPREPLY[@]}"'
+    )
+    script = run(CLI, "--completion", "bash")
+    for words, found in (
+        (["--bigq"], "--bigqueues"),
+        (["qle"], "qlen"),
+        (["-p", node.port, "QLEN", "tab"], "tab-queue"),
+    ):
+        assert run(["bash", "-c", ask, "bash"], script, CLI[1], *words) == f"{found}\n"
 
 
 # -- disque-cli: modes -----------------------------------------------------------------------------
@@ -268,6 +282,26 @@ def test_a_cluster_is_started_looked_at_stopped_and_started_again(tmp_path):
     assert "No cluster was started" in run(CLUSTER, "stop", *folder, status=1)
 
 
+def test_a_node_that_was_started_again_stays_though_another_does_not_answer(tmp_path):
+    """One node of three is dead, one is stopped by SIGSTOP."""
+    folder = ("--dir", tmp_path / "cluster")
+    try:
+        run(CLUSTER, "start", *folder)
+        rows = json.loads((tmp_path / "cluster" / "nodes.json").read_text())["nodes"]
+        dead, frozen, _ = rows
+        os.kill(dead["pid"], signal.SIGKILL)
+        os.kill(frozen["pid"], signal.SIGSTOP)
+        until(lambda: "refused" in run(CLI, "-p", dead["port"], "-t", "1", "--health", status=1))
+        output = run(CLUSTER, "start", *folder, status=1)
+        assert f"The node on port {frozen['port']} (process {frozen['pid']}) runs but does not answer" in output
+        assert run(CLI, "-p", dead["port"], "PING") == "PONG\n"
+        assert "unreachable" in run(CLUSTER, "status", *folder, status=1)
+        os.kill(frozen["pid"], signal.SIGCONT)
+        until(lambda: "OK: 3 nodes" in subprocess.run([*CLUSTER, "check", *folder], stdout=-1, text=True).stdout)
+    finally:
+        run(CLUSTER, "stop", "--remove", *folder)
+
+
 def test_nodes_that_can_not_start_say_why_and_leave_nothing_running(tmp_path):
     output = run(CLUSTER, "start", "-n", 2, "--dir", tmp_path, "--", "--no-such-directive", "1", status=1)
     assert "no-such-directive" in output
@@ -304,7 +338,7 @@ def test_running_nodes_are_joined_checked_and_extended(make_server):
     until(lambda: a.sees_well(2) and c.sees_well(2))
 
 
-def test_a_node_that_does_not_answer_is_said(three):
+def test_a_node_that_does_not_answer_is_reported(three):
     assert "refused" in run(CLUSTER, "add-node", address(three[0]), f"{HOST}:{free_port()}", status=1)
     assert "Usage" in run(CLUSTER, "add-node", "nonsense:port", address(three[0]), status=2)
 

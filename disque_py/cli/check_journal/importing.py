@@ -20,18 +20,18 @@ from persistence.jobs_file import JobsFileError, Origin, Pause, parse_line
 from persistence.new_journal import FreshJournal
 
 Progress = Callable[[int, int], None]
-# A node reads its own id where it finds this one: the journal's header names it, and nobody else has it.
+# A node reads its own id where it finds this one: the journal's header names it, and no node has it.
 NOBODY: Final = bytes(NODE_BYTES)
 SHOW_EVERY_LINES: Final = 1000
 
 
 class MovingError(Exception):
-    """It can't be done like this; the text says why and what to do."""
+    """An import that can't be done like this; the text says why and what to do."""
 
 
 @dataclass
 class Moved:
-    """What an import found: jobs that came along, and what became of the others.
+    """The result of an import: jobs that came along, and the fate of the others.
 
     once          at-most-once jobs among them that are not going to be queued
     torn_bytes    at the end of the original's file
@@ -48,7 +48,7 @@ class Moved:
 
 @dataclass
 class ImportOptions:
-    """What the user wants.
+    """The options of an import.
 
     node             whose jobs they are; b"": find out
     is_alone         other holders are forgotten
@@ -63,7 +63,7 @@ class ImportOptions:
 
 
 def is_aof(path: Path) -> bool:
-    """Whether this looks like the original's file; an empty one does."""
+    """Return whether this looks like the original's file; an empty one does."""
     with path.open("rb") as file:
         return file.read(1) in (b"*", b"")
 
@@ -171,7 +171,7 @@ def _from_lines(
 
 
 def _add_all(journal: FreshJournal, facts: Iterator[Facts], node: bytes, options: ImportOptions, moved: Moved) -> None:
-    """Into the journal; what is certain comes last, as it has to."""
+    """Write the jobs into the journal. Certain ones come last, as the format demands."""
     me = node or NOBODY
     certain: list[Facts] = []
     for known in facts:

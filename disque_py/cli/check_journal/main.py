@@ -1,6 +1,6 @@
 """disque-check-journal: look at a node's journal, mend its torn end, take jobs out of it, make one.
 
-The commands only say what is to be done: persistence/check.py reads, report.py tells, importing.py makes.
+This module has the commands: persistence/check.py reads, report.py reports, importing.py makes.
 A journal is a directory (`<appendfilename>.d`), or the node's directory that it is in, or a backup. Everything but
 `repair` and `import` only looks, and may do so while the node runs. Exit status: 0 done and whole, 1 not done or not
 whole, 2 bad usage.
@@ -22,7 +22,7 @@ from disque_py import __version__
 from disque_py.cli.check_journal.importing import ImportOptions, Moved, MovingError, import_jobs, node_of_file
 from disque_py.cli.check_journal.report import print_summary, record_line, summary
 from disque_py.cli.progress import Bar
-from disque_py.cli.shell.stat import human_bytes
+from disque_py.resp.sizes import human_bytes
 from persistence.aof_import import AofError
 from persistence.backup import DESCRIPTION_NAME, DescriptionError, decode_description, refuse_incomplete
 from persistence.check import Gathering, Reader, Showing, Tally, read
@@ -42,7 +42,7 @@ SOURCE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 class Program(click.Group):
-    """The command group; turns what may go wrong into one line and exit status 1."""
+    """The command group; turns expected errors into one line and exit status 1."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was named."""
@@ -120,7 +120,7 @@ def verify(directory: Path, as_json: bool) -> None:
 
 
 def _check_backup(path: Path, recovery: Recovery) -> None:
-    """What a backup's description says is there; nothing to check in what is no backup."""
+    """Check that a backup has all that its description names. A journal that is no backup passes."""
     description_path = path / DESCRIPTION_NAME
     if description_path.is_file():
         description = decode_description(description_path.read_bytes())
@@ -137,10 +137,10 @@ def _check_backup(path: Path, recovery: Recovery) -> None:
 @click.argument("directory", type=DIRECTORY)
 @click.option("--yes", is_flag=True, help="Don't ask.")
 def repair(directory: Path, yes: bool) -> None:
-    """Cut off a torn end: what was being written when the machine died.
+    """Cut off a torn end: the record that was being written when the machine died.
 
-    Nothing that was acknowledged with `appendfsync always` is in it. What is damaged elsewhere can't be repaired and
-    is left alone: a backup, or the copies of other nodes, have what is lost.
+    Nothing that was acknowledged with `appendfsync always` is in it. Damage elsewhere can't be repaired and
+    is left alone: a backup, or the copies of other nodes, have the lost jobs.
     """
     path = journal_in(directory)
     folder = Files(str(path))
@@ -155,7 +155,9 @@ def repair(directory: Path, yes: bool) -> None:
         if not yes:
             click.confirm("Cut them off?", abort=True)
         recovery.repair()
-        click.echo("Cut off. At-most-once jobs of this journal will not be queued again: nobody knows their deliveries")
+        click.echo(
+            "Cut off. At-most-once jobs of this journal will not be queued again, because their deliveries are unknown"
+        )
     finally:
         folder.close()
 
@@ -202,7 +204,7 @@ def export(directory: Path, file: Path) -> None:
 
 
 def _write_jobs(path: Path, lines: IO[str], *, with_bodies: bool) -> int:
-    """The jobs of a journal that are not expired; how many."""
+    """Write the jobs of a journal that are not expired. Return their number."""
     recovery, gathering, _ = read_journal(path, Gathering, "Reading")
     now_ms = time.time_ns() // 1_000_000
     write = lines.write
@@ -288,7 +290,7 @@ def completion(shell: str) -> None:
 
 
 def journal_in(directory: Path) -> Path:
-    """The directory itself, or the one journal in it. ClickException if there are several."""
+    """Return the directory itself, or the one journal in it. ClickException if there are several."""
     if has_journal(str(directory)):
         return directory
     found = [path for path in sorted(directory.glob("*.d")) if path.is_dir() and has_journal(str(path))]
@@ -302,7 +304,7 @@ def journal_in(directory: Path) -> Path:
 def read_journal(
     path: Path, make_reader: Callable[[], AnyReader], label: str, tries: int = TRIES
 ) -> tuple[Recovery, AnyReader, bool]:
-    """Read it all: how it ended, what the reader got, and whether a node is using it. Looks only."""
+    """Read all of a journal. Return how it ended, the filled reader, and whether a node is using it. Looks only."""
     while True:
         reader = make_reader()
         folder = Files(str(path), readonly=True)

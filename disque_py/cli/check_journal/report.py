@@ -1,6 +1,6 @@
-"""What disque-check-journal says of a journal: as an object for scripts, as lines for people, records as JSON.
+"""Reports of disque-check-journal: an object for scripts, lines for people, records as JSON.
 
-Nothing is read here; persistence/check.py has done that.
+persistence/check.py reads the journal; this module formats the findings.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from disque_py.cli.shell.stat import human_bytes
+from disque_py.resp.sizes import human_bytes
 from persistence.check import Tally, described_header, described_numbers, described_state
 from persistence.items import flag_words, split_nodes
 from persistence.records import DROPPED, GONE, JOB, KIND_NAMES, PAUSE, STATE, Block
@@ -26,7 +26,7 @@ PIPE_WIDTH = 200
 
 
 def summary(directory: str, recovery: Recovery, tally: Tally, *, is_in_use: bool) -> dict[str, Any]:
-    """All that `info` knows, by names that stay."""
+    """Return all that `info` knows, by names that stay."""
     newest = recovery.newest
     made = {header.number: header for _, header, _ in recovery.files}
     files: dict[int, list[str]] = {}
@@ -69,7 +69,7 @@ def summary(directory: str, recovery: Recovery, tally: Tally, *, is_in_use: bool
 
 
 def print_summary(row: dict[str, Any]) -> None:
-    """The same for people."""
+    """Print the summary for people."""
     states = row["jobs_by_state"]
     told = ", ".join(f"{states[name]:,} {name}" for name in ("queued", "active", "acked"))
     lines = [
@@ -125,7 +125,7 @@ def _print_table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def state_text(row: dict[str, Any]) -> str:
-    """How it was left."""
+    """Return in which state the journal was left."""
     if row["in_use"]:
         return "in use by a running node"
     if row["torn"] is not None:
@@ -137,17 +137,17 @@ def state_text(row: dict[str, Any]) -> str:
 
 
 def share(row: dict[str, Any]) -> str:
-    """How much of its bytes lives, as far as that can be told."""
+    """Return the share of living bytes, `-` for an empty journal or segment."""
     return f"{min(100, round(100 * row['live_bytes'] / row['bytes']))} %" if row["bytes"] else "-"
 
 
 def moment(wall_ms: int) -> str:
-    """A time as people write it, UTC."""
+    """Return a time as people write it, UTC."""
     return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def record_line(number: int, block: Block, kind: int, item: Any, *, with_body: bool) -> str:
-    """One record as a line of JSON."""
+    """Return one record as a line of JSON."""
     row: dict[str, Any] = {
         "segment": number,
         "position": block.position,
@@ -176,7 +176,7 @@ def record_line(number: int, block: Block, kind: int, item: Any, *, with_body: b
 
 
 def text(data: bytes) -> str:
-    """Bytes as text; what is no UTF-8 as base64 with a word in front."""
+    """Return bytes as text; bytes that are no UTF-8 as base64 with a word in front."""
     try:
         return data.decode()
     except UnicodeDecodeError:

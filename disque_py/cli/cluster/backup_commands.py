@@ -17,7 +17,7 @@ from disque_py.cli.cluster.options import directory_option, read_address, target
 from disque_py.cli.cluster.view import NodeView, RefusedError, look_around, look_at
 from disque_py.cli.connection import ConnectError, ConnectionLostError
 from disque_py.cli.progress import Bar
-from disque_py.cli.shell.stat import human_bytes
+from disque_py.resp.sizes import human_bytes
 from persistence.backup import DescriptionError, is_name
 from persistence.records import FormatError
 from persistence.recovery import DamagedJournalError
@@ -35,7 +35,7 @@ from persistence.recovery import DamagedJournalError
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per node.")
 @click.pass_obj
 def backup(
-    manners: Target,
+    access: Target,
     node: Address | None,
     directory: Path,
     only: tuple[Address, ...],
@@ -47,7 +47,7 @@ def backup(
     """Make a consistent copy of the journal of every node, while they run.
 
     Of all nodes in the cluster of NODE (host:port), or in --dir, or of those named with --only. The copies are hard
-    links beside the journals, made in a moment; they take space as what is in them goes from the journal. Copy them to
+    links beside the journals, made in a moment. They take space as the journal drops its part of the data. Copy them to
     another disk, or have that done by --to, and remove them.
     """
     if not is_name(name):
@@ -58,9 +58,9 @@ def backup(
         if to is not None:
             to = to.absolute()
             backups.refuse_occupied(to)
-        views = [look_at(manners.at(address)) for address in only]
-        views = views or look_around(targets_of(manners, node, directory)).nodes
-        made = _make_all(manners, views, name, as_json=as_json)
+        views = [look_at(access.at(address)) for address in only]
+        views = views or look_around(targets_of(access, node, directory)).nodes
+        made = _make_all(access, views, name, as_json=as_json)
         if to is not None and made:
             paths = [each.path for _, each in made]
             backups.refuse_unreadable(paths)
@@ -77,15 +77,15 @@ def backup(
         sys.exit(1)
 
 
-def _make_all(manners: Target, views: list[NodeView], name: str, *, as_json: bool) -> list[tuple[str, Made]]:
-    """Every node that can, with its id; what went wrong is told."""
+def _make_all(access: Target, views: list[NodeView], name: str, *, as_json: bool) -> list[tuple[str, Made]]:
+    """Have every node make a backup. Return those that did, with their ids; failures are printed."""
     made = []
     for view in views:
         row: dict[str, Any] = {"node": view.id, "address": str(view.address)}
         try:
             if view.error:
                 raise ConnectionLostError(view.error)
-            each = backups.make(manners.at(view.address), name)
+            each = backups.make(access.at(view.address), name)
         except (ConnectError, ConnectionLostError, RefusedError) as error:
             row.update(error=str(error))
             if not as_json:
@@ -142,11 +142,11 @@ def restore(
         f" are in {directory}, for {identity}"
     )
     for path in restored.moved:
-        click.echo(f"What was there is now {path}")
+        click.echo(f"The former one is now {path}")
 
 
 def text_of(error: Exception) -> str:
-    """What went wrong, with the file where the system names one."""
+    """Return the text of an error, with the file where the system names one."""
     if not isinstance(error, OSError):
         return str(error)
     text = error.strerror or str(error)

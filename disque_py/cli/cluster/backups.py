@@ -1,8 +1,9 @@
 """Backups: having nodes make them, gathering them, and putting one in a node's place.
 
-A node makes its own copy (`JOURNAL BACKUP`, hard links in its own directories), and says where. What is gathered is
-read from there, so it has to be readable from here: on another machine one does it there. A backup is a directory with
-a description (persistence/backup.py); gathered ones are directories by node id, in a directory or in a tar file.
+A node makes its own copy (`JOURNAL BACKUP`, hard links in its own directories), and names its path. Gathering reads
+that path, so it must be readable from this machine; copies of another machine are gathered there. A backup is a
+directory with a description (persistence/backup.py). Gathered backups are directories by node id, in a directory or in
+a tar file.
 
 A restored journal carries a mark: its node asks the other holders about every job, and at-most-once jobs are never
 queued (spec O5). Nothing is put in place before every byte of it was read back.
@@ -44,11 +45,11 @@ GZIP_LEVEL: Final = 1
 
 
 class BackupError(Exception):
-    """It can't be done like this; the text says why and what to do."""
+    """A backup that can't be made or restored like this; the text says why and what to do."""
 
 
 class Made(NamedTuple):
-    """What a node has made, as it says."""
+    """A backup as the node that made it describes it."""
 
     path: str
     files: int
@@ -56,7 +57,7 @@ class Made(NamedTuple):
 
 
 def default_name() -> str:
-    """A name that sorts by time: 20240131-235959, UTC."""
+    """Return a name that sorts by time: 20240131-235959, UTC."""
     return time.strftime("%Y%m%d-%H%M%S", time.gmtime())
 
 
@@ -76,7 +77,7 @@ def make(target: Target, name: str) -> Made:
 
 
 def tar_mode(to: Path) -> str:
-    """How the tar file is written; empty: it is a directory."""
+    """Return the mode in which the tar file is written; empty for a directory."""
     return next((mode for suffix, mode in TAR_SUFFIXES.items() if to.name.endswith(suffix)), "")
 
 
@@ -85,11 +86,11 @@ def refuse_occupied(to: Path) -> None:
     if to.exists() and (tar_mode(to) or not to.is_dir() or any(to.iterdir())):
         raise BackupError(f"{to} is there already")
     if os.path.lexists(_fresh(to)):
-        raise BackupError(f"{_fresh(to)} is there: if it is what is left of an earlier backup, remove it")
+        raise BackupError(f"{_fresh(to)} is there: if it is the rest of an earlier backup, remove it")
 
 
 def _fresh(to: Path) -> Path:
-    """Where the backup is put together."""
+    """Return the path at which the backup is put together."""
     return to.with_name(to.name + ".new")
 
 
@@ -103,7 +104,7 @@ def refuse_unreadable(paths: list[str]) -> None:
 
 
 def refuse_foreign(made: list[tuple[str, str]]) -> None:
-    """BackupError if what lies here under a node's path is not that node's: nodes of many machines have equal paths.
+    """BackupError if a path on this machine holds another node's backup: nodes of many machines have equal paths.
 
     made   node id and path, as the nodes say
     """
@@ -145,7 +146,7 @@ def gather(paths: list[str], to: Path, progress: Progress) -> None:
 
 @contextmanager
 def _tar_or_directory(fresh: Path, mode: str) -> Iterator[Callable[[Path, str], None]]:
-    """What puts a file under a name: into a tar file, or, without a mode, into a directory."""
+    """Yield a function that puts a file under a name: into a tar file, or, without a mode, into a directory."""
     if not mode:
         yield lambda path, name: _copy_file(path, fresh / name)
         for directory, _, _ in os.walk(fresh):
@@ -176,7 +177,7 @@ def _copy_file(path: Path, to: Path) -> None:
 
 
 def remove_made(paths: list[str]) -> None:
-    """The nodes' own copies are not needed any more."""
+    """Remove the nodes' own copies."""
     for path in paths:
         shutil.rmtree(path)
 
@@ -262,7 +263,7 @@ def _chosen(found: Iterator[tuple[Source, Description]], node: str, backup: Path
 
 
 class Restored(NamedTuple):
-    """What was put in place: jobs, bytes, when the backup was made; what stood there before (or empty)."""
+    """The result of a restore: jobs, bytes, the backup's time, and the files that were moved aside."""
 
     jobs: int
     size: int
@@ -316,7 +317,7 @@ def restore(
 
 
 def _wants_nodes_file(path: Path, node: bytes, *, moves_aside: bool) -> bool:
-    """Whether the nodes file has to be written; BackupError if another node's is there."""
+    """Return whether the nodes file has to be written; BackupError if another node's is there."""
     try:
         there = parse(path.read_text(encoding="utf-8", errors="surrogateescape"))[0].id
     except FileNotFoundError:
@@ -326,7 +327,7 @@ def _wants_nodes_file(path: Path, node: bytes, *, moves_aside: bool) -> bool:
             return True
         raise BackupError(f"{path} can't be read ({error}): --force moves it aside") from error
     if there == node:
-        return False  # What it knows is newer.
+        return False  # It is newer than the backup.
     if moves_aside:
         return True
     raise BackupError(
@@ -348,7 +349,7 @@ def _nodes_text(source: Source, description: Description) -> str:
 
 
 def _copy(source: Source, description: Description, folder: Files, progress: Progress) -> Tally:
-    """The files of the journal, and the mark; read back and found whole. OSError, DamagedJournalError."""
+    """Copy the journal's files, set the mark, and read all back. OSError, DamagedJournalError."""
     # Copied once, read once.
     total = 2 * sum(description.files.values())
     done = 0

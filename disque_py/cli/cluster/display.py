@@ -1,4 +1,4 @@
-"""What disque-cluster shows: the table of nodes, and how far a leaving node is.
+"""Output of disque-cluster: the table of nodes, and the progress of a leaving node.
 
 On a terminal in colours and with a bar that moves; into a pipe as plain lines, one per node or change.
 """
@@ -15,7 +15,7 @@ from rich.table import Table
 
 from disque_py.cli.cluster.draining import DrainProgress
 from disque_py.cli.cluster.view import ClusterView, NodeView
-from disque_py.cli.shell.stat import human_bytes
+from disque_py.resp.sizes import human_bytes
 
 COLUMNS: Final = ("node", "address", "state", "jobs", "queues", "memory", "links", "priority")
 PIPE_WIDTH: Final = 200
@@ -23,10 +23,10 @@ NUMBERS: Final = ("jobs", "queues", "memory", "links", "priority")
 
 
 def rows_of(cluster: ClusterView) -> list[dict[str, Any]]:
-    """One row per node, by address; None where the node did not say."""
+    """Return one row per node, by address; None for a value that the node did not give."""
     rows: list[dict[str, Any]] = []
     for node in sorted(cluster.nodes, key=lambda node: (node.address.host, node.address.port)):
-        numbers = {name: int(value) for name, value in node.info.items() if value.isdigit()}
+        numbers = {name: value for name, value in node.info.items() if isinstance(value, int)}
         rows.append(
             {
                 "node": node.id,
@@ -44,7 +44,7 @@ def rows_of(cluster: ClusterView) -> list[dict[str, Any]]:
 
 
 def print_table(cluster: ClusterView) -> None:
-    """The table of `status`; on a terminal in colours."""
+    """Print the table of `status`; on a terminal in colours."""
     table = Table(box=None, pad_edge=False)
     for name in COLUMNS:
         table.add_column(name, justify="right" if name in NUMBERS else "left", no_wrap=True)
@@ -57,7 +57,7 @@ def print_table(cluster: ClusterView) -> None:
             cells["links"] = f"{row['links']}/{row['others']}"
         table.add_row(*cells.values(), style=None if row["state"] == "ok" else "yellow")
     # Into a pipe a line must stay a line, however narrow rich believes the terminal to be.
-    # No markup: of `[fe80::1]:7711` the brackets would go, and what is in them.
+    # No markup: rich would take `[fe80::1]` for a style and leave it out.
     Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else PIPE_WIDTH).print(table)
 
 

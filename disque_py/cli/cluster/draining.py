@@ -1,8 +1,8 @@
 """Taking a node out of its cluster without losing a copy: LEAVING, wait, FORGET.
 
-The node itself moves its jobs away (spec V1, V2); here we only tell it to, watch
-`registered_jobs` fall to zero, and pass on the reasons it gives when something can't go. Only then the
-others are told to forget it: a node that is forgotten early takes its copies with it.
+The node itself moves its jobs away (spec V1, V2). This module tells it to leave, watches `registered_jobs` fall to
+zero, and passes on the reasons that the node gives for jobs that can't go. The others forget the node only then: a node
+that is forgotten early takes its copies with it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from disque_py.cli.address import Target
-from disque_py.cli.cluster.view import ClusterView, NodeView, accepted, patient
+from disque_py.cli.cluster.view import ClusterView, InfoFields, NodeView, accepted, patient
 from disque_py.cli.connection import ConnectError, Connection, ConnectionLostError
-from disque_py.cli.shell.stat import info_fields
+from disque_py.client import results
 
 LOOK_EVERY_S: Final = 0.5
 # Looks in a row that must find no job: one may fall between an arrival and a departure.
@@ -25,7 +25,7 @@ REASON_PREFIX: Final = "cluster_leaving_"
 
 @dataclass(frozen=True, slots=True)
 class DrainProgress:
-    """One look at a leaving node: jobs it still has, and what it says keeps them there."""
+    """One look at a leaving node: the jobs that it still has, and its reasons."""
 
     remaining: int
     reasons: tuple[str, ...]
@@ -42,25 +42,25 @@ def leave(connection: Connection) -> None:
 
 
 def look_at_drain(connection: Connection) -> DrainProgress:
-    """How far it is."""
-    info = info_fields(accepted(connection.call("INFO", "jobs")).text)
-    if not info.get("registered_jobs", "").isdigit():
+    """Ask how many jobs are left, and why."""
+    job_count = results.info(accepted(connection.call("INFO", "jobs")).text).get("registered_jobs")
+    if not isinstance(job_count, int):
         raise ConnectionLostError("INFO jobs does not say registered_jobs")
-    cluster = info_fields(accepted(connection.call("CLUSTER", "INFO")).text)
-    return DrainProgress(int(info["registered_jobs"]), leaving_reasons(cluster))
+    cluster = results.info(accepted(connection.call("CLUSTER", "INFO")).text)
+    return DrainProgress(job_count, leaving_reasons(cluster))
 
 
-def leaving_reasons(cluster_info: dict[str, str]) -> tuple[str, ...]:
-    """The fields in which a leaving node explains itself; plain numbers are progress, not reasons."""
+def leaving_reasons(cluster_info: InfoFields) -> tuple[str, ...]:
+    """Return the reasons that a leaving node gives; plain numbers are progress, not reasons."""
     return tuple(
         f"{name.removeprefix(REASON_PREFIX).replace('_', ' ')}: {value}"
         for name, value in cluster_info.items()
-        if name.startswith(REASON_PREFIX) and value and not value.isdigit()
+        if name.startswith(REASON_PREFIX) and value and isinstance(value, str)
     )
 
 
 def drain(connection: Connection, timeout_s: float | None, show: Callable[[DrainProgress], None]) -> DrainProgress:
-    """Watch until the node has no job, or the time is over (None: for ever); the last look."""
+    """Watch until the node has no job, or the time is over (None: for ever). Return the last look."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     empty_looks = 0
     while True:
@@ -72,8 +72,8 @@ def drain(connection: Connection, timeout_s: float | None, show: Callable[[Drain
         time.sleep(LOOK_EVERY_S)
 
 
-def forget_everywhere(cluster: ClusterView, leaver: NodeView, manners: Target) -> list[str]:
-    """Tell every other node to forget the leaver. What went wrong, a line per node; empty when nothing did.
+def forget_everywhere(cluster: ClusterView, leaver: NodeView, access: Target) -> list[str]:
+    """Tell every other node to forget the leaver. Return a line per failure.
 
     All must be told within a minute, or gossip brings it back (spec N5).
     """
@@ -81,16 +81,16 @@ def forget_everywhere(cluster: ClusterView, leaver: NodeView, manners: Target) -
     for node in cluster.nodes:
         if node is leaver:
             continue
-        if (failure := _forget(node, leaver, manners)) is not None:
+        if (failure := _forget(node, leaver, access)) is not None:
             failures.append(f"{node.name} did not forget it: {failure}")
     return failures
 
 
-def _forget(node: NodeView, leaver: NodeView, manners: Target) -> str | None:
+def _forget(node: NodeView, leaver: NodeView, access: Target) -> str | None:
     if node.error:
         return node.error
     try:
-        connection = patient(manners.at(node.address))
+        connection = patient(access.at(node.address))
         try:
             reply = connection.call("CLUSTER", "FORGET", leaver.id)
         finally:

@@ -1,9 +1,8 @@
 """Nodes on this machine: started detached, remembered in a file, stopped again.
 
 Everything of one such cluster is in one directory: `nodes.json` (ports and process ids) and per node a
-directory with its nodes file, its log and what it printed. A process id alone names nobody once its
-process is gone, so the file keeps the moment the process was started too: only what has both is ours,
-and only that is ever sent a signal.
+directory with its nodes file, its log and its output. The system gives the id of an ended process to another one. So
+the file keeps the time at which the process was started, too. Signals go only to a process that has both.
 """
 
 from __future__ import annotations
@@ -35,6 +34,8 @@ FREE_PORTS: Final = (12_000, 22_000)
 FREE_PORT_TRIES: Final = 200
 START_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 15.0
+# A node that runs already should answer at once. It gets this time, because it may be starting at this moment.
+ANSWER_TIMEOUT_S: Final = 5.0
 LOOK_EVERY_S: Final = 0.05
 # Lines of a log that are shown when a node does not start.
 LOG_LINES: Final = 10
@@ -54,23 +55,23 @@ class LocalNode:
 
     @property
     def address(self) -> Address:
-        """Where it listens."""
+        """The address at which it listens."""
         return Address(HOST_DEFAULT, self.port)
 
     @property
     def is_alive(self) -> bool:
-        """The process is there and is still the one we started."""
+        """Whether the process is there and is still the one we started."""
         return bool(self.started) and process_start(self.pid) == self.started
 
 
 def default_directory() -> Path:
-    """Where a cluster lives if nobody says where: the user's state directory, the same from everywhere."""
+    """Return the directory of a cluster without --dir: in the user's state directory, the same from everywhere."""
     state = os.environ.get("XDG_STATE_HOME")
     return (Path(state) if state else Path.home() / ".local" / "state") / "disque-cluster"
 
 
 def process_start(pid: int) -> str | None:
-    """When a process began, in the system's own words; None if there is none (a zombie is none)."""
+    """Return when a process began, in the system's words; None if there is none (a zombie is none)."""
     stat = Path(f"/proc/{pid}/stat")
     if Path("/proc/self/stat").exists():
         try:
@@ -85,7 +86,7 @@ def process_start(pid: int) -> str | None:
 
 
 def load_nodes(directory: Path) -> list[LocalNode]:
-    """The nodes that were started in a directory; none if nothing ever was. LocalError if the file is damaged."""
+    """Return the nodes that were started in a directory, if any. LocalError if the file is damaged."""
     try:
         state = json.loads((directory / STATE_FILE).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -106,7 +107,7 @@ def save_nodes(directory: Path, nodes: Sequence[LocalNode]) -> None:
 
 
 def choose_ports(base: int | None, count: int) -> list[int]:
-    """`count` consecutive ports, bus ports free too: from `base`, or from 7711, or from any free place."""
+    """Return `count` consecutive ports with free bus ports: from `base`, or from 7711, or from any free place."""
     if base is not None:
         ports = _ports(base, count)
         busy = [port for port in ports if not _is_free(port)]
@@ -138,7 +139,7 @@ def _is_free(port: int) -> bool:
 
 
 def node_directory(directory: Path, port: int) -> Path:
-    """Where the node of a port keeps its files."""
+    """Return the directory in which the node of a port keeps its files."""
     return directory / f"node-{port}"
 
 
@@ -172,20 +173,33 @@ def launch(directory: Path, port: int, server_options: Sequence[str], *, with_tl
     return LocalNode(port, process.pid, started)
 
 
-def await_ready(manners: Target, directory: Path, nodes: Sequence[LocalNode]) -> None:
+def await_ready(access: Target, directory: Path, nodes: Sequence[LocalNode]) -> None:
     """Wait until all nodes answer; LocalError with the log of the first that ends or takes too long."""
     deadline = time.monotonic() + START_TIMEOUT_S
     for node in nodes:
-        while (trouble := _trouble_with(manners.at(node.address))) is not None:
+        while (failure := _failure_to_answer(access.at(node.address))) is not None:
             if not node.is_alive or time.monotonic() > deadline:
-                what = f"does not answer ({trouble})" if node.is_alive else "ended at once"
+                state = f"does not answer ({failure})" if node.is_alive else "ended at once"
                 said = failure_text(directory, node.port)
-                raise LocalError(f"The node on port {node.port} {what}. It says:\n{said}")
+                raise LocalError(f"The node on port {node.port} {state}. It says:\n{said}")
             time.sleep(LOOK_EVERY_S)
 
 
-def _trouble_with(target: Target) -> str | None:
-    """Why it does not answer; None if it does."""
+def silent_nodes(access: Target, nodes: Sequence[LocalNode]) -> dict[LocalNode, str]:
+    """Return the running nodes that don't answer in time, each with the reason."""
+    deadline = time.monotonic() + ANSWER_TIMEOUT_S
+    silent: dict[LocalNode, str] = {}
+    for node in nodes:
+        while (failure := _failure_to_answer(access.at(node.address))) is not None:
+            if time.monotonic() > deadline:
+                silent[node] = failure
+                break
+            time.sleep(LOOK_EVERY_S)
+    return silent
+
+
+def _failure_to_answer(target: Target) -> str | None:
+    """Return why it does not answer; None if it does."""
     try:
         connection = patient(target)
     except ConnectError as error:
@@ -200,7 +214,7 @@ def _trouble_with(target: Target) -> str | None:
 
 
 def failure_text(directory: Path, port: int) -> str:
-    """The last lines of what a node printed and logged, for the user whose node did not start."""
+    """Return the last lines of a node's output and log, for the user whose node did not start."""
     lines: list[str] = []
     for name in ("output.log", "disque.log"):
         try:
@@ -228,5 +242,5 @@ def _signal(node: LocalNode, number: signal.Signals) -> None:
     try:
         os.kill(node.pid, number)
     except ProcessLookupError:
-        # It ended between the look and the signal: what we wanted.
+        # It ended between the look and the signal, as wanted.
         return

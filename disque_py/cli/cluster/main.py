@@ -1,10 +1,8 @@
 """disque-cluster: start nodes on this machine, join nodes, look at a cluster, take a node out, back it up.
 
-The commands only say what is to be done; view.py looks, display.py shows,
-local_nodes.py starts and stops processes, draining.py empties a node, backup_commands.py has `backup` and `restore`.
-A cluster is named by any of
-its nodes (host:port), or is the one that `start` made in a directory. Exit status: 0 done, 1 not done
-or not whole, 2 bad usage.
+This module has the commands. view.py looks, display.py shows, local_nodes.py starts and stops processes, draining.py
+empties a node, backup_commands.py has `backup` and `restore`. A cluster is named by any of its nodes (host:port), or is
+the one that `start` made in a directory. Exit status: 0 done, 1 not done or not whole, 2 bad usage.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ ID_LENGTH: Final = 40
 
 
 class Program(click.Group):
-    """The command group; turns what may go wrong into one line and exit status 1."""
+    """The command group; turns expected errors into one line and exit status 1."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was named."""
@@ -105,13 +103,17 @@ def main(
 @directory_option
 @click.argument("server_options", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
-def start(manners: Target, count: int | None, port: int | None, directory: Path, server_options: Sequence[str]) -> None:
+def start(access: Target, count: int | None, port: int | None, directory: Path, server_options: Sequence[str]) -> None:
     """Start nodes on this machine and join them.
 
-    Without --port: 7711 and following, or any free ports. What follows `--` goes to every server, e.g.
-    `disque-cluster start -n 5 -- --maxmemory 2gb`. A directory with stopped nodes starts them again, on their
-    ports and with what they remember of each other; those that still run are left alone. With --tls the ports speak
-    TLS only, and the servers need `--tls-cert-file` and the like.
+    Without --port: 7711 and following, or any free ports. Words behind `--` go to every server, e.g.
+    `disque-cluster start -n 5 -- --maxmemory 2gb`.
+
+    A directory with stopped nodes starts them again, on their ports. They remember each other.
+    Nodes that still run are left alone. A running node that does not answer is reported, with exit status 1; the
+    nodes that were started go on.
+
+    With --tls the ports speak TLS only, and the servers need `--tls-cert-file` and the like.
     """
     before = local_nodes.load_nodes(directory)
     running = [node for node in before if node.is_alive]
@@ -125,40 +127,57 @@ def start(manners: Target, count: int | None, port: int | None, directory: Path,
     base = before[0].port if before else port
     ports = [node.port for node in before] if running else local_nodes.choose_ports(base, len(before) or count or 3)
     directory.mkdir(parents=True, exist_ok=True)
-    manners = _with_password_of(manners, server_options)
+    access = _with_password_of(access, server_options)
     nodes: list[LocalNode] = []
+    silent: dict[LocalNode, str] = {}
     try:
         for number in ports:
             still = next((node for node in running if node.port == number), None)
             nodes.append(
-                still or local_nodes.launch(directory, number, server_options, with_tls=manners.tls is not None)
+                still or local_nodes.launch(directory, number, server_options, with_tls=access.tls is not None)
             )
             local_nodes.save_nodes(directory, nodes + before[len(nodes) :])
-        local_nodes.await_ready(manners, directory, nodes)
-        cluster = _join(manners, [node.address for node in nodes])
+        local_nodes.await_ready(access, directory, [node for node in nodes if node not in running])
+        silent = local_nodes.silent_nodes(access, running)
+        addresses = [node.address for node in nodes if node not in silent]
+        cluster = _meet_only(access, addresses) if silent else _join(access, addresses)
     except BaseException:
-        # Also when interrupted: half a cluster is of no use to anybody.
-        local_nodes.stop_nodes([node for node in nodes if node not in running])
+        # Also when interrupted: half of a new cluster is of no use. Nodes that belong to a running one stay.
+        if not running:
+            local_nodes.stop_nodes(nodes)
         if not before:
             (directory / local_nodes.STATE_FILE).unlink(missing_ok=True)
         raise
     print_table(cluster)
+    for node, reason in silent.items():
+        click.echo(f"The node on port {node.port} (process {node.pid}) runs but does not answer: {reason}", err=True)
+    if silent:
+        raise click.ClickException(
+            "Not all nodes answer. The nodes that were started go on; see `disque-cluster status`"
+        )
     click.echo(f"\nConnect:  disque-cli -p {ports[0]}\nStop:     disque-cluster stop --dir {directory}")
 
 
-def _with_password_of(manners: Target, server_options: Sequence[str]) -> Target:
-    """The password that the new nodes will want, if none was given to us."""
+def _with_password_of(access: Target, server_options: Sequence[str]) -> Target:
+    """Return the target with the password of the new nodes, if the caller gave none."""
     words = list(server_options)
-    if manners.password or "--requirepass" not in words[:-1]:
-        return manners
-    return replace(manners, password=words[words.index("--requirepass") + 1])
+    if access.password or "--requirepass" not in words[:-1]:
+        return access
+    return replace(access, password=words[words.index("--requirepass") + 1])
 
 
-def _join(manners: Target, addresses: Sequence[Address]) -> ClusterView:
+def _meet_only(access: Target, addresses: Sequence[Address]) -> ClusterView:
+    """Join the nodes that answer and look once: a cluster with a silent node can't become whole."""
+    for address in addresses[1:]:
+        meet(access.at(addresses[0]), address)
+    return look_around([access.at(address) for address in addresses])
+
+
+def _join(access: Target, addresses: Sequence[Address]) -> ClusterView:
     """Join nodes into one cluster and wait until it is whole. ClickException if it isn't in time."""
     for address in addresses[1:]:
-        meet(manners.at(addresses[0]), address)
-    cluster = wait_until_whole([manners.at(address) for address in addresses], JOIN_TIMEOUT_S)
+        meet(access.at(addresses[0]), address)
+    cluster = wait_until_whole([access.at(address) for address in addresses], JOIN_TIMEOUT_S)
     problems = cluster.problems()
     if problems:
         raise click.ClickException("The cluster is not whole:\n" + "\n".join(f"  {problem}" for problem in problems))
@@ -194,9 +213,12 @@ def stop(directory: Path, remove: bool) -> None:
 @directory_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per node.")
 @click.pass_obj
-def status(manners: Target, node: Address | None, directory: Path, as_json: bool) -> None:
-    """Show the nodes of a cluster: the one of NODE (host:port), or the one in --dir."""
-    cluster = look_around(targets_of(manners, node, directory))
+def status(access: Target, node: Address | None, directory: Path, as_json: bool) -> None:
+    """Show the nodes of a cluster: the one of NODE (host:port), or the one in --dir.
+
+    Exit status 1 if a node can't be reached.
+    """
+    cluster = look_around(targets_of(access, node, directory))
     if as_json:
         for row in rows_of(cluster):
             click.echo(json.dumps(row))
@@ -205,7 +227,7 @@ def status(manners: Target, node: Address | None, directory: Path, as_json: bool
     for view in cluster.nodes:
         if view.error:
             click.echo(view.error, err=True)
-    if all(view.error for view in cluster.nodes):
+    if any(view.error for view in cluster.nodes):
         sys.exit(1)
 
 
@@ -213,9 +235,9 @@ def status(manners: Target, node: Address | None, directory: Path, as_json: bool
 @click.argument("node", callback=read_address, required=False)
 @directory_option
 @click.pass_obj
-def check(manners: Target, node: Address | None, directory: Path) -> None:
+def check(access: Target, node: Address | None, directory: Path) -> None:
     """Check that every node knows, reaches and trusts every other. Exit status 1 if not."""
-    cluster = look_around(targets_of(manners, node, directory))
+    cluster = look_around(targets_of(access, node, directory))
     problems = cluster.problems()
     for problem in problems:
         click.echo(problem)
@@ -230,18 +252,18 @@ def check(manners: Target, node: Address | None, directory: Path) -> None:
 @main.command()
 @click.argument("nodes", callback=read_address, nargs=-1, required=True)
 @click.pass_obj
-def create(manners: Target, nodes: Sequence[Address]) -> None:
+def create(access: Target, nodes: Sequence[Address]) -> None:
     """Join running nodes (host:port[@bus-port] …) into one cluster."""
-    print_table(_join(manners, nodes))
+    print_table(_join(access, nodes))
 
 
 @main.command("add-node")
 @click.argument("new", callback=read_address)
 @click.argument("existing", callback=read_address)
 @click.pass_obj
-def add_node(manners: Target, new: Address, existing: Address) -> None:
+def add_node(access: Target, new: Address, existing: Address) -> None:
     """Join the running node NEW to the cluster of the node EXISTING."""
-    print_table(_join(manners, [existing, new]))
+    print_table(_join(access, [existing, new]))
 
 
 @main.command("remove-node")
@@ -253,7 +275,7 @@ def add_node(manners: Target, new: Address, existing: Address) -> None:
 @click.option("--dead", is_flag=True, help="The node is gone for good: only make the others forget it.")
 @click.pass_obj
 def remove_node(
-    manners: Target,
+    access: Target,
     node: str,
     via: Address | None,
     directory: Path,
@@ -267,7 +289,7 @@ def remove_node(
     Interrupted, it stays in the leaving state; run the command again, or call it back with
     `disque-cli … CLUSTER LEAVING no`.
     """
-    cluster, leaver = _find(manners, node, via, directory)
+    cluster, leaver = _find(access, node, via, directory)
     if dead != bool(leaver.error):
         raise click.ClickException(
             f"{leaver.name} answers: remove it without --dead"
@@ -277,10 +299,10 @@ def remove_node(
     if len(cluster.nodes) == 1:
         raise click.ClickException(f"{leaver.name} is the only node of its cluster")
     if not dead:
-        _drain(manners.at(leaver.address), leaver, timeout_s)
+        _drain(access.at(leaver.address), leaver, timeout_s)
     if shutdown and not dead:
-        _shut_down(manners.at(leaver.address))
-    failures = draining.forget_everywhere(cluster, leaver, manners)
+        _shut_down(access.at(leaver.address))
+    failures = draining.forget_everywhere(cluster, leaver, access)
     for failure in failures:
         click.echo(failure, err=True)
     if failures:
@@ -288,18 +310,18 @@ def remove_node(
     click.echo(f"{leaver.name} is out of the cluster" + ("" if shutdown or dead else "; its process still runs"))
 
 
-def _find(manners: Target, node: str, via: Address | None, directory: Path) -> tuple[ClusterView, NodeView]:
-    """The cluster, and the one node in it that `node` names."""
+def _find(access: Target, node: str, via: Address | None, directory: Path) -> tuple[ClusterView, NodeView]:
+    """Return the cluster, and the one node in it that `node` names."""
     is_id = ID_PREFIX_MIN <= len(node) <= ID_LENGTH and all(char in "0123456789abcdef" for char in node.lower())
     if is_id:
-        cluster = look_around(targets_of(manners, via, directory))
+        cluster = look_around(targets_of(access, via, directory))
         found = [view for view in cluster.nodes if view.id.startswith(node.lower())]
     else:
         try:
             address = parse_address(node)
         except ValueError as error:
             raise click.UsageError(f"{error}, and no beginning of an id either") from error
-        cluster = look_around([manners.at(address)] if via is None else [manners.at(via), manners.at(address)])
+        cluster = look_around([access.at(address)] if via is None else [access.at(via), access.at(address)])
         found = [view for view in cluster.nodes if view.address == address]
         if len(cluster.nodes) == 1 and cluster.nodes[0].error:
             raise click.ClickException(f"{cluster.nodes[0].error}. Name another node of the cluster with --via")

@@ -1,4 +1,4 @@
-"""How the commands of disque-cluster are told of nodes: host:port, or the directory of a cluster that `start` made."""
+"""Options by which disque-cluster finds nodes: host:port, or the directory of a cluster that `start` made."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def read_address(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
-    """host:port as an Address, several as a tuple of them; click's usage error when it is none."""
+    """Return host:port as an Address, several as a tuple; click's usage error for any other text."""
     if value is None:
         return None
     try:
@@ -37,12 +37,12 @@ def directory_option(function: Function) -> Function:
     return option(function)
 
 
-def targets_of(manners: Target, node: Address | None, directory: Path) -> list[Target]:
-    """Where to begin looking: at the node that was named, else at those started in the directory."""
+def targets_of(access: Target, node: Address | None, directory: Path) -> list[Target]:
+    """Return the nodes to ask first: the one that was named, else those started in the directory."""
     if node is not None:
-        return [manners.at(node)]
+        return [access.at(node)]
     nodes = local_nodes.load_nodes(directory)
     if not nodes:
         raise click.ClickException(f"No cluster was started in {directory}; name a node (host:port) or a --dir")
     # Those that run come first: the first one also gives the view of HELLO.
-    return [manners.at(node.address) for node in sorted(nodes, key=lambda node: not node.is_alive)]
+    return [access.at(node.address) for node in sorted(nodes, key=lambda node: not node.is_alive)]

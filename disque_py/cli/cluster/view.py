@@ -1,7 +1,7 @@
-"""A cluster as all its nodes tell it: who knows whom, what each holds, where they disagree.
+"""A cluster as all its nodes describe it: which nodes each one knows, what it holds, where nodes disagree.
 
-Looking starts at one node and goes on to every address it knows. Each node is asked for itself, because
-only its own table says whom *it* sees; a node that doesn't answer is kept with the reason.
+Looking starts at one node and goes on to every address that it knows. Each node is asked, because only its own table
+says which nodes *it* sees. A node that doesn't answer is kept with the reason.
 """
 
 from __future__ import annotations
@@ -12,18 +12,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from disque_py.cli.address import Address, Target, parse_address
+from disque_py.cli.address import Address, Target
 from disque_py.cli.connection import ConnectError, Connection, ConnectionLostError
 from disque_py.cli.shell.replies import Reply
-from disque_py.cli.shell.stat import info_fields
+from disque_py.client import results
 
 PATIENCE_S: Final = 3.0
 LOOK_EVERY_S: Final = 0.2
 # Nodes asked at the same time.
 THREADS_MAX: Final = 16
 
-# Where a node's bus is unless it says otherwise.
+# The distance of a bus port from its port, unless the node says otherwise.
 BUS_PORT_DISTANCE: Final = 10_000
+
+# INFO and CLUSTER INFO as the client library reads them.
+InfoFields = dict[str, str | int | float]
 
 # A node in one of these flags can't be counted on (spec N1).
 BAD_FLAGS: Final = ("fail", "fail?", "handshake", "noaddr")
@@ -42,7 +45,7 @@ def accepted(reply: Reply) -> Reply:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """One line of a node's CLUSTER NODES: whom it knows, and what it thinks of that node."""
+    """One line of a node's CLUSTER NODES: a node that it knows, with its flags."""
 
     id: str
     address: Address | None
@@ -62,20 +65,20 @@ class TableRow:
 
 @dataclass(slots=True)
 class NodeView:
-    """What one node says of itself and of the others; `error` says why it says nothing."""
+    """One node's account of itself and the others; `error` is the reason why it gave none."""
 
     address: Address
     id: str = ""
     error: str = ""
-    info: dict[str, str] = field(default_factory=dict)
-    cluster_info: dict[str, str] = field(default_factory=dict)
+    info: InfoFields = field(default_factory=dict)
+    cluster_info: InfoFields = field(default_factory=dict)
     table: list[TableRow] = field(default_factory=list)
     priorities: dict[str, str] = field(default_factory=dict)
     is_leaving: bool = False
 
     @property
     def name(self) -> str:
-        """How messages name it: address and the beginning of the id."""
+        """The name in messages: address and the beginning of the id."""
         return f"{self.address} ({self.id[:8]})" if self.id else str(self.address)
 
     @property
@@ -91,12 +94,12 @@ class ClusterView:
     nodes: list[NodeView]
 
     def flags_of(self, node: NodeView) -> list[str]:
-        """The bad flags that others have it under."""
+        """Return the bad flags that other nodes give it."""
         found = {flag for other in self.nodes for row in other.others if row.id == node.id for flag in row.bad_flags}
         return [flag for flag in BAD_FLAGS if flag in found]
 
     def state_of(self, node: NodeView) -> str:
-        """One word or two: ok, leaving, unreachable, and what the others think of it."""
+        """Return its state: ok, leaving, unreachable, and the bad flags that others give it."""
         words = []
         if node.error:
             words.append("no login" if node.error.startswith(("NOAUTH", "WRONGPASS")) else "unreachable")
@@ -104,12 +107,12 @@ class ClusterView:
         return ",".join([*words, *self.flags_of(node)]) or "ok"
 
     def priority_of(self, node: NodeView) -> str:
-        """Its priority in HELLO, as the first other node that answers gives it."""
+        """Return its priority in HELLO, as the first other node that answers gives it."""
         tellers = [*(other for other in self.nodes if other is not node), node]
         return next((teller.priorities[node.id] for teller in tellers if node.id in teller.priorities), "")
 
     def problems(self) -> list[str]:
-        """Everything that keeps this from being one whole cluster; empty when it is."""
+        """Return all that keeps this from being one whole cluster; empty when it is whole."""
         return [problem for node in self.nodes for problem in self._problems_of(node)]
 
     def _problems_of(self, node: NodeView) -> list[str]:
@@ -136,17 +139,17 @@ class ClusterView:
         handshakes = sum("handshake" in row.flags for row in node.table)
         if handshakes:
             found.append(f"{node.name} has {handshakes} handshakes under way")
-        size = node.cluster_info.get("cluster_size", "")
-        if size.isdigit() and int(size) != len(self.nodes):
+        size = node.cluster_info.get("cluster_size")
+        if isinstance(size, int) and size != len(self.nodes):
             found.append(f"{node.name} counts {size} nodes, but {len(self.nodes)} were found")
         return found
 
 
 def _advice(node: NodeView, other: NodeView) -> str:
-    """What helps when `node` does not know `other`."""
+    """Return the commands that help when `node` does not know `other`."""
     address = f"{other.address.host} {other.address.port}"
-    bus_port = other.info.get("bus_port", "")
-    if bus_port.isdigit() and int(bus_port) != other.address.port + BUS_PORT_DISTANCE:
+    bus_port = other.info.get("bus_port")
+    if isinstance(bus_port, int) and bus_port != other.address.port + BUS_PORT_DISTANCE:
         address += f" {bus_port}"
     joins = f"CLUSTER MEET {address} on {node.address} joins them"
     if any(row.id == node.id for row in other.others):
@@ -154,17 +157,19 @@ def _advice(node: NodeView, other: NodeView) -> str:
     return joins
 
 
-def parse_table(text: str) -> list[TableRow]:
-    """CLUSTER NODES as rows. An address that is missing (a node that doesn't know its own) is None."""
-    rows = []
-    for line in text.splitlines():
-        words = line.split(" ")
-        if len(words) < 6:
-            continue
-        host, _, port = words[1].partition("@")[0].rpartition(":")
-        address = parse_address(f"{host}:{port}") if host and port.isdigit() and int(port) else None
-        rows.append(TableRow(words[0], address, frozenset(words[2].split(",")), words[5] == "connected"))
-    return rows
+def parse_table(text: bytes) -> list[TableRow]:
+    """Return CLUSTER NODES as rows. An address that is missing (a node that doesn't know its own) is None.
+
+    RefusedError for a text that is no such table.
+    """
+    try:
+        nodes = results.cluster_nodes(text)
+    except ValueError as error:
+        raise RefusedError(f"CLUSTER NODES can't be read: {error}") from error
+    return [
+        TableRow(node.id, Address(node.host, node.port) if node.host and node.port else None, node.flags, node.linked)
+        for node in nodes
+    ]
 
 
 def look_at(target: Target) -> NodeView:
@@ -191,21 +196,21 @@ def patient(target: Target) -> Connection:
 
 
 def _ask(connection: Connection, view: NodeView) -> None:
-    def text(*words: str) -> str:
-        return accepted(connection.call(*words)).text.decode("utf-8", "replace")
+    def text(*words: str) -> bytes:
+        return accepted(connection.call(*words)).text
 
     view.table = parse_table(text("CLUSTER", "NODES"))
     view.id = next((row.id for row in view.table if row.is_myself), "")
-    view.info = info_fields(text("INFO").encode())
-    view.cluster_info = info_fields(text("CLUSTER", "INFO").encode())
-    view.is_leaving = text("CLUSTER", "LEAVING") == "yes"
+    view.info = results.info(text("INFO"))
+    view.cluster_info = results.info(text("CLUSTER", "INFO"))
+    view.is_leaving = text("CLUSTER", "LEAVING") == b"yes"
     hello = accepted(connection.call("HELLO"))
     rows = [row.texts() for row in hello.items[2:]]
     view.priorities = {row[0].decode(): row[3].decode() for row in rows if len(row) >= 4}
 
 
 def look_around(targets: Sequence[Target]) -> ClusterView:
-    """Ask these nodes, then everybody they know, and so on. The first targets stay in front."""
+    """Ask these nodes, then all that they know, and so on. The first targets stay in front."""
     nodes: list[NodeView] = []
     asked: set[Address] = set()
     ids: set[str] = set()
@@ -248,7 +253,7 @@ def _named(nodes: list[NodeView]) -> list[NodeView]:
 def meet(target: Target, other: Address) -> None:
     """Tell the node at `target` to join the one at `other`. ConnectError, ConnectionLostError, RefusedError.
 
-    The other is asked first: a handshake with nobody would stay in the cluster's tables for a while.
+    The other is asked first: a handshake with a dead address would stay in the cluster's tables for a while.
     """
     patient(target.at(other)).close()
     connection = patient(target)
@@ -260,7 +265,7 @@ def meet(target: Target, other: Address) -> None:
 
 
 def wait_until_whole(targets: Iterable[Target], timeout_s: float) -> ClusterView:
-    """Look until all these nodes are one cluster without problems, or the time is over; the last look."""
+    """Look until all these nodes are one cluster without problems, or the time is over. Return the last look."""
     wanted = list(targets)
     deadline = time.monotonic() + timeout_s
     while True:

@@ -3,10 +3,10 @@
     flights.py   the data set, read from the source distribution that bin/demo downloads
     nodes.py     three node processes: start, join, kill, restart, always stop
     link.py      one pipelined connection
-    tally.py     what was added and delivered, per flight (pure)
+    tally.py     counts of adds and deliveries, per flight (pure)
     load.py      producers and workers
     display.py   progress and the final report
     __main__.py  the order of events
 
-It is an ordinary user of the cluster: everything it knows it learned from replies.
+The demonstration is an ordinary user of the cluster: it learns everything from replies.
 """

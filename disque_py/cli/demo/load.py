@@ -1,9 +1,8 @@
 """Producers and workers, some of each on every node.
 
-Both hold their node for as long as it is there and come back when it is. What a broken connection
-leaves open is carried to another node: adds without an answer are sent again (so a flight may be
-in the cluster twice; the tally counts that), and acks without an answer are repeated, which is
-harmless. Nothing else is needed to survive the loss of a node.
+Both stay with their node while it is there, and come back when it is back. Work that a broken connection leaves open
+goes to another node. Adds without an answer are sent again, so a flight may be in the cluster twice; the tally counts
+that. Acks without an answer are repeated, which is harmless. This is enough to survive the loss of a node.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ REFUSED_PAUSE_SECONDS: Final = 0.05
 
 
 class Load:
-    """What producers and workers share."""
+    """The state that producers and workers share."""
 
     def __init__(self, flights: Flights, tally: Tally, clock: Callable[[], float] = time.monotonic) -> None:
         self.flights = flights
@@ -63,10 +62,10 @@ class Load:
         return max(0, self._next_row - self.tally.delivered)
 
     async def take_rows(self) -> list[int]:
-        """The next rows to add, in a batch; waits while too many are on their way."""
+        """Return the next rows to add, in a batch. Waits while too many are on their way."""
         while not self.is_over:
             if self._again:
-                # Not held back: they are part of what is on its way already.
+                # Not held back: they count as on their way already.
                 return [self._again.popleft() for _ in range(min(ADD_BATCH, len(self._again)))]
             if self._next_row < len(self.flights) and self.on_the_way < ON_THE_WAY_MAX:
                 first = self._next_row
@@ -77,7 +76,7 @@ class Load:
         return []
 
     def add_again(self, rows: list[int]) -> None:
-        """These were refused, or nobody knows what became of them."""
+        """Put back rows that were refused or got no answer."""
         self.tally.adds_repeated += len(rows)
         self._again.extend(rows)
         self._may_add.set()
@@ -101,7 +100,7 @@ class Load:
                         break
 
     async def _add(self, link: Link, node: int, rows: list[int]) -> bool:
-        """One batch of ADDJOB; whether the connection still stands."""
+        """Send one batch of ADDJOB. Return whether the connection still stands."""
         queues, bodies = self.flights.queues, self.flights.bodies
         now = self.clock()
         for row in rows:
@@ -163,14 +162,14 @@ class Load:
             done = await self._receive(replies[-1], node) if wants_more else []
 
     def _count_acks(self, reply: Any, ids: list[bytes]) -> None:
-        """An ACKJOB was answered; refused ones are owed still."""
+        """Count an answered ACKJOB; refused acks stay owed."""
         if isinstance(reply, hiredis.ReplyError):
             self.acks_owed.extend(ids)
         else:
             self.tally.acknowledged += len(ids)
 
     async def _receive(self, jobs: Any, node: int) -> list[bytes]:
-        """Count the jobs of one GETJOB reply; their ids."""
+        """Count the jobs of one GETJOB reply. Return their ids."""
         if isinstance(jobs, hiredis.ReplyError):
             await asyncio.sleep(REFUSED_PAUSE_SECONDS)
             return []

@@ -1,8 +1,8 @@
 """Three nodes as child processes of the demonstration.
 
 They have free ports on the loopback interface and one scratch folder, which is removed at the end.
-None outlives us: `stop` ends them, and where the system can (Linux), a child is told by the kernel
-when its parent is gone, however it went.
+No node outlives this process: leaving the context ends them. On Linux the kernel kills a node
+when its parent is gone, in whatever way the parent ended.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any, Final
 import hiredis
 
 from disque_py.cli.demo.link import LinkLostError, ask
+from disque_py.client import results
 
 NAMES: Final = ("a", "b", "c")
 START_SECONDS: Final = 20.0
@@ -38,7 +39,7 @@ DIE_WITH_PARENT: Final = (
 
 
 class NodesError(Exception):
-    """The nodes don't do what they should; the text says which and why."""
+    """A node that does not start, answer or join; the text says which and why."""
 
 
 class NodeProcess:
@@ -52,7 +53,7 @@ class NodeProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process runs."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
@@ -73,11 +74,11 @@ class NodeProcess:
 
     @property
     def log(self) -> Path:
-        """Where the node writes its log."""
+        """The path of the node's log."""
         return self.folder / "log"
 
     def kill(self) -> None:
-        """SIGKILL: no chance to say goodbye."""
+        """Send SIGKILL, which leaves the node no time for an orderly end."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -88,7 +89,7 @@ class NodeProcess:
             self._process.terminate()
 
     def wait_stopped(self, seconds: float) -> None:
-        """Wait for the end, and make one when the patience is over."""
+        """Wait for the end of the process; kill it when the time is over."""
         if self._process is None:
             return
         try:
@@ -97,7 +98,7 @@ class NodeProcess:
             self.kill()
 
     def why_it_ended(self) -> str:
-        """The last it said."""
+        """Return the end of its output and log."""
         said = [path.read_text(errors="replace") for path in (self.folder / "stderr", self.log) if path.exists()]
         return "\n".join(said)[-2000:]
 
@@ -133,7 +134,7 @@ class Nodes:
         await self._until(self.is_whole, "the nodes do not find each other")
 
     async def is_whole(self) -> bool:
-        """Whether every node says that it reaches every other."""
+        """Return whether every node says that it reaches every other."""
         return all([await sees_all(node.port, len(self.all)) for node in self.all])
 
     async def wait_answering(self, node: NodeProcess) -> None:
@@ -147,9 +148,9 @@ class Nodes:
         await self._until(answers, f"node {node.name} does not answer")
 
     async def registered_jobs(self) -> int:
-        """Jobs that any node still holds, acknowledged ones included. OSError, LinkLostError."""
+        """Return the number of jobs that nodes still hold, acknowledged ones included. OSError, LinkLostError."""
         infos = [await ask(node.port, b"INFO", b"jobs") for node in self.all]
-        return sum(info_number(info, b"registered_jobs") for info in infos)
+        return sum(info_number(info, "registered_jobs") for info in infos)
 
     async def _until(self, is_so: Any, complaint: str) -> None:
         try:
@@ -164,25 +165,22 @@ class Nodes:
 
 
 async def sees_all(port: int, count: int) -> bool:
-    """Whether HELLO lists `count` nodes, all with the priority of a node that is linked and well."""
+    """Return whether HELLO lists `count` nodes, all with the priority of a node that is linked and well."""
     reply = await ask(port, b"HELLO")
     if isinstance(reply, hiredis.ReplyError):
         return False
-    nodes = reply[2:]
-    return len(nodes) == count and all(priority == b"1" for _, _, _, priority in nodes)
+    nodes = results.hello(reply).nodes
+    return len(nodes) == count and all(node.priority == 1 for node in nodes)
 
 
-def info_number(info: Any, field: bytes) -> int:
-    """The value of a whole-number field of INFO; 0 when it is missing."""
-    for line in bytes(info).splitlines() if isinstance(info, bytes) else ():
-        name, _, value = line.partition(b":")
-        if name == field:
-            return int(value)
-    return 0
+def info_number(info: Any, field: str) -> int:
+    """Return the value of a whole-number field of INFO; 0 when it is missing."""
+    value = results.info(info).get(field) if isinstance(info, bytes) else None
+    return value if isinstance(value, int) else 0
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that are free now, together with the bus port above each. NodesError."""
+    """Return ports that are free now, with the bus port above each. NodesError."""
     found: list[int] = []
     for port in random.sample(PORTS, len(PORTS)):
         if is_free(port) and is_free(port + BUS_PORT_ABOVE):
@@ -193,7 +191,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens there."""
+    """Return whether the port is free."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -204,6 +202,6 @@ def is_free(port: int) -> bool:
 
 
 def server_command() -> list[str]:
-    """The words that start a node, without its options."""
+    """Return the words that start a node, without its options."""
     server = [sys.executable, "-m", "disque_py.server.main"]
     return [sys.executable, "-c", DIE_WITH_PARENT, *server] if sys.platform == "linux" else server

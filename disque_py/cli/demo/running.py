@@ -15,7 +15,7 @@ EXIT_INTERRUPTED: Final = 130
 
 
 def run(console: Console, story: Coroutine[Any, Any, int], failures: tuple[type[Exception], ...]) -> int:
-    """The exit status: the story's own, 1 after one of these failures, 130 after SIGINT, SIGTERM or SIGHUP."""
+    """Run the story. Return its exit status, 1 after one of these failures, 130 after SIGINT, SIGTERM or SIGHUP."""
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_cancelled_by_signals(story))
@@ -36,5 +36,5 @@ async def _cancelled_by_signals(story: Coroutine[Any, Any, int]) -> int:
 
 
 def say_error(console: Console, text: str) -> None:
-    """One line, however long."""
+    """Print an error as one line of any length."""
     console.print(f"bin/demo: {text}", style="bold red", markup=False, soft_wrap=True)

@@ -1,8 +1,8 @@
-"""What happened to each flight. Pure: times are handed in, in seconds on one clock.
+"""The fate of each flight. Pure: callers give the times, in seconds on one clock.
 
 A flight counts as delivered when its first delivery carried exactly the queue and body that were
-added. A delivery of it after that is one too many, whatever the reason: a retry, a lost ack, or
-an add that was sent again because its answer was lost with a killed node.
+added. Every later delivery of it is one too many. It may come from a retry, a lost ack, or an add that was sent again
+because its answer was lost with a killed node.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Tally:
     """Adds and deliveries, per flight and per node.
 
     added_by, delivered_by   per node, in the order of the cluster
-    unanswered               flights delivered whose add nobody has answered yet
+    unanswered               flights delivered whose add has no answer yet
     acknowledged             ids confirmed by an ACKJOB
-    adds_repeated            adds sent again, because they were refused or nobody answered
+    adds_repeated            adds sent again, because they were refused or not answered
     foreign                  deliveries of something that was never added
     """
 
@@ -137,6 +137,6 @@ class Tally:
 
 
 def percentile(values: array[float], share: float) -> float:
-    """The smallest value that `share` of all values do not exceed; 0 if there are none."""
+    """Return the smallest value that `share` of all values do not exceed; 0 if there are none."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0

@@ -3,7 +3,7 @@
     flights_job.py    the Spark program: rows into jobs, events into the index (a process of its own)
     spark_process.py  that process: start, talk, always stop
     work.py           workers that remember which job was which flight
-    agreement.py      what the indexes and the broker say, compared
+    agreement.py      the comparison of indexes and broker
     answers.py        the questions to the indexes, as text
     __main__.py       the order of events
 

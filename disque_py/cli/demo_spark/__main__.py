@@ -1,7 +1,7 @@
 """The order of events: start, Spark produces, workers consume, a node is killed and restarted, everything is compared.
 
 Exit status: 0 when every flight was delivered as it was read and indexes and broker agree exactly, 1 when not or when
-something did not work, 130 after Ctrl-C. Whatever happens, no process is left running.
+something did not work, 130 after Ctrl-C. In every case no process is left running.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from disque_py.cli.demo_spark.work import SparkDisplay, Work
 LOOK_SECONDS: Final = 0.1
 # Until no node holds a job any more, and so no event can come that the comparison does not know.
 DRAIN_SECONDS: Final = 90.0
-# Until what nodes have written can be read: their logs are synced once a second.
+# Until the nodes' events can be read: their logs are synced once a second.
 DURABLE_SECONDS: Final = 20.0
 # The index waits for the killed node, whose events it has begun to read.
 AWAY_SECONDS_MAX: Final = 20.0
@@ -40,7 +40,7 @@ CURVE_COLUMNS_MAX: Final = 100
 
 
 def arguments(argv: list[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Return the options of the command line."""
     parser = argparse.ArgumentParser(
         prog="bin/demo --spark", description=__doc__.partition("\n")[0] if __doc__ else None
     )
@@ -52,7 +52,7 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the demonstration; the exit status."""
+    """Run the demonstration. Return the exit status."""
     options = arguments(argv)
     console = Console()
     if options.index and options.index.exists() and any(options.index.iterdir()):
@@ -62,7 +62,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 async def demonstrate(console: Console, options: argparse.Namespace) -> int:
-    """All of it; the exit status."""
+    """Run all steps. Return the exit status."""
     began = time.monotonic()
     with Nodes() as nodes:
         ports = ", ".join(f"{node.name} on port {node.port}" for node in nodes.all)
@@ -97,7 +97,7 @@ async def demonstrate(console: Console, options: argparse.Namespace) -> int:
 async def carry(
     console: Console, nodes: Nodes, work: Work, spark: SparkProcess, *, may_kill: bool
 ) -> tuple[Report, int]:
-    """Put the flights through the cluster; the report, and the jobs that the nodes did not get rid of."""
+    """Put the flights through the cluster. Return the report, and the number of jobs that nodes still hold."""
     display = SparkDisplay(console, work, nodes.all, spark)
     started = work.clock()
     tasks = [asyncio.ensure_future(display.run())]

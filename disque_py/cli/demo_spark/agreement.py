@@ -1,7 +1,7 @@
-"""Whether the indexes and the broker say the same: every event, every job, every flight.
+"""Comparison of the indexes with the broker: every event, every job, every flight.
 
-The broker's side is what nodes have answered: INFO about their event logs, and the ACKJOBs of the workers. The other
-side are the tables that Spark has written, asked with DuckDB.
+The broker's side are the answers of nodes: INFO about their event logs, and the ACKJOBs of the workers. The other
+side are the tables that Spark has written; DuckDB reads them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class NodeLog:
 
 @dataclass(slots=True)
 class Agreement:
-    """What was compared, and what did not agree.
+    """The result of a comparison.
 
     events       per node: its name, events in its log, events of it in `history`
     completed    jobs that `current` calls completed

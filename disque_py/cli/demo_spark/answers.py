@@ -1,4 +1,4 @@
-"""What the demonstration shows from the indexes: depth over time, time in state by carrier, the trace of one flight."""
+"""Answers from the indexes as text: depth over time, time in state by carrier, the trace of one flight."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TRACED: Final = ("ts", "event", "from_state", "to_state", "ms_in_state", "attemp
 
 
 def carriers(db: Any) -> Answer:
-    """A row per carrier: jobs, and p50 and p95 in milliseconds of the states on the way."""
+    """Return a row per carrier: jobs, and p50 and p95 in milliseconds of the states on the way."""
     answer = questions.latency(db, ["carrier"])
     at = {name: number for number, name in enumerate(answer.columns)}
     found: dict[str, dict[str, tuple[Any, ...]]] = {}
@@ -31,7 +31,7 @@ def carriers(db: Any) -> Answer:
 
 
 def eventful_job(db: Any) -> str:
-    """A job that came back, as those do that were on the killed node, or else the one with most events."""
+    """Return a job that was delivered again, as those of the killed node are, or else the one with most events."""
     rows = ask(
         db,
         """
@@ -43,7 +43,7 @@ def eventful_job(db: Any) -> str:
 
 
 def trace(db: Any, job_id: str) -> tuple[str, Answer]:
-    """A job's metadata as text, and what happened to it, nodes by their first eight characters."""
+    """Return a job's metadata and its events as text, with nodes by their first eight characters."""
     answer = questions.trace(db, job_id)
     at = [answer.columns.index(name) for name in TRACED]
     rows = [tuple(row[place][:8] if name == "node" else row[place] for name, place in zip(TRACED, at, strict=True))
@@ -53,7 +53,7 @@ def trace(db: Any, job_id: str) -> tuple[str, Answer]:
 
 
 def texts(db: Any, width: int) -> Iterator[tuple[str, str]]:
-    """Headings and what stands under them."""
+    """Yield headings, each with its text."""
     yield "Depth over time, from the index", plots.curves(questions.depth_over_time(db), width)
     yield "Time in state by carrier, from the index", plots.table(carriers(db))
     job_id = eventful_job(db)

@@ -2,8 +2,8 @@
 
     python -m disque_py.cli.demo_spark.flights_job <nodes> <file of flights> <path of the index>
 
-One session does both, the index from the start, the flights when it is told to. It says what it does in
-lines of JSON on stdout (`kind` ready, batch, produced, indexed) and is told what to do in words on
+One session does both, the index from the start, the flights when it is told to. It reports in
+lines of JSON on stdout (`kind` ready, batch, produced, indexed) and takes orders as words on
 stdin: `produce`, then `finish`. The end of stdin is the end.
 """
 
@@ -22,10 +22,10 @@ PRODUCING_TASKS: Final = 2
 RETRY_SECONDS: Final = 30
 # For the copies of a job while a node is gone and the others are busy.
 ADD_TIMEOUT_MS: Final = 60_000
-# How long the index waits for the killed node.
+# The time that the index waits for the killed node.
 FETCH_TIMEOUT_MS: Final = 180_000
 
-# What is needed of a flight; its body is the line as it was read.
+# The fields of a flight that are needed; its body is the line as it was read.
 FLIGHT: Final = (
     "row BIGINT, carrier STRING, origin STRING, dest STRING, tailnum STRING, sched_dep_time INT, time_hour TIMESTAMP"
 )
@@ -55,7 +55,7 @@ def jobs_of(spark: Any, path: str) -> Any:
 
 
 def say(kind: str, **more: Any) -> None:
-    """One line for who has started us."""
+    """Print one line for the process that has started this one."""
     print(json.dumps({"kind": kind, **more}), flush=True)
 
 

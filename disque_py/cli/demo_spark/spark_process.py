@@ -1,4 +1,4 @@
-"""The process of the Spark program: started, told what to do, heard, and ended whatever happens.
+"""The process of the Spark program: its start, orders to it, its answers, and its end in every case.
 
 It gets a session of its own, so that Ctrl-C in a terminal is for us, and everything it starts (Spark's
 Java among it) can be ended together. Its Java ends by itself when Python is gone, which holds for our
@@ -79,13 +79,13 @@ class SparkProcess:
         await asyncio.gather(self._reader, return_exceptions=True)
 
     def tell(self, word: str) -> None:
-        """What to do next."""
+        """Send the next order to the program."""
         assert self._process is not None
         assert self._process.stdin is not None
         self._process.stdin.write(f"{word}\n".encode())
 
     async def heard(self, kind: str) -> None:
-        """Wait until it says so. Raises SparkError when it ends instead."""
+        """Wait until the program reports this. Raises SparkError when it ends instead."""
         assert self._reader is not None
         waiting = asyncio.ensure_future(self._heard[kind].wait())
         await asyncio.wait([waiting, self._reader], return_when=asyncio.FIRST_COMPLETED)

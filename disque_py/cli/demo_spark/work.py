@@ -1,6 +1,6 @@
-"""The workers of the plain demonstration, who also remember which job was which flight, and which they have finished.
+"""The workers of the plain demonstration, which also remember which job was which flight, and which are finished.
 
-Spark produces, so nobody here adds anything.
+Spark adds the flights, so this module adds none.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Work(Load):
-    """What workers share.
+    """The state that workers share.
 
     row_of_job   flight of each job that was delivered
     finished     jobs whose ACKJOB a node has answered

@@ -1,8 +1,8 @@
-"""What commands there are and how each is written, for help, hints and completion.
+"""The commands and their syntax, for help, hints and completion.
 
-The server knows best: COMMAND DOCS tells it. Where there is no server, or one that can't (the original
-has no COMMAND DOCS), commands.json beside this module speaks; a house test keeps it in step with the
-server's table. A command may have several forms; each starts with the command's name.
+They come from the server's COMMAND DOCS. Without a server, or with one that has no COMMAND DOCS (the original), they
+come from commands.json beside this module; a house test keeps it in step with the server's table. A command may have
+several forms; each starts with the command's name.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CommandDocs = dict[str, CommandDoc]
 
 
 def builtin_docs() -> CommandDocs:
-    """The docs that come with this program, by name in capitals."""
+    """Return the docs that come with this program, by name in capitals."""
     text = Path(__file__).with_name("commands.json").read_text(encoding="utf-8")
     return {
         name.upper(): _doc(name, row["summary"], row["since"], row["group"], row["syntax"])
@@ -50,12 +50,12 @@ def builtin_docs() -> CommandDocs:
 
 
 def docs_of(connection: Connection) -> CommandDocs:
-    """The docs of this server, or the built-in ones where it has none. ConnectionLostError if it goes away."""
+    """Return the docs of this server, or the built-in ones where it has none. ConnectionLostError if it goes away."""
     return docs_from(connection.call("COMMAND", "DOCS")) or builtin_docs()
 
 
 def docs_from(reply: Reply) -> CommandDocs:
-    """What a reply to COMMAND DOCS tells; nothing if it is an error reply."""
+    """Return the docs in a reply to COMMAND DOCS; none if it is an error reply."""
     docs = {}
     if not reply.is_error:
         for name, entry in reply.pairs().items():
@@ -90,7 +90,7 @@ def _doc(name: str, summary: str, since: str, group: str, forms: list[str] | str
 
 
 def help_text(docs: CommandDocs, topic: list[str], *, with_colour: bool) -> str:
-    """What `help <topic>` prints: nothing for the overview, a command (or its first words), or @group."""
+    """Return the text of `help <topic>`: a command (or its first words), or @group; the overview without a topic."""
     if not topic:
         return _OVERVIEW
     wanted = " ".join(topic)
@@ -121,7 +121,7 @@ def _described(doc: CommandDoc, subcommand: str, *, with_colour: bool) -> str:
 _OVERVIEW: Final = f"""
 To get help about a command:  help <command>
              about a group:   help @<group>   ({" ".join("@" + group for group in GROUPS)})
-To see what could follow:     <tab>
+To see the next words:        <tab>
 To run a command n times:     <n> <command>
 To go to another server:      connect <host> <port>
 To clear the screen:          clear

@@ -1,7 +1,7 @@
 """Completion, hints and history of the interactive mode, in prompt_toolkit's terms.
 
-The knowledge is in hints.py; here it meets the line editor. The history file is the original's: a
-command per line, so both programs can share one. Passwords are kept out of it.
+candidates.py and hints.py know the words; this module shows them in the line editor. The history file is the
+original's: a command per line, so both programs can share one. Passwords are kept out of it.
 """
 
 from __future__ import annotations
@@ -10,52 +10,36 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
+from prompt_toolkit.application import get_app
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import History
 from prompt_toolkit.layout.processors import Processor, Transformation, TransformationInput
 
-from disque_py.cli.shell.command_docs import GROUPS, CommandDocs
-from disque_py.cli.shell.hints import hint, next_words
-from disque_py.cli.shell.words import UnbalancedQuotesError, split_words
+from disque_py.cli.shell.candidates import LOCAL_WORDS, Names, keywords_for, names_for, split_typed
+from disque_py.cli.shell.command_docs import CommandDocs
+from disque_py.cli.shell.hints import hint
+from disque_py.cli.shell.words import UnbalancedQuotesError, split_line
 
-LOCAL_WORDS: Final = ("help", "connect", "clear", "quit", "exit")
 HISTORY_LINES_MAX: Final = 1000
 SECRET_DIRECTIVES: Final = frozenset({"requirepass", "cluster-secret", "tls-key-file-pass"})
 
 
-def _typed(text: str) -> tuple[list[str], str]:
-    """The complete words before the cursor, a repeat count left out, and the one being typed."""
-    words = text.split(" ")
-    complete = [word for word in words[:-1] if word]
-    if complete and complete[0].isdigit():
-        complete = complete[1:]
-    return complete, words[-1]
-
-
-def completions(docs: CommandDocs, text: str) -> tuple[list[str], str]:
-    """The words that may stand at the end of `text`, and the beginning they have there already."""
-    complete, begun = _typed(text)
-    if complete and complete[0].lower() in ("help", "?"):
-        candidates = [*sorted(docs), *(f"@{group}" for group in GROUPS)] if len(complete) == 1 else []
-    else:
-        candidates = next_words(docs, complete)
-        if not complete:
-            candidates += LOCAL_WORDS
-    return [word for word in candidates if word.lower().startswith(begun.lower())], begun
-
-
 class CommandCompleter(Completer):
-    """Names and keywords behind TAB."""
+    """Commands, keywords, queues and directives behind TAB."""
 
-    def __init__(self, docs: Callable[[], CommandDocs]) -> None:
+    def __init__(self, docs: Callable[[], CommandDocs], names: Names = lambda kind: ()) -> None:
         self._docs = docs
+        self._names = names
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """What the editor asks for. Words typed in small letters are completed in small letters."""
-        words, begun = completions(self._docs(), document.text_before_cursor)
-        for word in words:
-            yield Completion(word.lower() if begun.islower() else word, start_position=-len(begun))
+        """Yield the completions of the word before the cursor. The line editor calls it."""
+        complete, begun = split_typed(document.text_before_cursor)
+        docs = self._docs()
+        for word in keywords_for(docs, complete, begun, local=LOCAL_WORDS):
+            yield Completion(word, start_position=-len(begun))
+        for word in names_for(docs, complete, begun, self._names):
+            yield Completion(word, start_position=-len(begun))
 
 
 class HintProcessor(Processor):
@@ -65,16 +49,18 @@ class HintProcessor(Processor):
         self._docs = docs
 
     def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
-        """What the editor draws for one line of the input."""
+        """Return the line as the editor draws it, with the hint behind it."""
         document = transformation_input.document
         fragments = transformation_input.fragments
         is_last = transformation_input.lineno == document.line_count - 1
-        if is_last and document.is_cursor_at_the_end and (text := self._hint(document.text)):
+        # The line that Enter leaves on the screen is the line that was typed.
+        is_typing = is_last and document.is_cursor_at_the_end and not get_app().is_done
+        if is_typing and (text := self._hint(document.text)):
             fragments = [*fragments, ("class:auto-suggestion", text)]
         return Transformation(fragments)
 
     def _hint(self, text: str) -> str:
-        complete, begun = _typed(text)
+        complete, begun = split_typed(text)
         rest = hint(self._docs(), [*complete, begun] if begun else complete, is_word_over=not begun)
         return rest if not rest or not begun else " " + rest
 
@@ -107,9 +93,9 @@ class PlainHistory(History):
 
 
 def is_secret(line: str) -> bool:
-    """A command that carries a password."""
+    """Return whether a command carries a password."""
     try:
-        words = [word.decode("utf-8", "replace").lower() for word in split_words(line)]
+        words = [word.decode("utf-8", "replace").lower() for word in split_line(line)]
     except UnbalancedQuotesError:
         words = line.lower().split()
     if words[:1] and words[0].isdigit():

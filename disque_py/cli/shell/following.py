@@ -1,8 +1,8 @@
-"""`disque-cli events --follow`: what becomes of jobs on a node, as it happens.
+"""`disque-cli events --follow`: the events of jobs on a node, as they happen.
 
-Lines come as they are into pipes, one JSON object each, and short on a terminal. They are read by number (EVENTS READ),
-so nothing is left out while the node is there; what can't be had any more is said on standard error, and following goes
-on. A node that goes away is waited for, as by --stat: after its restart it goes on where it was.
+Into pipes each line is one JSON object; on a terminal lines are short. Events are read by number (EVENTS READ), so none
+is left out while the node is there. A gap of events that are gone is reported on standard error, and following goes on.
+A node that goes away is waited for, as by --stat; after its restart following goes on at the next event.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _step(
     tell: Callable[[str], object],
     is_short: bool,
 ) -> tuple[bytes, int] | None:
-    """One question; (log, next number) afterwards, None if the place is to be asked for anew."""
+    """Ask once. Return (log, next number), or None if the place must be asked for anew."""
     if place is None:
         reply = connection.call("EVENTS", "INFO")
         if reply.is_error:
@@ -69,7 +69,7 @@ def _step(
         tell(f"events {next_seq} to {int(rest) - 1} are gone")
         return log, int(rest)
     if code == "NOLOG" and rest != "none":
-        tell(f"the node has a new log of events, {rest}; what is behind event {next_seq - 1} of the old one is gone")
+        tell(f"the node has a new log of events, {rest}; events after {next_seq - 1} of the old one are gone")
         return rest.encode(), 1
     if code in ("NOLOG", "LOADING"):
         time.sleep(AGAIN_S)
@@ -83,7 +83,7 @@ def _refusal(text: bytes) -> str:
 
 
 def short(event: dict[str, Any]) -> str:
-    """An event for eyes: when, which job, of which queue, from where to where."""
+    """Return an event as a short line: time, job, queue, change of state."""
     seconds, ms = divmod(event["ts"], 1000)
     when = f"{time.strftime('%H:%M:%S', time.localtime(seconds))}.{ms:03d}"
     if event["job_id"] is None:
@@ -100,7 +100,7 @@ def short(event: dict[str, Any]) -> str:
 
 
 def visible(text: str) -> str:
-    """Without what moves a cursor or can't be printed: names of queues are anybody's bytes."""
+    """Escape control characters and all that can't be printed: producers may put any bytes into queue names."""
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode() for char in text
     )

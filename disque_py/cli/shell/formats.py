@@ -7,8 +7,8 @@ end that belongs to it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from disque_py.cli.shell.replies import (
@@ -53,18 +53,23 @@ _TEXT_REPLIES: Final = frozenset(
     }
 )
 
+# Their replies are names and values in turn, which RESP2 and some commands send as a flat array.
+_PAIRED_REPLIES: Final = frozenset({(b"SHOW",), (b"QSTAT",), (b"CONFIG", b"GET"), (b"EVENTS", b"INFO")})
+# The field of a job whose value is names and values in turn.
+_PAIRED_FIELD: Final = b"meta"
+
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How replies are printed: one of the four formats, and what stands between elements in raw."""
+    """A way to print replies: one of the four formats, and the delimiter between elements in raw."""
 
     format: str = RAW
     delimiter: bytes = b"\n"
 
     def render(self, words: Sequence[bytes], reply: Reply) -> bytes:
-        """The whole output for the reply to a command, ending with a line end."""
+        """Return the whole output for the reply to a command, with its line end."""
         if self.format is JSON:
-            return as_json(reply) + b"\n"
+            return as_json(with_objects(words, reply)) + b"\n"
         if self.format is RAW or replies_with_text(words):
             return as_raw(reply, self.delimiter) + b"\n"
         if self.format is CSV:
@@ -73,18 +78,53 @@ class Style:
 
 
 def replies_with_text(words: Sequence[bytes]) -> bool:
-    """The reply of this command is text to be read as it is."""
+    """Return whether the reply of this command is text for people."""
+    return _is_in(_TEXT_REPLIES, words)
+
+
+def _is_in(commands: Set[tuple[bytes, ...]], words: Sequence[bytes]) -> bool:
+    """Tell whether the table names this command, alone or with its subcommand."""
     upper = tuple(word.upper() for word in words[:2])
-    return upper in _TEXT_REPLIES or upper[:1] in _TEXT_REPLIES
+    return upper in commands or upper[:1] in commands
+
+
+def with_objects(words: Sequence[bytes], reply: Reply) -> Reply:
+    """Return the reply with flat arrays of names and values as maps, where the command's rows are such."""
+    if _is_in(_PAIRED_REPLIES, words):
+        return _as_map(reply)
+    if words[0].upper() == b"JSCAN" and len(reply.items) == 2:
+        cursor, rows = reply.items
+        return replace(reply, items=(cursor, replace(rows, items=tuple(map(_as_map, rows.items)))))
+    return reply
+
+
+def _as_map(reply: Reply) -> Reply:
+    """Return an array of names and values as a map; any other reply as it is."""
+    if reply.kind is not ARRAY or len(reply.items) % 2:
+        return reply
+    items = list(reply.items)
+    for index in range(0, len(items), 2):
+        if items[index].text == _PAIRED_FIELD:
+            items[index + 1] = _as_map(items[index + 1])
+    return Reply(MAP, items=tuple(items))
+
+
+def name_shower(style_format: str) -> Callable[[bytes], bytes]:
+    """Return the function that shows a name in this format: quoted, as JSON, or bare."""
+    if style_format is FORMATTED or style_format is CSV:
+        return quoted
+    if style_format is JSON:
+        return lambda name: as_json(Reply(BULK, name))
+    return lambda name: name
 
 
 def quoted(text: bytes) -> bytes:
-    """In double quotes, with escapes for everything that is no printable ASCII."""
+    """Return the text in double quotes, with escapes for all that is no printable ASCII."""
     return b'"%b"' % b"".join(map(_QUOTED.__getitem__, text))
 
 
 def as_formatted(reply: Reply, prefix: bytes = b"") -> bytes:
-    """For people; `prefix` is the indentation of lines after the first."""
+    """Return a reply for people; `prefix` is the indentation of lines after the first."""
     scalar = _FORMATTED_SCALARS.get(reply.kind)
     if scalar is not None:
         return scalar(reply.text) + b"\n"
@@ -117,7 +157,7 @@ _FORMATTED_SCALARS: Final[dict[str, Callable[[bytes], bytes]]] = {
 
 
 def as_raw(reply: Reply, delimiter: bytes) -> bytes:
-    """Values as they are; nested arrays flattened. An error has a line end of its own."""
+    """Return values as they are, with nested arrays flattened. An error has a line end of its own."""
     if reply.kind is ERROR:
         return reply.text + b"\n"
     if reply.kind is BOOLEAN:
@@ -131,7 +171,7 @@ def as_raw(reply: Reply, delimiter: bytes) -> bytes:
 
 
 def as_csv(reply: Reply) -> bytes:
-    """Comma separated, flattened. The line end behind NIL is the original's."""
+    """Return comma separated values, flattened. The line end behind NIL is the original's."""
     if reply.kind is NIL:
         return b"NIL\n"
     if reply.kind is ERROR:
@@ -146,30 +186,31 @@ def as_csv(reply: Reply) -> bytes:
 
 
 def as_json(reply: Reply) -> bytes:
-    """One JSON value on one line; an error is an object with the one member `error`."""
-    return json.dumps(_json_value(reply), ensure_ascii=False, separators=(",", ":")).encode()
+    """Return one JSON value on one line; an error is an object with the one member `error`."""
+    return json.dumps(json_value(reply), ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _json_value(reply: Reply) -> Any:
+def json_value(reply: Reply) -> Any:
+    """Return a reply as a value that json.dumps takes."""
     if reply.kind is NIL:
         return None
     if reply.kind is ERROR:
-        return {"error": _json_text(reply.text)}
+        return {"error": json_text(reply.text)}
     if reply.kind in (INTEGER, BIG_NUMBER):
         return int(reply.text)
     if reply.kind is BOOLEAN:
         return reply.text == b"t"
     if reply.kind is DOUBLE:
         # JSON has no infinity and no NaN.
-        return _json_text(reply.text) if reply.text.lstrip(b"-") in (b"inf", b"nan") else float(reply.text)
+        return json_text(reply.text) if reply.text.lstrip(b"-") in (b"inf", b"nan") else float(reply.text)
     if reply.kind is MAP:
         pairs = zip(reply.items[::2], reply.items[1::2], strict=True)
-        return {_json_text(as_raw(name, b" ")): _json_value(value) for name, value in pairs}
+        return {json_text(as_raw(name, b" ")): json_value(value) for name, value in pairs}
     if reply.kind in _SIGNS:
-        return [_json_value(item) for item in reply.items]
-    return _json_text(reply.text)
+        return [json_value(item) for item in reply.items]
+    return json_text(reply.text)
 
 
-def _json_text(text: bytes) -> str:
-    r"""UTF-8, with bytes that are none as `\xNN`: JSON has no bytes."""
+def json_text(text: bytes) -> str:
+    r"""Return UTF-8 text, with bytes that are none as `\xNN`: JSON has no bytes."""
     return text.decode("utf-8", "backslashreplace")

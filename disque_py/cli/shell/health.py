@@ -1,13 +1,13 @@
-"""--health: is this node fit for work? For container health checks and load balancers.
+"""--health: a check of one node, for container health checks and load balancers.
 
-Healthy means: it accepts the connection and answers PING with PONG (a node that loads, can't write its
-journal or wants a login refuses PING), and CLUSTER INFO says `cluster_state:ok`. A leaving node is
-healthy: it must be left alive until it is drained.
+A healthy node accepts the connection, answers PING with PONG, and says `cluster_state:ok` in CLUSTER INFO. A node that
+loads, can't write its journal or wants a login refuses PING. A leaving node is healthy: it must live until it is
+drained.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from disque_py.cli.address import Target
@@ -19,13 +19,24 @@ TIMEOUT_S_DEFAULT: Final = 5.0
 
 
 class UnhealthyError(Exception):
-    """Not fit; the text says why."""
+    """A node that is not healthy; the text is the reason."""
 
 
-def check_health(target: Target) -> str:
-    """A line about a healthy node; UnhealthyError with the reason otherwise.
+@dataclass(frozen=True, slots=True)
+class Health:
+    """A healthy node."""
 
-    Nothing may hang here: without a time limit of its own the target gets TIMEOUT_S_DEFAULT.
+    address: str
+    is_leaving: bool
+
+    def __str__(self) -> str:
+        return f"{self.address} is healthy" + (" (and leaving its cluster)" if self.is_leaving else "")
+
+
+def check_health(target: Target) -> Health:
+    """Return the health of a healthy node; UnhealthyError with the reason otherwise.
+
+    No step waits without a limit: a target without a time limit gets TIMEOUT_S_DEFAULT.
     """
     patience_s = target.connect_timeout_s or TIMEOUT_S_DEFAULT
     target = replace(target, connect_timeout_s=patience_s, read_timeout_s=patience_s)
@@ -39,7 +50,7 @@ def check_health(target: Target) -> str:
         raise UnhealthyError(str(error)) from error
 
 
-def _examine(connection: Connection) -> str:
+def _examine(connection: Connection) -> Health:
     if connection.warnings:
         raise UnhealthyError(connection.warnings[0])
     pong = _accepted(connection.call("PING"))
@@ -49,8 +60,8 @@ def _examine(connection: Connection) -> str:
     state = fields.get("cluster_state", "ok")
     if state != "ok":
         raise UnhealthyError(f"cluster_state is {state}")
-    leaving = _accepted(connection.call("CLUSTER", "LEAVING")).text == b"yes"
-    return f"{connection.target.address} is healthy" + (" (and leaving its cluster)" if leaving else "")
+    is_leaving = _accepted(connection.call("CLUSTER", "LEAVING")).text == b"yes"
+    return Health(str(connection.target.address), is_leaving)
 
 
 def _accepted(reply: Reply) -> Reply:

@@ -1,9 +1,8 @@
-"""What could come next in a command that is being typed (pure).
+"""The rest of a command that is being typed (pure).
 
-A form such as `QSCAN [cursor] [COUNT count] [BUSYLOOP]` is read as parts: words in capitals stand for
-themselves, words in small letters for values, brackets for what may be left out. The words typed so far
-consume parts: first an optional part whose keyword was typed, wherever it stands, else the next part.
-What is left over is the hint.
+A form such as `QSCAN [cursor] [COUNT count] [BUSYLOOP]` is read as parts. Words in capitals stand for themselves, words
+in small letters for values, brackets for optional parts. Each typed word consumes a part: an optional part with this
+keyword, at any place, else the next part. The parts left over are the hint.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ _PARTS: Final = re.compile(r"\[(?:[^\[\]]|\[[^\]]*\])*\]|\S+")
 
 
 def parts_of(form: str) -> list[str]:
-    """A form's parts, its name left out; a bracket with all that is in it is one part."""
+    """Return a form's parts without its name; a bracket with its content is one part."""
     return _PARTS.findall(form)[1:]
 
 
 def remaining_parts(form: str, typed: list[str]) -> list[str] | None:
-    """The parts that the words after the name leave over, or None if these words are no such form."""
+    """Return the parts that the words after the name leave over, or None if these words don't fit the form."""
     parts = parts_of(form)
     at = 0
     while at < len(typed):
@@ -41,7 +40,7 @@ def remaining_parts(form: str, typed: list[str]) -> list[str] | None:
         at += len(given)
         missing = values[len(given) :]
         if "..." not in parts[keyword] or missing not in ([], ["..."]):
-            # Whatever stands before a keyword that must be there can't be said any more.
+            # Parts in front of a required keyword can't be given any more.
             parts = (
                 parts[keyword + 1 :] if not parts[keyword].startswith("[") else parts[:keyword] + parts[keyword + 1 :]
             )
@@ -50,7 +49,7 @@ def remaining_parts(form: str, typed: list[str]) -> list[str] | None:
 
 
 def hint(docs: CommandDocs, typed: list[str], *, is_word_over: bool) -> str:
-    """The rest of the syntax behind the words typed so far; empty where there is nothing to say.
+    """Return the rest of the syntax behind the words typed so far; empty if there is none.
 
     is_word_over: a blank was typed after the last word, so it is complete.
     """
@@ -68,7 +67,7 @@ def hint(docs: CommandDocs, typed: list[str], *, is_word_over: bool) -> str:
 
 
 def next_words(docs: CommandDocs, typed: list[str]) -> list[str]:
-    """Words in capitals (and choices) that may follow complete words; command names after none."""
+    """Return the keywords and choices that may follow complete words; command names after none."""
     if not typed:
         return sorted(docs)
     doc = docs.get(typed[0].upper())
@@ -79,6 +78,20 @@ def next_words(docs: CommandDocs, typed: list[str]) -> list[str]:
         for part in remaining_parts(form, typed[1:]) or []:
             for choice in _choices(_inside(part)[0] if _inside(part) else ""):
                 found[choice] = None
+            if not part.startswith("["):
+                break
+    return list(found)
+
+
+def next_values(docs: CommandDocs, typed: list[str]) -> list[str]:
+    """Return the values that may follow complete words, as the syntax names them: `queue`, `id`."""
+    doc = docs.get(typed[0].upper()) if typed else None
+    found: dict[str, None] = {}
+    for form in doc.forms if doc is not None else ():
+        for part in remaining_parts(form, typed[1:]) or []:
+            first = (_inside(part) or [""])[0]
+            if first and first != "..." and not _choices(first):
+                found[first] = None
             if not part.startswith("["):
                 break
     return list(found)

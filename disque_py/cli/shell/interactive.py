@@ -1,6 +1,6 @@
-"""The interactive mode: a line editor with history, completion and hints in front of shell.py.
+"""The interactive mode: a line editor with history, completion and hints in front of lines.py.
 
-Nothing ends it but quit and the end of input.
+Only quit and the end of input end it.
 
 Spec X3.
 """
@@ -15,22 +15,23 @@ from prompt_toolkit.completion import ThreadedCompleter
 
 from disque_py.cli.shell.completion import CommandCompleter, HintProcessor, PlainHistory
 from disque_py.cli.shell.lines import Shell
+from disque_py.cli.shell.names import NodeNames
 from disque_py.cli.shell.session import Session
 
 
 def history_path() -> Path:
-    """Where the history is kept."""
+    """Return the path of the history file."""
     named = os.environ.get("DISQUECLI_HISTFILE")
     return Path(named) if named else Path.home() / ".disque_history"
 
 
 def converse(session: Session, interval_s: float) -> int:
-    """Talk to the person at the terminal until they leave. The exit status."""
+    """Talk to the person at the terminal until they leave. Return the exit status."""
     shell = Shell(session, interval_s)
     shell.connect()
     editor: PromptSession[str] = PromptSession(
         history=PlainHistory(history_path()),
-        completer=ThreadedCompleter(CommandCompleter(lambda: shell.docs)),
+        completer=ThreadedCompleter(CommandCompleter(lambda: shell.docs, NodeNames(lambda: session.target))),
         complete_while_typing=False,
         input_processors=[HintProcessor(lambda: shell.docs)],
     )

@@ -1,11 +1,12 @@
-"""--latency, --latency-history and --intrinsic-latency: how long things take, seen from here.
+"""--latency, --latency-history and --intrinsic-latency: delays, measured on this machine.
 
-The first two time PING on one connection, a hundred times per second. The last one talks to nobody: it
-spins and watches how long the machine keeps the process off the processor, which no server can beat.
+The first two time PING on one connection, a hundred times per second. The last one needs no server: it spins and
+measures how long the machine keeps the process off the processor. No server on this machine can be faster than that.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable
@@ -44,12 +45,23 @@ class Spread:
         average = self.sum_ms / self.count
         return f"min: {self.min_ms:.2f}, max: {self.max_ms:.2f}, avg: {average:.2f} ({self.count} samples)"
 
+    def as_object(self) -> dict[str, float]:
+        """For programs that read JSON."""
+        return {
+            "min_ms": round(self.min_ms, 3),
+            "max_ms": round(self.max_ms, 3),
+            "avg_ms": round(self.sum_ms / self.count, 3),
+            "samples": self.count,
+        }
+
     def bare(self) -> str:
         """For programs: minimum, maximum, average, count."""
         return f"{self.min_ms:.2f} {self.max_ms:.2f} {self.sum_ms / self.count:.2f} {self.count}"
 
 
-def measure(connection: Connection, *, with_history: bool, every_s: float | None, on_terminal: bool) -> None:
+def measure(
+    connection: Connection, *, with_history: bool, every_s: float | None, on_terminal: bool, as_json: bool = False
+) -> None:
     """Run until interrupted (into a pipe, without history: for one interval). Times are in milliseconds."""
     every_s = every_s or (HISTORY_EVERY_S_DEFAULT if with_history else PIPED_S_DEFAULT)
     spread = Spread()
@@ -62,7 +74,7 @@ def measure(connection: Connection, *, with_history: bool, every_s: float | None
         if on_terminal:
             print(FRESH_LINE + spread.text(), end="", flush=True)
         elif is_over:
-            print(spread.bare(), flush=True)
+            print(json.dumps(spread.as_object()) if as_json else spread.bare(), flush=True)
             if not with_history:
                 return
         if is_over and with_history:

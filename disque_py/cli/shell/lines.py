@@ -1,9 +1,8 @@
-"""Lines that a person or a file gives, and what each does.
+"""Lines that a person or a file gives, and their effect.
 
-Local commands: help, ?, connect, clear, quit, exit, and `<n> <command>`. Everything else goes to the
-server. Nothing that a command does ends the lines but quit: errors are printed, a broken connection is
-made again with the next command. Where lines come from is elsewhere: `obey` reads standard input,
-interactive.py has the line editor, which takes long to load.
+Local commands: help, ?, connect, clear, quit, exit, and `<n> <command>`. All others go to the server. Only quit ends
+the lines: errors are printed, and a broken connection is made again with the next command. `obey` reads lines from
+standard input; interactive.py has the line editor, which takes long to load.
 
 Spec X3.
 """
@@ -17,10 +16,10 @@ from typing import Final
 
 from disque_py.cli.address import Address, parse_port
 from disque_py.cli.connection import ConnectError, ConnectionLostError
-from disque_py.cli.shell.command_docs import CommandDocs, builtin_docs, docs_of, help_text
+from disque_py.cli.shell.command_docs import CommandDocs, help_text
 from disque_py.cli.shell.formats import FORMATTED
 from disque_py.cli.shell.session import Session
-from disque_py.cli.shell.words import UnbalancedQuotesError, split_repeat, split_words
+from disque_py.cli.shell.words import UnbalancedQuotesError, split_line, split_repeat
 
 CLEAR: Final = "\x1b[2J\x1b[H"  # ECMA-48: erase the page, cursor home.
 # Commands that take longer are followed by their time.
@@ -28,13 +27,17 @@ SLOW_S: Final = 0.5
 
 
 class Shell:
-    """Lines in, their effect out; `line` says whether to go on. Knows no terminal."""
+    """An interpreter of lines; `line` returns whether to go on. It knows no terminal."""
 
     def __init__(self, session: Session, interval_s: float) -> None:
         self.session = session
-        self.docs: CommandDocs = builtin_docs()
         self.failed = False
         self._interval_s = interval_s
+
+    @property
+    def docs(self) -> CommandDocs:
+        """The commands that help, hints and completion speak of."""
+        return self.session.docs
 
     @property
     def prompt(self) -> str:
@@ -44,17 +47,17 @@ class Shell:
         return f"{self.session.target.address.prompt}> "
 
     def connect(self) -> None:
-        """Connect if there is no connection, and ask the server for its docs; print what goes wrong."""
+        """Connect if there is no connection, and ask the server for its docs; print a failure."""
         try:
-            self.docs = docs_of(self.session.connect())
+            self.session.ask_for_docs()
         except (ConnectError, ConnectionLostError) as error:
             self.session.drop()
             self._complain(str(error))
 
     def line(self, text: str) -> bool:
-        """Do what one line says. False when it says to leave."""
+        """Run one line. Return False for a line that ends the conversation."""
         try:
-            repeat, words = split_repeat(split_words(text))
+            repeat, words = split_repeat(split_line(text))
         except UnbalancedQuotesError as error:
             self._complain(str(error))
             return True
@@ -75,14 +78,14 @@ class Shell:
         return True
 
     def interrupted(self) -> None:
-        """Ctrl-C while a line was being done: it is given up, the conversation is not."""
+        """Give up the line that Ctrl-C has interrupted; the conversation goes on."""
         # The reply may still come; on a new connection it can't be taken for another's.
         self.session.drop()
         self._complain("(interrupted)")
         try:
             self.connect()
         except KeyboardInterrupt:
-            self.session.drop()  # Nobody answers there either; the prompt says so.
+            self.session.drop()  # The server does not answer; the prompt says so.
 
     def _move(self, words: list[bytes]) -> None:
         if len(words) != 2:
@@ -116,7 +119,7 @@ class Shell:
 def obey(session: Session, lines: Iterable[bytes], interval_s: float) -> int:
     """Run commands that come from a pipe or a file, one per line. Exit status 1 if one failed.
 
-    Ctrl-C ends all of it: the lines behind the one that was given up may count on it.
+    Ctrl-C ends all of it: the lines behind the one that was given up may depend on it.
     """
     shell = Shell(session, interval_s)
     for line in lines:

@@ -1,15 +1,16 @@
 """disque-cli: one command, a conversation, or one of the modes that watch a node.
 
-This is the entry: it reads the options, chooses, and turns every way to fail into a line and an exit
-status. 0 after a reply, 1 after an error reply (the original says 0) and when something could not be
-done, 130 when interrupted while waiting for a reply.
+This is the entry: it reads the options, chooses the mode, and turns every failure into a line and an exit status. The
+status is 0 after a reply, 1 after an error reply (the original says 0) or a failure, and 130 when interrupted while
+waiting for a reply.
 
-Scripts run it often, so what takes long to load and only one mode needs is imported there.
+Scripts run it often. A module that loads slowly and serves one mode is imported in that mode.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -17,16 +18,17 @@ from dataclasses import replace
 
 from disque_py import __version__
 from disque_py.cli.connection import ConnectError, Connection, ConnectionLostError, reason_of
-from disque_py.cli.shell import health, latency, scanning, stat
+from disque_py.cli.shell import health, latency, scanning, shell_completion, stat
 from disque_py.cli.shell import options as modes
 from disque_py.cli.shell.command_docs import builtin_docs, docs_of, help_text
-from disque_py.cli.shell.formats import FORMATTED, RAW, Style
+from disque_py.cli.shell.formats import FORMATTED, JSON, RAW, Style, name_shower
 from disque_py.cli.shell.lines import obey
 from disque_py.cli.shell.options import USAGE, ShellOptions, UsageError, parse_options
 from disque_py.cli.shell.session import Session
+from disque_py.cli.shell.shell_completion import ASK_VARIABLE
 
 INTERRUPTED_STATUS = 130
-# How long `help` waits for the server's own words; ours are nearly the same.
+# The time that `help` waits for the server's own words; the built-in ones are nearly the same.
 HELP_PATIENCE_S = 2.0
 
 
@@ -34,8 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run disque-cli with these arguments (default: the process's own). Returns the exit status."""
     _prepare_streams()
     try:
-        options = parse_options(sys.argv[1:] if argv is None else argv, os.environ)
-        status = _run(options)
+        words = sys.argv[1:] if argv is None else argv
+        status = _answer_shell(words) if ASK_VARIABLE in os.environ else _run(parse_options(words, os.environ))
         sys.stdout.flush()
     except (UsageError, ConnectError) as error:
         print(error, file=sys.stderr)
@@ -44,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"Error: {error}", file=sys.stderr)
         return 1
     except OSError as error:
-        if not isinstance(error, BrokenPipeError):  # Else whoever read our output has seen enough.
+        if not isinstance(error, BrokenPipeError):  # Else the reader of our output has seen enough.
             print(f"Error: {reason_of(error)}", file=sys.stderr)
         # Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -56,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _prepare_streams() -> None:
-    """Streams that our starter has closed become empty ones; what an odd locale can't show is shown as `\\u2192`."""
+    """Replace closed streams by empty ones; a character that the locale lacks is shown as `\\u2192`."""
     if sys.stdin is None:
         sys.stdin = io.TextIOWrapper(io.FileIO(os.devnull, "r"))
     if sys.stdout is None:
@@ -74,6 +76,9 @@ def _run(options: ShellOptions) -> int:
     if options.mode is modes.VERSION:
         print(f"disque-cli {__version__}")
         return 0
+    if options.mode is modes.COMPLETION:
+        print(shell_completion.script(options.completion_shell), end="")
+        return 0
     if options.mode is not modes.COMMANDS:
         return _run_mode(options)
     if is_following(options.words):
@@ -89,6 +94,13 @@ def _run(options: ShellOptions) -> int:
         return obey(session, sys.stdin.buffer, options.interval_s or 0.0)
     finally:
         session.drop()
+
+
+def _answer_shell(words: Sequence[str]) -> int:
+    """Answer a shell's completion script."""
+    for word in shell_completion.answers(words, os.environ):
+        print(word)
+    return 0
 
 
 def _style(options: ShellOptions) -> Style:
@@ -111,7 +123,7 @@ def _run_command(options: ShellOptions, session: Session) -> int:
 
 
 def _help(options: ShellOptions, topic: list[str], *, with_colour: bool) -> str:
-    """Help from the server, or our own where there is none: help must not need a server."""
+    """Return help from the server, or the built-in one: help must not need a server."""
     docs = builtin_docs()
     try:
         patience_s = options.timeout_s or HELP_PATIENCE_S
@@ -128,22 +140,17 @@ def _help(options: ShellOptions, topic: list[str], *, with_colour: bool) -> str:
 
 
 def _run_mode(options: ShellOptions) -> int:
-    """The modes. Those without an end are ended by Ctrl-C, which is no failure."""
+    """Run a mode. Ctrl-C ends modes without an end, which is no failure."""
     target = options.target()
     if options.mode is modes.HEALTH:
-        try:
-            print(health.check_health(target))
-        except health.UnhealthyError as error:
-            print(error)
-            return 1
-        return 0
+        return _report_health(options)
     try:
         if options.mode is modes.INTRINSIC_LATENCY:
             latency.measure_intrinsic(options.intrinsic_s, lambda line: print(line, flush=True))
             return 0
         if options.mode is modes.STAT:
             lines = -1 if options.repeat is None else options.repeat
-            return 0 if stat.watch(target, options.interval_s, lines) else 1
+            return 0 if stat.watch(target, options.interval_s, lines, as_json=options.format is JSON) else 1
         connection = Connection.open(target)
         try:
             return _run_over(connection, options)
@@ -154,8 +161,19 @@ def _run_mode(options: ShellOptions) -> int:
         return 0
 
 
+def _report_health(options: ShellOptions) -> int:
+    address, as_json = str(options.target().address), options.format is JSON
+    try:
+        told = health.check_health(options.target())
+    except health.UnhealthyError as error:
+        print(json.dumps({"address": address, "healthy": False, "reason": str(error)}) if as_json else error)
+        return 1
+    print(json.dumps({"address": address, "healthy": True, "leaving": told.is_leaving}) if as_json else told)
+    return 0
+
+
 def _follow(options: ShellOptions) -> int:
-    """`events --follow`, until Ctrl-C."""
+    """Run `events --follow` until Ctrl-C."""
     from disque_py.cli.shell import following
 
     style = _style(options)
@@ -175,12 +193,12 @@ def _follow(options: ShellOptions) -> int:
 
 
 def is_following(words: Sequence[str]) -> bool:
-    """Whether this is `events --follow`, and no command for the server."""
+    """Return whether this is `events --follow`, and no command for the server."""
     return len(words) == 2 and words[0].lower() == "events" and words[1] in ("--follow", "-f")
 
 
 def _run_over(connection: Connection, options: ShellOptions) -> int:
-    """The modes that keep one connection."""
+    """Run a mode that keeps one connection."""
     for warning in connection.warnings:
         print(f"Warning: {warning}", file=sys.stderr)
     if options.mode is modes.PIPE:
@@ -189,16 +207,21 @@ def _run_over(connection: Connection, options: ShellOptions) -> int:
     style = _style(options)
     try:
         if options.mode is modes.SCAN:
-            is_formatted = style.format is FORMATTED
-            scanning.scan(
-                connection, options.pattern, pause_s, is_formatted=is_formatted, write=sys.stdout.buffer.write
-            )
+            show = name_shower(style.format)
+            scanning.scan(connection, options.pattern, pause_s, show=show, write=sys.stdout.buffer.write)
         elif options.mode is modes.BIGQUEUES:
-            print("\n".join(scanning.big_queues(connection, options.pattern, pause_s)))
+            report = scanning.big_queues(connection, options.pattern, pause_s)
+            print(json.dumps(report.as_object()) if style.format is JSON else "\n".join(report.lines()))
         else:
             with_history = options.mode is modes.LATENCY_HISTORY
             on_terminal = style.format is FORMATTED
-            latency.measure(connection, with_history=with_history, every_s=options.interval_s, on_terminal=on_terminal)
+            latency.measure(
+                connection,
+                with_history=with_history,
+                every_s=options.interval_s,
+                on_terminal=on_terminal,
+                as_json=style.format is JSON,
+            )
     except scanning.RefusedError as error:
         print(error, file=sys.stderr)
         return 1

@@ -1,9 +1,9 @@
-"""The options of disque-cli: one table of what exists, and the parser that fills ShellOptions from it.
+"""The options of disque-cli: tables of all options, and the parser that fills ShellOptions from them.
 
-Parsing stops at the first word that is no option: everything from there on is the command, so its own
-words may start with a dash. The last of two equal options wins.
+Parsing stops at the first word that is no option. The rest is the command, so its own words may start with a
+dash. The last of two equal options wins.
 
-Spec X1; the rest are redis-cli's habits. docs/cli.md lists what differs.
+Spec X1; the rest are redis-cli's habits. docs/cli.md lists the differences.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from disque_py.cli.address import HOST_DEFAULT, PORT_DEFAULT, Address, Target, Tls, parse_port, parse_url
 from disque_py.cli.shell.formats import CSV, FORMATTED, JSON, RAW
+from disque_py.cli.shell.suggestions import closest
 
 PIPE_TIMEOUT_S_DEFAULT: Final = 30.0
 
@@ -30,17 +31,21 @@ BIGQUEUES: Final = "bigqueues"
 SCAN: Final = "scan"
 PIPE: Final = "pipe"
 HEALTH: Final = "health"
+COMPLETION: Final = "completion"
+
+# The shells that a completion script exists for.
+SHELLS: Final = ("bash", "zsh", "fish")
 
 
 class UsageError(Exception):
-    """The command line makes no sense; the text is the line to print."""
+    """A command line that can't be run; the text is the line to print."""
 
 
 @dataclass(slots=True)
 class ShellOptions:
-    """What the command line asks for.
+    """The request of a command line.
 
-    url               where to go when it was given as one; host, port and path count otherwise
+    url               the server, if it was given as a URL; else host, port and path count
     password          -a, or DISQUECLI_AUTH
     protocol          2, 3, or None: 2, but 3 for JSON where the server has it
     format            None: by where the output goes
@@ -71,12 +76,13 @@ class ShellOptions:
     delimiter: bytes = b"\n"
     mode: str = COMMANDS
     intrinsic_s: float = 0.0
+    completion_shell: str = ""
     pattern: str = "*"
     pipe_timeout_s: float = PIPE_TIMEOUT_S_DEFAULT
     words: list[str] = field(default_factory=list)
 
     def target(self) -> Target:
-        """Where to connect, and how."""
+        """Return the server to connect to, with its login and TLS."""
         url = self.url or Target()
         address = url.address if self.url else Address(self.host, self.port, self.path)
         with_tls = self.tls or url.tls is not None
@@ -115,12 +121,18 @@ def _positive_seconds(text: str) -> float:
     return seconds
 
 
+def _shell(text: str) -> str:
+    if text not in SHELLS:
+        raise ValueError(f"'{text}' is none of {', '.join(SHELLS)}")
+    return text
+
+
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
 # Options with a value: the field it goes into, and how it is read.
-_VALUES: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+VALUES: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "-h": ("host", str),
     "-p": ("port", parse_port),
     "-s": ("path", str),
@@ -139,10 +151,11 @@ _VALUES: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "--pattern": ("pattern", str),
     "--pipe-timeout": ("pipe_timeout_s", _seconds),
     "--intrinsic-latency": ("intrinsic_s", _positive_seconds),
+    "--completion": ("completion_shell", _shell),
 }
 
-# Options that say all by being there: the field, and what it becomes.
-_FLAGS: Final[Mapping[str, tuple[str, Any]]] = {
+# Options without a value: the field, and its new value.
+FLAGS: Final[Mapping[str, tuple[str, Any]]] = {
     "-x": ("stdin_last", True),
     "--raw": ("format", RAW),
     "--no-raw": ("format", FORMATTED),
@@ -166,40 +179,50 @@ _FLAGS: Final[Mapping[str, tuple[str, Any]]] = {
 
 
 def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> ShellOptions:
-    """What the arguments (without the program's name) ask for. UsageError when they make no sense."""
+    """Return the options in the arguments (without the program's name). UsageError if they can't be run."""
     options = ShellOptions(password=environment.get("DISQUECLI_AUTH", ""))
     at = 0
     while at < len(arguments) and arguments[at].startswith("-") and arguments[at] != "-":
         option = arguments[at]
-        if option in _FLAGS:
-            name, value = _FLAGS[option]
+        if option in FLAGS:
+            name, value = FLAGS[option]
             setattr(options, name, value)
             at += 1
         elif option == "-h" and at + 1 == len(arguments):
             options.mode = HELP
             at += 1
-        elif option in _VALUES and at + 1 < len(arguments):
+        elif option in VALUES and at + 1 < len(arguments):
             _set_value(options, option, arguments[at + 1])
             at += 2
         else:
-            raise UsageError(f"Unrecognized option or bad number of args for: '{option}'")
+            raise UsageError(f"Unrecognized option or bad number of args for: '{option}'{_meant(option)}")
     options.words = list(arguments[at:])
     _check_sense(options)
     return options
 
 
+def _meant(option: str) -> str:
+    """Return a question about the option that an unknown one is most like; nothing if there is none."""
+    # The dashes are left out: they would make any two options alike.
+    long_names = [known.lstrip("-") for known in (*FLAGS, *VALUES) if known.startswith("--")]
+    name = None if option in VALUES else closest(option.lstrip("-"), long_names)
+    return f". Did you mean '--{name}'?" if name else ""
+
+
 def _set_value(options: ShellOptions, option: str, text: str) -> None:
-    name, read = _VALUES[option]
+    name, read = VALUES[option]
     try:
         setattr(options, name, read(text))
     except ValueError as error:
         raise UsageError(f"{option}: {error}") from None
     if option == "--intrinsic-latency":
         options.mode = INTRINSIC_LATENCY
+    elif option == "--completion":
+        options.mode = COMPLETION
 
 
 def _check_sense(options: ShellOptions) -> None:
-    """Combinations in which something given would be ignored without a word."""
+    """Refuse combinations in which an option would be ignored without a word."""
     if options.stdin_last and options.stdin_tag is not None:
         raise UsageError("-x and -X both want standard input")
     if (options.stdin_last or options.stdin_tag is not None) and not options.words:
@@ -208,6 +231,8 @@ def _check_sense(options: ShellOptions) -> None:
         raise UsageError(f"-X: no argument is '{options.stdin_tag.decode(errors='replace')}'")
     if options.mode not in (COMMANDS, HELP, VERSION) and options.words:
         raise UsageError(f"--{options.mode} takes no command, but got '{options.words[0]}'")
+    if options.format is JSON and options.mode in (INTRINSIC_LATENCY, PIPE):
+        raise UsageError(f"--{options.mode} has no JSON output: leave --json out")
     if not options.tls and (options.url is None or options.url.tls is None):
         for option, is_given in (
             ("--cacert", options.ca_file),
@@ -237,8 +262,8 @@ Where
   --user <name>        Log in with a user name (HELLO 2 AUTH name password).
   -t <seconds>         Give up connecting after this time.
   -2, -3               Protocol RESP2 (default) or RESP3.
-  --tls                TLS; --cacert <file> whom to trust, --cert <file> and --key <file> who we
-                       are, --insecure for no check of the server.
+  --tls                TLS; --cacert <file> is the authority to trust, --cert <file> and --key <file>
+                       are our certificate and key, --insecure leaves the server unchecked.
 
 What
   -r <n>               Run the command n times (negative: for ever). With --stat: n lines.
@@ -258,14 +283,15 @@ Modes
   --latency            Round trips of PING: minimum, maximum, average.
   --latency-history    The same, a new line every 15 s (or -i).
   --intrinsic-latency <seconds>
-                       How long this machine itself stalls; needs no server.
+                       The stalls of this machine itself; needs no server.
   --scan               Names of queues; --pattern <glob> chooses.
   --bigqueues          The longest queues of this node.
   --pipe               Send protocol or inline commands from standard input, count the replies;
                        --pipe-timeout <seconds> without a reply is the end (default 30, 0: never).
-  events --follow      What becomes of jobs on this node, as it happens: a line for each change,
+  events --follow      The events of jobs on this node, as they happen: a line for each change,
                        JSON into pipes.
-  --health             Exit status 0 if the node answers and works, else 1 with a line of why.
+  --health             Exit status 0 if the node answers and works, else 1 with the reason.
+  --completion <shell> A script for TAB in bash, zsh or fish: eval "$(disque-cli --completion bash)"
   --help, -v           This help; the version.
 
 Exit status: 0 after a reply, 1 after an error reply and when there was no connection or reply.

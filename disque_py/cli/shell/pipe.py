@@ -1,9 +1,8 @@
 """--pipe: commands from standard input to the server as fast as both can, replies counted.
 
-The input is sent as it is, protocol or inline commands. How many replies it will cause is not known
-without understanding it, so a PING with a payload that nobody else has follows it: once that comes
-back, everything before it was answered. PING is asked for once before, too: where it is refused (no
-login, loading, a full disk) the end could not be seen.
+The input is sent as it is, protocol or inline commands. It is not parsed, so the number of its replies is unknown. A
+PING with a random payload follows it: once that comes back, all commands before it were answered. A first PING is sent
+before the input: where it is refused (no login, loading, a full disk) the end could not be seen.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from disque_py.cli.shell.replies import encode
 READ_BYTES: Final = 1 << 16
 # Read no further ahead of the server than this.
 UNSENT_BYTES_MAX: Final = 1 << 20
-# How often the time without replies is looked at.
+# The interval at which the time without replies is checked.
 LOOK_EVERY_S: Final = 0.1
 _NOT_NOW: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Feed:
-    """One run: what is unsent, what was answered. `report` gets a line for each error reply."""
+    """One run: the bytes not sent yet, and the replies. `report` gets a line for each error reply."""
 
     def __init__(self, connection: Connection, report: Callable[[str], None]) -> None:
         self.errors = 0
@@ -99,7 +98,7 @@ class Feed:
         del self._unsent[:sent]
 
     def _take_replies(self) -> None:
-        """Everything that has arrived; TLS may hold more than the socket shows, so until there is none."""
+        """Read all that has arrived. TLS may hold more than the socket shows, so read until there is none."""
         while not self.is_done:
             try:
                 data = self._connection.socket.recv(READ_BYTES)

@@ -1,9 +1,9 @@
 """Replies as a command line shows them, and the parser that finds them in a byte stream.
 
-A library turns a reply into a Python value and forgets how it was sent. A shell must not: a status
-is printed bare, a bulk string quoted, and RESP3 has types of its own. So a Reply keeps its kind, the
-text of a scalar exactly as it came, and the items of an aggregate in order (a map is its keys and
-values in turn). The parser takes bytes in any portions and never parses a byte of a body twice.
+A library turns a reply into a Python value and drops its type on the wire. A shell needs the type: a status is printed
+bare, a bulk string quoted, and RESP3 has types of its own. So a Reply keeps its kind, the text of a scalar exactly as
+it came, and the items of an aggregate in order (a map is its keys and values in turn). The parser takes bytes in any
+portions and never parses a byte of a body twice.
 
 Spec R4; RESP3's types because of HELLO 3.
 """
@@ -40,7 +40,7 @@ VERBATIM_PREFIX_BYTES: Final = 4
 
 
 class NotRespError(Exception):
-    """The bytes are no RESP; the text says what was seen. The stream can't be read any further."""
+    """Bytes that are no RESP; the text describes them. The stream can't be read any further."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +53,15 @@ class Reply:
 
     @property
     def is_error(self) -> bool:
-        """The server refused the command."""
+        """Whether the server refused the command."""
         return self.kind is ERROR
 
     def texts(self) -> list[bytes]:
-        """The texts of the items: what a list of names is."""
+        """Return the texts of the items, for a list of names."""
         return [item.text for item in self.items]
 
     def pairs(self) -> dict[bytes, Reply]:
-        """The items as name and value: a map, or a flat array that is meant as one."""
+        """Return the items as names and values: of a map, or of a flat array that stands for one."""
         return {name.text: value for name, value in zip(self.items[::2], self.items[1::2], strict=False)}
 
 

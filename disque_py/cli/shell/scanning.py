@@ -1,7 +1,7 @@
 """--scan and --bigqueues: walks over the queues of one node with QSCAN.
 
-QSCAN promises every queue that is there all the while, some of them twice; both modes name each once.
-Lengths are this node's: jobs of the same queue on other nodes are counted there.
+QSCAN names every queue that exists during the whole walk, some of them twice; both modes name each once.
+Lengths are those of this node: other nodes count their own jobs of the same queue.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable, Iterator
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 from disque_py.cli.connection import Connection, ConnectionLostError
-from disque_py.cli.shell.formats import quoted
+from disque_py.cli.shell.formats import json_text, json_value, quoted
 from disque_py.cli.shell.replies import Reply
-from disque_py.cli.shell.words import glob_pattern
+from disque_py.resp.glob import matches
 
 NAMES_PER_STEP: Final = 500
 BIGGEST_COUNT: Final = 10
@@ -32,8 +33,7 @@ def _accepted(reply: Reply) -> Reply:
 
 
 def queue_names(connection: Connection, pattern: str, pause_s: float) -> Iterator[list[bytes]]:
-    """The names that match, in portions, none twice. RefusedError when QSCAN is refused."""
-    matches = glob_pattern(pattern).fullmatch
+    """Yield the names that match, in portions, none twice. RefusedError when QSCAN is refused."""
     seen: set[bytes] = set()
     cursor = b"0"
     while True:
@@ -41,7 +41,7 @@ def queue_names(connection: Connection, pattern: str, pause_s: float) -> Iterato
         if len(reply.items) != 2:
             raise ConnectionLostError("QSCAN did not answer with a cursor and names")
         cursor = reply.items[0].text
-        names = [name for name in dict.fromkeys(reply.items[1].texts()) if name not in seen and matches(name)]
+        names = [name for name in dict.fromkeys(reply.items[1].texts()) if name not in seen and _fits(pattern, name)]
         seen.update(names)
         yield names
         if cursor == b"0":
@@ -49,16 +49,50 @@ def queue_names(connection: Connection, pattern: str, pause_s: float) -> Iterato
         time.sleep(pause_s)
 
 
+def _fits(pattern: str, name: bytes) -> bool:
+    return matches(pattern, name.decode("utf-8", "surrogateescape"))
+
+
 def scan(
-    connection: Connection, pattern: str, pause_s: float, *, is_formatted: bool, write: Callable[[bytes], object]
+    connection: Connection,
+    pattern: str,
+    pause_s: float,
+    *,
+    show: Callable[[bytes], bytes],
+    write: Callable[[bytes], object],
 ) -> None:
-    """Write the names of queues, a line each; quoted where the output is formatted."""
+    """Write the names of queues, a line each, as `show` shows them."""
     for names in queue_names(connection, pattern, pause_s):
-        write(b"".join((quoted(name) if is_formatted else name) + b"\n" for name in names))
+        write(b"".join(show(name) + b"\n" for name in names))
 
 
-def big_queues(connection: Connection, pattern: str, pause_s: float) -> list[str]:
-    """The report of --bigqueues, as lines: the longest queues, what they hold, and the totals."""
+@dataclass(frozen=True, slots=True)
+class BigQueues:
+    """The report of --bigqueues: the longest queues with their length, name and QSTAT, and the totals."""
+
+    longest: list[tuple[int, bytes, dict[bytes, Reply]]]
+    queue_count: int
+    job_count: int
+    empty_count: int
+
+    def lines(self) -> list[str]:
+        """Return the report for people."""
+        return [*_table(self.longest), *_summary(self.queue_count, self.job_count, self.empty_count)]
+
+    def as_object(self) -> dict[str, Any]:
+        """Return the report for programs. Each queue is an object with the names and values of QSTAT."""
+        return {
+            "queues": [
+                {json_text(field): json_value(value) for field, value in stat.items()} for _, _, stat in self.longest
+            ],
+            "queue_count": self.queue_count,
+            "empty_count": self.empty_count,
+            "job_count": self.job_count,
+        }
+
+
+def big_queues(connection: Connection, pattern: str, pause_s: float) -> BigQueues:
+    """Walk over the queues and return the report. RefusedError when a command is refused."""
     longest: list[tuple[int, bytes, dict[bytes, Reply]]] = []
     queue_count = job_count = empty_count = 0
     for names in queue_names(connection, pattern, pause_s):
@@ -75,7 +109,7 @@ def big_queues(connection: Connection, pattern: str, pause_s: float) -> list[str
             # The name breaks ties, so that dictionaries are never compared.
             longest.append((length, name, stat))
         longest = heapq.nlargest(BIGGEST_COUNT, longest, key=lambda row: (row[0], row[1]))
-    return [*_table(longest), *_summary(queue_count, job_count, empty_count)]
+    return BigQueues(longest, queue_count, job_count, empty_count)
 
 
 def _table(longest: list[tuple[int, bytes, dict[bytes, Reply]]]) -> list[str]:

@@ -1,8 +1,8 @@
 """Session: commands run one after another over a connection that is made again when it broke.
 
-A command is sent a second time only when the connection had been open before it, and so may have died
-while nobody looked (a restart, `timeout`). On a connection opened for this very command the loss is told
-instead, because the command may have run. Even so a re-sent command may run twice: docs/cli.md says it.
+A command is sent a second time only if the connection was open before it: that one may have died unnoticed (a
+restart, `timeout`). On a connection that was opened for this very command the loss is reported instead, because the
+command may have run. Even so a command that is sent again may run twice; docs/cli.md warns of it.
 
 Three commands break the rule of one reply: MONITOR never ends, SHUTDOWN has none, CLIENT REPLY silences.
 """
@@ -15,8 +15,10 @@ from typing import BinaryIO, Final
 
 from disque_py.cli.address import Address, Target
 from disque_py.cli.connection import Connection, ConnectionLostError
+from disque_py.cli.shell.command_docs import CommandDocs, builtin_docs, docs_of
 from disque_py.cli.shell.formats import Style
 from disque_py.cli.shell.replies import PUSH, Reply
+from disque_py.cli.shell.suggestions import suggestion
 
 _REPLIES_ON: Final = 0
 _REPLIES_OFF: Final = 1
@@ -30,11 +32,23 @@ class Session:
         self.target = target
         self.style = style
         self.connection: Connection | None = None
+        self._docs: CommandDocs | None = None
         self._out = out
         self._replies = _REPLIES_ON
 
+    @property
+    def docs(self) -> CommandDocs:
+        """The commands of the server as far as they are known, else the built-in ones."""
+        if self._docs is None:
+            self._docs = builtin_docs()
+        return self._docs
+
+    def ask_for_docs(self) -> None:
+        """Connect if there is no connection, and take over the server's docs. ConnectError, ConnectionLostError."""
+        self._docs = docs_of(self.connect())
+
     def connect(self) -> Connection:
-        """The connection, opened if there is none. ConnectError when it can't be."""
+        """Return the connection, opened if there is none. ConnectError if it can't be opened."""
         if self.connection is None:
             self.connection = Connection.open(self.target)
             self._replies = _REPLIES_ON
@@ -54,7 +68,7 @@ class Session:
             self.connection = None
 
     def run_repeatedly(self, words: list[bytes], repeat: int, interval_s: float) -> bool:
-        """Run a command `repeat` times (negative: for ever), with pauses. Whether none failed."""
+        """Run a command `repeat` times (negative: for ever), with pauses. Return whether none failed."""
         is_good = True
         while repeat:
             is_good &= self.run(words)
@@ -64,9 +78,9 @@ class Session:
         return is_good
 
     def run(self, words: list[bytes]) -> bool:
-        """Run a command and print what it replies. False after an error reply.
+        """Run a command and print its reply. Return False after an error reply.
 
-        ConnectError and ConnectionLostError when there was no reply to be had.
+        ConnectError and ConnectionLostError if no reply came.
         """
         was_open = self.connection is not None
         try:
@@ -94,13 +108,14 @@ class Session:
             reply = connection.read()
         self._print(words, reply)
         if reply.is_error:
+            self._suggest(words, reply)
             return False
         if words[0].upper() == b"MONITOR":
             self._stream(connection)
         return True
 
     def _has_reply(self, words: list[bytes]) -> bool:
-        """Keep account of CLIENT REPLY, as the server does: whether this command is answered."""
+        """Return whether this command is answered, by CLIENT REPLY, which is tracked as on the server."""
         upper = [word.upper() for word in words]
         asked = upper[2] if upper[:2] == [b"CLIENT", b"REPLY"] and len(upper) == 3 else b""
         if asked == b"ON":
@@ -122,6 +137,11 @@ class Session:
                 self._print([b"MONITOR"], connection.read())
         except KeyboardInterrupt:
             self.drop()
+
+    def _suggest(self, words: list[bytes], reply: Reply) -> None:
+        """Print the word that was probably meant, where one was misspelled."""
+        if (text := suggestion(self.docs, words, reply.text.decode(errors="replace"))) is not None:
+            print(text, file=sys.stderr, flush=True)
 
     def _print(self, words: list[bytes], reply: Reply) -> None:
         self._out.write(self.style.render(words, reply))

@@ -1,17 +1,19 @@
-"""--stat: what a node is doing, a line per second.
+"""--stat: the activity of a node, a line per second.
 
-The numbers are INFO's. A node that goes away is waited for, with a line that says so: the display is
-for watching restarts too.
+The numbers are INFO's. A node that goes away is waited for, with a line that says so: the display is for watching
+restarts, too.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from disque_py.cli.address import Target
 from disque_py.cli.connection import ConnectError, Connection, ConnectionLostError
+from disque_py.resp.sizes import human_bytes
 
 EVERY_S_DEFAULT: Final = 1.0
 HEADER_EVERY_LINES: Final = 20
@@ -19,7 +21,7 @@ HEADER: Final = "jobs       queues     mem      clients blocked requests        
 
 
 def info_fields(text: bytes) -> dict[str, str]:
-    """INFO or CLUSTER INFO as names and values; titles and empty lines are skipped."""
+    """Return INFO or CLUSTER INFO as names and values, without titles and empty lines."""
     fields = {}
     for line in text.decode("utf-8", "replace").splitlines():
         name, colon, value = line.partition(":")
@@ -28,44 +30,48 @@ def info_fields(text: bytes) -> dict[str, str]:
     return fields
 
 
-def human_bytes(count: int) -> str:
-    """`870.15K`, as INFO's used_memory_human."""
-    if count < 1024:
-        return f"{count}B"
-    value = float(count)
-    for unit in "KMGTP":
-        value /= 1024
-        if value < 1024 or unit == "P":
-            break
-    return f"{value:.2f}{unit}"
-
-
-def stat_line(fields: Mapping[str, str], requests_before: int | None) -> tuple[str, int]:
-    """One line of the display, and the number of requests for the next one to compare with."""
+def stat_row(fields: Mapping[str, str], requests_before: int | None) -> dict[str, Any]:
+    """Return one look at a node by name: numbers of INFO, and the requests since the look before."""
     number = {name: int(value) for name, value in fields.items() if value.isdigit()}
     requests = number.get("total_commands_processed", 0)
     # After a restart or CONFIG RESETSTAT the count begins anew.
     more = requests - requests_before if requests_before is not None and requests >= requests_before else 0
+    return {
+        "jobs": number.get("registered_jobs", 0),
+        "queues": number.get("registered_queues", 0),
+        "memory": number.get("used_memory", 0),
+        "clients": number.get("connected_clients", 0),
+        "blocked": number.get("blocked_clients", 0),
+        "requests": requests,
+        "new_requests": more,
+        "connections": number.get("total_connections_received", 0),
+    }
+
+
+def stat_line(row: Mapping[str, Any]) -> str:
+    """Return a row as a line of the display."""
     line = "{:<10} {:<10} {:<8} {:<7} {:<7} {:<19} {:<11}".format(
-        number.get("registered_jobs", 0),
-        number.get("registered_queues", 0),
-        human_bytes(number.get("used_memory", 0)),
-        number.get("connected_clients", 0),
-        number.get("blocked_clients", 0),
-        f"{requests} (+{more})",
-        number.get("total_connections_received", 0),
+        row["jobs"],
+        row["queues"],
+        human_bytes(row["memory"]),
+        row["clients"],
+        row["blocked"],
+        f"{row['requests']} (+{row['new_requests']})",
+        row["connections"],
     )
-    return line.rstrip(), requests
+    return line.rstrip()
 
 
-def watch(target: Target, every_s: float | None, lines: int) -> bool:
-    """Print `lines` lines (negative: for ever). False if a line could not be had because of an error reply.
+def watch(target: Target, every_s: float | None, lines: int, *, as_json: bool = False) -> bool:
+    """Print `lines` lines (negative: for ever). Return False if an error reply ended it.
 
+    as_json: each line is an object; without a connection it has the one member `error`.
     ConnectError if the first connection can't be made.
     """
     connection: Connection | None = Connection.open(target)
     requests: int | None = None
     printed = 0
+    row: dict[str, Any]
     try:
         while printed != lines:
             if printed:
@@ -77,15 +83,20 @@ def watch(target: Target, every_s: float | None, lines: int) -> bool:
                 if connection is not None:
                     connection.close()
                 connection = None
-                text = str(error)
+                row = {"error": str(error)}
             else:
                 if reply.is_error:
-                    print(reply.text.decode(errors="replace"), flush=True)
+                    refusal = reply.text.decode(errors="replace")
+                    print(json.dumps({"error": refusal}) if as_json else refusal, flush=True)
                     return False
-                text, requests = stat_line(info_fields(reply.text), requests)
-            if printed % HEADER_EVERY_LINES == 0:
-                print(HEADER)
-            print(text, flush=True)
+                row = stat_row(info_fields(reply.text), requests)
+                requests = row["requests"]
+            if as_json:
+                print(json.dumps(row), flush=True)
+            else:
+                if printed % HEADER_EVERY_LINES == 0:
+                    print(HEADER)
+                print(row.get("error") or stat_line(row), flush=True)
             printed += 1
     finally:
         if connection is not None:

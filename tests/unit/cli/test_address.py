@@ -26,7 +26,7 @@ def test_an_address_is_read(text, address):
 
 
 @pytest.mark.parametrize("text", ["", ":", "node:x", "node:0", "node:65536", "[::1:7711", "a:1@b"])
-def test_what_is_no_address_is_refused(text):
+def test_a_text_that_is_no_address_is_refused(text):
     with pytest.raises(ValueError, match="is no"):
         parse_address(text)
 

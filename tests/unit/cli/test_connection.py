@@ -60,12 +60,12 @@ def test_a_wrong_password_is_asked_for_once(scripted):
     assert len(node.requests) == 1
 
 
-def test_nobody_there_is_told_with_the_address():
+def test_a_dead_address_is_reported_with_its_name():
     with pytest.raises(ConnectError, match=r"^Could not connect to Disque at 127\.0\.0\.1:1: Connection refused$"):
         Connection.open(Target(Address(port=1)))
 
 
-def test_a_missing_socket_is_told_with_its_path(tmp_path):
+def test_a_missing_socket_is_reported_with_its_path(tmp_path):
     with pytest.raises(ConnectError, match=r"no\.sock: No such file or directory$"):
         Connection.open(Target(Address(path=str(tmp_path / "no.sock"))))
 
@@ -77,7 +77,7 @@ def test_a_closed_connection_is_lost(scripted):
 
 
 def test_a_connection_that_is_reset_at_once_is_closed_like_any_other():
-    """Whether the node had read what we sent is chance; what to try next is the same."""
+    """The node may or may not have read our words; the advice is the same."""
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         contextlib.closing(Connection.open(Target(Address(port=server.getsockname()[1])))) as connection,
@@ -89,7 +89,7 @@ def test_a_connection_that_is_reset_at_once_is_closed_like_any_other():
             connection.call("PING")
 
 
-def test_a_reset_after_an_answer_is_told_as_what_it_is(scripted):
+def test_a_reset_after_an_answer_is_reported_as_a_reset(scripted):
     node = scripted({"PING": b"+PONG\r\n"})
     with open_to(node) as connection:
         connection.call("PING")

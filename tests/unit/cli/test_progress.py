@@ -1,4 +1,4 @@
-"""progress.py: a bar where somebody looks."""
+"""progress.py: a bar on a terminal."""
 
 from __future__ import annotations
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from brokers import add_node, ask, ask_parsed, fields_of, make_broker, make_client, pass_time, port_of
 from disque_py import __version__
-from disque_py.commands.info import field_word, human_bytes
+from disque_py.commands.info import field_word
 
 ORIGINAL = {
     "Server": "disque_version disque_git_sha1 disque_git_dirty disque_build_id os arch_bits multiplexing_api"
@@ -121,14 +119,6 @@ def test_the_reasons_of_ignored_messages_are_fields():
     assert fields["cluster_stats_messages_ignored"] == "3"
     assert fields["cluster_ignored_holders_of_an_unknown_job"] == "1"
     assert (fields["cluster_ignored_stranger"], fields["cluster_links_rejected_wrong_secret"]) == ("2", "2")
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [(0, "0B"), (1023, "1023B"), (1024, "1.00K"), (891034, "870.15K"), (1 << 30, "1.00G"), (1 << 62, "4096.00P")],
-)
-def test_human_bytes(count, text):
-    assert human_bytes(count) == text
 
 
 def test_a_reason_becomes_a_word():

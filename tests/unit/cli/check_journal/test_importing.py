@@ -18,7 +18,7 @@ LATE = 4_000_000_000_000
 
 
 def imported(source, target, **options) -> tuple[Moved, dict[bytes, Facts], bytes]:
-    """What the import said, the jobs in the new journal as a restart sees them, and whose it is."""
+    """Return the import's result, the jobs of the new journal as a restart sees them, and its node."""
     moved = import_jobs(source, str(target), ImportOptions(**options), lambda done, total: None)
     folder = Files(str(target), readonly=True)
     gathering = Gathering()
@@ -53,9 +53,7 @@ def test_alone_means_that_no_other_node_is_a_holder(write, tmp_path):
 
 
 @pytest.mark.parametrize(("with_once", "is_delivered"), [(False, False), (True, False), (True, True)])
-def test_at_most_once_jobs_are_queued_when_that_was_said_and_none_was_delivered(
-    write, tmp_path, with_once, is_delivered
-):
+def test_at_most_once_jobs_are_queued_on_request_if_none_was_delivered(write, tmp_path, with_once, is_delivered):
     flags = {"flags": IS_DELIVERED} if is_delivered else {}
     once = facts(2, expire_at_ms=LATE, retry_ms=0, **flags)
     source = write(job_line(once), job_line(facts(1, expire_at_ms=LATE)))
@@ -100,13 +98,13 @@ def test_an_empty_file_is_an_empty_journal(tmp_path):
     assert (moved.jobs, jobs) == (0, {})
 
 
-def test_a_nodes_file_that_is_none_is_told(tmp_path):
+def test_a_file_that_is_no_nodes_file_is_refused(tmp_path):
     (tmp_path / "nodes.conf").write_text("what\n")
     with pytest.raises(MovingError, match="line 1: 6 fields"):
         node_of_file(tmp_path / "nodes.conf")
 
 
-def test_progress_is_told(write, tmp_path):
+def test_progress_is_reported(write, tmp_path):
     source = write(*(job_line(facts(number, expire_at_ms=LATE)) for number in range(2500)))
     told: list[tuple[int, int]] = []
     import_jobs(source, str(tmp_path / "j"), ImportOptions(), lambda done, total: told.append((done, total)))

@@ -63,7 +63,7 @@ def test_a_node_s_directory_will_do(journal):
     assert run("verify", journal.parent / "other.d" / "..")[0] == 0
 
 
-def test_no_journal_or_two_are_told(tmp_path, journal):
+def test_a_directory_without_a_journal_or_with_two_is_refused(tmp_path, journal):
     (tmp_path / "empty").mkdir()
     assert "holds no journal" in run("info", tmp_path / "empty")[1]
     Files(str(tmp_path / "b.d")).create("0000000001.seg", b"")

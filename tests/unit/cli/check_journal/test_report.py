@@ -32,7 +32,7 @@ def test_a_job_record_says_all():
     assert row(JOB, base_item(facts(1), WALL_MS), with_body=False)["body"] is None
 
 
-def test_a_state_record_says_what_its_version_knows():
+def test_a_state_record_shows_the_fields_of_its_version():
     found = row(STATE, [b"id", STATE_LAYOUT.pack(IS_LEASED, 5, 1, 2, 3, 4), ME])
     assert (found["flags"], found["due_ms"], found["attempt"], found["nacks"], found["version"]) == (
         ["leased"],

@@ -104,7 +104,7 @@ def test_a_backup_that_lies_on_another_machine_is_not_mixed_up_with_ours(node, t
     assert not (tmp_path / "all").exists()
 
 
-def test_a_node_that_can_t_is_told_and_the_others_are_backed_up(node, scripted):
+def test_a_node_that_fails_is_reported_and_the_others_are_backed_up(node, scripted):
     silent = scripted({})
     silent.close()
     words = ("--only", f"127.0.0.1:{silent.port}", "--only", f"127.0.0.1:{node.port}")
@@ -122,7 +122,7 @@ def test_wrong_words_are_bad_usage(words):
     assert run("backup", "127.0.0.1:1", *words)[0] == 2
 
 
-def test_what_is_no_backup_is_one_line(tmp_path):
+def test_a_file_that_is_no_backup_is_refused_in_one_line(tmp_path):
     (tmp_path / "letter").write_text("hello")
     status, text = run("restore", tmp_path / "letter", tmp_path / "home")
     assert status == 1

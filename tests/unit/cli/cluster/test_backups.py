@@ -31,7 +31,7 @@ from persistence.recovery import RESTORED_NAME, DamagedJournalError
 
 
 def quiet(done: int, total: int) -> None:
-    """Nobody looks."""
+    """Progress that is not shown."""
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def restored(backup, tmp_path, *, node="", is_new=False, moves_aside=False):
         )
 
 
-def test_a_node_says_what_it_has_made(scripted, bulk_reply):
+def test_a_node_describes_its_backup(scripted, bulk_reply):
     pairs = [bulk_reply("path"), bulk_reply("/b"), bulk_reply("files"), b":2\r\n", bulk_reply("bytes"), b":30\r\n"]
     node = scripted({"JOURNAL BACKUP": b"*6\r\n" + b"".join(pairs)})
     assert make(Target(Address(port=node.port)), "one") == ("/b", 2, 30)
@@ -84,7 +84,7 @@ def test_a_node_says_what_it_has_made(scripted, bulk_reply):
 
 
 @pytest.mark.parametrize("name", ["all", "all.tar", "all.tar.gz", "all.tgz"])
-def test_what_is_gathered_can_be_restored(make_backup, tmp_path, name):
+def test_a_gathered_backup_can_be_restored(make_backup, tmp_path, name):
     """Of several nodes; which one is chosen by the beginning of its id."""
     paths = [str(make_backup(ME, 2)), str(make_backup(OTHER, 3))]
     told = []
@@ -107,7 +107,7 @@ def test_gathering_that_fails_leaves_nothing(make_backup, tmp_path):
     assert os.listdir(tmp_path) == ["made"]
 
 
-def test_what_is_there_is_not_overwritten(tmp_path):
+def test_an_existing_file_is_not_overwritten(tmp_path):
     (tmp_path / "empty").mkdir()
     refuse_occupied(tmp_path / "empty")
     refuse_occupied(tmp_path / "new.tar")
@@ -116,7 +116,7 @@ def test_what_is_there_is_not_overwritten(tmp_path):
         with pytest.raises(BackupError, match="there already"):
             refuse_occupied(path)
     (tmp_path / "other.new").mkdir()
-    with pytest.raises(BackupError, match=r"other.new is there: if it is what is left of an earlier backup"):
+    with pytest.raises(BackupError, match=r"other.new is there: if it is the rest of an earlier backup"):
         refuse_occupied(tmp_path / "other")
 
 
@@ -142,7 +142,7 @@ def test_a_node_that_took_a_new_id_is_known_by_its_nodes_file(make_backup):
 
 
 @pytest.mark.parametrize("name", ["all", "all.tar", "all.tar.gz"])
-def test_what_was_gathered_is_on_disk(make_backup, tmp_path, monkeypatch, name):
+def test_a_gathered_backup_is_on_disk(make_backup, tmp_path, monkeypatch, name):
     """The nodes' own copies are removed next."""
     synced = []
     fsync = os.fsync
@@ -164,7 +164,7 @@ def test_with_a_new_id_the_nodes_file_is_left_alone(make_backup, tmp_path):
 
 
 def test_the_nodes_file_of_the_same_node_is_kept(make_backup, tmp_path):
-    """What it says of the others is newer than the backup."""
+    """Its knowledge of the others is newer than the backup."""
     (tmp_path / "home").mkdir()
     text = f"{ME.hex()} 127.0.0.1:9999 myself 0 0 connected\n"
     (tmp_path / "home" / "nodes.conf").write_text(text)
@@ -222,7 +222,7 @@ def test_a_backup_that_is_not_whole_changes_nothing(make_backup, tmp_path, chang
     assert os.listdir(tmp_path / "home") == ["nodes.conf.lock"]
 
 
-def test_what_is_no_backup_is_told(tmp_path):
+def test_a_directory_without_a_backup_is_refused(tmp_path):
     (tmp_path / "letter").write_text("hello")
     (tmp_path / "empty").mkdir()
     with tarfile.open(tmp_path / "empty.tar", "w"):
@@ -232,7 +232,7 @@ def test_what_is_no_backup_is_told(tmp_path):
             restored(tmp_path / name, tmp_path)
 
 
-def test_a_tar_file_that_was_cut_is_told(make_backup, tmp_path):
+def test_a_tar_file_that_was_cut_is_refused(make_backup, tmp_path):
     gather([str(make_backup(jobs=2000))], tmp_path / "all.tgz", quiet)
     data = (tmp_path / "all.tgz").read_bytes()
     (tmp_path / "all.tgz").write_bytes(data[: len(data) // 2])

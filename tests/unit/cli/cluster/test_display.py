@@ -11,7 +11,7 @@ A, B = ("a" * 40, "b" * 40)
 ALIVE = NodeView(
     Address("10.0.0.2", 7711),
     id=A,
-    info={"registered_jobs": "3", "registered_queues": "2", "used_memory": "2048"},
+    info={"registered_jobs": 3, "registered_queues": 2, "used_memory": 2048},
     table=[
         TableRow(A, None, frozenset({"myself"}), is_linked=True),
         TableRow(B, Address("10.0.0.1", 7711), frozenset({"fail"}), is_linked=False),
@@ -21,7 +21,7 @@ ALIVE = NodeView(
 DEAD = NodeView(Address("10.0.0.1", 7711), id=B, error="Connection refused")
 
 
-def test_rows_are_in_order_of_addresses_and_none_is_what_was_not_said():
+def test_rows_are_in_order_of_addresses_and_a_missing_value_is_none():
     dead, alive = rows_of(ClusterView([ALIVE, DEAD]))
     assert (dead["state"], dead["jobs"], dead["links"], dead["priority"]) == ("unreachable,fail", None, None, 100)
     assert (alive["state"], alive["jobs"], alive["links"], alive["others"], alive["priority"]) == ("ok", 3, 0, 1, 1)

@@ -1,4 +1,4 @@
-"""draining.py: jobs fall to zero, reasons are passed on, everybody forgets."""
+"""draining.py: jobs fall to zero, reasons are passed on, all other nodes forget."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def test_the_time_may_be_over_before(leaver):
 
 def test_reasons_are_the_texts_a_leaving_node_gives():
     info = {
-        "cluster_leaving_remaining": "3",
+        "cluster_leaving_remaining": 3,
         "cluster_leaving_blocked_by": "x",
         "cluster_leaving_since": "",
-        "cluster_size": "2",
+        "cluster_size": 2,
     }
     assert leaving_reasons(info) == ("blocked by: x",)
 
@@ -75,7 +75,7 @@ def test_a_node_that_hides_its_jobs_is_not_taken_for_empty(scripted):
         drain(connection, None, lambda _: None)
 
 
-def test_a_refusal_to_leave_is_told(scripted):
+def test_a_refusal_to_leave_is_reported(scripted):
     node = scripted({"CLUSTER": b"-ERR no\r\n"})
     with (
         contextlib.closing(Connection.open(Target(Address(port=node.port)))) as connection,
@@ -84,7 +84,7 @@ def test_a_refusal_to_leave_is_told(scripted):
         leave(connection)
 
 
-def test_everybody_else_forgets(scripted):
+def test_all_other_nodes_forget(scripted):
     others = [scripted({"CLUSTER FORGET": reply}) for reply in (b"+OK\r\n", b"-ERR Unknown node x\r\n", b"-ERR no\r\n")]
     views = [NodeView(Address(port=node.port), id=str(number)) for number, node in enumerate(others)]
     gone = NodeView(Address(port=1), id="dead", error="does not answer")

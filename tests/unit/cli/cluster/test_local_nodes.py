@@ -44,7 +44,7 @@ def sleeper():
         process.stdout.close()
 
 
-def test_what_is_saved_is_loaded(tmp_path):
+def test_saved_nodes_are_loaded(tmp_path):
     nodes = [LocalNode(7801, 12, "345"), LocalNode(7802, 13, "346")]
     save_nodes(tmp_path, nodes)
     assert load_nodes(tmp_path) == nodes
@@ -56,7 +56,7 @@ def test_nothing_saved_is_no_nodes(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["{", "[]", json.dumps({"version": 99, "nodes": []})])
-def test_a_damaged_or_foreign_file_is_told(tmp_path, text):
+def test_a_damaged_or_foreign_file_is_refused(tmp_path, text):
     (tmp_path / "nodes.json").write_text(text)
     with pytest.raises(LocalError, match=r"nodes\.json"):
         load_nodes(tmp_path)
@@ -79,12 +79,12 @@ def test_stopping_asks_first(sleeper):
     assert not node.is_alive
 
 
-def test_who_does_not_listen_is_ended(sleeper):
+def test_a_node_that_ignores_the_request_is_killed(sleeper):
     node = sleeper("import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(60)")
     assert stop_nodes([node], 0.2) == [node]
 
 
-def test_a_stranger_with_the_same_number_is_left_alone(sleeper):
+def test_another_process_with_the_same_number_is_left_alone(sleeper):
     node = sleeper()
     assert stop_nodes([LocalNode(1, node.pid, "another moment")], 0.1) == []
     assert node.is_alive
@@ -114,7 +114,7 @@ def test_ports_whose_bus_ports_do_not_exist_are_refused():
         choose_ports(55_534, 3)
 
 
-def test_a_failed_node_is_told_with_the_end_of_its_logs(tmp_path):
+def test_a_failed_node_is_reported_with_the_end_of_its_logs(tmp_path):
     home = node_directory(tmp_path, 7801)
     home.mkdir()
     assert "printed nothing" in failure_text(tmp_path, 7801)

@@ -1,4 +1,4 @@
-"""cluster.py: the commands of disque-cluster, their tables and exit statuses."""
+"""cluster/main.py: the commands of disque-cluster, their tables and exit statuses."""
 
 from __future__ import annotations
 
@@ -87,11 +87,19 @@ def test_status_as_json_is_an_object_per_node(pair):
     }
 
 
-def test_status_of_nobody_is_exit_status_1():
+def test_status_of_a_dead_address_is_exit_status_1():
     assert run("status", "127.0.0.1:1").exit_code == 1
 
 
-def test_a_cluster_that_was_never_started_is_told(tmp_path):
+def test_status_is_exit_status_1_if_any_node_can_not_be_reached(pair):
+    a, b = pair(flags_of_b="fail")
+    b.close()
+    result = run("status", place(a))
+    assert result.exit_code == 1
+    assert "unreachable,fail" in result.output
+
+
+def test_a_cluster_that_was_never_started_is_reported(tmp_path):
     result = run("status", "--dir", tmp_path)
     assert result.exit_code == 1
     assert "No cluster was started in" in result.output
@@ -103,7 +111,7 @@ def test_check_is_content_with_a_whole_cluster(pair):
     assert (result.exit_code, result.output) == (0, "OK: 2 nodes, each linked to every other\n")
 
 
-def test_check_names_what_is_wrong(pair):
+def test_check_names_the_problems(pair):
     a, b = pair(flags_of_b="fail?")
     result = run("check", place(a))
     assert result.exit_code == 1
@@ -155,7 +163,7 @@ def test_a_node_that_is_not_empty_in_time_is_not_forgotten(pair):
     assert not any(request[1:2] == [b"FORGET"] for request in a.requests)
 
 
-def test_a_dead_node_is_forgotten_only_when_said_so(pair):
+def test_a_dead_node_is_forgotten_only_with_the_option_dead(pair):
     a, b = pair(flags_of_b="fail")
     b.close()
     assert "use --dead" in run("remove-node", place(b), "--via", place(a)).output
@@ -170,7 +178,7 @@ def test_a_living_node_is_not_taken_for_dead(pair):
 
 
 @pytest.mark.parametrize("name", ["cccccccc", "127.0.0.1:1"])
-def test_a_node_that_nobody_knows_is_told(pair, name):
+def test_a_node_that_the_cluster_does_not_know_is_reported(pair, name):
     a, _ = pair()
     result = run("remove-node", name, "--via", place(a))
     assert result.exit_code == 1
@@ -180,7 +188,7 @@ def test_a_bad_address_is_bad_usage():
     assert run("status", "a:b").exit_code == 2
 
 
-def test_a_node_that_does_not_start_is_told_with_its_words(tmp_path):
+def test_a_node_that_does_not_start_is_reported_with_its_words(tmp_path):
     port = random.randrange(*local_nodes.FREE_PORTS)
     result = run("start", "-n", 1, "--port", port, "--dir", tmp_path, "--", "--no-such-directive", "1")
     assert result.exit_code == 1
@@ -188,7 +196,7 @@ def test_a_node_that_does_not_start_is_told_with_its_words(tmp_path):
     assert load_nodes(tmp_path) == []
 
 
-def test_a_directory_that_can_not_be_made_is_told(tmp_path):
+def test_a_directory_that_can_not_be_made_is_reported(tmp_path):
     (tmp_path / "file").touch()
     result = run("start", "--dir", tmp_path / "file" / "x")
     assert (result.exit_code, result.output.startswith("Error: ")) == (1, True)

@@ -19,7 +19,7 @@ def test_addresses_are_read_one_or_many():
     assert read_address(CONTEXT, PARAMETER, ("h:1", "[::1]:2")) == (Address("h", 1), Address("::1", 2))
 
 
-def test_what_is_no_address_is_bad_usage():
+def test_a_text_that_is_no_address_is_bad_usage():
     with pytest.raises(click.BadParameter, match="no port"):
         read_address(CONTEXT, PARAMETER, "h:x")
 
@@ -33,6 +33,6 @@ def test_the_nodes_of_a_directory_are_found(tmp_path):
     assert [target.address.port for target in targets_of(Target(), None, tmp_path)] == [7711, 7712]
 
 
-def test_an_empty_directory_is_told(tmp_path):
+def test_an_empty_directory_is_reported(tmp_path):
     with pytest.raises(click.ClickException, match="No cluster was started"):
         targets_of(Target(), None, tmp_path)

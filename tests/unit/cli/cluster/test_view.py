@@ -12,7 +12,7 @@ A, B, C = ("a" * 40, "b" * 40, "c" * 40)
 
 @pytest.fixture
 def cluster_of(scripted, bulk_reply):
-    """Scripted nodes that know each other: name -> node. `flags` is what everybody has a node under."""
+    """Scripted nodes that know each other: name -> node. `flags` are those that all have a node under."""
 
     def make(*names, flags=None, unknown=(), unlinked=(), gone=()):
         flags = flags or {}
@@ -50,7 +50,7 @@ def target(node):
 
 
 def test_a_table_is_read_with_flags_and_missing_addresses():
-    rows = parse_table(f"{A} :7711 myself 0 0 connected\n{B} ::1:7712 fail?,leaving 1 2 disconnected\n\n")
+    rows = parse_table(f"{A} :7711 myself 0 0 connected\n{B} ::1:7712 fail?,leaving 1 2 disconnected\n\n".encode())
     assert rows[0].is_myself
     assert rows[0].address is None
     assert rows[1].address == Address("::1", 7712)
@@ -83,14 +83,14 @@ def test_a_node_that_does_not_answer_keeps_its_name_and_the_reason(cluster_of):
     assert any("as fail" in problem for problem in cluster.problems())
 
 
-def test_who_does_not_know_whom_is_a_problem(cluster_of):
+def test_a_node_that_does_not_know_another_is_a_problem(cluster_of):
     nodes = cluster_of(A, B, C, unknown={(B, C)})
     problems = look_around([target(nodes[A])]).problems()
     assert any("does not know" in problem for problem in problems)
     assert any("counts 2 nodes, but 3 were found" in problem for problem in problems)
 
 
-def test_what_helps_a_node_that_has_lost_its_table_is_told(cluster_of):
+def test_a_node_that_has_lost_its_table_gets_advice(cluster_of):
     nodes = cluster_of(A, B, unknown={(B, A)})
     problems = look_around([target(nodes[A]), target(nodes[B])]).problems()
     advice = (
@@ -100,7 +100,7 @@ def test_what_helps_a_node_that_has_lost_its_table_is_told(cluster_of):
     assert any(problem.endswith(advice) for problem in problems)
 
 
-def test_what_helps_when_another_node_answers_at_an_address_is_told(cluster_of):
+def test_an_address_at_which_another_node_answers_gets_advice(cluster_of):
     nodes = cluster_of(A, B, flags={B: "noaddr"})
     problems = look_around([target(nodes[A])]).problems()
     assert any(f"CLUSTER FORGET {B} on every node" in problem for problem in problems)
@@ -119,7 +119,7 @@ def test_leaving_is_a_state_and_no_problem(cluster_of):
     assert cluster.state_of(cluster.nodes[1]) == "leaving"
 
 
-def test_a_node_that_refuses_is_told_with_its_words(scripted):
+def test_a_node_that_refuses_is_reported_with_its_words(scripted):
     node = scripted({"CLUSTER": b"-NOAUTH Authentication required.\r\n"})
     cluster = look_around([target(node)])
     assert cluster.nodes[0].error == "NOAUTH Authentication required."

@@ -22,7 +22,7 @@ def test_free_ports_are_different_and_leave_room_for_the_bus():
 
 
 def test_a_port_that_is_listened_on_is_not_free():
-    """Somebody else's server must not be taken for our node."""
+    """Another program's server must not be taken for our node."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert not is_free(taken.getsockname()[1])
 
@@ -30,9 +30,9 @@ def test_a_port_that_is_listened_on_is_not_free():
 def test_a_field_of_info_is_read_as_a_number():
     """A node that does not tell counts as empty."""
     info = b"# Jobs\r\nregistered_jobs:12\r\n\r\n"
-    assert info_number(info, b"registered_jobs") == 12
-    assert info_number(info, b"registered_queues") == 0
-    assert info_number(None, b"registered_jobs") == 0
+    assert info_number(info, "registered_jobs") == 12
+    assert info_number(info, "registered_queues") == 0
+    assert info_number(None, "registered_jobs") == 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's word to children exists on Linux only")
@@ -58,7 +58,7 @@ def test_a_child_is_killed_when_its_parent_is():
 
 
 def ended(process_id):
-    """Whether a process is gone, or only waits to be reaped, within five seconds."""
+    """Return whether a process is gone, or only waits to be reaped, within five seconds."""
     for _ in range(100):
         try:
             with open(f"/proc/{process_id}/stat", encoding="ascii") as stat:

@@ -81,7 +81,7 @@ def test_an_add_that_was_repeated_counts_the_flight_once(tally):
 @pytest.mark.parametrize(
     ("queue", "body"), [(b"B6", b'{"row":0,"x":1}'), (b"UA", b'{"row":0,"x":2}'), (b"UA", b"?"), (b"UA", b'{"row":9,')]
 )
-def test_a_delivery_that_differs_from_what_was_added_is_no_delivery(tally, queue, body):
+def test_a_delivery_that_differs_from_the_added_flight_is_no_delivery(tally, queue, body):
     """Each is checked against the data set, byte for byte."""
     assert not tally.was_delivered(queue, body, 0, 1.0)
     report = tally.report(1.0)

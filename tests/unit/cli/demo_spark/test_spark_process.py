@@ -38,7 +38,7 @@ def is_there(pid):
     return True
 
 
-def test_it_is_told_what_to_do_heard_and_ended(tmp_path):
+def test_the_program_gets_orders_answers_and_is_ended(tmp_path):
     async def story():
         async with process(tmp_path) as spark:
             await asyncio.wait_for(spark.heard("ready"), 20)
@@ -61,7 +61,7 @@ def test_an_end_before_its_time_is_an_error_with_its_last_words(tmp_path):
         asyncio.run(story())
 
 
-def test_of_a_long_trace_our_own_sentence_is_what_is_said(tmp_path):
+def test_of_a_long_trace_only_our_own_sentence_is_shown(tmp_path):
     spark = process(tmp_path)
     (tmp_path / "log").write_text(
         "StreamingQueryException: [STREAM_FAILED]\n"

@@ -74,7 +74,7 @@ def test_help_of_a_group_lists_it():
     ]
 
 
-def test_help_without_topic_is_an_overview_and_unknown_topics_are_told():
+def test_help_without_topic_is_an_overview_and_unknown_topics_are_reported():
     assert "help <command>" in help_text(builtin_docs(), [], with_colour=False)
     assert "No help for 'nope'" in help_text(builtin_docs(), ["nope"], with_colour=False)
 

@@ -3,30 +3,69 @@
 from __future__ import annotations
 
 import pytest
+from prompt_toolkit.application.current import set_app
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
+from prompt_toolkit.layout.controls import BufferControl
+from prompt_toolkit.layout.processors import TransformationInput
 
 from disque_py.cli.shell.command_docs import builtin_docs
-from disque_py.cli.shell.completion import CommandCompleter, HintProcessor, PlainHistory, completions, is_secret
+from disque_py.cli.shell.completion import CommandCompleter, HintProcessor, PlainHistory, is_secret
 
 DOCS = builtin_docs()
+
+
+def complete(text, names=lambda kind: ()):
+    found = CommandCompleter(lambda: DOCS, names).get_completions(Document(text), CompleteEvent())
+    return [word.text for word in found]
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("add", ["ADDJOB"]),
-        ("5 qle", ["QLEN"]),
-        ("cluster me", ["MEET"]),
-        ("help qs", ["QSCAN", "QSTAT"]),
+        ("ADD", ["ADDJOB"]),
+        ("5 QLE", ["QLEN"]),
+        ("CLUSTER ME", ["MEET"]),
+        ("help QS", ["QSCAN", "QSTAT"]),
         ("help @q", ["@queues"]),
         ("help qlen x", []),
-        ("he", ["HELLO", "help"]),
+        ("He", ["HELLO", "help"]),
         ("ADDJOB q b 0 RE", ["REPLICATE", "RETRY"]),
     ],
 )
 def test_a_begun_word_is_completed(text, words):
-    assert completions(DOCS, text)[0] == words
+    assert complete(text) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("QLEN ma", ["mail"]),
+        ("GETJOB COUNT 5 FROM mail ", ['"my queue"', "Mail", "mail"]),
+        ("ADDJOB ", ['"my queue"', "Mail", "mail"]),
+        ('QLEN "', ['"my queue"']),
+        ("JSCAN 0 QUEUE M", ["Mail"]),
+        ("CONFIG SET maxm", ["maxmemory"]),
+        ("config get t", ["timeout"]),
+        ("CONFIG SET maxmemory ", []),
+        ("SHOW ", []),
+    ],
+)
+def test_names_that_the_node_knows_are_completed_where_the_syntax_wants_them(text, words):
+    names = {"queues": [b"mail", b"Mail", b"my queue"], "directives": [b"timeout", b"maxmemory"]}
+    assert complete(text, names.__getitem__) == words
+
+
+def test_the_hint_is_gone_after_enter():
+    class Editor:
+        is_done = True
+
+    buffer = Document("QLEN")
+    line = TransformationInput(BufferControl(), buffer, 0, lambda at: at, [("", "QLEN")], 80, 1)
+    hints = HintProcessor(lambda: DOCS)
+    assert len(hints.apply_transformation(line).fragments) == 2
+    with set_app(Editor()):
+        assert hints.apply_transformation(line).fragments == [("", "QLEN")]
 
 
 def test_small_letters_are_completed_in_small_letters():
@@ -79,7 +118,7 @@ def test_other_commands_are_no_secret():
     assert not is_secret("CONFIG GET requirepass")
 
 
-def test_a_history_that_can_not_be_written_is_no_trouble(tmp_path):
+def test_a_history_that_can_not_be_written_does_not_end_the_session(tmp_path):
     history = PlainHistory(tmp_path / "no" / "history")
     history.store_string("PING")
     assert list(history.load_history_strings()) == []

@@ -42,7 +42,7 @@ def info(log: str, seq: int) -> bytes:
 def followed(
     scripted, *answers: bytes | None, is_short: bool = False
 ) -> tuple[list[list[bytes]], list[str], list[str]]:
-    """What was asked, written and told while the node gave these answers."""
+    """The requests, output and messages while the node gave these answers."""
     asked: list[list[bytes]] = []
     left = iter(answers)
 
@@ -68,7 +68,7 @@ def test_lines_are_read_from_the_end_on_by_number(scripted):
     assert told == []
 
 
-def test_what_is_gone_is_said_and_following_goes_on(scripted):
+def test_a_gap_is_reported_and_following_goes_on(scripted):
     asked, _, told = followed(scripted, info("abc", 7), b"-TRIMMED 20\r\n", b"-NOLOG def\r\n")
     assert told[0] == "events 7 to 19 are gone"
     assert "new log of events, def" in told[1]
@@ -82,7 +82,7 @@ def test_a_node_that_goes_away_is_waited_for_and_read_on(scripted, monkeypatch):
     assert b" ".join(asked[-1][:4]) == b"EVENTS READ abc 7"
 
 
-def test_a_node_without_a_log_is_refused_with_what_to_do(scripted):
+def test_a_node_without_a_log_is_refused_with_advice(scripted):
     node = scripted({"EVENTS": b"-NOLOG none\r\n"})
     with pytest.raises(RefusedError, match="CONFIG SET events yes"):
         follow(Target(Address(port=node.port)), print, print, is_short=True)
@@ -96,7 +96,7 @@ def test_on_a_terminal_an_event_is_short():
 
 
 def test_a_name_does_nothing_to_the_terminal():
-    """Whoever adds jobs names the queues, with any bytes."""
+    """Producers name the queues, with any bytes."""
     assert r"\x1b[31mq\n\udcff é" in short(LINE | {"queue": "\x1b[31mq\n\udcff é"})
 
 

@@ -86,6 +86,24 @@ def test_json_is_one_value_on_one_line(data, value):
     assert b"\n" not in line
 
 
+@pytest.mark.parametrize("command", [[b"show", b"D-"], [b"QSTAT", b"q"], [b"config", b"get", b"*"]])
+def test_json_makes_an_object_of_names_and_values(command):
+    line = Style(JSON).render(command, reply(b"*4\r\n$3\r\nlen\r\n:1\r\n$4\r\nmeta\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n"))
+    assert json.loads(line) == {"len": 1, "meta": {"a": "b"}}
+
+
+def test_json_of_jscan_has_an_object_per_job():
+    scanned = reply(b"*2\r\n$1\r\n0\r\n*1\r\n*2\r\n$2\r\nid\r\n$2\r\nD-\r\n")
+    assert json.loads(Style(JSON).render([b"JSCAN", b"0"], scanned)) == ["0", [{"id": "D-"}]]
+    names = reply(b"*2\r\n$1\r\n0\r\n*1\r\n$2\r\nD-\r\n")
+    assert json.loads(Style(JSON).render([b"JSCAN", b"0"], names)) == ["0", ["D-"]]
+
+
+@pytest.mark.parametrize("data", [b"*-1\r\n", b"-BADID no\r\n", b"*1\r\n:1\r\n"])
+def test_json_leaves_replies_without_pairs_as_they_are(data):
+    assert Style(JSON).render([b"SHOW", b"D-"], reply(data)) == as_json(reply(data)) + b"\n"
+
+
 @pytest.mark.parametrize(
     "words",
     [

@@ -15,11 +15,11 @@ def health(node):
 
 
 def test_a_node_that_answers_is_healthy(scripted):
-    assert health(scripted(GOOD)).endswith("is healthy")
+    assert str(health(scripted(GOOD))).endswith("is healthy")
 
 
-def test_a_leaving_node_is_healthy_and_said_to_leave(scripted):
-    assert health(scripted({**GOOD, "CLUSTER LEAVING": b"+yes\r\n"})).endswith("(and leaving its cluster)")
+def test_a_leaving_node_is_healthy_and_reported_as_leaving(scripted):
+    assert str(health(scripted({**GOOD, "CLUSTER LEAVING": b"+yes\r\n"}))).endswith("(and leaving its cluster)")
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,6 @@ def test_everything_else_is_unhealthy_with_its_reason(scripted, answers, reason)
         health(scripted({**GOOD, **answers}))
 
 
-def test_nobody_there_is_unhealthy():
+def test_a_dead_address_is_unhealthy():
     with pytest.raises(UnhealthyError, match="Connection refused"):
         check_health(Target(Address(port=1)))

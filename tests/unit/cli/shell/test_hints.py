@@ -42,7 +42,7 @@ def test_a_bracket_is_one_part():
         ("QLEN a b", ""),
     ],
 )
-def test_the_hint_is_what_is_left_of_the_syntax(typed, text):
+def test_the_hint_is_the_rest_of_the_syntax(typed, text):
     assert hint(DOCS, typed.split(), is_word_over=True) == text
 
 

@@ -1,4 +1,4 @@
-"""shell.py: what a line typed at the prompt does."""
+"""lines.py: the effect of a line typed at the prompt."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from disque_py.cli.address import Address, Target
 from disque_py.cli.shell import lines as shell_module
+from disque_py.cli.shell import session as session_module
 from disque_py.cli.shell.formats import FORMATTED, Style
 from disque_py.cli.shell.lines import Shell, obey
 from disque_py.cli.shell.session import Session
@@ -50,7 +51,7 @@ def test_quit_and_exit_leave(shell_to):
     assert not shell_to(1).line("EXIT")
 
 
-def test_unbalanced_quotes_are_told_and_nothing_is_sent(shell_to, capsys):
+def test_unbalanced_quotes_are_refused_and_nothing_is_sent(shell_to, capsys):
     """Spec X3."""
     shell = shell_to(1)
     assert shell.line('PING "x')
@@ -115,14 +116,14 @@ def test_ctrl_c_ends_commands_from_a_file(scripted, shell_to, monkeypatch):
 
 
 def test_ctrl_c_at_the_prompt_gives_up_the_command(scripted, shell_to, monkeypatch, capsys):
-    """On a new connection, where its reply can't be taken for another's; and again if nobody answers there."""
+    """On a new connection, where its reply can't be taken for another's; and again if no server answers there."""
     node = scripted({"PING": b"+PONG\r\n"})
     shell = shell_to(node.port)
     shell.connect()
     before = shell.session.connection
     shell.interrupted()
     assert shell.session.connection not in (None, before)
-    monkeypatch.setattr(shell_module, "docs_of", interrupt)
+    monkeypatch.setattr(session_module, "docs_of", interrupt)
     shell.interrupted()
     assert shell.prompt == "not connected> "
     assert capsys.readouterr().err == "(interrupted)\n" * 2

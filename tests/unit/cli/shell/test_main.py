@@ -83,7 +83,7 @@ def test_a_lost_connection_is_exit_status_1(run):
     assert (result.status, result.err) == (1, b"Error: Server closed the connection (if it speaks TLS, use --tls)\n")
 
 
-def test_nobody_there_is_exit_status_1(capsys):
+def test_a_dead_address_is_exit_status_1(capsys):
     assert main(["-p", "1", "PING"]) == 1
     assert capsys.readouterr().err == "Could not connect to Disque at 127.0.0.1:1: Connection refused\n"
 
@@ -120,6 +120,46 @@ def test_health_says_why_not_on_standard_output(run):
 def test_scan_writes_names(run):
     result = run({"QSCAN": b"*2\r\n$1\r\n0\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n"}, "--scan", "--pattern", "a*")
     assert (result.status, result.out) == (0, b"a\n")
+
+
+QUEUE_A = b"*4\r\n$4\r\nname\r\n$1\r\na\r\n$3\r\nlen\r\n:3\r\n"
+
+
+@pytest.mark.parametrize(
+    ("mode", "value"),
+    [
+        ("--scan", "a"),
+        (
+            "--bigqueues",
+            {"queues": [{"name": "a", "len": 3}], "queue_count": 1, "empty_count": 0, "job_count": 3},
+        ),
+        ("--health", {"healthy": True, "leaving": True}),
+    ],
+)
+def test_modes_print_json_when_asked(run, bulk_reply, mode, value):
+    answers = {
+        "QSCAN": b"*2\r\n$1\r\n0\r\n*1\r\n$1\r\na\r\n",
+        "QSTAT": QUEUE_A,
+        "PING": b"+PONG\r\n",
+        "CLUSTER INFO": bulk_reply("cluster_state:ok\r\n"),
+        "CLUSTER LEAVING": b"+yes\r\n",
+    }
+    result = run(answers, "--json", mode)
+    told = json.loads(result.out)
+    if mode == "--health":
+        assert told.pop("address").startswith("127.0.0.1:")
+    assert (result.status, told) == (0, value)
+
+
+def test_health_as_json_says_why_not(run):
+    result = run({"PING": b"-LOADING x\r\n"}, "--json", "--health")
+    told = json.loads(result.out)
+    assert (result.status, told["healthy"], told["reason"]) == (1, False, "LOADING x")
+
+
+def test_latency_as_json_has_names(run):
+    told = json.loads(run({"PING": b"+PONG\r\n"}, "--json", "--latency", "-i", "0.02").out)
+    assert set(told) == {"min_ms", "max_ms", "avg_ms", "samples"}
 
 
 def test_bigqueues_that_are_refused_are_exit_status_1(run):
@@ -179,7 +219,7 @@ def test_a_full_disk_is_no_traceback():
     assert (result.returncode, result.stderr) == (1, "Error: No space left on device\n")
 
 
-def test_what_the_locale_can_not_show_is_no_traceback():
+def test_a_character_that_the_locale_lacks_is_no_traceback():
     result = run_process("", "-p", "1", "help", "é", PYTHONIOENCODING="ascii")
     assert (result.returncode, result.stderr) == (0, "")
     assert r"No help for '\xe9'" in result.stdout

@@ -41,7 +41,7 @@ def test_json_wishes_for_resp3_and_minus_2_forbids_it():
     assert not parse_options(["-3"], {}).target().protocol_is_wish
 
 
-def test_a_url_says_where_and_who_and_the_options_who_else():
+def test_a_url_names_the_server_and_user_and_options_the_certificates():
     target = parse_options(["-u", "disques://ann:pw@node:9", "--cacert", "ca.pem"], {}).target()
     assert (target.address, target.user, target.password) == (Address("node", 9), "ann", "pw")
     assert target.tls == Tls(ca_file="ca.pem")
@@ -70,6 +70,11 @@ def test_h_as_last_word_is_help():
     ("arguments", "text"),
     [
         (["--eval"], "Unrecognized option or bad number of args for: '--eval'"),
+        (
+            ["--bigqueus"],
+            "Unrecognized option or bad number of args for: '--bigqueus'. Did you mean '--bigqueues'?",
+        ),
+        (["--completion", "csh"], "--completion: 'csh' is none of bash, zsh, fish"),
         (["-p"], "Unrecognized option or bad number of args for: '-p'"),
         (["-p", "x"], "-p: 'x' is no port"),
         (["-i", "-1"], "-i: '-1' is no number of seconds"),
@@ -78,6 +83,7 @@ def test_h_as_last_word_is_help():
         (["-x", "-X", "t", "PING", "t"], "-x and -X both want standard input"),
         (["-X", "tag", "PING"], "-X: no argument is 'tag'"),
         (["--stat", "PING"], "--stat takes no command, but got 'PING'"),
+        (["--pipe", "--json"], "--pipe has no JSON output: leave --json out"),
         (["--tls", "--key", "k.pem"], "--key needs --cert"),
         (["--cacert", "ca.pem"], "--cacert needs --tls"),
         (["-u", "disque://localhost", "--insecure"], "--insecure needs --tls"),

@@ -72,6 +72,6 @@ def test_silence_ends_it_after_the_time_given(feed):
     assert lines == ["No replies for 0.2 seconds: exiting."]
 
 
-def test_a_server_that_goes_away_is_told(feed):
+def test_a_server_that_goes_away_is_reported(feed):
     with pytest.raises(ConnectionLostError):
         feed({"QLEN": lambda words: None}, b"QLEN a\n")

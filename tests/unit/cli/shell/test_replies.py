@@ -52,7 +52,7 @@ def test_a_verbatim_string_loses_its_format_and_an_attribute_is_skipped():
 
 
 @pytest.mark.parametrize("garbage", [b"HTTP/1.1 400\r\n", b"$x\r\n", b"*1.5\r\n"])
-def test_what_is_no_resp_is_said_to_be_none(garbage):
+def test_bytes_that_are_no_resp_are_refused(garbage):
     with pytest.raises(NotRespError):
         parse([garbage])
 

@@ -8,6 +8,7 @@ import pytest
 
 from disque_py.cli.address import Address, Target
 from disque_py.cli.connection import Connection
+from disque_py.cli.shell.formats import FORMATTED, RAW, name_shower
 from disque_py.cli.shell.scanning import RefusedError, big_queues, scan
 
 FIRST = b"*2\r\n$1\r\n5\r\n*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\na\r\n"
@@ -34,22 +35,28 @@ def connection(scripted):
 
 @pytest.mark.parametrize(
     ("pattern", "is_formatted", "text"),
-    [("*", False, b"a\nb\nc\n\n"), ("*", True, b'"a"\n"b"\n"c\\n"\n'), ("[ab]", False, b"a\nb\n"), ("x*", False, b"")],
+    [
+        ("*", False, b"a\nb\nc\n\n"),
+        ("*", True, b'"a"\n"b"\n"c\\n"\n'),
+        ("[ab]", False, b"a\nb\n"),
+        ("c?", False, b"c\n\n"),
+        ("x*", False, b""),
+    ],
 )
 def test_each_matching_name_is_written_once(connection, pattern, is_formatted, text):
     written = []
-    scan(connection, pattern, 0.0, is_formatted=is_formatted, write=written.append)
+    scan(connection, pattern, 0.0, show=name_shower(FORMATTED if is_formatted else RAW), write=written.append)
     assert b"".join(written) == text
 
 
 def test_big_queues_are_listed_longest_first_with_totals(connection):
-    lines = big_queues(connection, "*", 0.0)
+    lines = big_queues(connection, "*", 0.0).lines()
     assert lines[1].split() == ["3", "9", "-", "-", '"a"', "#" * 30]
     assert lines[2].split()[:5] == ["0", "9", "-", "-", '"b"']
     assert lines[-2:] == ["2 queues, 1 of them empty", "3 jobs queued on this node, 1.50 per queue"]
 
 
-def test_a_refusal_is_told(scripted):
+def test_a_refusal_is_reported(scripted):
     node = scripted({"QSCAN": b"-NOAUTH Authentication required.\r\n"})
     with (
         contextlib.closing(Connection.open(Target(Address(port=node.port)))) as connection,

@@ -35,7 +35,7 @@ def test_a_reply_is_printed(scripted, session_to):
     assert output(session) == b"3\n"
 
 
-def test_an_error_reply_is_printed_and_told(scripted, session_to):
+def test_an_error_reply_is_printed_and_returned_as_failure(scripted, session_to):
     session = session_to(scripted({}))
     assert not session.run([b"NOPE"])
     assert output(session) == b"ERR unknown command 'NOPE'\n\n"
@@ -105,3 +105,8 @@ def test_move_goes_elsewhere(scripted, session_to):
     session.move(Address(port=second.port))
     session.run([b"PING"])
     assert output(session) == b"one\ntwo\n"
+
+
+def test_a_misspelled_command_is_followed_by_the_one_that_was_meant(scripted, session_to, capsys):
+    assert not session_to(scripted({})).run([b"QLENN", b"q"])
+    assert capsys.readouterr().err == "Did you mean 'QLEN'?\n"

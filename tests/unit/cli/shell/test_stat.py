@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 from disque_py.cli.address import Address, Target
-from disque_py.cli.shell.stat import HEADER, human_bytes, info_fields, stat_line, watch
+from disque_py.cli.shell.stat import HEADER, info_fields, stat_line, stat_row, watch
 
 INFO = (
     b"# Clients\r\nconnected_clients:2\r\nblocked_clients:1\r\n\r\n# Memory\r\nused_memory:2097152\r\n"
@@ -16,25 +18,20 @@ def test_info_is_read_as_names_and_values():
     assert info_fields(b"# Title\r\na:1\r\nb:x:y\r\n\r\n") == {"a": "1", "b": "x:y"}
 
 
-def test_a_line_shows_what_the_header_names():
-    line, requests = stat_line(info_fields(INFO), 90)
+def test_a_line_has_the_columns_of_the_header():
+    line = stat_line(stat_row(info_fields(INFO), 90))
     assert line.split() == ["7", "3", "2.00M", "2", "1", "100", "(+10)", "9"]
-    assert requests == 100
     assert HEADER.split() == ["jobs", "queues", "mem", "clients", "blocked", "requests", "connections"]
 
 
 def test_columns_stand_below_their_titles():
-    line, _ = stat_line(info_fields(INFO), 90)
+    line = stat_line(stat_row(info_fields(INFO), 90))
     for title, cell in (("queues", "3"), ("mem", "2.00M"), ("requests", "100 (+10)"), ("connections", "9")):
         assert line[HEADER.index(title) :].startswith(cell)
 
 
 def test_after_a_restart_the_increment_is_no_negative_number():
-    assert "(+0)" in stat_line({"total_commands_processed": "5"}, 100)[0]
-
-
-def test_bytes_are_written_as_info_does():
-    assert [human_bytes(count) for count in (0, 1023, 1024, 891034)] == ["0B", "1023B", "1.00K", "870.15K"]
+    assert stat_row({"total_commands_processed": "5"}, 100)["new_requests"] == 0
 
 
 def test_as_many_lines_are_printed_as_asked_for(scripted, capsys):
@@ -53,3 +50,12 @@ def test_a_node_that_goes_away_is_waited_for(scripted, capsys):
 def test_a_refusal_ends_it(scripted):
     node = scripted({"INFO": b"-NOAUTH Authentication required.\r\n"})
     assert not watch(Target(Address(port=node.port)), 0.01, 3)
+
+
+def test_json_lines_are_objects_also_while_the_node_is_away(scripted, capsys):
+    answers = iter([b"$%d\r\n%b\r\n" % (len(INFO), INFO), None])
+    node = scripted({"INFO": lambda words: next(answers)})
+    assert watch(Target(Address(port=node.port)), 0.01, 2, as_json=True)
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (first["jobs"], first["memory"], first["requests"]) == (7, 2 << 20, 100)
+    assert second == {"error": "Server closed the connection"}

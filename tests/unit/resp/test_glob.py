@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from disque_py.config.glob import matches
+from disque_py.resp.glob import matches
 
 
 @pytest.mark.parametrize(

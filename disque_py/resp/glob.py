@@ -1,4 +1,6 @@
-r"""Patterns of CONFIG GET: `*`, `?`, `[a-z]`, `[^a]` and `\` before a character that means itself.
+r"""Patterns of CONFIG GET and `disque-cli --pattern`.
+
+They know `*`, `?`, `[a-z]`, `[^a]`, and `\` before a character that means itself.
 
 Matching walks the text once and goes back only to the last `*`. So its time is at most length times length. A client's
 pattern full of stars can't stall the server, as a regular expression could.

@@ -1,0 +1,61 @@
+"""Suggestions for misspelled words: commands, their options and subcommands, options of disque-cli (pure).
+
+session.py asks after an error reply, options.py after an unknown option. Only words that the docs know are
+suggested. The docs are the server's where it has some, so commands that were renamed are suggested by their new names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from disque_py.cli.shell.command_docs import CommandDoc, CommandDocs
+
+# How similar a word must be, 1.0 being equal: one letter that is missing, wrong or swapped in four or more.
+SIMILARITY_MIN: Final = 0.7
+# Words of a form that stand for themselves.
+_KEYWORD: Final = re.compile(r"[A-Z][A-Z-]+|\b[a-z]+(?:\|[a-z]+)+")
+# Error replies about the form of a command. Others (no such job, out of memory) don't come from a misspelling.
+_FORM_ERRORS: Final = re.compile(r"syntax error|subcommand|number of arguments", re.IGNORECASE)
+
+
+def closest(word: str, candidates: Iterable[str]) -> str | None:
+    """Return the candidate that is most like the word, or None if none is like it."""
+    from difflib import get_close_matches  # Most commands are spelled well.
+
+    found = get_close_matches(word, candidates, n=1, cutoff=SIMILARITY_MIN)
+    return found[0] if found else None
+
+
+def suggestion(docs: CommandDocs, words: Sequence[bytes], error_text: str) -> str | None:
+    """Return `Did you mean '…'?` for a command that was refused, or None where nothing is like it."""
+    if "did you mean" in error_text.lower():
+        return None
+    texts = [word.decode("utf-8", "replace") for word in words]
+    doc = docs.get(texts[0].upper())
+    if doc is None:
+        name = closest(texts[0].upper(), docs)
+        return None if name is None else _question(name)
+    if not _FORM_ERRORS.search(error_text):
+        return None
+    keywords = _keywords(doc)
+    for text in texts[1:]:
+        if text.upper() in keywords:
+            continue
+        if (keyword := closest(text.upper(), keywords)) is not None:
+            return _question(keywords[keyword])
+    return None
+
+
+def _question(word: str) -> str:
+    return f"Did you mean '{word}'?"
+
+
+def _keywords(doc: CommandDoc) -> dict[str, str]:
+    """Return the words of all forms that stand for themselves, as they are written, by themselves in capitals."""
+    found = {}
+    for form in doc.forms:
+        for match in _KEYWORD.findall(form.partition(" ")[2]):
+            found.update({word.upper(): word for word in match.split("|")})
+    return found

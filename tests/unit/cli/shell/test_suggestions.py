@@ -1,0 +1,41 @@
+"""suggestions.py: misspelled words."""
+
+from __future__ import annotations
+
+import pytest
+
+from disque_py.cli.shell.command_docs import builtin_docs
+from disque_py.cli.shell.suggestions import closest, suggestion
+
+DOCS = builtin_docs()
+
+
+@pytest.mark.parametrize(
+    ("line", "error", "meant"),
+    [
+        ("adjob q x 0", "ERR unknown command 'adjob'", "ADDJOB"),
+        ("ADDJOB q x 0 RETY 5", "ERR syntax error", "RETRY"),
+        ("cluster met a 1", "ERR Wrong CLUSTER subcommand or number of arguments", "MEET"),
+        ("QSCAN 0 CUONT 5", "ERR syntax error", "COUNT"),
+        ("PAUSE q stat", "ERR syntax error", "state"),
+    ],
+)
+def test_a_misspelled_word_gets_the_word_that_is_most_like_it(line, error, meant):
+    assert suggestion(DOCS, line.encode().split(), error) == f"Did you mean '{meant}'?"
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("XYZZY", "ERR unknown command 'XYZZY'"),
+        ("ADDJOB retr x 0", "NOREPL Not enough reachable nodes"),
+        ("ADDJOB q x 0 RETRY 5 RETRY x", "ERR syntax error"),
+        ("CONFIG SET maxmemry 5", "ERR Unsupported CONFIG parameter: maxmemry. Did you mean 'maxmemory'?"),
+    ],
+)
+def test_no_word_is_suggested_without_a_reason(line, error):
+    assert suggestion(DOCS, line.encode().split(), error) is None
+
+
+def test_a_word_that_is_like_none_has_no_closest_one():
+    assert closest("--zzz", ["--stat", "--scan"]) is None
