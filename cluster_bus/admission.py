@@ -1,11 +1,16 @@
-"""Who comes in, who goes: handshakes, newcomers, blacklist, and how many of them there may be.
+"""Admission: the ways into the node table and out of it.
 
-Two ways lead into the table. We dial an address, because an operator or gossip named it, under a placeholder; or a
-stranger says MEET and is a newcomer until we have reached it. Both cost us connections, lines of the log and saves of
-the nodes file, and whoever reaches the bus of a cluster without a secret may ask for as many as he likes, under any
-number of ids. So there is a limit to how many may be under way, and a budget (rate_limiter.py) for what one host may start.
-Who is refused is counted in `ignored` and loses nothing: gossip is repeated, and so is MEET (membership.py). What an
-operator asks for is never refused.
+Handshakes, newcomers and the blacklist live here, and the limits on how many of them there may be.
+
+Two ways lead into the table:
+
+* We dial an address, because an operator or gossip named it. A placeholder stands for the node meanwhile.
+* A stranger says MEET. It is a newcomer until we have reached it.
+
+Both cost connections, lines of the log and saves of the nodes file. Without a secret, any host that reaches the bus
+may ask for as many as it likes, under any number of ids. So there is a limit to how many may be in flight, and a rate
+limit per host (rate_limiter.py). A refused node is counted in `ignored` and loses nothing: gossip is repeated, and
+so is MEET (membership.py). A request of an operator is never refused.
 
 This layer of Membership sends no message; see class Links for the tray.
 """
@@ -29,15 +34,15 @@ if TYPE_CHECKING:
 # Spec N2, N3, N4.
 HANDSHAKE_MS_MIN: Final = 1_000
 BLACKLIST_MS: Final = 60_000
-# What others may start at a time: a liar can't make us dial the whole world. Twice what a greeting names.
+# Handshakes that others may start at a time: a liar can't make us dial the world. Twice the entries of a greeting.
 HANDSHAKES_MAX: Final = 256
 NEWCOMERS_MAX: Final = 256
-# What one host may start at once, and then a second: as many nodes as may reasonably run on one machine.
+# One host may start so many at once, and then so many a second: as many nodes as may reasonably run on one machine.
 NEWCOMERS_BURST: Final = 128
 NEWCOMERS_PER_S: Final = 20
 # Strangers that the log has named; beyond that the oldest may be named again.
 STRANGERS_MAX: Final = 64
-# Nodes beyond this number enter only when an operator says so here: with a full mesh no cluster is near it.
+# Beyond this size only an operator of this node adds nodes: with a full mesh no cluster comes near it.
 MEMBERS_MAX: Final = 2_000
 
 
@@ -45,8 +50,8 @@ class Admission(Links):
     """The table and its links, with the ways in and out. Beyond Links:
 
     node_timeout_ms   `cluster-node-timeout`; may change at any time
-    ignored           what was ignored, by reason
-    is_alone          an operator made us forget everybody
+    ignored           counts of ignored messages and requests, by reason
+    is_alone          an operator made us forget all other nodes
     """
 
     def __init__(self, me: Node, rng: Random, announced_host: str, node_timeout_ms: int) -> None:
@@ -54,13 +59,13 @@ class Admission(Links):
         self.node_timeout_ms = node_timeout_ms
         self.ignored: Counter[str] = Counter()
         self.is_alone = False
-        self._strangers: dict[bytes, None] = {}  # Whom the log has named, oldest first.
+        self._strangers: dict[bytes, None] = {}  # Ids that the log has named, oldest first.
         self._blacklist: dict[bytes, int] = {}  # id -> when gossip may bring it back
         self._newcomer_limiter = RateLimiter(NEWCOMERS_BURST, NEWCOMERS_PER_S)
         self._gossip_limiter = RateLimiter(NEWCOMERS_BURST, NEWCOMERS_PER_S)
 
     def _shake_hands(self, host: str, port: int, bus_port: int) -> Node:
-        """Dial an address whose node is not known yet; the placeholder."""
+        """Dial an address whose node is not known yet; return the placeholder."""
         node = Node(self._rng.randbytes(ID_BYTES), host, port, bus_port, HANDSHAKE)
         node.known_since_ms = self.now_ms
         self._enter(node)
@@ -68,7 +73,7 @@ class Admission(Links):
         return node
 
     def _try_address(self, entry: Entry, peer_host: str) -> None:
-        """Somebody at `peer_host` says that a node is there: see for ourselves, if not too much is under way."""
+        """Dial an address that gossip from `peer_host` names, unless too many handshakes are in flight."""
         if entry.flags & NOADDR or not entry.host or not entry.bus_port:
             return
         if self.find_handshake(entry.host, entry.port) is not None:
@@ -81,9 +86,9 @@ class Admission(Links):
             self._shake_hands(entry.host, entry.port, entry.bus_port)
 
     def _welcome(self, hello: Hello, header: Header, peer_host: str) -> Node | None:
-        """A stranger said MEET; its id is proved. It becomes a newcomer, and we dial it; None if there are too many.
+        """Make a stranger that said MEET a newcomer, and dial it; None if there are too many. Its id is proved.
 
-        It says MEET again, so who was refused in a crowd comes in later.
+        It says MEET again, so a node that was refused in a crowd comes in later.
         """
         if hello.id in self.nodes:  # The placeholder of a handshake, which CLUSTER NODES shows.
             self.ignored["stranger"] += 1
@@ -96,7 +101,7 @@ class Admission(Links):
             return None
         node = self._newcomer(hello.id)
         node.host, node.port, node.bus_port = header.host or peer_host, header.port, header.bus_port
-        self._learn_run(node, hello.run)  # We may have known it once, and what we answered that process.
+        self._learn_run(node, hello.run)  # We may have known the node once, and have answered its former process.
         self._admit(node)
         self._dial(node)
         return node
@@ -104,14 +109,14 @@ class Admission(Links):
     def _comes_back(self, hello: Hello) -> bool:
         """Whether a stranger that takes us for a member is right, and we have lost our table (a power cut, a backup).
 
-        It dialed us by our id, so we have been members. We believe it if we know nobody and no operator wanted that.
+        It dialed us by our id, so we have been members. We believe it if our table is empty and no operator emptied it.
         """
         known = self._interned.get(hello.id)
         was_forgotten = self._is_blacklisted(hello.id) or (known is not None and bool(known.flags & FORGOTTEN))
         return len(self.nodes) == 1 and not self.is_alone and not was_forgotten
 
     def _note_stranger(self, hello: Hello, host: str) -> None:
-        """Say once what an operator can do about a node that takes us for a member."""
+        """Tell an operator, once per id, about a node that takes us for a member."""
         if hello.id in self._strangers:
             return
         if len(self._strangers) >= STRANGERS_MAX:
@@ -127,7 +132,7 @@ class Admission(Links):
         self.notices.append(("unknown-member", fields))
 
     def _admit(self, node: Node) -> None:
-        """Into the table, as a node we know; forget what we held against it."""
+        """Put a node into the table as a node we know, with a clean record."""
         self._enter(node)
         self._blacklist.pop(node.id, None)
         node.known_since_ms = node.unlinked_ms = self.now_ms
@@ -144,7 +149,7 @@ class Admission(Links):
         return self.now_ms - node.known_since_ms > max(self.node_timeout_ms, HANDSHAKE_MS_MIN)
 
     def _expel(self, node: Node) -> None:
-        """Out of the table, links closed, its reports about others void."""
+        """Remove a node from the table, close its links and void its reports about others."""
         self._hang_up(node)
         was_asked_for = node.must_meet
         is_known = not node.flags & HANDSHAKE
@@ -157,7 +162,7 @@ class Admission(Links):
             for other in self.nodes.values():
                 failure.withdraw(other, node)
             self.note("node-forgotten", node)
-        if counts or (is_known and node.core is not None):  # Of a mere newcomer the core mostly knows nothing.
+        if counts or (is_known and node.core is not None):  # The core mostly knows nothing of a newcomer.
             self.forgotten.append(node)
         if is_known:
             self._write_first()

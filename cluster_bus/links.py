@@ -1,11 +1,11 @@
-"""Our outgoing links and the addresses they lead to: when to dial, whom to hang up, what changed.
+"""Our outgoing links and the addresses they lead to: when to dial, when to hang up, and what changed.
 
-One link per node of the table, dialed by us; what comes back from it is only its end. A link that broke
-is dialed again after a pause that doubles, unless the node itself shows up first: then at once, for
-it is evidently there. A node says where it is; the address its connections come from is a guess.
+We dial one link per node of the table; nothing but its end is read from it. A broken link is dialed again after a pause
+that doubles. If the node itself connects to us first, we dial at once, for it is evidently there. A node says where it
+is; the address that its connections come from is only a guess.
 
-This half of Membership knows addresses, runs and moments, and no message. Everything it wants done
-outside lies in the tray; see class Links.
+This part of Membership knows addresses, runs and moments, and no message. Everything it wants done outside lies in the
+tray; see class Links.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from cluster_bus.node_table import NodeTable
 if TYPE_CHECKING:
     from random import Random
 
-# An address that refuses is tried again soon, for a restarting node, then once a second; a link that lasted
-# shows that the address is good, one closed at once (the node forgot us) does not.
+# An address that refuses is tried again soon, for a restarting node, then once a second. A link that lasted shows
+# that the address is good; a link that was closed at once (the node forgot us) does not.
 DIAL_GAP_MS_MIN: Final = 100
 DIAL_GAP_MS_MAX: Final = 1_000
 PROVEN_LINK_MS: Final = 5_000
-# A node without a link for so long is out of sight. A tick of 100 ms finds it, so that is a second at most.
+# After so long without a link a node is out of sight. A tick of 100 ms finds it, so that is a second at most.
 MISSED_MS: Final = 900
-# What others make us change is written at most this often; each change costs two syncs of the disk.
+# Changes that others cause are written at most this often; each write costs two syncs of the disk.
 SAVE_GAP_MS: Final = 100
 
 
@@ -37,16 +37,16 @@ class Links(NodeTable):
     now_ms, wall_ms   set by the driver at the start of a turn
     announced_host    `cluster-announce-ip`, "" if others shall take our address from the socket
 
-    The tray, emptied by the driver each turn. Hang-ups come before dials, new runs before link events; these two
-    are ordered sets, for a node may be told to go elsewhere many times in a turn:
+    The tray is emptied by the driver each turn. Hang-ups come before dials, new runs before link events. Hang-ups and
+    dials are ordered sets, for a node may change its address many times in a turn:
 
     hang_ups          drop our outgoing link or attempt, no report; if FORGOTTEN, its incoming links too
     dials             connect to these; report link_up or link_down
-    new_runs          these nodes' processes are not those we knew
+    new_runs          these nodes have another process than the one we knew
     link_events       (node, True: its link came up, False: went down), oldest first
     forgotten         these left the table
     address_changed   these have another host, port or bus port
-    must_write        write the nodes file before anything of this turn leaves, so that a kill can't undo what was told
+    must_write        write the nodes file before any message of this turn leaves: a kill can't undo what was told
     must_save         write and sync the nodes file soon
     notices           (message, fields), for the log
     """
@@ -74,7 +74,7 @@ class Links(NodeTable):
             me.run = rng.randbytes(RUN_BYTES)
 
     def note(self, message: str, node: Node, reason: str = "") -> None:
-        """Something of this node is for the log."""
+        """Put a message about this node on the tray, for the log."""
         fields: dict[str, str | int] = {
             "node": node.name.decode(),
             "address": f"{node.host}:{node.port}",
@@ -92,7 +92,7 @@ class Links(NodeTable):
             self.dials[node] = None
 
     def _redial(self, node: Node) -> None:
-        """Another link instead of the one we have: at once, but not again and again for who moves all the time."""
+        """Replace the link: at once, but a node that changes its address all the time waits between attempts."""
         was_linked = node.is_linked
         self._hang_up(node)
         if self.now_ms >= node.redial_at_ms:
@@ -108,7 +108,7 @@ class Links(NodeTable):
         self._unlink(node)
 
     def _link(self, node: Node, hello: Hello) -> None:
-        """The link to `node` is up."""
+        """Register that the link to `node` is up."""
         self._learn_run(node, hello.run)
         node.is_dialing = False
         node.is_linked = True
@@ -123,7 +123,7 @@ class Links(NodeTable):
         self.refresh()
 
     def _unlink(self, node: Node) -> None:
-        """Book-keeping for a link or attempt that is no more; the caller refreshes."""
+        """Do the book-keeping for a link or attempt that is closed; the caller refreshes."""
         if node.is_dialing:
             node.is_dialing = False
             self.dials.pop(node, None)
@@ -135,7 +135,7 @@ class Links(NodeTable):
             self.link_events.append((node, False))
 
     def _back_off(self, node: Node) -> None:
-        """The link broke or could not be made: when to try again. The caller refreshes."""
+        """Set the moment of the next attempt after a broken link or failed attempt. The caller refreshes."""
         if node.is_linked and self.now_ms - node.link_since_ms >= PROVEN_LINK_MS:
             node.dial_gap_ms = 0
         self._unlink(node)
@@ -144,26 +144,26 @@ class Links(NodeTable):
         node.dial_gap_ms = min(2 * gap_ms, DIAL_GAP_MS_MAX)
 
     def _miss(self, node: Node) -> bool:
-        """Whether a node without a link is out of sight as of now; the caller refreshes."""
+        """Whether a node without a link is out of sight from now on; the caller refreshes."""
         if node.is_linked or node.is_missed or self.now_ms - node.unlinked_ms < MISSED_MS:
             return False
         node.is_missed = True
         return True
 
     def _await_pong(self, node: Node) -> None:
-        """From now on an answer is due, unless one has been due already: the older moment counts."""
+        """Expect an answer from now on. If one was due already, the older moment counts."""
         if not node.ping_sent_ms:
             node.ping_sent_ms, node.ping_sent_wall_ms = max(self.now_ms, 1), self.wall_ms
 
     # -- the nodes file --------------------------------------------------------------------------------
 
     def _write_first(self) -> None:
-        """Who is a member has changed, and others may be told: the file has it before they are, on disk soon."""
+        """Write the changed members to the file before others may be told; the file is synced soon."""
         self.must_write = True
         self._save_soon()
 
     def _save_soon(self) -> None:
-        """What others told us is worth writing: at once, or with a later tick if we have just written."""
+        """Save what others told us: at once, or with a later tick if we have just saved."""
         if self.now_ms - self._saved_ms >= SAVE_GAP_MS:
             self._saved_ms = self.now_ms
             self.must_save = True
@@ -174,7 +174,7 @@ class Links(NodeTable):
     # -- addresses -------------------------------------------------------------------------------------
 
     def _learn_own_host(self, local_host: str, *, is_met: bool) -> None:
-        """The address others reach us at, from their connection: a MEET's always, another's while we know none."""
+        """Learn our own address from a connection: from a MEET always, from others only while we know none."""
         if self.announced_host or not local_host or local_host == self.me.host:
             return
         if is_met or not self.me.host:
@@ -187,10 +187,10 @@ class Links(NodeTable):
         node.run = run
 
     def _learn_address_heard(self, node: Node, host: str, port: int, bus_port: int, peer_host: str, run: bytes) -> None:
-        """A node said where it is (`host` only if it announces one) on a link from `peer_host`.
+        """Learn the address that a node named on a link from `peer_host`; `host` only if it announces one.
 
-        Its word counts. The address its connection comes from is a guess (NAT, several interfaces): it
-        does not replace one at which we reach that very process.
+        Its word counts. The address that its connection comes from is a guess (NAT, several interfaces): the guess does
+        not replace an address at which we reach that very process.
         """
         is_reached = node.is_linked and node.link_run == run
         if not host:
@@ -209,7 +209,7 @@ class Links(NodeTable):
         return True
 
     def _lose_address(self, node: Node) -> None:
-        """Somebody else answers at its address; we wait until it, or gossip, tells us the new one."""
+        """Drop the address, for another node answers there. We wait until the node, or gossip, names the new one."""
         self.note("address-taken", node)
         node.flags |= NOADDR
         node.host, node.port, node.bus_port = "", 0, 0

@@ -1,26 +1,25 @@
-"""Who belongs to the cluster: meeting, heartbeats, gossip, failures, leaving, forgetting.
+"""Membership: which nodes belong to the cluster. Heartbeats, gossip, failures, leaving, forgetting.
 
-Every node dials every other node it knows, so there are two links per pair, and everything a
-node says, its PONGs included, goes out on the link it dialed. Who is at the other end is known
-(and proved, handshake.py) before anything else is read. Hence two rules:
+Every node dials every other node it knows, so there are two links per pair. All that a node says, its PONGs included,
+goes out on the link it dialed. The id of the other end is known, and proved (handshake.py), before anything else is
+read. Hence two rules:
 
-* A placeholder (HANDSHAKE) lives only until its link is up: then it is resolved to the node that
-  was found there, which may be new, known under another address, or ourselves.
-* A stranger who says MEET enters the table at once, under the id it proved, and is dialed
-  back. Until it was reached it is a newcomer (table.py): it does not count, and what it says about failures does not
-  either; not reached in time, it is given up. Whatever else a stranger says is ignored and counted.
+* A placeholder (HANDSHAKE) lives only until its link is up. Then it is resolved to the node that was found there,
+  which may be new, known under another address, or ourselves.
+* A stranger that says MEET enters the table at once, under the id it proved, and is dialed back. Until it is reached
+  it is a newcomer (node_table.py): it does not count, and its reports about failures do not either. If it is not
+  reached in time, it is given up. All else that a stranger says is ignored and counted.
 
-A heartbeat is asked for (PING, MEET) and answered (PONG); only the answer proves both
-directions, so only it ends a suspicion. An answer may be lost with a link, hence an unanswered
-PING is repeated; its first moment counts.
+A heartbeat is asked for (PING, MEET) and answered (PONG). Only the answer proves both directions, so only it ends a
+suspicion. An answer may be lost with a link, hence an unanswered PING is repeated; its first moment counts.
 
-A kill undoes nothing that others were told: who is a member stands in the nodes file before a message leaves. Whom we
-have met gets MEETs until it has answered, also from our next process, and it answers when its own file has us. So a
-PING from a stranger means that we have forgotten it, or have lost our file (`_comes_back`).
+A kill undoes nothing that others were told: changed members stand in the nodes file before a message leaves. A node
+that we have met gets MEETs until it has answered, also from our next process. It answers when its own file has us. So
+a PING from a stranger means one of two things: we have forgotten it, or we have lost our file (`_comes_back`).
 
-Pure. The driver sets `now_ms` (monotonic) and `wall_ms` at the beginning of a turn, calls, and empties
-the tray at the end (links.py); messages lie in `outgoing`. A Wire dials and hangs up when told and
-reports link_up, link_down, accept, receive (bus.py; the simulator's likewise).
+Pure. The driver sets `now_ms` (monotonic) and `wall_ms` at the beginning of a turn, calls methods, and empties the tray
+at the end (links.py). Messages lie in `outgoing`. A Wire dials and hangs up when told. It reports link_up, link_down,
+accept and receive (bus.py; the simulator's Wire likewise).
 """
 
 from __future__ import annotations
@@ -47,18 +46,18 @@ TICK_MS: Final = 100
 RANDOM_PING_MS: Final = 1_000
 RANDOM_PING_CHOICE: Final = 5
 BUS_PORT_OFFSET: Final = 10_000
-# Ours. A lone node has nothing to look after.
+# Ours. A lone node has no other nodes to watch.
 LONE_TICK_MS: Final = 1_000
-# After a longer pause between two ticks it was us who slept (suspended, stopped): silence proves nothing.
+# After a longer pause between two ticks this node itself slept (suspended, stopped). Then silence proves nothing.
 SLEPT_MS_MIN: Final = 2_000
-# Of one kind in a run. A node asks once a turn, or answers what several of ours asked.
+# Items of one kind in a run. A node asks once a turn, or answers as many requests as several of our turns made.
 HEARTBEATS_MAX: Final = 256
 
 
 class Membership(Admission):
-    """The table, its links (class Links: the clock and the tray), who comes in (class Meeting) and the conversations.
+    """The table, its links (class Links: the clock and the tray), the ways in (class Admission) and the conversations.
 
-    outgoing          what is to be said to whom
+    outgoing          the messages to be sent
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class Membership(Admission):
         self._had_majority = True
         self._random_ping_at_ms = 0
         self._told_memory_level = me.memory_level
-        self._answered: dict[Node, bool] = {}  # whom at this moment, and whether with a greeting
+        self._answered: dict[Node, bool] = {}  # nodes answered at this moment -> whether with a greeting
         self._answered_ms = 0
 
     @property
@@ -89,12 +88,12 @@ class Membership(Admission):
         self.me.memory_level = level
 
     def hello(self) -> Hello:
-        """What we say about ourselves when a link opens."""
+        """Return our introduction for a link that opens."""
         me = self.me
         return Hello(me.id, me.run, self.announced_host, me.port, me.bus_port, me.version)
 
     def load(self, lines: Iterable[NodeLine]) -> None:
-        """Enter the nodes of a nodes file; of our own line only LEAVING and the learned host are taken."""
+        """Enter the nodes of a nodes file. Of our own line only LEAVING and the learned host are taken."""
         for line in lines:
             if line.id == self.me.id:
                 self.me.flags |= line.flags & LEAVING
@@ -106,7 +105,7 @@ class Membership(Admission):
             node.flags = line.flags
             node.must_meet = line.must_meet
             node.fail_at_ms = self.now_ms if line.flags & FAIL else 0
-            # Moments of another process's clock are worth nothing: what was under way starts now.
+            # Moments of another process's clock mean nothing here: a ping in flight starts now.
             if line.ping_sent_ms:
                 self._await_pong(node)
             if line.pong_received_ms:
@@ -115,7 +114,7 @@ class Membership(Admission):
         self.refresh()
 
     def resume(self, notes: Notes) -> None:
-        """Go on with what the process before was asked for; after `load`."""
+        """Continue meetings and the blacklist of the former process; after `load`."""
         for node_id, left_ms in notes.forgotten:
             if left_ms and node_id not in self.nodes:
                 self._blacklist[node_id] = self.now_ms + left_ms
@@ -124,7 +123,7 @@ class Membership(Admission):
         self.is_alone = notes.is_alone
 
     def dump(self) -> str:
-        """The text of the nodes file as of now."""
+        """Return the text of the nodes file as of now."""
         return dump(self.nodes.values(), self._notes(), self.wall_ms)
 
     def _notes(self) -> Notes:
@@ -136,12 +135,12 @@ class Membership(Admission):
         forgotten = [(node_id, until_ms - self.now_ms) for node_id, until_ms in self._blacklist.items()]
         return Notes(meetings, [(node_id, left_ms) for node_id, left_ms in forgotten if left_ms > 0], self.is_alone)
 
-    # -- what an operator asks for ------------------------------------------------------------------
+    # -- requests of an operator --------------------------------------------------------------------
 
     def meet(self, host: str, port: int, bus_port: int | None = None) -> None:
-        """CLUSTER MEET: shake hands with the node there (client port; bus port is 10000 above unless given).
+        """CLUSTER MEET: shake hands with the node there (client port; the bus port is 10000 above unless given).
 
-        `host` may be a name; the Wire resolves it. No-op while a handshake with that address is under way.
+        `host` may be a name; the Wire resolves it. No-op while a handshake with that address is in flight.
         """
         node = self.find_handshake(host, port)
         if node is None:
@@ -151,7 +150,7 @@ class Membership(Admission):
             self.must_write = self.must_save = True
 
     def forget(self, node: Node) -> None:
-        """CLUSTER FORGET: out of the table, and gossip may not bring it back for BLACKLIST_MS; MEET may."""
+        """CLUSTER FORGET: remove the node. Gossip may not bring it back for BLACKLIST_MS; MEET may."""
         if not node.flags & HANDSHAKE:
             self._blacklist[node.id] = self.now_ms + BLACKLIST_MS
         self._expel(node)
@@ -162,7 +161,7 @@ class Membership(Admission):
         self.refresh()
 
     def forget_unknown(self, name: bytes) -> bool:
-        """CLUSTER FORGET of a node that others named and we never met, by its 40 characters; False if nobody did."""
+        """CLUSTER FORGET of a node that others named and we never met, by its 40 characters; False if there is none."""
         node = next((node for node in self._interned.values() if node.name == name), None)
         if node is None or not node.flags & UNKNOWN:
             return False
@@ -174,7 +173,7 @@ class Membership(Admission):
         self.forgotten.append(node)
 
     def reset(self, *, hard: bool) -> None:
-        """CLUSTER RESET: forget everybody, without blacklist; hard: take another id, too. LEAVING stays."""
+        """CLUSTER RESET: forget all other nodes, without blacklist. Hard: take another id, too. LEAVING stays."""
         for node in list(self.nodes.values()):
             if node is not self.me:
                 self._expel(node)
@@ -186,7 +185,7 @@ class Membership(Admission):
         self.refresh()
 
     def set_leaving(self, flag: bool) -> None:
-        """CLUSTER LEAVING yes or no: everybody with a link is told at once."""
+        """CLUSTER LEAVING yes or no: all linked nodes are told at once."""
         if flag != bool(self.me.flags & LEAVING):
             self.me.flags ^= LEAVING
             self.must_write = self.must_save = True
@@ -196,11 +195,10 @@ class Membership(Admission):
     # -- links ----------------------------------------------------------------------------------------
 
     def link_up(self, node: Node, hello: Hello, peer_host: str = "", local_host: str = "") -> Node | None:
-        """The link we dialed for `node` finished its handshake: whose link is it?
+        """The link that we dialed for `node` finished its handshake: return the node that it belongs to from now on.
 
-        Returns the node it belongs to from now on; if that is another object than `node`, any link or
-        attempt of that node is replaced by this one, without a report. None: close it, without a report.
-        `peer_host` is the numeric address that was reached.
+        If that is another object than `node`, this link replaces any link or attempt of that node, without a report.
+        None: close the link, without a report. `peer_host` is the numeric address that was reached.
         """
         if self.nodes.get(node.id) is not node:
             return None
@@ -219,7 +217,7 @@ class Membership(Admission):
         return owner
 
     def link_down(self, node: Node) -> None:
-        """The link to `node` broke, or an attempt failed; not called for what we hung up ourselves."""
+        """The link to `node` broke, or an attempt failed. Not called for links that we hung up ourselves."""
         if self.nodes.get(node.id) is node:
             was_linked = node.is_linked
             self._back_off(node)
@@ -228,9 +226,9 @@ class Membership(Admission):
                 self.refresh()
 
     def accept(self, hello: Hello, peer_host: str, local_host: str) -> Node | None:
-        """A link to us finished its handshake: the node that dialed, None for a stranger (only MEET counts).
+        """A link to us finished its handshake: return the node that dialed, None for a stranger (only MEET counts).
 
-        It shows that the node is alive, so if we have no link to it, or one to a process that is gone, we dial.
+        It shows that the node is alive. So we dial it if we have no link to it, or a link to a process that is gone.
         """
         node = self.find(hello.id)
         if node is None:
@@ -247,7 +245,7 @@ class Membership(Admission):
     def receive(
         self, sender: Node | None, hello: Hello, peer_host: str, local_host: str, kind: int, items: list[Any]
     ) -> None:
-        """Membership messages that came on an incoming link; `sender` is what accept() said. FrameError: close it."""
+        """Handle membership messages of an incoming link; `sender` comes from accept(). FrameError: close it."""
         if len(items) > HEARTBEATS_MAX and kind in (PING, PONG, MEET):
             raise FrameError("too many heartbeats", f"{len(items)} at once")
         node = self.find(hello.id) if sender is None or self.find(sender.id) is not sender else sender
@@ -283,11 +281,11 @@ class Membership(Admission):
     # -- time ----------------------------------------------------------------------------------------------
 
     def next_tick_ms(self) -> int:
-        """When `tick` wants to be called, monotonic."""
+        """Return when `tick` is due, monotonic."""
         return self._last_tick_ms + (TICK_MS if len(self.nodes) > 1 else LONE_TICK_MS)
 
     def tick(self) -> None:
-        """The periodic work: dial, ping, suspect, give up handshakes."""
+        """Do the periodic work: dial, ping, suspect, give up handshakes."""
         if self.now_ms - self._last_tick_ms > max(SLEPT_MS_MIN, self.node_timeout_ms // 2):
             for node in self.nodes.values():
                 if node.ping_sent_ms:
@@ -314,7 +312,7 @@ class Membership(Admission):
             self.refresh()
         self._judge_state()
         if is_news:
-            self._ping_linked()  # At once: agreement on a failure, and where copies go, waits for it.
+            self._ping_linked()  # At once: agreement on a failure and the choice of holders wait for it.
         if self._is_unsaved:
             self._save_soon()
         if self.now_ms >= self._random_ping_at_ms:
@@ -322,7 +320,7 @@ class Membership(Admission):
             self._ping_somebody()
 
     def _judge_state(self) -> None:
-        """The log hears when the cluster fails, as seen from here, and when it is well again."""
+        """Tell the log when the cluster fails, as seen from here, and when it is well again."""
         if self.has_majority == self._had_majority:
             return
         self._had_majority = self.has_majority
@@ -351,7 +349,7 @@ class Membership(Admission):
             self._ping(node)
 
     def _ping_somebody(self) -> None:
-        """Of a few random nodes, the one we have not heard of for longest."""
+        """Ping one of a few random nodes: the one whose last answer is oldest."""
         waiting = [node for node in self.linked if not node.ping_sent_ms]
         if waiting:
             few = self._rng.sample(waiting, min(RANDOM_PING_CHOICE, len(waiting)))
@@ -370,7 +368,7 @@ class Membership(Admission):
             self._ping(node)
 
     def _greet(self, node: Node) -> None:
-        """First on a new link: our heartbeat, with everybody we know, and the answer it may be waiting for."""
+        """Send the first message on a new link: our heartbeat with all nodes we know, and an answer if one is owed."""
         self._beat(node, MEET if node.must_meet else PING, is_greeting=True)
         node.pinged_ms = self.now_ms
         self._await_pong(node)
@@ -418,7 +416,7 @@ class Membership(Admission):
     # -- gossip and failures ---------------------------------------------------------------------------
 
     def _on_gossip(self, sender: Node, entry: Entry, peer_host: str) -> None:
-        """The sender tells us about another node: its opinion, or a node we don't know."""
+        """Handle the sender's word about another node: its opinion, or a node that we don't know."""
         if entry.id == self.me.id:
             return
         node = self.find(entry.id)
@@ -434,7 +432,7 @@ class Membership(Admission):
         else:
             failure.withdraw(node, sender)
         if node.flags & FAILING and (entry.host, entry.port, entry.bus_port) != (node.host, node.port, node.bus_port):
-            self._try_address(entry, peer_host)  # It may have moved, and others heard of it.
+            self._try_address(entry, peer_host)  # It may have moved, and the sender may know where.
 
     def _on_suspected(self, node: Node) -> None:
         self.note("node-suspected", node)
@@ -448,7 +446,7 @@ class Membership(Admission):
             self.outgoing.send(self.linked, FAIL_NODE, (node.id,))
 
     def _on_fail_node(self, sender: Node | None, item: Any) -> None:
-        """A majority agreed, the sender says. If the node is well after all, its next answer heals it: ask."""
+        """The sender says that a majority agreed. If the node is well after all, its next answer heals it: ask."""
         if not isinstance(item, list) or not item or not isinstance(item[0], bytes):
             raise FrameError("bad message", "FAIL_NODE without a node id")
         node = self.find(item[0])
@@ -464,20 +462,20 @@ class Membership(Admission):
         self._save_soon()
         self.refresh()
 
-    # -- meeting ---------------------------------------------------------------------------------------------
+    # -- handshakes ------------------------------------------------------------------------------------------
 
     def _resolve(self, placeholder: Node, hello: Hello) -> Node | None:
-        """A handshake's link is up: the node found there, ready to take the link over, or None to close it."""
+        """A handshake's link is up: return the node found there, ready to take the link over, or None to close it."""
         self._remove(placeholder)
         self._write_first()
         node = self.find(hello.id)
         if node is None and hello.id in self.nodes:
-            return None  # We met ourselves, or somebody who took the id of a placeholder.
+            return None  # We met ourselves, or a node that took the id of a placeholder.
         if node is None:
             node = self._object(hello.id)
             self._admit(node)
         elif node.is_linked and node.link_run == hello.run:
-            self._beat(node, MEET, is_greeting=True)  # A second address of it. It may have forgotten us, so do meet.
+            self._beat(node, MEET, is_greeting=True)  # This is a second address of it. It may have forgotten us.
             return None
         else:
             self._unlink(node)
