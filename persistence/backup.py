@@ -2,8 +2,9 @@
 
 The current segment is closed. When that is on disk, all closed files are linked into another directory. No byte is
 copied and no reply waits; later records go to a new file. Meanwhile no file is removed, so the copy is the journal of
-one moment, whatever compaction is in progress. Records of the copy may drop segments whose files are still in the copy.
-A description comes last (`backup.json`): a directory without it is not a backup.
+one moment, whatever compaction is in progress. Segments that were dropped
+before are named by records in files of the copy. A description comes last (`backup.json`): a directory without it is
+not a backup.
 
 The copy carries the mark of a restored journal (recovery.py). From the moment it is made, time passes of which it
 knows nothing, however it is put in a node's place.

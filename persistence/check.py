@@ -39,7 +39,7 @@ from persistence.records import (
 )
 from persistence.recovery import ADVICE, DamagedJournalError, Recovery
 
-# About how many bytes a base takes besides its queue's name and its body; the broker counts the same (core/lifecycle.py).
+# About how many bytes a base takes besides queue name and body; the broker counts the same (core/lifecycle.py).
 BASE_BYTES: Final = 130
 
 # A Tally keeps per job, in one number: segment, bytes of the base, and these bits.

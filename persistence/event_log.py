@@ -39,8 +39,8 @@ BATCH_BYTES_MAX: Final = 4 * 1024 * 1024
 MARK_BYTES: Final = 64 * 1024
 
 SYNC_EVERY_MS: Final = 1_000
-# No reply waits longer for a write. A write may include an fsync (`always`, a new file), or follow one (two segments that
-# are full in a row), which takes seconds on a busy disk. Yet a log that is given up is a hole in the knowledge of its
+# No reply waits longer for a write. A write may include an fsync (`always`, a new file), or follow one (two full
+# segments in a row), which takes seconds on a busy disk. Yet a log that is given up is a hole in the knowledge of its
 # readers.
 STALL_MS: Final = 5_000
 TRIM_EVERY_MS: Final = 1_000

@@ -1,27 +1,25 @@
 """Writing: blocks become files on the disk, and what the disk could not do is done again.
 
 With `everysec` and `no`, writing is copying to a *window* on the file, of which the disk prepares more before it is
-needed (pages.py): nobody waits, and no thread is woken for each turn, which costs more than all the rest. Where
-nothing is ready, and with `always`, one lane writes, in order, as much at a time as has gathered. With `always` an
-fsync follows each time, and serves all that was written since the last one; with `everysec` it is done aside, once a
-second. A segment's file is synced before the next file is begun, so only the last one is ever in doubt.
+needed (pages.py). So no reply waits, and no thread is woken for each turn, which would cost more than all the rest.
+Where nothing is ready, and with `always`, one lane writes, in order, as much at a time as has gathered. With `always`
+an fsync follows each write, and serves all that was written since the last one. With `everysec` it is done aside, once
+a second. A segment's file is synced before the next file is begun, so only the last one is ever in doubt.
 
-A sync has the pages it writes in its hands while it lasts, and the loop must not touch them. So it gets the pages
-before the one that is being written, up to the end of a block; or, when there is little to sync, all of it, and
-meanwhile the lane writes. There are never gaps: positions tell places.
+A sync holds the pages it writes while it lasts, and the loop must not touch them. So it gets the pages before the one
+that is being written, up to the end of a block. When there is little to sync it gets all of it, and meanwhile the lane
+writes. Blocks are contiguous, so a position determines a file offset.
 
-After an error nothing is believed: the file is closed at the last position that is known to be good, and what came
-after is written again, into a new file of the same segment; so it is after a failed fsync, for another one that
-succeeds proves nothing. When the disk is full there is the reserved file (reserved_segment.py), and what was written before is
-synced where it stands.
+After an error nothing is believed. The file is closed at the last position that is known to be good, and later blocks
+are written again, into a new file of the same segment. The same holds after a failed fsync, for another one that
+succeeds proves nothing. When the disk is full there is the reserved file (reserved_segment.py), and blocks written
+before are synced in their old place.
 
-Before a file is begun it is seen to that those before it are there: another volume may have been mounted meanwhile.
-What was in the missing ones is nowhere but in memory then (`is_incomplete`), and has to be recorded again.
+Before a file is begun, the writer checks that those before it are there: another volume may have been mounted
+meanwhile. The content of missing files is then only in memory (`is_incomplete`), and has to be recorded again.
 
-The end: everything is synced, and a mark is left that names where. What is recorded while the mark is being written
-takes it back first: it must never stand there for an end that is not the end.
-
-What may be believed and promised of all this says Journal, which this is the lower half of.
+At the end everything is synced, and a mark is left that names the end. A record that comes while the mark is being
+written removes it first: the mark must never name an end that is not the end.
 """
 
 from __future__ import annotations
@@ -41,11 +39,11 @@ from persistence.write_queue import Waiting, WriteQueue
 ALWAYS: Final = "always"
 NO: Final = "no"
 
-# Bytes given to the disk in one go; the rest gathers and goes with the next.
+# So many bytes are given to the disk at once; the rest gathers and goes with the next batch.
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 CLEAN_NAME: Final = "clean"
 REMOVE_AGAIN_MS: Final = 10_000
-# A sync of so much may leave a page out: what is in that is hardly older than what comes after it.
+# A sync of so much may leave a page out: the bytes in it are hardly older than the following ones.
 LEAVING_BYTES_MIN: Final = 64 * 1024
 NO_LIMIT: Final = 1 << 62
 
@@ -57,7 +55,7 @@ class _File(NamedTuple):
     part: int
     start: int
     header_bytes: int
-    end_max: int  # no block may end behind this; a file that is not the reserved one has no such limit
+    end_max: int  # no block may end behind this; only the reserved file has such a limit
     is_reserve: bool
 
     @property
@@ -103,25 +101,25 @@ class SegmentWriter:
         self._pages: Pages | None = None
         self._is_longer = False  # The file has zeros behind its blocks.
         self._is_busy = False
-        self._is_writing = False  # The lane writes: nothing may be copied to the same place.
+        self._is_writing = False  # The lane writes: the loop may copy nothing to the same place.
         self._is_syncing = False
         self._is_syncing_all = False  # … the page that would be written, too.
         self._sync_started_ms = 0
         self._is_failed = False
         self._is_full = False
-        # While the disk is full: the position up to which there should be room, from the reserved file and what went.
+        # While the disk is full: the position up to which there should be room, in the reserved and removed files.
         self._room_end = 0
-        # Space is being won back: it is not for a reserved file before that is over.
+        # Compaction is in progress: the space it wins is not for a reserved file before it is over.
         self.is_making_room = False
         self._failed_ms = 0
         self._remove_again_ms = 0
         # The segment that begins a new chain; 0: none does.
         self._fresh_from = 0
-        # The policy that is in force once the journal shows it on disk up to there.
+        # The policy that comes into force when the journal is on disk up to that position.
         self._next_policy: tuple[str, int] | None = None
         self._closing: Callable[[OSError | None], None] | None = None
         self._leaves_mark = False
-        # Where the clean-shutdown mark says that the journal ends, while it is being written or taken back; else -1.
+        # The end that the clean-shutdown mark names, while it is being written or removed; else -1.
         self._mark_at = -1
         self._when_closed: list[tuple[int, Callable[[OSError | None], None]]] = []
 
@@ -146,11 +144,11 @@ class SegmentWriter:
         self._segment_start = self.position
 
     def is_closed_up_to(self, number: int) -> bool:
-        """Whether this segment and those before it are closed, on disk."""
+        """Whether this segment and those before it are closed and on disk."""
         return self._file is not None and self._file.number > number
 
     def end_waiting(self, error: OSError | None) -> None:
-        """Tell those who wait for segments to be closed: with an error all of them, else those whose segment is."""
+        """Call the callbacks that wait for segments to be closed: all of them with an error, else the due ones."""
         waiting, self._when_closed = self._when_closed, []
         for number, then in waiting:
             if error is not None or self.is_closed_up_to(number):
@@ -169,7 +167,7 @@ class SegmentWriter:
     # -- writing -----------------------------------------------------------------------------------
 
     def _pump(self) -> None:
-        """Write what can be written at once, and give the disk the rest, if it has nothing to do."""
+        """Write at once as much as possible, and give the disk the rest, if it is idle."""
         if self._is_failed or self.is_closed:
             return
         if self._write_queue.queue:
@@ -195,12 +193,12 @@ class SegmentWriter:
         return self._file is None or bool(queue and queue[0].number != self._file.number)
 
     def _at(self, file: _File) -> int:
-        """Where in the file the next block goes."""
+        """Return the offset in the file of the next block."""
         queue = self._write_queue.queue
         return file.header_bytes + (queue[0].start if queue else self.position) - file.start
 
     def _put(self) -> None:
-        """Write blocks here and now, as many as that can be done of without waiting."""
+        """Write blocks here and now, as many as that is possible without waiting."""
         file, pages = self._file, self._pages
         if file is None or pages is None or self._is_writing or self._is_syncing_all:
             return
@@ -222,7 +220,7 @@ class SegmentWriter:
             self.error = ""
 
     def _make_room(self, file: _File) -> None:
-        """What waits can't be put into the window now: have it prepared, or written by the lane."""
+        """The next block can't be put into the window now: have room prepared, or the block written by the lane."""
         pages = self._pages
         size = len(self._write_queue.queue[0].data)
         if pages is None or self._is_syncing_all or self._at(file) + size > pages.window.size:
@@ -231,7 +229,7 @@ class SegmentWriter:
             self._prepare(file, pages, size)
 
     def _prepare(self, file: _File, pages: Pages, size: int) -> None:
-        """Have more of the window made ready, so much at least."""
+        """Have more of the window made ready, at least `size` bytes."""
         start, end = pages.to_prepare(self._at(file), size, self.now_ms)
         name = file.name
         window = pages.window
@@ -240,9 +238,9 @@ class SegmentWriter:
         def prepared(outcome: OSError | None) -> None:
             self._is_busy = False
             if self._file is not file:
-                return  # Given up meanwhile.
+                return  # The file was given up meanwhile.
             if isinstance(outcome, OSError):
-                self._pages = None  # If the disk has no room, writing will say so.
+                self._pages = None  # If the disk has no room, the next write finds out.
             elif pages is self._pages:
                 pages.prepared(self._at(file), start, end, began_ms)
             self._pump()
@@ -273,7 +271,7 @@ class SegmentWriter:
     def _on_written(self, outcome: OSError | None, file: _File, end: int, is_synced: bool) -> None:
         self._is_busy = self._is_writing = False
         if self._file is not file:
-            return  # Given up meanwhile, since its fsync failed: these blocks are written again.
+            return  # The file was given up meanwhile, since its fsync failed: these blocks are written again.
         if isinstance(outcome, OSError):
             if outcome.errno in FULL_DISK and self.written > self.synced and not self._is_syncing:
                 self._save_written(file, outcome)
@@ -294,13 +292,13 @@ class SegmentWriter:
         self._changed()
 
     def _save_written(self, file: _File, error: OSError) -> None:
-        """The disk is full, and nothing is wrong with what was written before: sync that, for it has room already.
+        """The disk is full, and earlier blocks are well: sync them, for they have room already.
 
-        It would have to be written a second time otherwise, beside the first. What lies behind it goes.
+        Otherwise they would have to be written a second time, beside the first. Bytes behind them are cut off.
         """
         end = self.written
         size = file.header_bytes + end - file.start
-        self._pages = None  # No page of it may be touched behind its new end.
+        self._pages = None  # No page may be touched behind the file's new end.
 
         def saved(outcome: OSError | None) -> None:
             self._is_busy = self._is_writing = False
@@ -314,7 +312,7 @@ class SegmentWriter:
         self._disk.start(WRITING, lambda folder: folder.truncate(file.name, size), saved)
 
     def _safe(self, end: int) -> None:
-        """All up to here is on disk."""
+        """Note that all up to `end` is on disk."""
         assert end <= self.written <= self.position
         if end > self.synced:
             self.synced = end
@@ -325,9 +323,9 @@ class SegmentWriter:
         self._chain.safe(self.synced)
 
     def _sync_aside(self, *, may_leave: bool = False) -> None:
-        """The fsync of `everysec`: beside the writing, in a lane of its own.
+        """Do the fsync of `everysec`: beside the writing, in a lane of its own.
 
-        may_leave  the page that is being written may wait for the next one
+        may_leave  the page that is being written may wait for the next sync
         """
         file = self._file
         if self._is_syncing or file is None or (self._is_busy and self._is_between_files()):
@@ -361,7 +359,7 @@ class SegmentWriter:
         self._disk.start(SYNCING, lambda folder: sync_pages(folder, name, window, part, again), done)
 
     def _end_to_sync(self, file: _File, *, may_leave: bool) -> int:
-        """All that is written, or all before the page where the next byte goes, up to the end of a block."""
+        """Return the end of all that is written, or of the last block before the page where the next byte goes."""
         written = self.written
         if not may_leave or self._is_writing or written - max(self.synced, file.start) < LEAVING_BYTES_MIN:
             return written
@@ -383,7 +381,7 @@ class SegmentWriter:
     # -- files -------------------------------------------------------------------------------------
 
     def _open(self, *, on_reserve: bool = False) -> None:
-        """Close the file and begin the next: of the next segment, or, after trouble, of the same one."""
+        """Close the file and begin the next: of the next segment, or, after an error, of the same one."""
         queue = self._write_queue.queue
         number = queue[0].number if queue else self.number
         start = queue[0].start if queue else self.position
@@ -400,9 +398,9 @@ class SegmentWriter:
         going = self._chain.going
         wanted = {file_name(each.number, each.part) for each in before if each.number not in going}
         end_old = self._ending(old, start) if old is not None else None
-        # As much lies ready as of the file before.
+        # As much lies ready as in the file before.
         ready = self._pages.wanted if self._pages is not None else READY_BYTES_MIN
-        # A window wants more room than it needs.
+        # With a window the file needs more room than its blocks.
         size = 0 if on_reserve or self._reserve.is_used or self.policy == ALWAYS else self._segment_bytes
         self._pages = None
         began_ms = self.now_ms
@@ -432,7 +430,7 @@ class SegmentWriter:
         self._disk.start(WRITING, work, opened)
 
     def _ending(self, file: _File, end: int) -> Callable[[Folder], None]:
-        """What puts all of the file on disk, and nothing behind its last block."""
+        """Return the work that puts all of the file on disk, with nothing behind its last block."""
         name = file.name
         size = file.header_bytes + end - file.start
         if self._is_longer:
@@ -483,7 +481,7 @@ class SegmentWriter:
         self._changed()
 
     def _fail(self, error: OSError) -> None:
-        """Believe nothing of this file beyond what is known to be good, and write the rest again elsewhere."""
+        """Believe nothing of this file beyond the position known to be good, and write the rest again elsewhere."""
         self.error = error.strerror or str(error)
         self._is_failed = True
         self._reserve.is_used = False
@@ -497,7 +495,7 @@ class SegmentWriter:
         self._write_queue.give_back()
         assert floor <= self.written
         self.written = floor
-        self._mark_at = -1  # If it is there, it means a file that is not the last one any more when this goes on.
+        self._mark_at = -1  # A mark that was written names a file that is not the last one when writing continues.
         self.end_waiting(error)
         self._is_full = error.errno in FULL_DISK
         if self._wants_reserve and not self._is_busy:
@@ -508,7 +506,7 @@ class SegmentWriter:
             closing(error)
 
     def _on_reserved(self) -> None:
-        """There is a reserved file: kept in good times, and the proof that there is room again after bad ones."""
+        """There is a reserved file: made in good times, or the proof that there is room again after bad ones."""
         if self._reserve.is_used:
             self._reserve.is_used = False
             self._next_segment()
@@ -558,7 +556,7 @@ class SegmentWriter:
         self._disk.start(WRITING, work, done)
 
     def _take_mark_back(self) -> None:
-        """Something was recorded while the mark was written: it goes before that does, and is written anew after it."""
+        """Remove the mark, for records came while it was written; it is written anew after them."""
 
         def done(outcome: OSError | None) -> None:
             self._is_busy = False
