@@ -64,7 +64,7 @@ class FileDisk:
     def close(self, limit_s: float = CLOSE_LIMIT_S) -> bool:
         """Wait for all started work, also work that a `done` starts meanwhile, hand it over and end the threads.
 
-        Nothing can be started afterwards. False if work had not ended after `limit_s` seconds; its `done` is not called.
+        Nothing can be started afterwards. False if work had not ended after `limit_s` seconds; its `done` is skipped.
         """
         deadline_s = time.monotonic() + limit_s
         self._is_closing = True

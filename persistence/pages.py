@@ -24,8 +24,8 @@ PAGE_BYTES: Final = 4096
 GAP_BYTES_MIN: Final = 4
 
 # So much lies ready: twice the bytes of the last second, within these bounds. Few large steps are better than many
-# small ones: a thread that waits for the interpreter's lock is woken in vain by each of the loop's system calls, dozens of
-# times a step. But bytes that lie ready are memory of the process, hence the upper bound.
+# small ones: a thread that waits for the interpreter's lock is woken in vain by each of the loop's system calls, dozens
+# of times a step. But bytes that lie ready are memory of the process, hence the upper bound.
 READY_BYTES_MIN: Final = 64 * 1024
 READY_BYTES_MAX: Final = 4 * 1024 * 1024
 

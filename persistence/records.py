@@ -3,8 +3,8 @@
 A journal is a chain of segment files. Each begins with a header that names the files before it and the end of each.
 Blocks follow, one or more per turn of the loop. A block is written, checked and lost as a whole. It has a fixed head
 with a checksum, and runs of records, `[kind, item, item …]`, in msgpack. Positions are bytes of blocks since the
-journal began. So a block knows its place, and how far the journal was known to be on disk when it was written. A broken place
-before that is damage; one after it is a torn tail.
+journal began. So a block knows its place, and how far the journal was known to be on disk when it was written. A broken
+place before that is damage; one after it is a torn tail.
 
 docs/journal.md shows every byte. How to change the format: new kinds, and new fields at the end of an item, need no new
 version, as long as an old reader that skips them restores a state that is safe. Otherwise raise VERSION, keep reading

@@ -2,8 +2,8 @@
 
 A job's `place` names the segment that holds its base. A node that needs a body once more, and has lost its own copy of
 it, reads that segment through. It reads a piece at a time, in a lane of the disk, and decodes it there, too: the
-segment may have 32 MiB, and the loop has other things to do. Nothing is changed. The segment may be the one that is being
-written: only bytes written before the search began are looked at.
+segment may have 32 MiB, and the loop has other things to do. Nothing is changed. The segment may be the one that is
+being written: only bytes written before the search began are looked at.
 
 If a segment has gone meanwhile (FileNotFoundError), the caller asks where the base is now: it stands further on.
 """

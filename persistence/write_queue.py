@@ -1,8 +1,8 @@
 """WriteQueue: blocks on their way to the disk, and their ages.
 
 A block is *queued* until it is given to the disk, and *kept* from then on until it is known to be safe. Blocks that
-were written and not synced may turn out to be lost, and are queued again then (`give_back`). Ages are noted per moment, not
-per block: all blocks of one moment have the same age.
+were written and not synced may turn out to be lost, and are queued again then (`give_back`). Ages are noted per moment,
+not per block: all blocks of one moment have the same age.
 """
 
 from __future__ import annotations

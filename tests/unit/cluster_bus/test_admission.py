@@ -1,4 +1,4 @@
-"""cluster_bus/admission.py: who comes in, and how many strangers may."""
+"""cluster_bus/admission.py: the ways into the table, and the limits for strangers."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def meet_from(node: Membership, hello: Hello, host: str = "10.0.0.9", entries: l
 
 
 def give_up(node: Membership) -> None:
-    """The node's patience with newcomers is over."""
+    """Let the time pass in which newcomers must be reached."""
     node.now_ms += node.node_timeout_ms + 1
     node.tick()
 
 
 def test_a_newcomer_does_not_count_until_it_was_reached():
-    """Anybody can say MEET; the quorum and the copies of jobs must not wait for who does not exist."""
+    """Any peer can say MEET; the quorum and the copies of jobs must not wait for a node that does not exist."""
     node = lone()
     meet_from(node, STRANGER)
     newcomer = node.nodes[STRANGER.id]
@@ -58,8 +58,8 @@ def test_a_newcomer_that_can_not_be_reached_is_given_up_and_leaves_no_trace():
     assert node.forgotten == []
 
 
-def test_the_core_hears_of_the_end_of_a_newcomer_only_if_it_knows_it():
-    """What it does then is a walk over all acknowledged jobs, which strangers shall not be able to start."""
+def test_the_core_is_told_of_the_end_of_a_newcomer_only_if_it_knows_it():
+    """The core then walks over all acknowledged jobs. Strangers must not be able to start that."""
     node = lone()
     meet_from(node, STRANGER)
     newcomer = node.nodes[STRANGER.id]
@@ -68,8 +68,8 @@ def test_the_core_hears_of_the_end_of_a_newcomer_only_if_it_knows_it():
     assert node.forgotten == [newcomer]
 
 
-def test_who_claims_the_id_of_a_holder_changes_nothing_about_the_holder():
-    """Jobs name it and wait for its confirmation; a liar who can't be reached must not end the wait."""
+def test_a_newcomer_that_claims_the_id_of_a_holder_changes_nothing_about_the_holder():
+    """Jobs name it and wait for its confirmation. A liar that can't be reached must not end the wait."""
     node = lone()
     holder = node.intern(STRANGER.id)
     meet_from(node, STRANGER)
@@ -79,7 +79,7 @@ def test_who_claims_the_id_of_a_holder_changes_nothing_about_the_holder():
 
 
 def test_a_newcomer_that_jobs_name_meanwhile_is_still_their_holder_when_it_is_given_up():
-    """Others reached it and gave it copies. Taken for forgotten it would count as one that knows of every ack."""
+    """Others reached it and gave it copies. Flagged forgotten, it would count as one that knows of every ack."""
     node = lone()
     meet_from(node, STRANGER)
     holder = node.intern(STRANGER.id)
@@ -98,8 +98,8 @@ def test_a_newcomer_that_jobs_name_can_be_forgotten():
     assert node.forgotten == [holder]
 
 
-def test_who_comes_back_as_another_process_after_it_was_forgotten_is_reported():
-    """The core numbers hand-overs per process. It would answer the new one's with what it had answered the old one."""
+def test_a_node_that_comes_back_as_another_process_after_it_was_forgotten_is_reported():
+    """The core numbers hand-overs per process. It would answer the new one with answers meant for the old one."""
     node = lone()
     meet_from(node, STRANGER)
     known = node.nodes[STRANGER.id]
@@ -156,7 +156,7 @@ def test_gossip_starts_only_so_many_handshakes():
 
 
 def test_a_node_that_takes_the_id_of_a_placeholder_is_a_stranger():
-    """CLUSTER NODES shows placeholders; whoever reads it must not be able to stop us with it."""
+    """CLUSTER NODES shows placeholders. A reader of it must not be able to stop us with one."""
     node = lone()
     node.meet("10.0.0.8", 7999)
     placeholder = next(iter(node.dials))
@@ -193,7 +193,7 @@ def test_a_member_is_written_before_it_is_told_of_anything():
 
 
 def test_fifty_nodes_on_one_machine_that_meet_one_of_them_are_whole_in_two_seconds():
-    """What keeps liars out must not keep a large cluster from forming."""
+    """Limits against liars must not keep a large cluster from forming."""
     exchange = Exchange()
     nodes = exchange.start_joined(50)
     exchange.run(1000)
@@ -201,8 +201,8 @@ def test_fifty_nodes_on_one_machine_that_meet_one_of_them_are_whole_in_two_secon
     assert not sum((node.ignored for node in nodes), Counter())
 
 
-def test_a_crowd_larger_than_a_hosts_budget_comes_in_all_the_same():
-    """Who was refused says MEET again."""
+def test_a_crowd_above_a_hosts_rate_limit_comes_in_all_the_same():
+    """A refused node says MEET again."""
     exchange = Exchange()
     first, *others = [exchange.start(7001 + at) for at in range(6)]
     first._newcomer_limiter.burst = first._gossip_limiter.burst = 2

@@ -21,7 +21,7 @@ def test_a_value_is_one_object_whatever_its_length(value: object):
 
 
 @pytest.mark.parametrize("count", [0, 10, 100, 70_000])
-def test_lists_and_maps_count_with_what_is_in_them(count: int):
+def test_lists_and_maps_count_with_their_content(count: int):
     assert is_light(msgpack.packb([7] * count), count + 1)
     assert is_light(msgpack.packb(dict.fromkeys(range(count), 7)), 2 * count + 1)
     assert not is_light(msgpack.packb([7] * count), count)
@@ -32,7 +32,7 @@ def test_lists_within_lists_are_found():
     assert not is_light(msgpack.packb([[[]] * 100] * 100), 10_000)
 
 
-def test_what_ends_early_or_announces_too_much_is_left_to_msgpack():
+def test_bytes_that_end_early_or_announce_too_much_are_left_to_msgpack():
     assert is_light(b"")
     assert is_light(b"\xdd\xff\xff\xff\xff")
     assert is_light(b"\xc6\xff\xff")

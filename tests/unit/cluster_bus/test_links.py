@@ -1,4 +1,4 @@
-"""cluster_bus/links.py: when to dial, whom to hang up, which address to believe."""
+"""cluster_bus/links.py: when to dial, when to hang up, which address to believe."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_pauses_between_attempts_double_up_to_a_second_with_jitter():
 
 
 def test_a_link_that_lasted_begins_the_pauses_anew_one_closed_at_once_does_not():
-    """A node that forgot us accepts the link and closes it: that must not become a busy loop."""
+    """A node that forgot us accepts the link and closes it. That must not become a busy loop."""
     links, node = links_with_node()
     node.dial_gap_ms = DIAL_GAP_MS_MAX
     links._link(node, HELLO)
@@ -114,7 +114,7 @@ def test_a_link_that_reaches_the_process_outweighs_where_its_connections_come_fr
     assert not links.hang_ups
 
 
-def test_what_a_node_says_of_itself_counts_though_the_link_is_kept():
+def test_the_address_that_a_node_says_of_itself_counts_though_the_link_is_kept():
     links, node = links_with_node()
     links._link(node, HELLO)
     links._learn_address_heard(node, "b.example.org", 7800, 17800, "172.17.0.1", HELLO.run)
@@ -140,7 +140,7 @@ def test_a_lost_address_comes_back_with_the_nodes_own_word():
 
 
 def test_a_node_that_moves_all_the_time_is_not_dialed_all_the_time():
-    """Its word about its address costs a line; a connection per word would cost what it likes."""
+    """Its word about its address costs a line. A connection per word would cost as much as it likes."""
     links, node = links_with_node()
     for port in range(7800, 7900):
         links._learn_address_heard(node, "", port, port, "10.0.0.2", b"run-two-")
@@ -151,7 +151,7 @@ def test_a_node_that_moves_all_the_time_is_not_dialed_all_the_time():
     assert (list(links.hang_ups), list(links.dials)) == ([node], [node])
 
 
-def test_what_others_change_is_saved_at_once_and_then_now_and_then():
+def test_changes_by_others_are_saved_at_once_and_then_now_and_then():
     links, _ = links_with_node()
     links._save_soon()
     assert links.must_save

@@ -57,7 +57,7 @@ def test_groups_are_sorted_by_id_and_the_same_tuple_while_nothing_changes():
     [
         (2, 0, 2),
         (2, 1, 1),
-        (2, 2, 2),  # Of three this node is left alone: it counts all, and so refuses.
+        (2, 2, 2),  # This node of three is alone: it counts all, and so refuses.
         (1, 1, 1),  # A half is no majority.
         (3, 1, 2),
         (3, 2, 3),
@@ -114,7 +114,7 @@ def test_we_may_take_another_id_in_place():
 
 
 def test_ids_that_others_name_are_remembered_up_to_a_bound():
-    """Whoever speaks on the bus must not fill our memory with nodes that don't exist."""
+    """A peer on the bus must not fill our memory with nodes that don't exist."""
     table = table_of()
     for number in range(NODES_MAX - 1):
         table.intern(number.to_bytes(20, "big") if number else b"\xff" * 20)

@@ -1,4 +1,4 @@
-"""persistence/check.py: counting and gathering."""
+"""persistence/check.py: jobs are counted and collected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from persistence.recovery import DamagedJournalError
 
 
 def worked_node() -> JournaledNode:
-    """Two jobs live, one is leased, one is gone; a queue is paused."""
+    """Return a node on which two jobs live, one is leased, one is gone, and a queue is paused."""
     node = JournaledNode()
     node.settle()
     for body in ("a", "b", "c"):
@@ -27,7 +27,7 @@ def worked_node() -> JournaledNode:
     return node
 
 
-def test_a_tally_counts_what_lives_and_what_is_dead():
+def test_a_tally_counts_living_and_dead_records():
     node = worked_node()
     tally = Tally()
     recovery = read(node.folder, tally)
@@ -55,7 +55,7 @@ def test_a_tally_knows_the_segment_that_a_job_lives_in():
     assert all(segment.live_jobs == segment.job_count for segment in tally.segments.values())
 
 
-def test_gathered_jobs_are_what_the_node_has():
+def test_gathered_jobs_are_the_jobs_of_the_node():
     node = worked_node()
     gathering = Gathering()
     read(node.folder, gathering)
@@ -68,7 +68,7 @@ def test_gathered_jobs_are_what_the_node_has():
 
 
 def test_an_at_most_once_job_is_as_certain_as_after_a_restart():
-    """Under `always` and whole it is; with a torn tail it may have been delivered."""
+    """Under `always` and whole, it is certain. With a torn tail it may have been delivered."""
     node = worked_node()
     gathering = Gathering()
     read(node.folder, gathering)

@@ -68,6 +68,6 @@ def test_a_wrong_line_is_named_with_the_reason(change, reason):
 
 
 @pytest.mark.parametrize("line", [b"x", b"[]", b"{}", b'{"id": 1}', b'{"node": "aa"}', b'{"node": "", "format": 9}'])
-def test_what_is_none_of_ours_is_refused(line):
+def test_a_line_of_another_format_is_refused(line):
     with pytest.raises(JobsFileError):
         parse_line(line, 1, DAY_MS)
