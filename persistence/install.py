@@ -16,10 +16,10 @@ from types import TracebackType
 from typing import Final
 
 from persistence.files import LOCK_NAME, Files, parent_of, sync_directory, take_lock
+from persistence.journal import CLEAN_NAME
 from persistence.records import parse_file_name
 from persistence.recovery import RESTORED_NAME
 from persistence.reserved_segment import RESERVE_NAME
-from persistence.segment_writer import CLEAN_NAME
 
 NEW_SUFFIX: Final = ".new"
 ASIDE_SUFFIX: Final = ".old-"

@@ -14,9 +14,8 @@ from typing import Any
 
 from persistence.disk import Folder
 from persistence.items import Facts, base_item
-from persistence.journal import BLOCK_BYTES, SEGMENT_BYTES
+from persistence.journal import BATCH_BYTES_MAX, BLOCK_BYTES, SEGMENT_BYTES
 from persistence.records import IS_ALWAYS, JOB, PAUSE, Part, encode_block, encode_header, file_name
-from persistence.segment_writer import BATCH_BYTES_MAX
 
 
 class FreshJournal:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Final
 
 from persistence.disk import Folder
+from persistence.journal import CLEAN_NAME
 from persistence.records import (
     HEAD_BYTES,
     HEADER_ALIGN,
@@ -33,7 +34,6 @@ from persistence.records import (
     parse_file_name,
 )
 from persistence.reserved_segment import RESERVE_NAME
-from persistence.segment_writer import CLEAN_NAME
 
 # The mark of a restored journal. The restore of a backup makes it, and so does switching off a journal that can't be
 # written any more. At-most-once jobs are never queued from such a journal (spec O5).

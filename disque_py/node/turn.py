@@ -197,14 +197,14 @@ class Driver:
             self.has_more = True
         if journal.level != broker.disk_level:
             if journal.level > broker.disk_level == 0:
-                self._notice(line("journal-refused", reason=journal.trouble))
+                self._notice(line("journal-refused", reason=journal.refusal_reason))
             elif not journal.level:
                 self._notice(line("journal-recovered"))
                 for queue in broker.queues.values():
                     if queue.length and queue.waiting:
                         broker.ready[queue] = None
             broker.disk_level = journal.level
-        broker.disk_trouble = journal.trouble
+        broker.disk_trouble = journal.refusal_reason
 
     def begin(self) -> None:
         """Before an input: open a turn if none is."""

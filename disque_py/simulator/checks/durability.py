@@ -230,7 +230,7 @@ class DurabilityChecker:
                 if journal_storage is not None and journal_storage.is_excused():
                     return  # What is allowed while the disk is in trouble needs no disk (spec P5).
                 raise RuleBrokenError(
-                    "a disk that nobody harmed is well", f"{self._machine.name}: {journal.trouble}", job_id
+                    "a disk that nobody harmed is well", f"{self._machine.name}: {journal.refusal_reason}", job_id
                 )
             recorded = "not recorded" if position == NOWHERE else f"recorded up to {position}, ready up to {ready}"
             raise RuleBrokenError(

@@ -58,10 +58,10 @@ def test_under_no_a_disk_that_hangs_refuses_after_a_while():
         journal.now_ms = journal.next_ms()
         journal.tick()
     assert journal.level == NO_ADDS
-    assert journal.trouble.startswith("the disk is too slow, nothing was written for ")
+    assert journal.refusal_reason.startswith("the disk is too slow, nothing was written for ")
     disk.run()
     journal.tick()
-    assert (journal.level, journal.trouble) == (FINE, "")
+    assert (journal.level, journal.refusal_reason) == (FINE, "")
 
 
 def test_under_everysec_nothing_goes_ahead_of_a_disk_that_is_two_seconds_late():
@@ -74,10 +74,10 @@ def test_under_everysec_nothing_goes_ahead_of_a_disk_that_is_two_seconds_late():
     assert (journal.ready_position(), journal.level, journal.delayed_syncs) == (0, FINE, 1)
     journal.now_ms += REFUSE_MS - LATE_MS
     journal.tick()
-    assert (journal.level, journal.trouble) == (NO_ADDS, "the disk is too slow, nothing was synced for 5 seconds")
+    assert (journal.level, journal.refusal_reason) == (NO_ADDS, "the disk is too slow, nothing was synced for 5 seconds")
     disk.run()
     journal.tick()
-    assert (journal.level, journal.trouble) == (FINE, "")
+    assert (journal.level, journal.refusal_reason) == (FINE, "")
 
 
 def test_a_closed_segment_can_be_dropped_once_the_record_of_that_is_on_disk():

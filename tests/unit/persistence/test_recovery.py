@@ -10,10 +10,9 @@ import pytest
 import journal_files
 from disque_py.simulator.world.disk import InlineDisk
 from disque_py.simulator.world.folder import SimFolder
-from persistence.journal import Journal
+from persistence.journal import CLEAN_NAME, Journal
 from persistence.records import GONE, HEAD_BYTES, HEADER_ALIGN, NewerFormatError, encode_header
 from persistence.recovery import RESTORED_NAME, DamagedJournalError, Recovery
-from persistence.segment_writer import CLEAN_NAME
 
 NODE = bytes(20)
 

@@ -7,9 +7,8 @@ import errno
 from journal_writer import RECORD, make, read, wait
 from persistence.disk import READING, WRITING
 from persistence.disk_errors import FINE, NO_ACKS, NO_ADDS
-from persistence.journal import RETRY_MS
+from persistence.journal import CLEAN_NAME, RETRY_MS
 from persistence.records import Part
-from persistence.segment_writer import CLEAN_NAME
 
 
 def test_one_fsync_serves_all_that_gathered_meanwhile():

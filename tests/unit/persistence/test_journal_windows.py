@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from journal_writer import RECORD, make, read, wait
 from persistence.disk import SYNCING, WRITING
 from persistence.disk_errors import FINE, NO_ADDS
-from persistence.journal import LATE_MS, RETRY_MS, SYNC_EVERY_MS
+from persistence.journal import LATE_MS, LEAVING_BYTES_MIN, RETRY_MS, SYNC_EVERY_MS
 from persistence.pages import FRESH_MS, PAGE_BYTES, READY_BYTES_MIN
 from persistence.records import GONE, file_name
-from persistence.segment_writer import LEAVING_BYTES_MIN
 
 SEGMENT_BYTES = 1 << 20
 LARGE = [[GONE, *((b"x" * 40, number) for number in range(40))]]
