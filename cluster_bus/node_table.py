@@ -46,6 +46,7 @@ class NodeTable:
     linked   our outgoing link to them is up
     counted  how many other nodes the default number of copies counts
     epoch    grows with every change of the four above
+    now_ms, wall_ms   set by the driver at the start of a turn
     newcomers    said MEET and were not reached yet -> their flags before: UNKNOWN if jobs name them since, 0 if no
                  other node ever told us of them
     """
@@ -59,6 +60,8 @@ class NodeTable:
         self.linked: tuple[Node, ...] = ()
         self.counted = 0
         self.epoch = 0
+        self.now_ms = 0
+        self.wall_ms = 0
         self.newcomers: dict[Node, int] = {}
         self._handshakes: dict[tuple[str, int], Node] = {}  # by address
         self._interned: dict[bytes, Node] = {me.id: me}
@@ -72,7 +75,7 @@ class NodeTable:
         if node is None:
             if len(self._interned) >= NODES_MAX:
                 raise ValueError("more nodes were named than any cluster has")
-            node = self._object(node_id)
+            node = self.object_of(node_id)
         elif node.is_newcomer and not self.newcomers[node]:
             self.newcomers[node] = UNKNOWN
         return node
@@ -81,6 +84,10 @@ class NodeTable:
         """Return the node of the table with this id, other than ourselves and handshakes; None."""
         node = self.nodes.get(node_id)
         return None if node is None or node.flags & (MYSELF | HANDSHAKE) else node
+
+    def known(self, node_id: bytes) -> Node | None:
+        """Return the object of this id, in the table or not; None if there is none."""
+        return self._interned.get(node_id)
 
     def everybody(self) -> list[Node]:
         """Return all nodes that have an object, also forgotten ones and those that were only named."""
@@ -145,7 +152,7 @@ class NodeTable:
         """
         return 2 * self.lost_count <= self.size
 
-    def _enter(self, node: Node) -> None:
+    def enter(self, node: Node) -> None:
         """Put a node, or a handshake, into the table."""
         assert node.id not in self.nodes
         node.flags &= ~(UNKNOWN | FORGOTTEN)
@@ -153,7 +160,7 @@ class NodeTable:
         if node.flags & HANDSHAKE:
             self._handshakes[node.host, node.port] = node
 
-    def _remove(self, node: Node) -> None:
+    def remove(self, node: Node) -> None:
         """Take a node out. Unless it was a mere handshake, its object stays, flagged FORGOTTEN.
 
         A newcomer becomes what it was before. So a peer that only claims an id changes nothing about the node that
@@ -164,32 +171,32 @@ class NodeTable:
         if node.flags & HANDSHAKE:
             self._handshakes.pop((node.host, node.port), None)
             return
-        flags_before = self._no_newcomer(node)
+        flags_before = self.end_newcomer(node)
         node.flags = flags_before or FORGOTTEN
         if flags_before == 0:
             del self._interned[node.id]
 
-    def _newcomer(self, node_id: bytes) -> Node:
+    def begin_newcomer(self, node_id: bytes) -> Node:
         """Return the node of this id, which introduced itself; the caller enters it."""
         known = self._interned.get(node_id)
-        node = self._object(node_id)
+        node = self.object_of(node_id)
         node.is_newcomer = True
         self.newcomers[node] = 0 if known is None else known.flags
         return node
 
-    def _no_newcomer(self, node: Node) -> int | None:
+    def end_newcomer(self, node: Node) -> int | None:
         """End a newcomer's probation: return its flags before it introduced itself, None if it was no newcomer."""
         node.is_newcomer = False
         return self.newcomers.pop(node, None)
 
-    def _object(self, node_id: bytes) -> Node:
+    def object_of(self, node_id: bytes) -> Node:
         """Return the one Node for this id, made now if need be. No limit applies, for the node itself proved the id."""
         node = self._interned.get(node_id)
         if node is None:
             node = self._interned[node_id] = Node(node_id, flags=UNKNOWN)
         return node
 
-    def _rename_me(self, node_id: bytes) -> None:
+    def rename_me(self, node_id: bytes) -> None:
         """Give ourselves another id, in place; only when the table has no other node."""
         assert len(self.nodes) == 1
         del self._interned[self.me.id]

@@ -299,7 +299,7 @@ class Driver:
 
     def _drain_tray(self) -> None:
         """What membership wants done: links, the nodes file, and news for the core."""
-        tray = self.membership
+        tray = self.membership.tray
         self.write_first()
         while tray.hang_ups or tray.dials or tray.new_runs or tray.link_events or tray.forgotten or tray.notices:
             hang_ups, tray.hang_ups = tray.hang_ups, {}
@@ -334,7 +334,7 @@ class Driver:
 
     def write_first(self) -> None:
         """The nodes file has what others are about to be told of it."""
-        tray = self.membership
+        tray = self.membership.tray
         if tray.must_write:
             tray.must_write = False
             if self.write_nodes is not None:

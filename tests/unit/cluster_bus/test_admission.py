@@ -55,7 +55,7 @@ def test_a_newcomer_that_can_not_be_reached_is_given_up_and_leaves_no_trace():
     assert list(node.nodes.values()) == [node.me]
     assert newcomer.flags == FORGOTTEN
     assert node.intern(STRANGER.id) is not newcomer
-    assert node.forgotten == []
+    assert node.tray.forgotten == []
 
 
 def test_the_core_is_told_of_the_end_of_a_newcomer_only_if_it_knows_it():
@@ -65,7 +65,7 @@ def test_the_core_is_told_of_the_end_of_a_newcomer_only_if_it_knows_it():
     newcomer = node.nodes[STRANGER.id]
     newcomer.core = "interest and hand-overs"
     give_up(node)
-    assert node.forgotten == [newcomer]
+    assert node.tray.forgotten == [newcomer]
 
 
 def test_a_newcomer_that_claims_the_id_of_a_holder_changes_nothing_about_the_holder():
@@ -95,7 +95,7 @@ def test_a_newcomer_that_jobs_name_can_be_forgotten():
     holder = node.intern(STRANGER.id)
     node.forget(holder)
     assert holder.flags == FORGOTTEN
-    assert node.forgotten == [holder]
+    assert node.tray.forgotten == [holder]
 
 
 def test_a_node_that_comes_back_as_another_process_after_it_was_forgotten_is_reported():
@@ -107,10 +107,10 @@ def test_a_node_that_comes_back_as_another_process_after_it_was_forgotten_is_rep
     node.forget(known)
     meet_from(node, STRANGER)
     assert node.nodes[STRANGER.id] is known
-    assert node.new_runs == []
+    assert node.tray.new_runs == []
     node.forget(known)
     meet_from(node, STRANGER._replace(run=b"run-two-"))
-    assert node.new_runs == [known]
+    assert node.tray.new_runs == [known]
     assert known.run == b"run-two-"
 
 
@@ -159,26 +159,26 @@ def test_a_node_that_takes_the_id_of_a_placeholder_is_a_stranger():
     """CLUSTER NODES shows placeholders. A reader of it must not be able to stop us with one."""
     node = lone()
     node.meet("10.0.0.8", 7999)
-    placeholder = next(iter(node.dials))
+    placeholder = next(iter(node.tray.dials))
     meet_from(node, STRANGER._replace(id=placeholder.id))
     assert node.link_up(placeholder, STRANGER._replace(id=placeholder.id)) is not None
     node.meet("10.0.0.7", 7999)
     node.meet("10.0.0.6", 7999)
-    seventh, sixth = list(node.dials)[-2:]
+    seventh, sixth = list(node.tray.dials)[-2:]
     assert node.link_up(seventh, STRANGER._replace(id=sixth.id)) is None
 
 
 def test_a_crowd_of_newcomers_costs_no_save():
     """Each costs two syncs of the disk, and a newcomer says MEET again until it was reached."""
     node = lone()
-    node.announced_host = "10.0.0.1"
+    node.links.announced_host = "10.0.0.1"
     for hello in strangers(100):
         meet_from(node, hello)
     assert len(node.newcomers) == 100
-    assert (node.must_write, node.must_save) == (False, False)
+    assert (node.tray.must_write, node.tray.must_save) == (False, False)
     node.now_ms += TICK_MS
     node.tick()
-    assert not node.must_save
+    assert not node.tray.must_save
 
 
 def test_a_member_is_written_before_it_is_told_of_anything():
@@ -186,9 +186,9 @@ def test_a_member_is_written_before_it_is_told_of_anything():
     (hello,) = strangers(1)
     meet_from(node, hello)
     (newcomer,) = node.newcomers
-    assert not node.must_write
+    assert not node.tray.must_write
     node.link_up(newcomer, hello, "10.0.0.9", "10.0.0.1")
-    assert node.must_write
+    assert node.tray.must_write
     assert hello.id.hex() in node.dump()
 
 
@@ -205,8 +205,8 @@ def test_a_crowd_above_a_hosts_rate_limit_comes_in_all_the_same():
     """A refused node says MEET again."""
     exchange = Exchange()
     first, *others = [exchange.start(7001 + at) for at in range(6)]
-    first._newcomer_limiter.burst = first._gossip_limiter.burst = 2
-    first._newcomer_limiter.rate = first._gossip_limiter.rate = 1
+    first.admission._newcomer_limiter.burst = first.admission._gossip_limiter.burst = 2
+    first.admission._newcomer_limiter.rate = first.admission._gossip_limiter.rate = 1
     for node in others:
         node.meet("10.0.0.1", 7001)
     exchange.run(5000)

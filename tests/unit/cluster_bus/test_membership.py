@@ -26,7 +26,7 @@ def lone() -> Membership:
 
 
 def dialed(node: Membership) -> list[Node]:
-    return list(node.dials)
+    return list(node.tray.dials)
 
 
 def heartbeat_item(**fields: object) -> list[object]:
@@ -160,7 +160,7 @@ def test_a_known_node_without_link_takes_over_the_link_of_a_handshake():
     assert node.link_up(dialed(node)[1], STRANGER, "192.168.0.9") is known
     assert known.is_linked
     assert known.host == "192.168.0.9"
-    assert len(node.dials) == 1  # The handshake's dial; the other attempt was taken back.
+    assert len(node.tray.dials) == 1  # The handshake's dial; the other attempt was taken back.
 
 
 def test_a_link_for_a_node_forgotten_meanwhile_is_closed():
@@ -196,7 +196,7 @@ def test_of_a_stranger_only_meet_counts():
         node.receive(None, STRANGER, "10.0.0.9", "10.0.0.1", kind, [heartbeat_item()])
     node.receive(None, STRANGER, "10.0.0.9", "10.0.0.1", FAIL_NODE, [[b"x" * 20]])
     assert node.ignored["stranger"] == 3
-    assert [name for name, _ in node.notices].count("unknown-member") == 1
+    assert [name for name, _ in node.tray.notices].count("unknown-member") == 1
     assert node.size == 1
     node.receive(None, STRANGER, "10.0.0.9", "10.0.0.1", MEET, [heartbeat_item()])
     newcomer = node.nodes[STRANGER.id]
@@ -210,8 +210,8 @@ def test_a_ping_from_a_stranger_brings_a_node_back_that_lost_its_table():
     node = lone()
     node.receive(None, STRANGER, "10.0.0.9", "10.0.0.1", PING, [heartbeat_item()])
     assert node.nodes[STRANGER.id].is_newcomer
-    assert list(node.dials) == [node.nodes[STRANGER.id]]
-    assert "coming-back" in [name for name, _ in node.notices]
+    assert list(node.tray.dials) == [node.nodes[STRANGER.id]]
+    assert "coming-back" in [name for name, _ in node.tray.notices]
 
 
 def test_a_node_that_knows_others_believes_no_ping_of_a_stranger():
@@ -233,23 +233,23 @@ def test_a_meeting_goes_on_after_a_kill():
 def test_a_meeting_that_was_given_up_is_not_begun_again():
     node = lone()
     node.meet("10.0.0.9", 7999)
-    node.must_save = False
+    node.tray.must_save = False
     node.now_ms += 2_001
     node.tick()
-    assert node.must_save
+    assert node.tray.must_save
     assert "10.0.0.9" not in node.dump()
 
 
 def test_a_node_that_has_not_answered_is_met_again_by_the_next_process():
     node = lone()
     node.meet("10.0.0.9", 7999)
-    (placeholder,) = node.dials
+    (placeholder,) = node.tray.dials
     found = node.link_up(placeholder, STRANGER, "10.0.0.9", "10.0.0.1")
     again = lone()
     again.load(parse(node.dump()))
     assert again.nodes[STRANGER.id].must_meet
     node.receive(found, STRANGER, "10.0.0.9", "10.0.0.1", PONG, [heartbeat_item()])
-    assert node.must_write
+    assert node.tray.must_write
     again = lone()
     again.load(parse(node.dump()))
     assert not again.nodes[STRANGER.id].must_meet
@@ -464,7 +464,7 @@ def test_a_node_restarted_on_another_port_is_found_within_a_second():
     exchange.run(1000)
     assert is_whole([first, second, moved])
     assert seen_by(first, moved).port == 7500
-    assert seen_by(first, moved) in first.address_changed
+    assert seen_by(first, moved) in first.tray.address_changed
 
 
 def test_a_node_loses_its_address_when_another_node_answers_there():
@@ -499,7 +499,7 @@ def test_a_forgotten_node_is_out_of_everything_and_gossip_does_not_bring_it_back
     gone = seen_by(first, third)
     first.forget(gone)
     exchange.run(5000)
-    assert first.forgotten == [gone]
+    assert first.tray.forgotten == [gone]
     assert gone.flags == FORGOTTEN
     assert first.usable == (seen_by(first, second),)
     assert first.intern(third.me.id) is gone
@@ -542,8 +542,8 @@ def test_a_soft_reset_forgets_all_other_nodes_and_keeps_the_id():
     first, *_ = exchange.start_joined(3)
     old_id = first.me.id
     first.reset(hard=False)
-    assert (first.size, first.linked, len(first.forgotten)) == (1, (), 2)
-    assert first.must_save
+    assert (first.size, first.linked, len(first.tray.forgotten)) == (1, (), 2)
+    assert first.tray.must_save
     assert first.me.id == old_id
 
 
@@ -677,4 +677,4 @@ def test_the_log_is_told_of_leaving_once():
     node.set_leaving(True)
     node.set_leaving(True)
     node.set_leaving(False)
-    assert [name for name, _ in node.notices] == ["leaving-began", "leaving-ended"]
+    assert [name for name, _ in node.tray.notices] == ["leaving-began", "leaving-ended"]

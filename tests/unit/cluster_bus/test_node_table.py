@@ -11,7 +11,7 @@ from cluster_bus.node_table import NODES_MAX, NodeTable
 def table_of(*names: int) -> NodeTable:
     table = NodeTable(Node(b"\x00" * 20))
     for name in names:
-        table._enter(table.intern(bytes([name]) * 20))
+        table.enter(table.intern(bytes([name]) * 20))
     table.refresh()
     return table
 
@@ -36,9 +36,9 @@ def test_an_id_is_always_the_same_object():
 def test_a_node_that_left_comes_back_as_the_same_object():
     table = table_of(5)
     node = table.nodes[b"\x05" * 20]
-    table._remove(node)
+    table.remove(node)
     assert node.flags == FORGOTTEN
-    table._enter(table.intern(node.id))
+    table.enter(table.intern(node.id))
     assert table.nodes[node.id] is node
     assert not node.flags
 
@@ -88,7 +88,7 @@ def test_failing_and_leaving_nodes_are_counted_but_not_used(flag: int):
 
 def test_handshakes_are_in_the_table_and_in_no_group():
     table = table_of(3)
-    table._enter(Node(b"h" * 20, "10.0.0.9", 7711, 17711, HANDSHAKE))
+    table.enter(Node(b"h" * 20, "10.0.0.9", 7711, 17711, HANDSHAKE))
     table.refresh()
     assert (table.size, len(table.nodes), len(table.usable)) == (2, 3, 1)
     assert table.find(b"h" * 20) is None
@@ -106,7 +106,7 @@ def test_linked_follows_the_links():
 def test_we_may_take_another_id_in_place():
     table = table_of()
     me = table.me
-    table._rename_me(b"n" * 20)
+    table.rename_me(b"n" * 20)
     assert me.name == b"6e" * 20
     assert table.nodes == {b"n" * 20: me}
     assert table.intern(b"n" * 20) is me
