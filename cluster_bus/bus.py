@@ -28,7 +28,7 @@ from typing import Any, Final, Protocol
 from cluster_bus.codec import FRAME_BYTES_MAX, FrameError, Run, without_large
 from cluster_bus.handshake import ACCEPTOR, DIALER, NONCE_BYTES, Handshake, Hello
 from cluster_bus.link import HANDSHAKE_SECONDS, UNSENT_BYTES_MAX, Link
-from cluster_bus.listening import TlsDoor, bound, listen
+from cluster_bus.listening import TlsListener, bound, listen
 from cluster_bus.messages import FIRST_JOB_KIND
 from cluster_bus.node import FORGOTTEN, UNKNOWN, Node
 
@@ -144,7 +144,7 @@ class Bus:
         self._log = log
         self._logged_at: dict[str, float] = {}
         self._binds: list[str] = []
-        self._servers: list[asyncio.Server | TlsDoor] = []
+        self._servers: list[asyncio.Server | TlsListener] = []
         self._socks: list[socket.socket] = []
         self._attempts: dict[Node, tuple[object, asyncio.Task[None]]] = {}
         self._outgoing: dict[Node, Link] = {}  # from connect on

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import msgpack  # type: ignore[import-untyped]  # It ships no types.
 
-from cluster_bus.decode_limit import is_light
+from cluster_bus.decode_limit import has_few_objects
 
 PROTOCOL_MIN: Final = 1
 PROTOCOL_MAX: Final = 1
@@ -38,7 +38,7 @@ RUN_ITEMS_MAX: Final = 1 << 12
 # A frame is handled in one go. Longer frames carry a single run, for a node starts a new frame well below this size.
 RUNS_BYTES_MAX: Final = 256 << 10
 # Longer payloads are scanned before they are decoded (decode_limit.py).
-UNWEIGHED_BYTES_MAX: Final = 1 << 20
+UNCHECKED_BYTES_MAX: Final = 1 << 20
 _MAP_FIELDS_MAX: Final = 1024
 _STR_BYTES_MAX: Final = 4096
 
@@ -159,7 +159,7 @@ def _check_long(payload: memoryview) -> None:
     """Refuse a long frame that is not a single run of few values: only a job's body makes an honest frame that long."""
     if payload[0] != _ONE_RUN:
         raise FrameError("bad shape", f"{len(payload)} bytes with more than one run")
-    if len(payload) > UNWEIGHED_BYTES_MAX and not is_light(payload):
+    if len(payload) > UNCHECKED_BYTES_MAX and not has_few_objects(payload):
         raise FrameError("bad shape", f"{len(payload)} bytes of too many values")
 
 

@@ -49,7 +49,7 @@ _FIXED: Final = {
 }
 
 
-def is_light(payload: bytes | bytearray | memoryview, objects_max: int = OBJECTS_MAX) -> bool:
+def has_few_objects(payload: bytes | bytearray | memoryview, objects_max: int = OBJECTS_MAX) -> bool:
     """Whether this msgpack holds at most so many objects, as far as it can be read."""
     at, end = 0, len(payload)
     due = 1  # Objects that were announced and not seen yet.

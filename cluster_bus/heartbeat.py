@@ -126,5 +126,5 @@ def _read_entry(item: Any) -> Entry:
         and is_port(item[3])
         and type(item[4]) is int
     ):
-        raise FrameError("bad heartbeat", "a gossip entry is not one")
+        raise FrameError("bad heartbeat", "a gossip entry is malformed")
     return Entry(item[0], item[1], item[2], item[3], item[4])

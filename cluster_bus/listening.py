@@ -43,20 +43,20 @@ async def listen(
     backlog: int,
     context: ssl.SSLContext | None,
     accept: Callable[[], asyncio.Protocol],
-    patience_s: float,
+    handshake_timeout_s: float,
     log: Callable[[str, str], None],
-) -> asyncio.Server | TlsDoor:
-    """Let peers in by a bound socket. The caller keeps the socket; the result has `close`. See TlsDoor."""
+) -> asyncio.Server | TlsListener:
+    """Let peers in by a bound socket. The caller keeps the socket; the result has `close`. See TlsListener."""
     if context is not None:
-        return TlsDoor(sock, backlog, context, accept, patience_s, log)
+        return TlsListener(sock, backlog, context, accept, handshake_timeout_s, log)
     return await asyncio.get_running_loop().create_server(accept, sock=sock, backlog=backlog)
 
 
-class TlsDoor:
+class TlsListener:
     """A TLS listener on `sock`, which is bound; it listens from now on.
 
     accept      makes the protocol of each peer
-    patience_s  how long a handshake may take
+    handshake_timeout_s  how long a handshake may take
     log         takes a level and a text
     """
 
@@ -66,11 +66,11 @@ class TlsDoor:
         backlog: int,
         context: ssl.SSLContext,
         accept: Callable[[], asyncio.Protocol],
-        patience_s: float,
+        handshake_timeout_s: float,
         log: Callable[[str, str], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._patience_s = patience_s
+        self._handshake_timeout_s = handshake_timeout_s
         self._log = log
         self._sock = sock
         self._context = context
@@ -115,7 +115,7 @@ class TlsDoor:
     async def _shake_hands(self, connection: socket.socket) -> None:
         try:
             await self._loop.connect_accepted_socket(
-                self._accept, connection, ssl=self._context, ssl_handshake_timeout=self._patience_s
+                self._accept, connection, ssl=self._context, ssl_handshake_timeout=self._handshake_timeout_s
             )
         except OSError as error:  # ssl.SSLError is one, and so is the time-out.
             self._log("debug", f"a TLS handshake failed: {error}")

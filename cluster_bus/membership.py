@@ -183,7 +183,7 @@ class Membership(NodeTable):
 
     def forget_unknown(self, name: bytes) -> bool:
         """CLUSTER FORGET of a node that others named and we never met, by its 40 characters; False if there is none."""
-        node = next((node for node in self.everybody() if node.name == name), None)
+        node = next((node for node in self.known_nodes() if node.name == name), None)
         if node is None or not node.flags & UNKNOWN:
             return False
         self._forget_named(node)
@@ -338,7 +338,7 @@ class Membership(NodeTable):
             self.links.save_soon()
         if self.now_ms >= self._random_ping_at_ms:
             self._random_ping_at_ms = self.now_ms + RANDOM_PING_MS
-            self._ping_somebody()
+            self._ping_random()
 
     def _judge_state(self) -> None:
         """Tell the log when the cluster fails, as seen from here, and when it is well again."""
@@ -369,7 +369,7 @@ class Membership(NodeTable):
         elif now_ms - node.pong_received_ms > timeout_ms // 2:
             self._ping(node)
 
-    def _ping_somebody(self) -> None:
+    def _ping_random(self) -> None:
         """Ping one of a few random nodes: the one whose last answer is oldest."""
         waiting = [node for node in self.linked if not node.ping_sent_ms]
         if waiting:

@@ -89,7 +89,7 @@ class NodeTable:
         """Return the object of this id, in the table or not; None if there is none."""
         return self._interned.get(node_id)
 
-    def everybody(self) -> list[Node]:
+    def known_nodes(self) -> list[Node]:
         """Return all nodes that have an object, also forgotten ones and those that were only named."""
         return list(self._interned.values())
 

@@ -110,7 +110,7 @@ def parse(text: str) -> list[NodeLine]:
             continue
         node = _parse_line(number, words)
         if node.id in nodes:
-            raise NodesFileError(number, "this node id stands in an earlier line already")
+            raise NodesFileError(number, "this node id is in an earlier line already")
         nodes[node.id] = node
     mine = [node for node in nodes.values() if node.flags & MYSELF]
     if len(mine) != 1:

@@ -87,11 +87,11 @@ def parse_blob(data: bytes, sets: dict[bytes, tuple[bytes, ...]] | None = None) 
         (count,) = _LENGTH.unpack_from(data, at)
         at += _LENGTH.size
     except struct.error:
-        raise AofError("a LOADJOB that is cut short") from None
+        raise AofError("a LOADJOB that is cut off") from None
     if at + count * _NAME_BYTES != len(data) or length not in (len(data), len(data) - _LENGTH.size):
-        raise AofError("a LOADJOB whose lengths don't fit")
+        raise AofError("a LOADJOB with wrong lengths")
     if job_id[:2] != b"D-" or job_id[10] != 45 or job_id[35] != 45:
-        raise AofError("a LOADJOB whose id is none")
+        raise AofError("a LOADJOB with a malformed job id")
     named = data[at:]
     holders = sets.get(named) if sets is not None else None
     if holders is None:
@@ -120,7 +120,7 @@ def _holders(named: bytes) -> tuple[bytes, ...]:
         names = named.decode("ascii")
         return tuple(bytes.fromhex(names[at : at + _NAME_BYTES]) for at in range(0, len(names), _NAME_BYTES))
     except ValueError:
-        raise AofError("a LOADJOB that names no nodes where they should be") from None
+        raise AofError("a LOADJOB with malformed node ids") from None
 
 
 class AofReader:

@@ -2,7 +2,7 @@
 
 `read` walks over the journal as a starting node would (recovery.py), and hands every block on. So it refuses the same
 journals as a node, with the same words. Two readers of blocks are here. `Tally` counts, and keeps only one number per
-living job. `Gathering` keeps the jobs themselves, as items, and makes facts of them when asked.
+living job. `JobCollector` keeps the jobs themselves, as items, and makes facts of them when asked.
 """
 
 # Stays Python: runs in programs only, and defines protocols.
@@ -240,7 +240,7 @@ class _Job:
         self.state_wall_ms = 0
 
 
-class Gathering:
+class JobCollector:
     """The living jobs of a journal, and its pauses.
 
     pauses   queue -> (flags, version ms, node), as it was last
@@ -304,17 +304,17 @@ class Gathering:
             yield facts
 
 
-class Shell(Protocol):
+class RecordReceiver(Protocol):
     """A receiver of records, one by one."""
 
     def __call__(self, number: int, block: Block, kind: int, item: Any) -> None:
         """Take one record."""
 
 
-class Showing:
+class RecordFeed:
     """A reader of blocks that hands on every record."""
 
-    def __init__(self, show: Shell) -> None:
+    def __init__(self, show: RecordReceiver) -> None:
         self._show = show
 
     def take(self, number: int, block: Block) -> None:

@@ -58,7 +58,7 @@ class DamagedEventsError(OSError):
     """An error: the bytes are no block of this log; `seq` is the event that should have been there."""
 
     def __init__(self, name: str, seq: int) -> None:
-        super().__init__(f"{name}: what should be event {seq} is damaged")
+        super().__init__(f"{name}: event {seq} is damaged")
         self.seq = seq
 
 

@@ -167,5 +167,5 @@ def decode_events(payload: bytes) -> list[Any]:
     except (ValueError, RecursionError) as broken:
         raise FormatError(f"a block of events with a right checksum and wrong content: {broken}") from broken
     if type(events) is not list:
-        raise FormatError("a block of events that is no list")
+        raise FormatError("a block of events that is not a list")
     return events

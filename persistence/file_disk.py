@@ -44,7 +44,7 @@ class FileDisk:
         self._ended: SimpleQueue[Ended] = SimpleQueue()
         self._is_called = False  # The loop has been asked to look at `_ended` and hasn't looked yet.
         self._is_closing = False
-        self._under_way = 0  # Started, and not yet handed over.
+        self._in_flight_count = 0  # Started, and not yet handed over.
         self._threads = [
             threading.Thread(target=self._work, args=(lane,), name=f"journal-{number}", daemon=True)
             for number, lane in enumerate(self._lanes)
@@ -58,7 +58,7 @@ class FileDisk:
         Any other exception is a mistake of this program: it is raised in the loop's thread, and `done` is not called.
         """
         assert self._threads, "the disk is closed"
-        self._under_way += 1
+        self._in_flight_count += 1
         self._lanes[lane].put((work, done))
 
     def close(self, limit_s: float = CLOSE_LIMIT_S) -> bool:
@@ -69,7 +69,7 @@ class FileDisk:
         deadline_s = time.monotonic() + limit_s
         self._is_closing = True
         try:
-            while self._under_way:
+            while self._in_flight_count:
                 self._hand_over(self._ended.get(timeout=max(0.0, deadline_s - time.monotonic())))
         except Empty:
             pass
@@ -79,7 +79,7 @@ class FileDisk:
             threads, self._threads = self._threads, []
             for thread in threads:
                 thread.join(max(0.0, deadline_s - time.monotonic()))
-        return not self._under_way
+        return not self._in_flight_count
 
     def _work(self, lane: SimpleQueue[Task | None]) -> None:
         """Run a lane; this is its thread's function."""
@@ -92,7 +92,7 @@ class FileDisk:
                 result = work(folder)
             except Exception as error:
                 # A traceback would keep the buffers of the work alive as long as the error.
-                result = error.with_traceback(None) if isinstance(error, OSError) else Mistake(error)
+                result = error.with_traceback(None) if isinstance(error, OSError) else Unexpected(error)
             put((done, result))
             # While this thread waits for more it must not keep the objects of this work alive.
             del task, work, done, result
@@ -119,13 +119,13 @@ class FileDisk:
 
     def _hand_over(self, ended: Ended) -> None:
         done, result = ended
-        self._under_way -= 1
-        if type(result) is Mistake:
+        self._in_flight_count -= 1
+        if type(result) is Unexpected:
             raise result.error
         done(result)
 
 
-class Mistake:
+class Unexpected:
     """An exception other than OSError that work raised."""
 
     __slots__ = ("error",)

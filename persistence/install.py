@@ -101,7 +101,7 @@ class Install:
             if not self._moves_aside:
                 raise OccupiedError(self.directory)
         elif others := sorted(set(os.listdir(self.directory)) - REMAINS):
-            raise OSError(errno.ENOTEMPTY, f"{self.directory} is no journal's directory, it holds {others[0]}")
+            raise OSError(errno.ENOTEMPTY, f"{self.directory} is not the directory of a journal: it holds {others[0]}")
 
     def _unlock(self) -> None:
         if self._lock_fd >= 0:

@@ -96,7 +96,7 @@ def check_base(item: Any) -> None:
         and not len(item[4]) % NODE_BYTES
         and len(item[5]) >= BASE_STATE.size
     ):
-        raise FormatError("a job record that is none")
+        raise FormatError("a malformed job record")
 
 
 def check_state(item: Any) -> None:
@@ -109,7 +109,7 @@ def check_state(item: Any) -> None:
         and len(item[1]) >= STATE_V1.size
         and (item[2] is None or (type(item[2]) is bytes and not len(item[2]) % NODE_BYTES))
     ):
-        raise FormatError("a state record that is none")
+        raise FormatError("a malformed state record")
 
 
 def facts_of(base: Any, wall_ms: int, state: bytes | None = None, state_wall_ms: int = 0) -> Facts:

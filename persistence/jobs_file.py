@@ -133,7 +133,7 @@ def parse_line(line: bytes, number: int, wall_ms: int) -> Facts | Pause | Origin
             return _pause(row)
         if "node" in row:
             if row.get("format", FORMAT) != FORMAT:
-                raise ValueError(f"format {row['format']} is not ours to read, which is {FORMAT}")
+                raise ValueError(f"format {row['format']} is not supported, only format {FORMAT} is")
             return Origin(_node(row["node"]))
     except (ValueError, TypeError, KeyError) as wrong:
         reason = f"{wrong} is missing" if isinstance(wrong, KeyError) else wrong
@@ -144,11 +144,11 @@ def parse_line(line: bytes, number: int, wall_ms: int) -> Facts | Pause | Origin
 def _job(row: dict[str, Any], wall_ms: int) -> Facts:
     job_id = str(row["id"]).encode("latin-1")
     if len(job_id) != ID_BYTES or job_id[:2] != b"D-" or job_id[10] != 45 or job_id[35] != 45:
-        raise ValueError(f"`{row['id']}` is no job's id")
+        raise ValueError(f"`{row['id']}` is not a job id")
     queue = _bytes(row, "queue")
     state = row.get("state", "queued")
     if state not in STATES:
-        raise ValueError(f"state `{state}` is none of {', '.join(STATES)}")
+        raise ValueError(f"state `{state}` is not one of {', '.join(STATES)}")
     flags = STATES[state]
     flags |= IS_DELIVERED if row.get("delivered") else 0
     flags |= WAS_QUEUED if row.get("was_queued") else 0
@@ -179,14 +179,14 @@ def _more(row: dict[str, Any]) -> tuple[Any, ...]:
     coded = row.get("more_base64")
     more = msgpack.unpackb(b64decode(coded, validate=True)) if coded is not None else []
     if not isinstance(more, list):
-        raise ValueError("`more_base64` is none that was exported")
+        raise ValueError("`more_base64` is not a value that `export` wrote")
     return tuple(more)
 
 
 def _pause(row: dict[str, Any]) -> Pause:
     state = row.get("state")
     if state not in PAUSES:
-        raise ValueError(f"state `{state}` is none of {', '.join(PAUSES)}")
+        raise ValueError(f"state `{state}` is not one of {', '.join(PAUSES)}")
     version_node = _node(row["version_node"]) if row.get("version_node") else b""
     return Pause(_bytes(row, "pause"), PAUSES.index(state), _number(row, "version_ms", 0), version_node)
 
@@ -197,7 +197,7 @@ def _bytes(row: dict[str, Any], name: str) -> bytes:
         return b64decode(coded, validate=True)
     text = row[name]
     if not isinstance(text, str):
-        raise ValueError(f"`{name}` is no string")
+        raise ValueError(f"`{name}` is not a string")
     return text.encode()
 
 
@@ -211,5 +211,5 @@ def _number(row: dict[str, Any], name: str, default: int, highest: int = SPAN_MA
 def _node(name: Any) -> bytes:
     node = bytes.fromhex(name)
     if len(node) != NODE_BYTES:
-        raise ValueError(f"`{name}` is no node's id (40 hex digits)")
+        raise ValueError(f"`{name}` is not a node id (40 hex digits)")
     return node

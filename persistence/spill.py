@@ -307,7 +307,7 @@ def file_name(number: int) -> str:
 
 
 def _damaged(name: str) -> OSError:
-    return OSError(errno.EIO, "what is read is not what was written", name)
+    return OSError(errno.EIO, "the bytes read are not the bytes written", name)
 
 
 def _ignore(_: object) -> None:

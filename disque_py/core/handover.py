@@ -375,7 +375,7 @@ def on_run_over(broker: Broker, node: Node) -> None:
 
 def on_renamed(broker: Broker) -> None:
     """We are another node now (CLUSTER RESET HARD): others number their hand-overs to us from one again."""
-    for node in broker.cluster.everybody():
+    for node in broker.cluster.known_nodes():
         if node.core is not None:
             state = exchange(node)
             state.answers = {}

@@ -14,7 +14,7 @@ from cluster_bus.codec import (
     FRAME_BYTES_MAX,
     RUN_ITEMS_MAX,
     RUNS_BYTES_MAX,
-    UNWEIGHED_BYTES_MAX,
+    UNCHECKED_BYTES_MAX,
     Decoder,
     FrameError,
     common_version,
@@ -204,7 +204,7 @@ def test_a_long_frame_that_would_become_gigabytes_of_empty_lists_is_refused_befo
     """A stranger could stop a node for seconds with one frame, or have it killed."""
     thousands = b"\xdc" + (4000).to_bytes(2, "big") + b"\x90" * 4000
     payload = b"\x91\x92\x01\xdc" + (2000).to_bytes(2, "big") + thousands * 2000
-    assert len(payload) > UNWEIGHED_BYTES_MAX
+    assert len(payload) > UNCHECKED_BYTES_MAX
     begun = time.process_time()
     with pytest.raises(FrameError, match="too many values"):
         Decoder().feed(framed(payload))

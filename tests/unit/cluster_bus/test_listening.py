@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from cluster_bus import listening
-from cluster_bus.listening import TlsDoor
+from cluster_bus.listening import TlsListener
 
 LOOPS = pytest.mark.parametrize(
     "loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
@@ -38,7 +38,7 @@ def with_door(story, loop_factory, make_socket=socket.socket):
     async def main():
         with make_socket() as sock:
             sock.bind(("127.0.0.1", 0))
-            door = TlsDoor(sock, 100, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), asyncio.Protocol, 5.0, print)
+            door = TlsListener(sock, 100, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), asyncio.Protocol, 5.0, print)
             try:
                 await asyncio.wait_for(story(sock.getsockname()[1]), 10)
             finally:

@@ -19,7 +19,7 @@ from persistence.backup import (
     is_name,
     refuse_incomplete,
 )
-from persistence.check import Gathering, read
+from persistence.check import JobCollector, read
 from persistence.disk import READING, WRITING
 from persistence.recovery import DamagedJournalError, Recovery
 
@@ -35,9 +35,9 @@ def backup_of(node: JournaledNode, name: str = "one") -> SimFolder:
 
 
 def jobs_in(folder: SimFolder) -> list[bytes]:
-    gathering = Gathering()
-    read(folder, gathering)
-    return sorted(facts.body for facts in gathering.jobs(is_certain=True, is_whole=True))
+    collector = JobCollector()
+    read(folder, collector)
+    return sorted(facts.body for facts in collector.jobs(is_certain=True, is_whole=True))
 
 
 def running_node(**settings) -> JournaledNode:
@@ -72,7 +72,7 @@ def test_a_backup_says_its_node_and_its_end():
     node.settle()
     folder = backup_of(node)
     description = decode_description(folder.read(DESCRIPTION_NAME, 0, 10_000))
-    recovery = read(folder, Gathering())
+    recovery = read(folder, JobCollector())
     assert (description.node, description.position) == (node.node_id, recovery.position)
     assert recovery.is_restored
     assert folder.read("nodes.conf", 0, 100) == b"the nodes file"
@@ -183,7 +183,7 @@ def test_a_node_that_stops_meanwhile_says_so():
     node.ask("JOURNAL", "BACKUP", "one")
     node.work(READING)
     assert node.stop() is None
-    assert Recovery(node.folder).is_clean or read(node.folder, Gathering()).is_clean
+    assert Recovery(node.folder).is_clean or read(node.folder, JobCollector()).is_clean
 
 
 def test_names_are_plain():

@@ -63,7 +63,7 @@ def test_a_directory_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "letters" / "a").touch()
     for moves_aside in (False, True):
         with (
-            pytest.raises(OSError, match="no journal's directory"),
+            pytest.raises(OSError, match="not the directory of a journal"),
             Install(str(tmp_path / "letters"), moves_aside=moves_aside),
         ):
             pass

@@ -49,13 +49,13 @@ def test_pauses_and_the_origin_come_back():
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"id": "D-short"}, "no job's id"),
-        ({"queue": None}, "`queue` is no string"),
+        ({"id": "D-short"}, "is not a job id"),
+        ({"queue": None}, "`queue` is not a string"),
         ({"state": "lost"}, "state `lost`"),
         ({"retry_ms": -1}, "retry_ms"),
         ({"nacks": 70_000}, "nacks"),
         ({"retry_ms": "5"}, "retry_ms"),
-        ({"holders": ["ab"]}, "no node's id"),
+        ({"holders": ["ab"]}, "is not a node id"),
         ({"body_base64": "?"}, "line 7"),
         ({"more_base64": "AQ=="}, "more_base64"),
     ],

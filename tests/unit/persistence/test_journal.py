@@ -74,7 +74,10 @@ def test_under_everysec_nothing_goes_ahead_of_a_disk_that_is_two_seconds_late():
     assert (journal.ready_position(), journal.level, journal.delayed_syncs) == (0, FINE, 1)
     journal.now_ms += REFUSE_MS - LATE_MS
     journal.tick()
-    assert (journal.level, journal.refusal_reason) == (NO_ADDS, "the disk is too slow, nothing was synced for 5 seconds")
+    assert (journal.level, journal.refusal_reason) == (
+        NO_ADDS,
+        "the disk is too slow, nothing was synced for 5 seconds",
+    )
     disk.run()
     journal.tick()
     assert (journal.level, journal.refusal_reason) == (FINE, "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from journaled import JournaledNode
 from made_journals import ME, WALL_MS, facts, folder
-from persistence.check import Gathering, Tally, read
+from persistence.check import JobCollector, Tally, read
 from persistence.new_journal import FreshJournal
 
 
@@ -16,9 +16,9 @@ def test_added_jobs_are_read_back():
     for each in said:
         journal.add(each)
     journal.finish()
-    gathering = Gathering()
-    recovery = read(place, gathering)
-    assert list(gathering.jobs(is_certain=True, is_whole=True)) == said
+    collector = JobCollector()
+    recovery = read(place, collector)
+    assert list(collector.jobs(is_certain=True, is_whole=True)) == said
     assert len(recovery.files) > 2
     assert recovery.newest is not None
     assert recovery.newest.node == ME
