@@ -5,7 +5,7 @@ A journal is a chain of segments, and a segment is mostly one file. After a disk
 
 A segment in which nothing lives is *dropped*: a record says so. When that record is on disk the files of the segment
 are removed, in the lane for which nothing waits. The record is repeated as long as the header of the newest file names
-the segment, for the first such record may stand in a segment that is dropped itself. While files are being copied
+the segment. The first such record may stand in a segment that is dropped itself. While files are being copied
 (`hold`) none is removed. rewrite.py decides which segments to drop.
 """
 

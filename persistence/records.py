@@ -7,8 +7,8 @@ journal began. So a block knows its place, and how far the journal was known to 
 place before that is damage; one after it is a torn tail.
 
 docs/journal.md shows every byte. How to change the format: new kinds, and new fields at the end of an item, need no new
-version, as long as an old reader that skips them restores a state that is safe. Otherwise raise VERSION, keep reading
-the old one, and add its golden file to tests/support/journals.
+version if an old reader that skips them restores a safe state. Otherwise raise VERSION, keep reading the old one, and
+add its golden file to tests/support/journals.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 No fork and no pause. A segment's file is read a piece at a time beside the loop, and a few records are examined per
 turn. The caller, which knows jobs, appends the records that still count where the journal ends now. When the copies are
 on disk the segment is dropped. Any segment can go at any time, in any order: a job's base says all there is to know of
-it, and a GONE is carried on as long as a file that may hold a base of its id is there.
+it. A GONE is carried on as long as there is a file that may hold a base of its id.
 
 Which segments: those with the most dead bytes, as long as it is worth it (`chosen`); for BGREWRITEAOF all with any.
 A segment in which nothing lives at all, and that is older than all others, needs no reading. Spec J5 says when; the

@@ -11,8 +11,8 @@ copy is no system call: it can't wait for a disk. That takes work ahead, which m
   populated again, and a sync takes only pages behind the writing: `Pages` (pages.py) says which and when.
 
 Both hold on file systems that write in place, those of IN_PLACE. A file system that writes each page to a new place
-(Btrfs, ZFS) needs room for that whenever a page is changed again, and on a full disk the copy would be a SIGBUS. One
-behind a network or a program (NFS, FUSE) may wait for minutes.
+(Btrfs, ZFS) needs room for that whenever a page is changed again. On a full disk the copy would be a SIGBUS there. A
+file system behind a network or a program (NFS, FUSE) may wait for minutes.
 
 ctypes gives up the interpreter's lock for the call, which the methods of Python's mmap don't. Where any of this is
 missing there is no window, and writes go through a lane, as everywhere else.
