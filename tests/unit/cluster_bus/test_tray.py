@@ -8,8 +8,9 @@ from cluster_bus.tray import Tray
 
 def test_a_new_tray_is_empty():
     tray = Tray()
-    assert not (tray.hang_ups or tray.dials or tray.new_runs or tray.link_events or tray.forgotten or tray.notices)
-    assert (tray.address_changed, tray.must_write, tray.must_save) == ([], False, False)
+    assert (tray.hang_ups, tray.dials, tray.new_runs, tray.link_events) == ({}, {}, [], [])
+    assert (tray.forgotten, tray.address_changed, tray.notices) == ([], [], [])
+    assert (tray.must_write, tray.must_save) == (False, False)
 
 
 def test_a_notice_names_node_address_and_bus_port():
