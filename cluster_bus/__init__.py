@@ -1,1 +1,1 @@
-"""Nodes talking to nodes: vocabulary, frames, links, membership. Knows no job."""
+"""The bus: nodes talking to nodes. Vocabulary, frames, links and membership; the bus knows no job."""

@@ -1,117 +1,126 @@
-"""Who comes in, who goes: handshakes, newcomers, blacklist, and how many of them there may be.
+"""Admission: the ways into the node table and out of it.
 
-Two ways lead into the table. We dial an address, because an operator or gossip named it, under a placeholder; or a
-stranger says MEET and is a newcomer until we have reached it. Both cost us connections, lines of the log and saves of
-the nodes file, and whoever reaches the bus of a cluster without a secret may ask for as many as he likes, under any
-number of ids. So there is a limit to how many may be under way, and a budget (rate_limiter.py) for what one host may start.
-Who is refused is counted in `ignored` and loses nothing: gossip is repeated, and so is MEET (membership.py). What an
-operator asks for is never refused.
+Handshakes, newcomers and the blacklist live here, and the limits on how many of them there may be.
 
-This layer of Membership sends no message; see class Links for the tray.
+Two ways lead into the table:
+
+* We dial an address, because an operator or gossip named it. A placeholder stands for the node meanwhile.
+* A stranger says MEET. It is a newcomer until we have reached it.
+
+Both cost connections, lines of the log and saves of the nodes file. Without a secret, any host that reaches the bus
+may ask for as many as it likes, under any number of ids. So there is a limit to how many may be in flight, and a rate
+limit per host (rate_limiter.py). A refused node is counted in `ignored` and loses nothing: gossip is repeated, and
+so is MEET (membership.py). A request of an operator is never refused.
+
+Membership calls this part, which sends no message. Its results lie in the tray (tray.py).
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from cluster_bus import failure
-from cluster_bus.links import Links
 from cluster_bus.node import FORGOTTEN, HANDSHAKE, ID_BYTES, NOADDR, Node
 from cluster_bus.rate_limiter import RateLimiter
 
 if TYPE_CHECKING:
+    from collections import Counter
     from random import Random
 
     from cluster_bus.handshake import Hello
     from cluster_bus.heartbeat import Entry, Header
+    from cluster_bus.links import Links
+    from cluster_bus.node_table import NodeTable
+    from cluster_bus.tray import Tray
 
 # Spec N2, N3, N4.
 HANDSHAKE_MS_MIN: Final = 1_000
 BLACKLIST_MS: Final = 60_000
-# What others may start at a time: a liar can't make us dial the whole world. Twice what a greeting names.
+# Handshakes that others may start at a time: a liar can't make us dial the world. Twice the entries of a greeting.
 HANDSHAKES_MAX: Final = 256
 NEWCOMERS_MAX: Final = 256
-# What one host may start at once, and then a second: as many nodes as may reasonably run on one machine.
+# One host may start so many at once, and then so many a second: as many nodes as may reasonably run on one machine.
 NEWCOMERS_BURST: Final = 128
 NEWCOMERS_PER_S: Final = 20
 # Strangers that the log has named; beyond that the oldest may be named again.
 STRANGERS_MAX: Final = 64
-# Nodes beyond this number enter only when an operator says so here: with a full mesh no cluster is near it.
+# Beyond this size only an operator of this node adds nodes: with a full mesh no cluster comes near it.
 MEMBERS_MAX: Final = 2_000
 
 
-class Admission(Links):
-    """The table and its links, with the ways in and out. Beyond Links:
+class Admission:
+    """The ways into `table` and out of it.
 
-    node_timeout_ms   `cluster-node-timeout`; may change at any time
-    ignored           what was ignored, by reason
-    is_alone          an operator made us forget everybody
+    is_alone    an operator made us forget all other nodes
+
+    `ignored` is membership's count of ignored messages and requests, by reason.
     """
 
-    def __init__(self, me: Node, rng: Random, announced_host: str, node_timeout_ms: int) -> None:
-        super().__init__(me, rng, announced_host)
-        self.node_timeout_ms = node_timeout_ms
-        self.ignored: Counter[str] = Counter()
+    def __init__(self, table: NodeTable, links: Links, tray: Tray, rng: Random, ignored: Counter[str]) -> None:
         self.is_alone = False
-        self._strangers: dict[bytes, None] = {}  # Whom the log has named, oldest first.
+        self._table = table
+        self._links = links
+        self._tray = tray
+        self._rng = rng
+        self._ignored = ignored
+        self._strangers: dict[bytes, None] = {}  # Ids that the log has named, oldest first.
         self._blacklist: dict[bytes, int] = {}  # id -> when gossip may bring it back
         self._newcomer_limiter = RateLimiter(NEWCOMERS_BURST, NEWCOMERS_PER_S)
         self._gossip_limiter = RateLimiter(NEWCOMERS_BURST, NEWCOMERS_PER_S)
 
-    def _shake_hands(self, host: str, port: int, bus_port: int) -> Node:
-        """Dial an address whose node is not known yet; the placeholder."""
+    def shake_hands(self, host: str, port: int, bus_port: int) -> Node:
+        """Dial an address whose node is not known yet; return the placeholder."""
         node = Node(self._rng.randbytes(ID_BYTES), host, port, bus_port, HANDSHAKE)
-        node.known_since_ms = self.now_ms
-        self._enter(node)
-        self._dial(node)
+        node.known_since_ms = self._table.now_ms
+        self._table.enter(node)
+        self._links.dial(node)
         return node
 
-    def _try_address(self, entry: Entry, peer_host: str) -> None:
-        """Somebody at `peer_host` says that a node is there: see for ourselves, if not too much is under way."""
+    def try_address(self, entry: Entry, peer_host: str) -> None:
+        """Dial an address that gossip from `peer_host` names, unless too many handshakes are in flight."""
         if entry.flags & NOADDR or not entry.host or not entry.bus_port:
             return
-        if self.find_handshake(entry.host, entry.port) is not None:
+        if self._table.find_handshake(entry.host, entry.port) is not None:
             return
-        if self.handshake_count >= HANDSHAKES_MAX or self.size >= MEMBERS_MAX:
-            self.ignored["too many handshakes"] += 1
-        elif not self._gossip_limiter.spend(peer_host, self.now_ms):
-            self.ignored["too many addresses from one host"] += 1
+        if self._table.handshake_count >= HANDSHAKES_MAX or self._table.size >= MEMBERS_MAX:
+            self._ignored["too many handshakes"] += 1
+        elif not self._gossip_limiter.spend(peer_host, self._table.now_ms):
+            self._ignored["too many addresses from one host"] += 1
         else:
-            self._shake_hands(entry.host, entry.port, entry.bus_port)
+            self.shake_hands(entry.host, entry.port, entry.bus_port)
 
-    def _welcome(self, hello: Hello, header: Header, peer_host: str) -> Node | None:
-        """A stranger said MEET; its id is proved. It becomes a newcomer, and we dial it; None if there are too many.
+    def welcome(self, hello: Hello, header: Header, peer_host: str) -> Node | None:
+        """Make a stranger that said MEET a newcomer, and dial it; None if there are too many. Its id is proved.
 
-        It says MEET again, so who was refused in a crowd comes in later.
+        It says MEET again, so a node that was refused in a crowd comes in later.
         """
-        if hello.id in self.nodes:  # The placeholder of a handshake, which CLUSTER NODES shows.
-            self.ignored["stranger"] += 1
+        if hello.id in self._table.nodes:  # The placeholder of a handshake, which CLUSTER NODES shows.
+            self._ignored["stranger"] += 1
             return None
-        if len(self.newcomers) >= NEWCOMERS_MAX or self.size >= MEMBERS_MAX:
-            self.ignored["too many newcomers"] += 1
+        if len(self._table.newcomers) >= NEWCOMERS_MAX or self._table.size >= MEMBERS_MAX:
+            self._ignored["too many newcomers"] += 1
             return None
-        if not self._newcomer_limiter.spend(peer_host, self.now_ms):
-            self.ignored["too many newcomers from one host"] += 1
+        if not self._newcomer_limiter.spend(peer_host, self._table.now_ms):
+            self._ignored["too many newcomers from one host"] += 1
             return None
-        node = self._newcomer(hello.id)
+        node = self._table.begin_newcomer(hello.id)
         node.host, node.port, node.bus_port = header.host or peer_host, header.port, header.bus_port
-        self._learn_run(node, hello.run)  # We may have known it once, and what we answered that process.
-        self._admit(node)
-        self._dial(node)
+        self._links.learn_run(node, hello.run)  # We may have known the node once, and have answered its former process.
+        self.admit(node)
+        self._links.dial(node)
         return node
 
-    def _comes_back(self, hello: Hello) -> bool:
+    def comes_back(self, hello: Hello) -> bool:
         """Whether a stranger that takes us for a member is right, and we have lost our table (a power cut, a backup).
 
-        It dialed us by our id, so we have been members. We believe it if we know nobody and no operator wanted that.
+        It dialed us by our id, so we have been members. We believe it if our table is empty and no operator emptied it.
         """
-        known = self._interned.get(hello.id)
-        was_forgotten = self._is_blacklisted(hello.id) or (known is not None and bool(known.flags & FORGOTTEN))
-        return len(self.nodes) == 1 and not self.is_alone and not was_forgotten
+        known = self._table.known(hello.id)
+        was_forgotten = self.is_blacklisted(hello.id) or (known is not None and bool(known.flags & FORGOTTEN))
+        return len(self._table.nodes) == 1 and not self.is_alone and not was_forgotten
 
-    def _note_stranger(self, hello: Hello, host: str) -> None:
-        """Say once what an operator can do about a node that takes us for a member."""
+    def note_stranger(self, hello: Hello, host: str) -> None:
+        """Tell an operator, once per id, about a node that takes us for a member."""
         if hello.id in self._strangers:
             return
         if len(self._strangers) >= STRANGERS_MAX:
@@ -122,53 +131,63 @@ class Admission(Links):
             "host": host,
             "port": hello.port,
             "bus_port": hello.bus_port,
-            "me": self.me.name.decode(),
+            "me": self._table.me.name.decode(),
         }
-        self.notices.append(("unknown-member", fields))
+        self._tray.notices.append(("unknown-member", fields))
 
-    def _admit(self, node: Node) -> None:
-        """Into the table, as a node we know; forget what we held against it."""
-        self._enter(node)
+    def admit(self, node: Node) -> None:
+        """Put a node into the table as a node we know, with a clean record."""
+        self._table.enter(node)
         self._blacklist.pop(node.id, None)
-        node.known_since_ms = node.unlinked_ms = self.now_ms
+        node.known_since_ms = node.unlinked_ms = self._table.now_ms
         node.is_missed = False
         node.dial_at_ms = node.dial_gap_ms = 0
         self.is_alone = False
         self._strangers.pop(node.id, None)
         if not node.is_newcomer:
-            self._write_first()
-        self.note("node-joined", node)
+            self._links.write_first()
+        self._tray.note("node-joined", node)
 
-    def _is_over(self, node: Node) -> bool:
+    def is_over(self, node: Node, node_timeout_ms: int) -> bool:
         """Whether the time is up in which a node must be reached (spec N4: handshake lifetime)."""
-        return self.now_ms - node.known_since_ms > max(self.node_timeout_ms, HANDSHAKE_MS_MIN)
+        return self._table.now_ms - node.known_since_ms > max(node_timeout_ms, HANDSHAKE_MS_MIN)
 
-    def _expel(self, node: Node) -> None:
-        """Out of the table, links closed, its reports about others void."""
-        self._hang_up(node)
+    def expel(self, node: Node) -> None:
+        """Remove a node from the table, close its links and void its reports about others."""
+        self._links.hang_up(node)
         was_asked_for = node.must_meet
         is_known = not node.flags & HANDSHAKE
         counts = is_known and not node.is_newcomer
-        self._remove(node)
+        self._table.remove(node)
         node.ping_sent_ms = node.ping_sent_wall_ms = node.fail_at_ms = 0
         node.owes_pong = node.must_meet = False
         node.reports.clear()
         if counts:
-            for other in self.nodes.values():
+            for other in self._table.nodes.values():
                 failure.withdraw(other, node)
-            self.note("node-forgotten", node)
-        if counts or (is_known and node.core is not None):  # Of a mere newcomer the core mostly knows nothing.
-            self.forgotten.append(node)
+            self._tray.note("node-forgotten", node)
+        if counts or (is_known and node.core is not None):  # The core mostly knows nothing of a newcomer.
+            self._tray.forgotten.append(node)
         if is_known:
-            self._write_first()
+            self._links.write_first()
         elif was_asked_for:
-            self._save_soon()
+            self._links.save_soon()
 
-    def _is_blacklisted(self, node_id: bytes) -> bool:
+    def blacklist(self, node_id: bytes, span_ms: int) -> None:
+        """Forbid gossip to bring this node back for so long."""
+        self._blacklist[node_id] = self._table.now_ms + span_ms
+
+    def blacklisted(self) -> list[tuple[bytes, int]]:
+        """Return (id, milliseconds left) of the nodes that gossip may not bring back."""
+        left = [(node_id, until_ms - self._table.now_ms) for node_id, until_ms in self._blacklist.items()]
+        return [(node_id, left_ms) for node_id, left_ms in left if left_ms > 0]
+
+    def is_blacklisted(self, node_id: bytes) -> bool:
+        """Whether gossip may not bring this node back now."""
         until_ms = self._blacklist.get(node_id)
         if until_ms is None:
             return False
-        if self.now_ms < until_ms:
+        if self._table.now_ms < until_ms:
             return True
         del self._blacklist[node_id]
         return False

@@ -1,15 +1,15 @@
 """The bus on real sockets: listener, dialing, one outgoing link per node (ports.Wire).
 
-Membership says whom to dial and whom to hang up (Wire); the Bus reports outcomes to its owner, the
-driver, which asks membership in turn. So the Bus keeps only what sockets need: which link belongs
-to which node, attempts under way, links that others dialed. It knows no job; runs of job kinds are
-handed on as they came, one frame per call unless membership messages stand between them.
+Membership tells the Bus which nodes to dial and to hang up on (Wire). The Bus reports outcomes to its owner, the
+driver, which passes them to membership. So the Bus keeps only what sockets need: the link of each node, attempts in
+flight, and links that others dialed. It knows no job. Runs of job kinds are handed on as they came: one frame per
+call, unless membership messages stand between them.
 
-Who dialed us and was not reached by us may be anybody, unless there is a secret: such links are limited in number and
-in the size of a frame. Where there are too many the oldest goes, for honest ones need a moment only.
+Without a secret, a peer that dialed us and that we have not reached ourselves may be anything. Such links are limited
+in number and in the size of a frame. Where there are too many, the oldest goes: an honest one needs only a moment.
 
-A stranger's job messages close its link; everything refused is counted in `rejected` by reason, and
-logged, each reason once in LOG_GAP_SECONDS, for a port scanner shall not fill the disk.
+A stranger's job messages close its link. Every refusal is counted in `rejected` by reason. It is also logged, each
+reason once in LOG_GAP_SECONDS, so that a port scanner does not fill the disk.
 """
 
 # Stays Python: sockets.
@@ -28,7 +28,7 @@ from typing import Any, Final, Protocol
 from cluster_bus.codec import FRAME_BYTES_MAX, FrameError, Run, without_large
 from cluster_bus.handshake import ACCEPTOR, DIALER, NONCE_BYTES, Handshake, Hello
 from cluster_bus.link import HANDSHAKE_SECONDS, UNSENT_BYTES_MAX, Link
-from cluster_bus.listening import TlsDoor, bound, listen
+from cluster_bus.listening import TlsListener, bound, listen
 from cluster_bus.messages import FIRST_JOB_KIND
 from cluster_bus.node import FORGOTTEN, UNKNOWN, Node
 
@@ -36,9 +36,9 @@ CONNECT_SECONDS: Final = 5.0
 LOG_GAP_SECONDS: Final = 10.0
 # Connections that have not proved anything yet; a cluster's nodes need one each, for milliseconds.
 UNPROVED_LINKS_MAX: Final = 512
-# Links of strangers: nodes that forgot to be forgotten, nodes about to say MEET.
+# Links of strangers: nodes that still dial us after we forgot them, and nodes about to say MEET.
 STRANGER_LINKS_MAX: Final = 256
-# What we have not reached ourselves gets no larger frame accepted: a MEET, its gossip, and what a turn adds.
+# A peer that we have not reached ourselves may send no larger frame: a MEET, its gossip, and what a turn adds.
 UNREACHED_FRAME_BYTES_MAX: Final = 256 << 10
 BACKLOG: Final = 511
 
@@ -47,22 +47,22 @@ LOOPBACK_ADDRESSES: Final = ("127.0.0.1", "::1")
 
 
 class BusOwner(Protocol):
-    """Whom the Bus reports to: the driver. Every call may be the beginning of a turn."""
+    """The owner to which the Bus reports: the driver. Every call may be the beginning of a turn."""
 
     def hello(self) -> Hello:
-        """What to say when a link opens (Membership.hello)."""
+        """Return our introduction for a link that opens (Membership.hello)."""
 
     def on_link_up(self, node: Node, hello: Hello, peer_host: str, local_host: str) -> Node | None:
-        """Membership.link_up: whose link it is from now on, None to close it."""
+        """Membership.link_up: the node that the link belongs to from now on, None to close it."""
 
     def on_link_down(self, node: Node) -> None:
         """Membership.link_down."""
 
     def on_accept(self, hello: Hello, peer_host: str, local_host: str) -> Node | None:
-        """Membership.accept: who dialed us, None for a stranger. Asked again with each frame of a stranger."""
+        """Membership.accept: the node that dialed us, None for a stranger. Called again with a stranger's frames."""
 
     def on_incoming_lost(self, node: Node) -> None:
-        """The link on which `node` spoke to us is gone, or is about to be replaced by a new one."""
+        """Take note that the link on which `node` spoke to us is gone, or is about to be replaced by a new one."""
 
     def on_membership(
         self, sender: Node | None, hello: Hello, peer_host: str, local_host: str, kind: int, items: list[Any]
@@ -74,9 +74,9 @@ class BusOwner(Protocol):
 
 
 def bind_addresses(bind: Sequence[str], *, has_secret: bool, protected_mode: bool) -> list[str]:
-    """Where the bus listens, given `bind` (empty: everywhere).
+    """Return the addresses on which the bus listens, given `bind` (empty: all addresses).
 
-    Without a secret anybody who reaches the bus could delete or inject jobs (spec Q28), so it stays on
+    Without a secret, any host that reaches the bus could delete or inject jobs (spec Q28). So the bus stays on
     loopback unless `protected-mode no` (spec S2).
     """
     if has_secret or not protected_mode:
@@ -93,9 +93,10 @@ def is_loopback(host: str) -> bool:
 
 
 def source_address(binds: Sequence[str], target: str) -> str | None:
-    """The address to dial `target` (numeric) from: our first bind address that reaches it; None: the system chooses.
+    """Return the address from which to dial `target` (numeric): our first bind address that reaches it.
 
-    The other end takes our address from the socket (spec N7), so it should be one we listen on.
+    None: the system chooses. The other end takes our address from the socket (spec N7), so it should be one we
+    listen on.
     """
     goal = ipaddress.ip_address(target)
     for host in binds:
@@ -143,7 +144,7 @@ class Bus:
         self._log = log
         self._logged_at: dict[str, float] = {}
         self._binds: list[str] = []
-        self._servers: list[asyncio.Server | TlsDoor] = []
+        self._servers: list[asyncio.Server | TlsListener] = []
         self._socks: list[socket.socket] = []
         self._attempts: dict[Node, tuple[object, asyncio.Task[None]]] = {}
         self._outgoing: dict[Node, Link] = {}  # from connect on
@@ -157,7 +158,7 @@ class Bus:
     async def listen(self, hosts: Sequence[str], port: int) -> None:
         """Accept links on these addresses; OSError if one can't be bound.
 
-        Of the IPv6 wildcard and loopback it is forgiven that a machine may have no IPv6.
+        A machine may have no IPv6, so failure on the IPv6 wildcard or loopback is ignored if another address is bound.
         """
         self._binds = list(hosts)
         for host in hosts:
@@ -172,7 +173,7 @@ class Bus:
         self.port = self._socks[0].getsockname()[1] if self._socks else 0
 
     async def _listen_on(self, host: str, port: int) -> None:
-        """On each address of a host."""
+        """Listen on each address of a host."""
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         log = self._log or (lambda level, text: None)
@@ -220,13 +221,13 @@ class Bus:
             link.drop()
 
     def send(self, node: Node, frame: bytes) -> None:
-        """Queue one or more whole frames; dropped without a link. Those larger than the node takes are left out."""
+        """Queue one or more whole frames, except those larger than the node takes. Without a link, drop them."""
         link = self._ready.get(node)
         if link is None:
             return
         assert link.peer is not None
         if len(frame) > link.peer.frame_bytes_max:
-            # Sending such a frame would close the link, again and again: its job alone should suffer.
+            # Such a frame would close the link, again and again. Only its own job should suffer.
             small = without_large(frame, link.peer.frame_bytes_max)
             if len(small) < len(frame):
                 self._reject("frame too large for the node", f"{len(frame) - len(small)} bytes not sent to {node!r}")
@@ -237,7 +238,7 @@ class Bus:
     # -- LinkOwner -------------------------------------------------------------------------------------------
 
     def link_opened(self, link: Link) -> None:
-        """A connection is there. Ours may have been given up meanwhile; of others only so many may be unproved."""
+        """Register a new connection. Ours may have been given up meanwhile; incoming ones are limited until proved."""
         if link.role is DIALER:
             assert link.node is not None
             attempt = self._attempts.get(link.node)
@@ -252,7 +253,7 @@ class Bus:
                 self._drop_oldest(self._unproved, "too many handshakes")
 
     def link_ready(self, link: Link) -> None:
-        """A handshake is over."""
+        """Register a link whose handshake is over."""
         hello = link.peer
         assert hello is not None
         if link.role is DIALER:
@@ -260,7 +261,7 @@ class Bus:
             return
         del self._unproved[link]
         older = self._incoming.pop(hello.id, None)
-        if older is not None:  # The node gave that one up: what is still in it must not be read after this one's.
+        if older is not None:  # The node gave that one up: its remaining frames must not be read after this one's.
             older.drop()
             self._strangers.pop(older, None)
             if older.node is not None:
@@ -275,7 +276,7 @@ class Bus:
                 self._drop_oldest(self._strangers, "too many strangers")
 
     def link_frame(self, link: Link, runs: list[Run]) -> None:
-        """Deal the runs of a frame out, in order."""
+        """Hand out the runs of a frame, in order."""
         self.frames_received += 1
         hello = link.peer
         assert hello is not None
@@ -293,7 +294,7 @@ class Bus:
             self._on_jobs(link, jobs)
 
     def link_lost(self, link: Link, reason: str, detail: str) -> None:
-        """A link is no more."""
+        """Remove a link that is closed, and report it."""
         if reason:
             name = link.peer.id.hex() if link.peer is not None else "unknown"
             where = repr(link.node) if link.node is not None else f"node {name} from {link.peer_host}"
@@ -312,7 +313,7 @@ class Bus:
             if link.node is not None:
                 self._owner.on_incoming_lost(link.node)
 
-    # -- within ------------------------------------------------------------------------------------------------
+    # -- helpers ---------------------------------------------------------------------------------------------
 
     def _on_jobs(self, link: Link, runs: list[Run]) -> None:
         sender = self._identify(link)
@@ -321,7 +322,7 @@ class Bus:
         self._owner.on_runs(sender, runs)
 
     def _identify(self, link: Link) -> Node | None:
-        """Who dialed this link, now that it may have been met or forgotten."""
+        """Return the node that dialed this link; it may have been met or forgotten since."""
         node = link.node
         if node is None or node.flags & (FORGOTTEN | UNKNOWN):
             assert link.peer is not None
@@ -356,7 +357,7 @@ class Bus:
         assert incoming.peer is not None
         if incoming.peer.run == hello.run:
             incoming.expect_frames(self._frame_bytes_max)
-        else:  # Of the process before: its hand-overs have numbers that are the next one's now.
+        else:  # A link of the former process: its hand-over numbers mean other hand-overs now.
             del self._incoming[resolved.id]
             self._strangers.pop(incoming, None)
             incoming.drop()
@@ -389,7 +390,7 @@ class Bus:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 await self._connect(node, host, port, token)
-        except (OSError, UnicodeError) as error:  # refused, unreachable, timed out, TLS; a name that is none
+        except (OSError, UnicodeError) as error:  # refused, unreachable, timed out, TLS; not a host name
             if isinstance(error, ssl.SSLError):
                 self._reject("tls", f"{host}:{port}: {error}")
         finally:

@@ -3,14 +3,15 @@
     frame   = length (u32: bytes that follow) | version (u8) | crc32 of the payload (u32) | payload
     payload = msgpack array of runs; a run is the array [kind, item, item, ...]
 
-All integers are big-endian. A run is packed once however many nodes get it: `frame` only joins
-packed runs behind an array header. Version 0 marks the two frames of the link handshake, which
-every node of every version can read; a link then carries the version both ends agreed on.
+All integers are big-endian. A run is packed once, however many nodes get it: `frame` only joins packed runs behind an
+array header. Version 0 marks the two frames of the link handshake, which nodes of every version can read. After the
+handshake a link carries the version that both ends agreed on.
 
-The decoder takes bytes in pieces of any size and raises FrameError on the first thing that no node
-of ours would send; the link is closed then, because a stream that lied once has no next frame.
-A declared length is bounded before anything is buffered for it. docs/bus.md is the page about
-these bytes, tests/unit/test_codec.py keeps them golden.
+The decoder takes bytes in pieces of any size. It raises FrameError on the first thing that a node of ours would not
+send. The link is closed then, because a stream that lied once has no next frame. A declared length is bounded before
+anything is buffered for it.
+
+docs/bus.md describes these bytes for people; tests/unit/cluster_bus/test_codec.py keeps them golden.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any, Final
 
 import msgpack  # type: ignore[import-untyped]  # It ships no types.
 
-from cluster_bus.decode_limit import is_light
+from cluster_bus.decode_limit import has_few_objects
 
 PROTOCOL_MIN: Final = 1
 PROTOCOL_MAX: Final = 1
@@ -32,12 +33,12 @@ HANDSHAKE_VERSION: Final = 0
 FRAME_BYTES_MAX: Final = (64 << 20) + (1 << 20)
 
 # msgpack allocates an array from its declared count before it reads the items: eight bytes each.
-# No turn produces so many; `encode_runs` cuts.
+# No turn produces so many; `encode_runs` splits them.
 RUN_ITEMS_MAX: Final = 1 << 12
-# A frame is handled in one go. Longer ones carry a single run, for a node cuts well below this between runs.
+# A frame is handled in one go. Longer frames carry a single run, for a node starts a new frame well below this size.
 RUNS_BYTES_MAX: Final = 256 << 10
-# Longer payloads are looked through before they are decoded (decode_limit.py).
-UNWEIGHED_BYTES_MAX: Final = 1 << 20
+# Longer payloads are scanned before they are decoded (decode_limit.py).
+UNCHECKED_BYTES_MAX: Final = 1 << 20
 _MAP_FIELDS_MAX: Final = 1024
 _STR_BYTES_MAX: Final = 4096
 
@@ -47,14 +48,14 @@ _ONE_RUN = 0x91  # msgpack: an array of one.
 _HEADER = struct.Struct(">IBI")
 _LENGTH_BYTES: Final = 4
 _AFTER_LENGTH_BYTES: Final = _HEADER.size - _LENGTH_BYTES
-# Below this much data behind an open frame, moving the rest to the front costs nothing worth saving.
+# With less data than this behind an open frame, moving the rest to the front saves nothing.
 _COMPACT_BYTES: Final = 64 << 10
-# A payload this small is copied out: quicker than two views of the buffer.
+# A payload this small is copied: that is quicker than two views of the buffer.
 _COPY_BYTES: Final = 8 << 10
 
 
 class FrameError(ValueError):
-    """The bytes are not what a node would send. `reason` is short and fixed, for counting; `detail` is for people."""
+    """Bytes that a node would not send. `reason` is short and fixed, for counting; `detail` is for people."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
@@ -63,22 +64,22 @@ class FrameError(ValueError):
 
 
 def common_version(versions: tuple[int, int]) -> int:
-    """The highest version both we and a node with this (lowest, highest) speak; 0 if there is none."""
+    """Return the highest version that we and a node with this (lowest, highest) speak; 0 if there is none."""
     low, high = max(PROTOCOL_MIN, versions[0]), min(PROTOCOL_MAX, versions[1])
     return high if low <= high else 0
 
 
 def encode_run(kind: int, items: Sequence[Any]) -> bytes:
-    """One packed run. For more than RUN_ITEMS_MAX items, or very large ones, see `encode_runs`."""
+    """Return one packed run. For more than RUN_ITEMS_MAX items, or very large ones, see `encode_runs`."""
     packed: bytes = msgpack.packb([kind, *items])
     return packed
 
 
 def encode_runs(kind: int, items: Sequence[Any], bytes_max: int = FRAME_BYTES_MAX // 2) -> list[bytes]:
-    """The same items as one packed run, or as several if one would have more than `bytes_max` bytes.
+    """Pack the items as one run, or as several if one would have more than `bytes_max` bytes.
 
-    A single item above the limit becomes a run of its own: whether it may travel was decided when
-    the job was accepted.
+    A single item above the limit becomes a run of its own. Whether it may travel was decided when the job was
+    accepted.
     """
     if len(items) < RUN_ITEMS_MAX:
         packed = encode_run(kind, items)
@@ -89,7 +90,7 @@ def encode_runs(kind: int, items: Sequence[Any], bytes_max: int = FRAME_BYTES_MA
 
 
 def frame(version: int, runs: Sequence[bytes]) -> bytes:
-    """One frame of packed runs, in this order."""
+    """Return one frame of packed runs, in this order."""
     count = len(runs)
     if count < 16:
         head = bytes((0x90 | count,))
@@ -102,7 +103,7 @@ def frame(version: int, runs: Sequence[bytes]) -> bytes:
 
 
 def frames(version: int, runs: Sequence[bytes], bytes_max: int = FRAME_BYTES_MAX) -> list[bytes]:
-    """As few frames as hold these runs, none with a payload above `bytes_max` unless one run alone is larger."""
+    """Return as few frames as hold these runs. Only a frame of a single large run has a payload above `bytes_max`."""
     result: list[bytes] = []
     start, size = 0, 5
     for at, run in enumerate(runs):
@@ -116,7 +117,7 @@ def frames(version: int, runs: Sequence[bytes], bytes_max: int = FRAME_BYTES_MAX
 
 
 def without_large(data: bytes, bytes_max: int) -> bytes:
-    """`data`, one or more whole frames, without those whose payload is longer than `bytes_max`."""
+    """Return `data`, one or more whole frames, without frames whose payload is longer than `bytes_max`."""
     kept, at = [], 0
     while at < len(data):
         end = at + _LENGTH_BYTES + int.from_bytes(data[at : at + _LENGTH_BYTES], "big")
@@ -155,10 +156,10 @@ def _decode(payload: bytearray | memoryview) -> list[Run]:
 
 
 def _check_long(payload: memoryview) -> None:
-    """Only a job's body makes a frame of ours that long."""
+    """Refuse a long frame that is not a single run of few values: only a job's body makes an honest frame that long."""
     if payload[0] != _ONE_RUN:
         raise FrameError("bad shape", f"{len(payload)} bytes with more than one run")
-    if len(payload) > UNWEIGHED_BYTES_MAX and not is_light(payload):
+    if len(payload) > UNCHECKED_BYTES_MAX and not has_few_objects(payload):
         raise FrameError("bad shape", f"{len(payload)} bytes of too many values")
 
 
@@ -177,15 +178,15 @@ class Decoder:
         self.bytes_max = bytes_max
         self.versions = versions
         self._buffer = bytearray()
-        self._at = 0  # Where the next frame starts: small frames are not worth moving the rest for.
+        self._at = 0  # Start of the next frame. Moving the rest forward does not pay for small frames.
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes written and not yet returned as frames."""
+        """Return how many bytes were written and not yet returned as frames."""
         return len(self._buffer) - self._at
 
     def feed(self, data: bytes) -> list[list[Run]]:
-        """Every frame that is complete with this piece, each a list of runs; FrameError."""
+        """Add bytes and return every frame that is complete now, each a list of runs; FrameError."""
         self.write(data)
         result = []
         while (runs := self.next_frame()) is not None:
@@ -195,12 +196,12 @@ class Decoder:
     def write(self, data: bytes) -> None:
         """Add bytes without decoding; see `next_frame`."""
         if self._at:
-            del self._buffer[: self._at]  # bytearray gives up its front without moving the rest
+            del self._buffer[: self._at]  # A bytearray drops its front without moving the rest.
             self._at = 0
         self._buffer += data
 
     def next_frame(self) -> list[Run] | None:
-        """The next complete frame as a list of runs, None if more bytes are needed; FrameError."""
+        """Return the next complete frame as a list of runs, None if more bytes are needed; FrameError."""
         buffer, at = self._buffer, self._at
         have = len(buffer) - at
         if have < _HEADER.size:
@@ -236,7 +237,7 @@ class Decoder:
             raise FrameError("bad version", f"version {version}")
 
     def _check_early(self, head: bytearray) -> None:
-        """A header not yet complete: a stranger's gibberish should not make us wait for the rest of it."""
+        """Check a header that is not complete yet, so that a stranger's gibberish does not make us wait for more."""
         if len(head) >= _LENGTH_BYTES:
             version = head[_LENGTH_BYTES] if len(head) > _LENGTH_BYTES else self.versions[0]
             self._check(int.from_bytes(head[:_LENGTH_BYTES], "big"), version)

@@ -1,21 +1,21 @@
-"""How many objects a long frame would become, found before any of them is made.
+"""Decode limit: how many objects a long frame would become, counted before any of them is made.
 
-msgpack makes a list of 56 bytes from a single byte, so the longest frame a node may send would become gigabytes and
-stop the process for seconds. What honest nodes send is long because of jobs' bodies, which are one object each. So a
-long frame is looked through before it is decoded: heads are read, what they announce is skipped. Short frames are not
-worth the time: they can't become more than some megabytes.
+msgpack makes a list of 56 bytes from a single byte. So the longest frame that a node may send could become gigabytes
+and stop the process for seconds. Honest frames are long because of jobs' bodies, and a body is one object. So a long
+frame is scanned before it is decoded: the scan reads heads and skips what they announce. Short frames are not worth
+the time: they can't become more than some megabytes.
 
-Pure, and no judge of what is valid: bytes that are no msgpack are found by msgpack.
+Pure. It does not judge validity: msgpack itself finds bytes that are no msgpack.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# A run has at most 512 items (node/turn.py); of a hand-over an item may be a hundred jobs of a few values each.
+# A run has at most 512 items (disque_py/node/turn.py). An item of a hand-over may be a hundred jobs of a few values.
 OBJECTS_MAX: Final = 1 << 18
 
-# Heads followed by the length of what comes next: how many bytes the length has, and what else is to be skipped.
+# Heads followed by the length of their content: how many bytes the length has, and how many more to skip.
 _SKIPPED: Final = {
     0xC4: (1, 0),
     0xC5: (2, 0),
@@ -49,10 +49,10 @@ _FIXED: Final = {
 }
 
 
-def is_light(payload: bytes | bytearray | memoryview, objects_max: int = OBJECTS_MAX) -> bool:
-    """Whether this msgpack is at most so many objects, as far as it can be read."""
+def has_few_objects(payload: bytes | bytearray | memoryview, objects_max: int = OBJECTS_MAX) -> bool:
+    """Whether this msgpack holds at most so many objects, as far as it can be read."""
     at, end = 0, len(payload)
-    due = 1  # Objects announced and not seen yet.
+    due = 1  # Objects that were announced and not seen yet.
     seen = 0
     while due and at < end:
         due -= 1

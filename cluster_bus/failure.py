@@ -1,13 +1,13 @@
-"""Which nodes are failing: suspicion, reports, agreement, healing.
+"""Failure detection: suspicion, reports, agreement, healing (spec N3).
 
-A node is *suspected* (PFAIL, `fail?`) by us alone when a ping of ours stays unanswered for the node
-time-out. Others gossip their suspicions: these are reports, each valid for two time-outs. A node *has
-failed* (FAIL) when we suspect it and, counting ourselves, a majority of the cluster reports it; that
-is then told to everybody, who believe it. So two nodes alone never get past `fail?`. Any answer from
-the node itself ends both at once. (spec N3)
+* A node is *suspected* (PFAIL, `fail?`) by us alone when our ping stays unanswered for the node time-out.
+* Other nodes gossip their suspicions. These are reports, each valid for two time-outs.
+* A node *has failed* (FAIL) when we suspect it and a majority of the cluster, ourselves included, reports it. Then we
+  tell all nodes, and they believe it. So a cluster of two nodes never gets past `fail?`.
+* Any answer from the node itself ends both at once.
 
-Everything here reads and writes one Node; who is told and what is saved is membership's business.
-Times are monotonic milliseconds.
+Each function here reads and writes one Node. Membership tells other nodes and saves the nodes file. Times are
+monotonic milliseconds.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Final
 
 from cluster_bus.node import FAIL, HANDSHAKE, MYSELF, PFAIL, Node
 
-# A report older than this many node time-outs no longer counts: its reporter gossips often enough to renew it.
+# A report older than this many node time-outs no longer counts. Its reporter gossips often enough to renew it.
 REPORT_TIMEOUTS: Final = 2
 
 
 def quorum(size: int) -> int:
-    """How many of `size` nodes, we included, must see a node failing before it counts as failed."""
+    """Return how many of `size` nodes, we included, must see a node failing before it counts as failed."""
     return size // 2 + 1
 
 
@@ -39,17 +39,17 @@ def suspect(node: Node) -> bool:
 
 
 def report(node: Node, reporter: Node, now_ms: int) -> None:
-    """`reporter` says that `node` is failing."""
+    """Note that `reporter` says that `node` is failing."""
     node.reports[reporter] = now_ms
 
 
 def withdraw(node: Node, reporter: Node) -> None:
-    """`reporter` says that `node` is well, or is no longer one whose word counts."""
+    """Drop the report: `reporter` says that `node` is well, or the word of `reporter` no longer counts."""
     node.reports.pop(reporter, None)
 
 
 def report_count(node: Node, now_ms: int, node_timeout_ms: int) -> int:
-    """How many other nodes currently report it; drops what has become too old."""
+    """Return how many other nodes currently report it; drop reports that are too old."""
     oldest_ms = now_ms - REPORT_TIMEOUTS * node_timeout_ms
     for reporter in [reporter for reporter, at_ms in node.reports.items() if at_ms < oldest_ms]:
         del node.reports[reporter]
@@ -57,7 +57,7 @@ def report_count(node: Node, now_ms: int, node_timeout_ms: int) -> int:
 
 
 def agree(node: Node, size: int, now_ms: int, node_timeout_ms: int) -> bool:
-    """Turn our suspicion into FAIL if a majority of `size` nodes shares it; True if it just happened."""
+    """Turn our suspicion into FAIL if a majority of `size` nodes shares it; True if that happened now."""
     if not node.flags & PFAIL or node.flags & FAIL:
         return False
     if report_count(node, now_ms, node_timeout_ms) + 1 < quorum(size):
@@ -75,7 +75,7 @@ def mark_failed(node: Node, now_ms: int) -> bool:
 
 
 def heal(node: Node) -> bool:
-    """The node answered: it neither is suspected nor has failed; False if it wasn't."""
+    """End suspicion and failure, for the node answered; False if there was neither."""
     if not node.flags & (PFAIL | FAIL):
         return False
     node.flags &= ~(PFAIL | FAIL)

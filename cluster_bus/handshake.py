@@ -1,15 +1,15 @@
-"""Who is at the other end of a link: HELLO, then PROOF, both ways.
+"""The link handshake, which proves the id of the other end: HELLO, then PROOF, both ways.
 
-Each end sends HELLO at once and PROOF when the other's HELLO has come. The proof is an HMAC-SHA256
-keyed with `cluster-secret` over the prover's role, both nonces and both ids, so it can be neither
-replayed (nonces) nor sent back to its author (role). Nothing else is read before both frames of the
-other end were found good (spec S1). Without a secret proofs are empty; an end with
-a secret and one without refuse each other, each saying why.
+Each end sends HELLO at once, and PROOF when the other's HELLO has come. The proof is an HMAC-SHA256 keyed with
+`cluster-secret` over the prover's role, both nonces and both ids. So a proof can be neither replayed (nonces) nor sent
+back to its author (role). Nothing else is read before both frames of the other end were found good (spec S1).
 
-The proof shows that the other end knows the secret, not that nobody sits in between: for that,
-and against listeners, there is TLS.
+Without a secret, proofs are empty. An end with a secret and one without refuse each other, and each says why.
 
-Pure: link.py owns the connection and the time limit. Who is *welcome* is membership's decision.
+The proof shows that the other end knows the secret. It does not show that there is no attacker in between: TLS is for
+that, and against listeners.
+
+Pure: link.py owns the connection and the time limit. Membership decides which nodes are *welcome*.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RUN_BYTES: Final = 8
 HOST_CHARS_MAX: Final = 255
 VERSION_CHARS_MAX: Final = 64
 
-# HELLO and PROOF are a few hundred bytes; what declares more before it has proved anything is no node.
+# HELLO and PROOF have a few hundred bytes. A peer that declares more before it has proved anything is no node.
 HANDSHAKE_BYTES_MAX: Final = 4096
 
 DIALER: Final = b"dialer"
@@ -47,7 +47,7 @@ _LABEL: Final = b"disque bus 1\0"
 
 
 class Hello(NamedTuple):
-    """What a node says about itself when a link opens.
+    """A node's introduction when a link opens.
 
     id, run         20 bytes; the 8 random bytes of its process
     host            announced address, "" if it shall be taken from the socket
@@ -80,7 +80,7 @@ def is_host(value: Any) -> bool:
 
 
 def hello_map(hello: Hello, nonce: bytes) -> dict[str, Any]:
-    """HELLO's item."""
+    """Return HELLO's item."""
     return {
         "v": list(hello.versions),
         "id": hello.id,
@@ -95,7 +95,7 @@ def hello_map(hello: Hello, nonce: bytes) -> dict[str, Any]:
 
 
 def read_hello(item: Any) -> tuple[Hello, bytes]:
-    """HELLO's item back as Hello and nonce; FrameError. Fields we don't know are a newer node's: ignored."""
+    """Read HELLO's item as Hello and nonce; FrameError. Unknown fields are a newer node's and are ignored."""
     if not isinstance(item, dict):
         raise FrameError("bad hello", "not a map")
     get: Callable[..., Any] = item.get
@@ -131,7 +131,7 @@ class Handshake:
     role      DIALER or ACCEPTOR: which end we are
     peer      the other end's Hello once it has come
     version   protocol version for the frames after the handshake
-    is_done   both of its frames were good
+    is_done   both frames of the other end were good
     """
 
     __slots__ = ("_hello", "_nonce", "_peer_nonce", "_secret", "is_done", "peer", "role", "version")
@@ -147,11 +147,11 @@ class Handshake:
         self._secret = secret
 
     def first_frame(self) -> bytes:
-        """HELLO, to be sent as soon as the connection is there."""
+        """Return HELLO, to be sent as soon as the connection is there."""
         return frame(HANDSHAKE_VERSION, [encode_run(HELLO, [hello_map(self._hello, self._nonce)])])
 
     def receive(self, runs: list[Run]) -> bytes:
-        """Take the other end's next frame; returns the frame to send now, perhaps b"". FrameError refuses the link."""
+        """Take the other end's next frame; return the frame to send now, perhaps b"". FrameError refuses the link."""
         if len(runs) != 1 or len(runs[0]) < 2 or runs[0][0] != (HELLO if self.peer is None else PROOF):
             raise FrameError("bad handshake", "HELLO and PROOF are due, one per frame")
         if self.peer is None:

@@ -1,12 +1,11 @@
-"""What PING, PONG and MEET carry: a header about the sender and gossip about others.
+"""Heartbeats: the content of PING, PONG and MEET, a header about the sender and gossip about others.
 
     item   = (header, [entry, ...])
     header = map: host, port, bus_port, flags, memory, version; tls_port unless it is 0
     entry  = (node id, host, port, bus_port, flags, ms since our unanswered ping, ms since its last answer); -1: none
 
-Of a sender's own flags only LEAVING is believed (spec N1); of an entry's,
-PFAIL and FAIL are its reporter's opinion. Ages are spans, so no two clocks are compared.
-Fields and positions we don't know are ignored, those a shorter item lacks are an error.
+Of a sender's own flags only LEAVING is believed (spec N1). PFAIL and FAIL in an entry are its reporter's opinion.
+Ages are spans, so no two clocks are compared. Unknown fields and positions are ignored. Missing ones are an error.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ GOSSIP_FLAGS: Final = PFAIL | FAIL | LEAVING | NOADDR
 FAILING: Final = PFAIL | FAIL
 MEMORY_LEVEL_MAX: Final = 3
 
-# Entries per heartbeat: at least three, a tenth of the table (spec N2). A node that
-# has just been met learns (almost) everybody at once, so that a cluster is whole in milliseconds.
+# Entries per heartbeat: at least three, a tenth of the table (spec N2). A node that has just been met learns (almost)
+# all nodes at once, so that a cluster is complete in milliseconds.
 GOSSIP_MIN: Final = 3
 GREETING_ENTRIES_MAX: Final = 100
 
 
 class Header(NamedTuple):
-    """The sender about itself; see the module."""
+    """The sender's statement about itself; see the module."""
 
     host: str
     port: int
@@ -44,7 +43,7 @@ class Header(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """The sender about another node; see the module."""
+    """The sender's statement about another node; see the module."""
 
     id: bytes
     host: str
@@ -54,7 +53,7 @@ class Entry(NamedTuple):
 
 
 def header_map(me: Node, announced_host: str) -> dict[str, Any]:
-    """The header of every heartbeat of this node."""
+    """Return the header of every heartbeat of this node."""
     header: dict[str, Any] = {
         "host": announced_host,
         "port": me.port,
@@ -69,17 +68,17 @@ def header_map(me: Node, announced_host: str) -> dict[str, Any]:
 
 
 def entry(node: Node, now_ms: int) -> tuple[bytes, str, int, int, int, int, int]:
-    """Gossip about `node`."""
+    """Return a gossip entry about `node`."""
     ping_age_ms = now_ms - node.ping_sent_ms if node.ping_sent_ms else -1
     pong_age_ms = now_ms - node.pong_received_ms if node.pong_received_ms else -1
     return (node.id, node.host, node.port, node.bus_port, node.flags & GOSSIP_FLAGS, ping_age_ms, pong_age_ms)
 
 
 def choose(nodes: list[Node], receiver: Node, rng: Random, *, is_greeting: bool = False) -> list[Node]:
-    """Whom to gossip about: the suspected and failed first, for their agreement waits for it, then at random.
+    """Choose the nodes to gossip about: first suspected and failed ones, for agreement waits for it, then random ones.
 
-    Never about ourselves, the receiver, handshakes and nodes without address; about nodes without a
-    link only when they fail (`nodes` is the whole table, ourselves included).
+    Never chosen are ourselves, the receiver, handshakes and nodes without address. Nodes without a link are chosen only
+    when they fail. (`nodes` is the whole table, ourselves included.)
     """
     known = [node for node in nodes if _may_gossip(node) and node is not receiver]
     count = GREETING_ENTRIES_MAX if is_greeting else min(max(GOSSIP_MIN, len(nodes) // 10), len(nodes) - 2)
@@ -99,7 +98,7 @@ def _may_gossip(node: Node) -> bool:
 
 
 def read(item: Any) -> tuple[Header, list[Entry]]:
-    """A heartbeat's item as received; FrameError if it is not one."""
+    """Read a heartbeat's item as received; FrameError if it is not one."""
     if not isinstance(item, list) or len(item) < 2 or not isinstance(item[0], dict) or not isinstance(item[1], list):
         raise FrameError("bad heartbeat", "not a header and a list")
     get: Callable[..., Any] = item[0].get
@@ -127,5 +126,5 @@ def _read_entry(item: Any) -> Entry:
         and is_port(item[3])
         and type(item[4]) is int
     ):
-        raise FrameError("bad heartbeat", "a gossip entry is not one")
+        raise FrameError("bad heartbeat", "a gossip entry is malformed")
     return Entry(item[0], item[1], item[2], item[3], item[4])

@@ -1,12 +1,12 @@
-"""One connection between two nodes, either end of it, as an asyncio.Protocol.
+"""A link: one connection between two nodes, either end of it, as an asyncio.Protocol.
 
-A link begins with the handshake (handshake.py), under a time limit and a small size limit; only then
-does its owner, the Bus, hear of it. From then on the dialing end writes frames and the accepting end
-reads them, never the other way round: what a node says goes on the link it dialed.
+A link begins with the handshake (handshake.py), under a time limit and a small size limit. Only then does its owner,
+the Bus, hear of it. From then on the dialing end writes frames and the accepting end reads them, never the other way
+round: all that a node says goes on the link it dialed.
 
-Bounds: a frame's declared length (codec.py), what one callback decodes before other links get their
-turn, and what may lie unsent (spec Q34: a stalled node must not eat our memory). Whatever goes wrong closes
-the link, and the owner is told why. The link decides nothing else: not who is welcome, not when to redial.
+Three things are bounded: a frame's declared length (codec.py), the bytes that one callback decodes before other links
+get their turn, and the bytes that lie unsent (spec Q34: a stalled node must not eat our memory). Any fault closes the
+link, and the owner is told why. The link decides nothing else: neither which peer is welcome nor when to redial.
 """
 
 # Stays Python: sockets.
@@ -21,31 +21,31 @@ from cluster_bus.handshake import DIALER, HANDSHAKE_BYTES_MAX, Handshake, Hello
 from cluster_bus.node import Node
 
 HANDSHAKE_SECONDS: Final = 5.0
-# So much is decoded before the loop gets round to other links and clients: a few milliseconds.
+# One pass decodes so much before the loop turns to other links and clients: a few milliseconds.
 PUMP_BYTES: Final = 128 << 10
 UNSENT_BYTES_MAX: Final = 64 << 20
 
 
 class LinkOwner(Protocol):
-    """Who is told about a link; the Bus."""
+    """The owner that is told about a link: the Bus."""
 
     def link_opened(self, link: Link) -> None:
-        """The connection is there; the handshake begins. The owner may drop it."""
+        """Take note that the connection is there and the handshake begins. The owner may drop the link."""
 
     def link_ready(self, link: Link) -> None:
-        """The handshake is over; `link.peer` tells who it is."""
+        """Take note that the handshake is over; `link.peer` is the other end's Hello."""
 
     def link_frame(self, link: Link, runs: list[Run]) -> None:
-        """A frame came on an accepted link; FrameError closes it."""
+        """Handle a frame that came on an accepted link; FrameError closes it."""
 
     def link_lost(self, link: Link, reason: str, detail: str) -> None:
-        """The link is no more; not called after `drop`. `reason` is "" if the other end closed it."""
+        """Take note that the link is closed. Not called after `drop`. `reason` is "" if the other end closed it."""
 
 
 class Link(asyncio.Protocol):
     """One link.
 
-    node        whom we dialed, or who dialed us (None: a stranger)
+    node        the node that we dialed, or that dialed us (None: a stranger)
     role        DIALER or ACCEPTOR: which end we are
     token       identity of the dialing attempt, for the owner
     peer        the other end's Hello, once the handshake is over
@@ -121,7 +121,7 @@ class Link(asyncio.Protocol):
             self._transport.write(self._handshake.first_frame())
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes; decode unless a pause is on, whose end will do it."""
+        """Buffer bytes and decode them. During a pause only buffer: the end of the pause decodes."""
         self._decoder.write(data)
         if self._is_paused:
             return
@@ -129,7 +129,7 @@ class Link(asyncio.Protocol):
             self._loop.call_soon(self._end_burst)
         self._burst_bytes += len(data)
         if self._burst_bytes > PUMP_BYTES:
-            self._pause()  # The loop may call us many times in one pass, before anybody else.
+            self._pause()  # The loop may call us many times in one pass, before all others.
         else:
             self._pump()
 
@@ -137,7 +137,7 @@ class Link(asyncio.Protocol):
         self._burst_bytes = 0
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The end of it."""
+        """Report the end of the connection."""
         self.is_open = False
         if self._timer is not None:
             self._timer.cancel()
@@ -149,7 +149,7 @@ class Link(asyncio.Protocol):
     # -- reading ---------------------------------------------------------------------------------------
 
     def _pump(self) -> None:
-        """Decode what is here, but at most PUMP_BYTES before others get their turn."""
+        """Decode the buffered frames, but at most PUMP_BYTES before others get their turn."""
         decoder = self._decoder
         stop_at = decoder.buffered_bytes - PUMP_BYTES
         try:
@@ -192,13 +192,13 @@ class Link(asyncio.Protocol):
             self._owner.link_ready(self)
 
     def expect_frames(self, bytes_max: int) -> None:
-        """Accept no frames longer than this from now on: so much may lie here of a frame that never ends."""
+        """Accept no frames longer than this from now on. It bounds the memory that an unfinished frame takes."""
         self.frame_bytes_max = self._decoder.bytes_max = bytes_max
 
     # -- writing and closing -----------------------------------------------------------------------------
 
     def write(self, frame: bytes) -> None:
-        """Queue a frame. If too much lies unsent already the link is closed instead: the node is stalled."""
+        """Queue a frame. If too much lies unsent already, close the link instead: the node is stalled."""
         if not self.is_open or self._transport is None:
             return
         unsent_bytes = self._transport.get_write_buffer_size()
@@ -208,19 +208,19 @@ class Link(asyncio.Protocol):
             self._transport.write(frame)
 
     def refuse(self, reason: str, detail: str = "") -> None:
-        """Close, and let the owner know why."""
+        """Close the link and tell the owner why."""
         if not self.is_open:
             return
         self.is_open = False
         self._why = (reason, detail)
         if self._transport is not None:
             if self.peer is None:
-                self._transport.close()  # Flushes our own frames: the other end shall find out as well.
+                self._transport.close()  # It flushes our own frames, so that the other end finds out as well.
             else:
                 self._transport.abort()
 
     def drop(self) -> None:
-        """Close without a word to the owner: it knows."""
+        """Close the link without a report: the owner knows."""
         self._owner = None
         self.is_open = False
         if self._timer is not None:
@@ -230,5 +230,5 @@ class Link(asyncio.Protocol):
 
 
 def _host(address: Any) -> str:
-    """The numeric host of a socket address; "" if it is none. A scope id (`%eth0`) means nothing elsewhere."""
+    """Return the numeric host of a socket address, "" if it has none. A scope id (`%eth0`) means nothing elsewhere."""
     return str(address[0]).partition("%")[0] if isinstance(address, tuple) and address else ""

@@ -1,9 +1,10 @@
-"""Listening: bound sockets, and what comes in by them. The same for clients and for other nodes.
+"""Listening: bound sockets, and the connections that come in by them. The same for clients and for other nodes.
 
-With TLS, connections whose handshake is not over are few, whatever anybody does. The loop's own listener would keep
-each of them until the handshake's time-out, without a limit: a client counts for `maxclients` only when it is there. So
-whoever opened connections and said nothing used up the descriptors that the journal and other nodes need. Here only
-HANDSHAKES_MAX may be under way, and the oldest goes for a new one, for honest peers need a moment only.
+With TLS, few connections may be in a handshake at a time, however many peers connect. The loop's own listener would
+keep each of them until the handshake's time-out, without a limit: a client counts for `maxclients` only when its
+handshake is over. So a peer that opened connections and said nothing used up the descriptors that the journal and
+other nodes need. Here at most HANDSHAKES_MAX are in flight. The oldest goes for a new one: an honest peer needs only
+a moment.
 """
 
 # Stays Python: sockets.
@@ -16,15 +17,15 @@ from collections.abc import Callable
 from typing import Any, Final
 
 HANDSHAKES_MAX: Final = 512
-# Accepted before others get their turn.
+# So many are accepted before others get their turn.
 ACCEPTED_AT_ONCE: Final = 32
-# Without descriptors or memory it is tried again then.
+# Without descriptors or memory, accepting is tried again after this pause.
 RETRY_SECONDS: Final = 1.0
 LOG_GAP_SECONDS: Final = 10.0
 
 
 def bound(family: int, address: tuple[Any, ...]) -> socket.socket:
-    """A socket at an address of getaddrinfo, not listening yet; OSError, and none is left open."""
+    """Return a socket at an address of getaddrinfo, not listening yet; OSError, and none is left open."""
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -42,20 +43,20 @@ async def listen(
     backlog: int,
     context: ssl.SSLContext | None,
     accept: Callable[[], asyncio.Protocol],
-    patience_s: float,
+    handshake_timeout_s: float,
     log: Callable[[str, str], None],
-) -> asyncio.Server | TlsDoor:
-    """Let peers in by a bound socket, which stays whoever's it is; what is returned has `close`. See TlsDoor."""
+) -> asyncio.Server | TlsListener:
+    """Let peers in by a bound socket. The caller keeps the socket; the result has `close`. See TlsListener."""
     if context is not None:
-        return TlsDoor(sock, backlog, context, accept, patience_s, log)
+        return TlsListener(sock, backlog, context, accept, handshake_timeout_s, log)
     return await asyncio.get_running_loop().create_server(accept, sock=sock, backlog=backlog)
 
 
-class TlsDoor:
-    """Listens on `sock`, which is bound, from now on.
+class TlsListener:
+    """A TLS listener on `sock`, which is bound; it listens from now on.
 
     accept      makes the protocol of each peer
-    patience_s  how long a handshake may take
+    handshake_timeout_s  how long a handshake may take
     log         takes a level and a text
     """
 
@@ -65,11 +66,11 @@ class TlsDoor:
         backlog: int,
         context: ssl.SSLContext,
         accept: Callable[[], asyncio.Protocol],
-        patience_s: float,
+        handshake_timeout_s: float,
         log: Callable[[str, str], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._patience_s = patience_s
+        self._handshake_timeout_s = handshake_timeout_s
         self._log = log
         self._sock = sock
         self._context = context
@@ -82,7 +83,7 @@ class TlsDoor:
         self._watch()
 
     def close(self) -> None:
-        """Let nobody in any more; the socket is closed by whoever made it."""
+        """Stop accepting. The socket is closed by its owner."""
         if self._retry is not None:
             self._retry.cancel()
         self._loop.remove_reader(self._sock)
@@ -114,9 +115,9 @@ class TlsDoor:
     async def _shake_hands(self, connection: socket.socket) -> None:
         try:
             await self._loop.connect_accepted_socket(
-                self._accept, connection, ssl=self._context, ssl_handshake_timeout=self._patience_s
+                self._accept, connection, ssl=self._context, ssl_handshake_timeout=self._handshake_timeout_s
             )
-        except OSError as error:  # ssl.SSLError is one, and so is the end of patience.
+        except OSError as error:  # ssl.SSLError is one, and so is the time-out.
             self._log("debug", f"a TLS handshake failed: {error}")
         except Exception as error:  # It costs this connection, not the node.
             self._log("warning", f"a mistake in the program, the TLS connection is closed: {error!r}")

@@ -1,42 +1,45 @@
-"""Who belongs to the cluster: meeting, heartbeats, gossip, failures, leaving, forgetting.
+"""Membership: which nodes belong to the cluster. Heartbeats, gossip, failures, leaving, forgetting.
 
-Every node dials every other node it knows, so there are two links per pair, and everything a
-node says, its PONGs included, goes out on the link it dialed. Who is at the other end is known
-(and proved, handshake.py) before anything else is read. Hence two rules:
+Every node dials every other node it knows, so there are two links per pair. All that a node says, its PONGs included,
+goes out on the link it dialed. The id of the other end is known, and proved (handshake.py), before anything else is
+read. Hence two rules:
 
-* A placeholder (HANDSHAKE) lives only until its link is up: then it is resolved to the node that
-  was found there, which may be new, known under another address, or ourselves.
-* A stranger who says MEET enters the table at once, under the id it proved, and is dialed
-  back. Until it was reached it is a newcomer (table.py): it does not count, and what it says about failures does not
-  either; not reached in time, it is given up. Whatever else a stranger says is ignored and counted.
+* A placeholder (HANDSHAKE) lives only until its link is up. Then it is resolved to the node that was found there,
+  which may be new, known under another address, or ourselves.
+* A stranger that says MEET enters the table at once, under the id it proved, and is dialed back. Until it is reached
+  it is a newcomer (node_table.py): it does not count, and its reports about failures do not either. If it is not
+  reached in time, it is given up. All else that a stranger says is ignored and counted.
 
-A heartbeat is asked for (PING, MEET) and answered (PONG); only the answer proves both
-directions, so only it ends a suspicion. An answer may be lost with a link, hence an unanswered
-PING is repeated; its first moment counts.
+A heartbeat is asked for (PING, MEET) and answered (PONG). Only the answer proves both directions, so only it ends a
+suspicion. An answer may be lost with a link, hence an unanswered PING is repeated; its first moment counts.
 
-A kill undoes nothing that others were told: who is a member stands in the nodes file before a message leaves. Whom we
-have met gets MEETs until it has answered, also from our next process, and it answers when its own file has us. So a
-PING from a stranger means that we have forgotten it, or have lost our file (`_comes_back`).
+A kill undoes nothing that others were told: changed members stand in the nodes file before a message leaves. A node
+that we have met gets MEETs until it has answered, also from our next process. It answers when its own file has us. So
+a PING from a stranger means one of two things: we have forgotten it, or we have lost our file (`Admission.comes_back`).
 
-Pure. The driver sets `now_ms` (monotonic) and `wall_ms` at the beginning of a turn, calls, and empties
-the tray at the end (links.py); messages lie in `outgoing`. A Wire dials and hangs up when told and
-reports link_up, link_down, accept, receive (bus.py; the simulator's likewise).
+Pure. The driver sets `now_ms` (monotonic) and `wall_ms` at the beginning of a turn, calls methods, and empties the tray
+at the end (tray.py). Messages lie in `outgoing`. A Wire dials and hangs up when told. It reports link_up, link_down,
+accept and receive (bus.py; the simulator's Wire likewise).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from cluster_bus import failure, heartbeat
 from cluster_bus.admission import BLACKLIST_MS, Admission
-from cluster_bus.codec import FrameError
+from cluster_bus.codec import FrameError, common_version
 from cluster_bus.handshake import Hello
 from cluster_bus.heartbeat import FAILING, Entry, Header
+from cluster_bus.links import Links
 from cluster_bus.messages import FAIL_NODE, MEET, PING, PONG
 from cluster_bus.node import FAIL, FORGOTTEN, HANDSHAKE, ID_BYTES, LEAVING, UNKNOWN, Node
+from cluster_bus.node_table import NodeTable
 from cluster_bus.nodes_file import NodeLine, Notes, dump
 from cluster_bus.outgoing import Outgoing
+from cluster_bus.tray import Tray
 
 if TYPE_CHECKING:
     from random import Random
@@ -47,18 +50,26 @@ TICK_MS: Final = 100
 RANDOM_PING_MS: Final = 1_000
 RANDOM_PING_CHOICE: Final = 5
 BUS_PORT_OFFSET: Final = 10_000
-# Ours. A lone node has nothing to look after.
+# Ours. A lone node has no other nodes to watch.
 LONE_TICK_MS: Final = 1_000
-# After a longer pause between two ticks it was us who slept (suspended, stopped): silence proves nothing.
+# After a longer pause between two ticks this node itself slept (suspended, stopped). Then silence proves nothing.
 SLEPT_MS_MIN: Final = 2_000
-# Of one kind in a run. A node asks once a turn, or answers what several of ours asked.
+# Items of one kind in a run. A node asks once a turn, or answers as many requests as several of our turns made.
 HEARTBEATS_MAX: Final = 256
 
 
-class Membership(Admission):
-    """The table, its links (class Links: the clock and the tray), who comes in (class Meeting) and the conversations.
+class Membership(NodeTable):
+    """The table of nodes, kept by conversations with them.
 
-    outgoing          what is to be said to whom
+    It is a NodeTable, so the core reads `linked`, `usable` and the like without a step in between. NodeTable alone
+    touches the table's private fields. Beyond NodeTable:
+
+    node_timeout_ms   `cluster-node-timeout`; may change at any time
+    ignored           counts of ignored messages and requests, by reason
+    outgoing          the messages to be sent
+    tray              all else to be done outside (tray.py)
+    links             our outgoing links and addresses (links.py)
+    admission         the ways in and out (admission.py)
     """
 
     def __init__(
@@ -70,13 +81,19 @@ class Membership(Admission):
         node_timeout_ms: int = NODE_TIMEOUT_MS,
         announced_host: str = "",
     ) -> None:
-        super().__init__(me, rng, announced_host, node_timeout_ms)
+        super().__init__(me)
+        self.node_timeout_ms = node_timeout_ms
+        self.ignored: Counter[str] = Counter()
+        self.tray = Tray()
+        self.links = Links(self, self.tray, rng, announced_host)
+        self.admission = Admission(self, self.links, self.tray, rng, self.ignored)
+        self._rng = rng
         self.outgoing = outgoing
         self._last_tick_ms = 0
         self._had_majority = True
         self._random_ping_at_ms = 0
         self._told_memory_level = me.memory_level
-        self._answered: dict[Node, bool] = {}  # whom at this moment, and whether with a greeting
+        self._answered: dict[Node, bool] = {}  # nodes answered at this moment -> whether with a greeting
         self._answered_ms = 0
 
     @property
@@ -89,12 +106,16 @@ class Membership(Admission):
         self.me.memory_level = level
 
     def hello(self) -> Hello:
-        """What we say about ourselves when a link opens."""
+        """Return our introduction for a link that opens."""
         me = self.me
-        return Hello(me.id, me.run, self.announced_host, me.port, me.bus_port, me.version)
+        return Hello(me.id, me.run, self.links.announced_host, me.port, me.bus_port, me.version)
+
+    def protocol_with(self, hello: Hello) -> int:
+        """Return the bus protocol version that we speak with a node."""
+        return common_version(hello.versions)
 
     def load(self, lines: Iterable[NodeLine]) -> None:
-        """Enter the nodes of a nodes file; of our own line only LEAVING and the learned host are taken."""
+        """Enter the nodes of a nodes file. Of our own line only LEAVING and the learned host are taken."""
         for line in lines:
             if line.id == self.me.id:
                 self.me.flags |= line.flags & LEAVING
@@ -106,25 +127,25 @@ class Membership(Admission):
             node.flags = line.flags
             node.must_meet = line.must_meet
             node.fail_at_ms = self.now_ms if line.flags & FAIL else 0
-            # Moments of another process's clock are worth nothing: what was under way starts now.
+            # Moments of another process's clock mean nothing here: a ping in flight starts now.
             if line.ping_sent_ms:
-                self._await_pong(node)
+                self.links.await_pong(node)
             if line.pong_received_ms:
                 node.pong_received_ms, node.pong_received_wall_ms = self.now_ms, self.wall_ms
-            self._admit(node)
+            self.admission.admit(node)
         self.refresh()
 
     def resume(self, notes: Notes) -> None:
-        """Go on with what the process before was asked for; after `load`."""
+        """Continue meetings and the blacklist of the former process; after `load`."""
         for node_id, left_ms in notes.forgotten:
             if left_ms and node_id not in self.nodes:
-                self._blacklist[node_id] = self.now_ms + left_ms
+                self.admission.blacklist(node_id, left_ms)
         for host, port, bus_port in notes.meetings:
             self.meet(host, port, bus_port)
-        self.is_alone = notes.is_alone
+        self.admission.is_alone = notes.is_alone
 
     def dump(self) -> str:
-        """The text of the nodes file as of now."""
+        """Return the text of the nodes file as of now."""
         return dump(self.nodes.values(), self._notes(), self.wall_ms)
 
     def _notes(self) -> Notes:
@@ -133,37 +154,36 @@ class Membership(Admission):
             for node in self.nodes.values()
             if node.flags & HANDSHAKE and node.must_meet
         ]
-        forgotten = [(node_id, until_ms - self.now_ms) for node_id, until_ms in self._blacklist.items()]
-        return Notes(meetings, [(node_id, left_ms) for node_id, left_ms in forgotten if left_ms > 0], self.is_alone)
+        return Notes(meetings, self.admission.blacklisted(), self.admission.is_alone)
 
-    # -- what an operator asks for ------------------------------------------------------------------
+    # -- requests of an operator --------------------------------------------------------------------
 
     def meet(self, host: str, port: int, bus_port: int | None = None) -> None:
-        """CLUSTER MEET: shake hands with the node there (client port; bus port is 10000 above unless given).
+        """CLUSTER MEET: shake hands with the node there (client port; the bus port is 10000 above unless given).
 
-        `host` may be a name; the Wire resolves it. No-op while a handshake with that address is under way.
+        `host` may be a name; the Wire resolves it. No-op while a handshake with that address is in flight.
         """
         node = self.find_handshake(host, port)
         if node is None:
-            node = self._shake_hands(host, port, port + BUS_PORT_OFFSET if bus_port is None else bus_port)
+            node = self.admission.shake_hands(host, port, port + BUS_PORT_OFFSET if bus_port is None else bus_port)
         if not node.must_meet:
             node.must_meet = True
-            self.must_write = self.must_save = True
+            self.tray.must_write = self.tray.must_save = True
 
     def forget(self, node: Node) -> None:
-        """CLUSTER FORGET: out of the table, and gossip may not bring it back for BLACKLIST_MS; MEET may."""
+        """CLUSTER FORGET: remove the node. Gossip may not bring it back for BLACKLIST_MS; MEET may."""
         if not node.flags & HANDSHAKE:
-            self._blacklist[node.id] = self.now_ms + BLACKLIST_MS
-        self._expel(node)
+            self.admission.blacklist(node.id, BLACKLIST_MS)
+        self.admission.expel(node)
         if node.flags & UNKNOWN:
             self._forget_named(node)  # A newcomer to us, and a holder to others.
-        self.is_alone = len(self.nodes) == 1
-        self.must_write = self.must_save = True
+        self.admission.is_alone = len(self.nodes) == 1
+        self.tray.must_write = self.tray.must_save = True
         self.refresh()
 
     def forget_unknown(self, name: bytes) -> bool:
-        """CLUSTER FORGET of a node that others named and we never met, by its 40 characters; False if nobody did."""
-        node = next((node for node in self._interned.values() if node.name == name), None)
+        """CLUSTER FORGET of a node that others named and we never met, by its 40 characters; False if there is none."""
+        node = next((node for node in self.known_nodes() if node.name == name), None)
         if node is None or not node.flags & UNKNOWN:
             return False
         self._forget_named(node)
@@ -171,36 +191,35 @@ class Membership(Admission):
 
     def _forget_named(self, node: Node) -> None:
         node.flags = FORGOTTEN
-        self.forgotten.append(node)
+        self.tray.forgotten.append(node)
 
     def reset(self, *, hard: bool) -> None:
-        """CLUSTER RESET: forget everybody, without blacklist; hard: take another id, too. LEAVING stays."""
+        """CLUSTER RESET: forget all other nodes, without blacklist. Hard: take another id, too. LEAVING stays."""
         for node in list(self.nodes.values()):
             if node is not self.me:
-                self._expel(node)
+                self.admission.expel(node)
         if hard:
-            self._rename_me(self._rng.randbytes(ID_BYTES))
-            self.note("node-renamed", self.me)
-        self.is_alone = True
-        self.must_write = self.must_save = True
+            self.rename_me(self._rng.randbytes(ID_BYTES))
+            self.tray.note("node-renamed", self.me)
+        self.admission.is_alone = True
+        self.tray.must_write = self.tray.must_save = True
         self.refresh()
 
     def set_leaving(self, flag: bool) -> None:
-        """CLUSTER LEAVING yes or no: everybody with a link is told at once."""
+        """CLUSTER LEAVING yes or no: all linked nodes are told at once."""
         if flag != bool(self.me.flags & LEAVING):
             self.me.flags ^= LEAVING
-            self.must_write = self.must_save = True
-            self.note("leaving-began" if flag else "leaving-ended", self.me)
+            self.tray.must_write = self.tray.must_save = True
+            self.tray.note("leaving-began" if flag else "leaving-ended", self.me)
             self._ping_linked()
 
     # -- links ----------------------------------------------------------------------------------------
 
     def link_up(self, node: Node, hello: Hello, peer_host: str = "", local_host: str = "") -> Node | None:
-        """The link we dialed for `node` finished its handshake: whose link is it?
+        """The link that we dialed for `node` finished its handshake: return the node that it belongs to from now on.
 
-        Returns the node it belongs to from now on; if that is another object than `node`, any link or
-        attempt of that node is replaced by this one, without a report. None: close it, without a report.
-        `peer_host` is the numeric address that was reached.
+        If that is another object than `node`, this link replaces any link or attempt of that node, without a report.
+        None: close the link, without a report. `peer_host` is the numeric address that was reached.
         """
         if self.nodes.get(node.id) is not node:
             return None
@@ -208,46 +227,46 @@ class Membership(Admission):
         if node.flags & HANDSHAKE:
             owner = self._resolve(node, hello)
         elif hello.id != node.id:
-            self._lose_address(node)
+            self.links.lose_address(node)
             owner = None
         if owner is not None:
             host = hello.host or peer_host or node.host
-            self._learn_address(owner, host, hello.port or node.port, hello.bus_port or node.bus_port)
-            self._learn_own_host(local_host, is_met=False)
-            self._link(owner, hello)
+            self.links.learn_address(owner, host, hello.port or node.port, hello.bus_port or node.bus_port)
+            self.links.learn_own_host(local_host, is_met=False)
+            self.links.mark_up(owner, hello, self.protocol_with(hello))
             self._greet(owner)
         return owner
 
     def link_down(self, node: Node) -> None:
-        """The link to `node` broke, or an attempt failed; not called for what we hung up ourselves."""
+        """The link to `node` broke, or an attempt failed. Not called for links that we hung up ourselves."""
         if self.nodes.get(node.id) is node:
             was_linked = node.is_linked
-            self._back_off(node)
-            self._await_pong(node)
+            self.links.back_off(node)
+            self.links.await_pong(node)
             if was_linked:
                 self.refresh()
 
     def accept(self, hello: Hello, peer_host: str, local_host: str) -> Node | None:
-        """A link to us finished its handshake: the node that dialed, None for a stranger (only MEET counts).
+        """A link to us finished its handshake: return the node that dialed, None for a stranger (only MEET counts).
 
-        It shows that the node is alive, so if we have no link to it, or one to a process that is gone, we dial.
+        It shows that the node is alive. So we dial it if we have no link to it, or a link to a process that is gone.
         """
         node = self.find(hello.id)
         if node is None:
             return None
-        self._learn_own_host(local_host, is_met=False)
-        self._learn_run(node, hello.run)
-        self._learn_address_heard(node, hello.host, hello.port, hello.bus_port, peer_host, hello.run)
+        self.links.learn_own_host(local_host, is_met=False)
+        self.links.learn_run(node, hello.run)
+        self.links.learn_address_heard(node, hello.host, hello.port, hello.bus_port, peer_host, hello.run)
         if node.is_linked and node.link_run != hello.run:
-            self._redial(node)
+            self.links.redial(node)
         elif not node.is_linked and not node.is_dialing:
-            self._dial(node)
+            self.links.dial(node)
         return node
 
     def receive(
         self, sender: Node | None, hello: Hello, peer_host: str, local_host: str, kind: int, items: list[Any]
     ) -> None:
-        """Membership messages that came on an incoming link; `sender` is what accept() said. FrameError: close it."""
+        """Handle membership messages of an incoming link; `sender` comes from accept(). FrameError: close it."""
         if len(items) > HEARTBEATS_MAX and kind in (PING, PONG, MEET):
             raise FrameError("too many heartbeats", f"{len(items)} at once")
         node = self.find(hello.id) if sender is None or self.find(sender.id) is not sender else sender
@@ -260,18 +279,18 @@ class Membership(Admission):
                 continue
             header, entries = heartbeat.read(item)
             if node is None:
-                if hello.id == self.me.id or (kind != MEET and not (kind == PING and self._comes_back(hello))):
+                if hello.id == self.me.id or (kind != MEET and not (kind == PING and self.admission.comes_back(hello))):
                     self.ignored["stranger"] += 1
                     if kind == PING and hello.id != self.me.id:
-                        self._note_stranger(hello, header.host or peer_host)
+                        self.admission.note_stranger(hello, header.host or peer_host)
                     continue
                 if kind == PING:
-                    self.notices.append(("coming-back", {"node": hello.id.hex()}))
-                node = self._welcome(hello, header, peer_host)
+                    self.tray.notices.append(("coming-back", {"node": hello.id.hex()}))
+                node = self.admission.welcome(hello, header, peer_host)
                 if node is None:
                     continue
-            self._learn_own_host(local_host, is_met=kind == MEET)
-            self._learn_address_heard(node, header.host, header.port, header.bus_port, peer_host, hello.run)
+            self.links.learn_own_host(local_host, is_met=kind == MEET)
+            self.links.learn_address_heard(node, header.host, header.port, header.bus_port, peer_host, hello.run)
             self._on_header(node, header)
             if kind == PONG:
                 self._on_pong(node)
@@ -283,11 +302,11 @@ class Membership(Admission):
     # -- time ----------------------------------------------------------------------------------------------
 
     def next_tick_ms(self) -> int:
-        """When `tick` wants to be called, monotonic."""
+        """Return when `tick` is due, monotonic."""
         return self._last_tick_ms + (TICK_MS if len(self.nodes) > 1 else LONE_TICK_MS)
 
     def tick(self) -> None:
-        """The periodic work: dial, ping, suspect, give up handshakes."""
+        """Do the periodic work: dial, ping, suspect, give up handshakes."""
         if self.now_ms - self._last_tick_ms > max(SLEPT_MS_MIN, self.node_timeout_ms // 2):
             for node in self.nodes.values():
                 if node.ping_sent_ms:
@@ -301,12 +320,12 @@ class Membership(Admission):
             if node.flags & HANDSHAKE:
                 self._tend_handshake(node)
                 continue
-            if node.is_newcomer and self._is_over(node):
-                self.note("node-not-reached", node)
-                self._expel(node)
+            if node.is_newcomer and self.admission.is_over(node, self.node_timeout_ms):
+                self.tray.note("node-not-reached", node)
+                self.admission.expel(node)
                 continue
             self._tend_link(node)
-            is_missed |= self._miss(node)
+            is_missed |= self.links.miss(node)
             if failure.is_silent(node, self.now_ms, self.node_timeout_ms) and failure.suspect(node):
                 is_news = True
                 self._on_suspected(node)
@@ -314,44 +333,44 @@ class Membership(Admission):
             self.refresh()
         self._judge_state()
         if is_news:
-            self._ping_linked()  # At once: agreement on a failure, and where copies go, waits for it.
-        if self._is_unsaved:
-            self._save_soon()
+            self._ping_linked()  # At once: agreement on a failure and the choice of holders wait for it.
+        if self.links.is_unsaved:
+            self.links.save_soon()
         if self.now_ms >= self._random_ping_at_ms:
             self._random_ping_at_ms = self.now_ms + RANDOM_PING_MS
-            self._ping_somebody()
+            self._ping_random()
 
     def _judge_state(self) -> None:
-        """The log hears when the cluster fails, as seen from here, and when it is well again."""
+        """Tell the log when the cluster fails, as seen from here, and when it is well again."""
         if self.has_majority == self._had_majority:
             return
         self._had_majority = self.has_majority
         name = "cluster-ok" if self._had_majority else "cluster-fail"
-        self.notices.append((name, {"lost": self.lost_count, "size": self.size}))
+        self.tray.notices.append((name, {"lost": self.lost_count, "size": self.size}))
 
     def _tend_handshake(self, node: Node) -> None:
-        if self._is_over(node):
-            self.note("handshake-failed", node)
-            self._expel(node)
+        if self.admission.is_over(node, self.node_timeout_ms):
+            self.tray.note("handshake-failed", node)
+            self.admission.expel(node)
         elif not node.is_dialing and self.now_ms >= node.dial_at_ms:
-            self._dial(node)
+            self.links.dial(node)
 
     def _tend_link(self, node: Node) -> None:
         now_ms, timeout_ms = self.now_ms, self.node_timeout_ms
         if not node.is_linked:
-            self._await_pong(node)  # A node that can't be reached must become suspected, too.
+            self.links.await_pong(node)  # A node that can't be reached must become suspected, too.
             if not node.is_dialing and now_ms >= node.dial_at_ms:
-                self._dial(node)
+                self.links.dial(node)
         elif node.ping_sent_ms:
             if now_ms - node.ping_sent_ms > timeout_ms // 2 and now_ms - node.link_since_ms > timeout_ms:
-                self._redial(node)  # The node may be well and only this connection dead.
+                self.links.redial(node)  # The node may be well and only this connection dead.
             elif now_ms - node.pinged_ms >= timeout_ms // 4:
                 self._ping(node)
         elif now_ms - node.pong_received_ms > timeout_ms // 2:
             self._ping(node)
 
-    def _ping_somebody(self) -> None:
-        """Of a few random nodes, the one we have not heard of for longest."""
+    def _ping_random(self) -> None:
+        """Ping one of a few random nodes: the one whose last answer is oldest."""
         waiting = [node for node in self.linked if not node.ping_sent_ms]
         if waiting:
             few = self._rng.sample(waiting, min(RANDOM_PING_CHOICE, len(waiting)))
@@ -362,7 +381,7 @@ class Membership(Admission):
     def _ping(self, node: Node) -> None:
         self._beat(node, MEET if node.must_meet else PING)
         node.pinged_ms = self.now_ms
-        self._await_pong(node)
+        self.links.await_pong(node)
 
     def _ping_linked(self) -> None:
         self._told_memory_level = self.me.memory_level
@@ -370,10 +389,10 @@ class Membership(Admission):
             self._ping(node)
 
     def _greet(self, node: Node) -> None:
-        """First on a new link: our heartbeat, with everybody we know, and the answer it may be waiting for."""
+        """Send the first message on a new link: our heartbeat with all nodes we know, and an answer if one is owed."""
         self._beat(node, MEET if node.must_meet else PING, is_greeting=True)
         node.pinged_ms = self.now_ms
-        self._await_pong(node)
+        self.links.await_pong(node)
         if node.owes_pong:
             self._answer(node, is_greeting=False)
 
@@ -389,7 +408,7 @@ class Membership(Admission):
             self._beat(node, PONG, is_greeting=is_greeting)
 
     def _beat(self, node: Node, kind: int, *, is_greeting: bool = False) -> None:
-        header = heartbeat.header_map(self.me, self.announced_host)
+        header = heartbeat.header_map(self.me, self.links.announced_host)
         about = heartbeat.choose(list(self.nodes.values()), node, self._rng, is_greeting=is_greeting)
         self.outgoing.send((node,), kind, (header, [heartbeat.entry(each, self.now_ms) for each in about]))
 
@@ -397,11 +416,11 @@ class Membership(Admission):
         node.ping_sent_ms = node.ping_sent_wall_ms = 0
         if node.must_meet:
             node.must_meet = False
-            self._write_first()
+            self.links.write_first()
         node.pong_received_ms, node.pong_received_wall_ms = self.now_ms, self.wall_ms
         if failure.heal(node):
-            self.note("node-recovered", node)
-            self._save_soon()
+            self.tray.note("node-recovered", node)
+            self.links.save_soon()
             self.refresh()
 
     def _on_header(self, node: Node, header: Header) -> None:
@@ -409,22 +428,22 @@ class Membership(Admission):
         node.version = header.software
         if node.tls_port != header.tls_port:
             node.tls_port = header.tls_port
-            self._save_soon()
+            self.links.save_soon()
         if (node.flags ^ header.flags) & LEAVING:
             node.flags ^= LEAVING
-            self._save_soon()
+            self.links.save_soon()
             self.refresh()
 
     # -- gossip and failures ---------------------------------------------------------------------------
 
     def _on_gossip(self, sender: Node, entry: Entry, peer_host: str) -> None:
-        """The sender tells us about another node: its opinion, or a node we don't know."""
+        """Handle the sender's word about another node: its opinion, or a node that we don't know."""
         if entry.id == self.me.id:
             return
         node = self.find(entry.id)
         if node is None:
-            if not self._is_blacklisted(entry.id):
-                self._try_address(entry, peer_host)
+            if not self.admission.is_blacklisted(entry.id):
+                self.admission.try_address(entry, peer_host)
             return
         if sender.is_newcomer:
             return
@@ -434,11 +453,11 @@ class Membership(Admission):
         else:
             failure.withdraw(node, sender)
         if node.flags & FAILING and (entry.host, entry.port, entry.bus_port) != (node.host, node.port, node.bus_port):
-            self._try_address(entry, peer_host)  # It may have moved, and others heard of it.
+            self.admission.try_address(entry, peer_host)  # It may have moved, and the sender may know where.
 
     def _on_suspected(self, node: Node) -> None:
-        self.note("node-suspected", node)
-        self._save_soon()
+        self.tray.note("node-suspected", node)
+        self.links.save_soon()
         self.refresh()
         self._try_agree(node)
 
@@ -448,7 +467,7 @@ class Membership(Admission):
             self.outgoing.send(self.linked, FAIL_NODE, (node.id,))
 
     def _on_fail_node(self, sender: Node | None, item: Any) -> None:
-        """A majority agreed, the sender says. If the node is well after all, its next answer heals it: ask."""
+        """The sender says that a majority agreed. If the node is well after all, its next answer heals it: ask."""
         if not isinstance(item, list) or not item or not isinstance(item[0], bytes):
             raise FrameError("bad message", "FAIL_NODE without a node id")
         node = self.find(item[0])
@@ -460,27 +479,27 @@ class Membership(Admission):
                 self._ping(node)
 
     def _on_failed(self, node: Node, why: str) -> None:
-        self.note("node-failed", node, why)
-        self._save_soon()
+        self.tray.note("node-failed", node, why)
+        self.links.save_soon()
         self.refresh()
 
-    # -- meeting ---------------------------------------------------------------------------------------------
+    # -- handshakes ------------------------------------------------------------------------------------------
 
     def _resolve(self, placeholder: Node, hello: Hello) -> Node | None:
-        """A handshake's link is up: the node found there, ready to take the link over, or None to close it."""
-        self._remove(placeholder)
-        self._write_first()
+        """A handshake's link is up: return the node found there, ready to take the link over, or None to close it."""
+        self.remove(placeholder)
+        self.links.write_first()
         node = self.find(hello.id)
         if node is None and hello.id in self.nodes:
-            return None  # We met ourselves, or somebody who took the id of a placeholder.
+            return None  # We met ourselves, or a node that took the id of a placeholder.
         if node is None:
-            node = self._object(hello.id)
-            self._admit(node)
+            node = self.object_of(hello.id)
+            self.admission.admit(node)
         elif node.is_linked and node.link_run == hello.run:
-            self._beat(node, MEET, is_greeting=True)  # A second address of it. It may have forgotten us, so do meet.
+            self._beat(node, MEET, is_greeting=True)  # This is a second address of it. It may have forgotten us.
             return None
         else:
-            self._unlink(node)
+            self.links.mark_down(node)
         node.must_meet = True
         return node
 

@@ -1,12 +1,11 @@
 """The vocabulary of the bus: message kinds and the shape of their items.
 
-What a loop turn produced for a node travels as *runs*: a kind followed by its items, in the
-order they were produced. A receiver takes a run as a whole, so a thousand acknowledged jobs
-cost one look-up of the handler. Items are positional; a receiver ignores positions it does
-not know, which is how a newer node may say more (docs/bus.md).
+The messages that a turn produced for a node travel as *runs*: a kind followed by its items, in the order they were
+produced. A receiver takes a run as a whole, so a thousand acknowledged jobs cost one look-up of the handler. Items are
+positional. A receiver ignores positions it does not know, so a newer node may say more (docs/bus.md).
 
-Node ids are 20 bytes; a set of nodes (`NODES`) is their concatenation, sorted. Times are
-spans in milliseconds, never moments of another node's clock.
+Node ids are 20 bytes. A set of nodes (`NODES`) is their concatenation, sorted. Times are spans in milliseconds, never
+moments of another node's clock.
 
 Membership kinds are below 32 and never reach the core; job kinds start at 32.
 """
@@ -25,7 +24,7 @@ FAIL_NODE: Final = 6  # (node id)
 
 # -- jobs (disque_py/core) ---------------------------------------------------------------------
 FIRST_JOB_KIND: Final = 32
-REPLJOB: Final = 32  # a job image (core/job_snapshot.py), flags (1: no answer wanted; 2: a new job with a key)
+REPLJOB: Final = 32  # a job snapshot (core/job_snapshot.py), flags (1: no answer wanted; 2: a new job with a key)
 GOTJOB: Final = 33  # job id: taken; (job id, 1): was here before
 REFUSED: Final = 34  # job id, reason (see REFUSALS): answer to REPLJOB
 HOLDERS: Final = 35  # job id, NODES: the longer list of holders, to those having the job
@@ -35,16 +34,16 @@ WILLQUEUE: Final = 38  # job id, attempt
 LEASED: Final = 39  # job id, milliseconds left, attempt, version
 SETACK: Final = 40  # job id, NODES the sender knows as holders (empty: a dummy ack), version (0: tell of it)
 GOTACK: Final = 41  # job id, NODES merged, 1 if the SETACK named the answering node
-DELJOB: Final = 42  # job id, NODES of the finished collection; None: delete, whatever is known (and 1: it never was)
+DELJOB: Final = 42  # job id, NODES of the finished collection; None: delete in any case (and 1: creation was aborted)
 NEEDJOBS: Final = 43  # queue, count, flags (1: answers a hint; 2: no jobs of RETRY 0)
-YOURJOBS: Final = 44  # number, all numbers up to here are settled, [job images]
+YOURJOBS: Final = 44  # number, all numbers up to here are settled, [job snapshots]
 TOOK: Final = 45  # number, answers (one byte per job: 0 taken, else a refusal)
 SETTLED: Final = 46  # all numbers up to this one are settled
 INTEREST: Final = 47  # queue, number of waiting clients (0: had some lately; -1: gone; -2: forget all told before)
 HINT: Final = 48  # queue, length
 PAUSE: Final = 49  # queue, flags (1 in, 2 out), version ms, version node id
 LEFT: Final = 50  # job id, leaver id, new holder id or b"", NODES the leaver knows
-LEFT_OK: Final = 51  # job id, what is there: 0 nothing, 1 a copy, 2 its ack
+LEFT_OK: Final = 51  # job id, state of the job there: 0 nothing, 1 a copy, 2 its ack
 OUTCOME: Final = 52  # job id: to its creator, is it decided whether this job exists?
 ISKEY: Final = 53  # number, 18 characters of an id: do you know a job with this key?
 KEYIS: Final = 54  # number of the question, the characters, job id or b"": last word on a key

@@ -1,9 +1,8 @@
-"""Node: what we know of one member of the cluster, ourselves included.
+"""Node: our view of one member of the cluster, ourselves included.
 
-A Node object is identity: for each id there is exactly one object per process, so sets of
-nodes are sets of these objects and compare by identity. Membership alone creates them
-(`Membership.intern`) and changes the fields of its part; the core only reads, apart from
-the fields under "the core's own".
+A Node object is an identity: for each id there is exactly one object per process. So sets of nodes are sets of these
+objects and compare by identity. Membership alone creates them (`Membership.intern`) and changes the fields of its
+part. The core only reads, apart from the fields under "the core's own".
 
 `id` is 20 random bytes; clients see it as 40 lower-case hex characters (`name`).
 """
@@ -20,7 +19,7 @@ HANDSHAKE: Final = 8  # Address known, id not yet: the id is a random placeholde
 NOADDR: Final = 16
 LEAVING: Final = 32
 FORGOTTEN: Final = 64  # Kept only because jobs may still name it.
-UNKNOWN: Final = 128  # Named as a holder by somebody, but never met.
+UNKNOWN: Final = 128  # Named as a holder by another node, but never met.
 
 FLAG_WORDS: Final = (
     (MYSELF, "myself"),
@@ -35,7 +34,7 @@ ID_BYTES: Final = 20
 
 
 class Node:
-    """One node. See the module for who may change what.
+    """One node. See the module for the owner of each field.
 
     id, name         20 bytes; the same as 40 hex characters (bytes, as RESP wants it)
     host, port       where clients and the bus reach it ("" and 0: unknown)
@@ -43,7 +42,7 @@ class Node:
     bus_port         port of its bus (client port + 10000 unless announced otherwise)
     flags            bits above
     run              8 random bytes of its current process, b"" until a link told us
-    is_linked        our outgoing link to it is up: what we send will arrive or the link breaks
+    is_linked        our outgoing link to it is up: a message arrives or the link breaks
     protocol         bus protocol version agreed on that link (0: no link)
     memory_level     0, 1 (> 75 %), 2 (> 95 %): gossiped in its heartbeats
     version          software version it reported
@@ -51,13 +50,13 @@ class Node:
     pong_received_ms, pong_received_wall_ms   when it last answered; monotonic and wall
     fail_at_ms       when FAIL was set; monotonic
     reports          reporter -> when it last said this node fails; monotonic
-    is_newcomer      it introduced itself and was not reached yet (table.py)
+    is_newcomer      it introduced itself and was not reached yet (node_table.py)
     is_missed        it has had no link of ours for MISSED_MS, since `unlinked_ms` (links.py); monotonic
     known_since_ms, link_since_ms   when it entered the table, when our link came up; monotonic
 
     Of our outgoing link, membership's own:
 
-    is_dialing       an attempt to connect is under way
+    is_dialing       an attempt to connect is in flight
     dial_at_ms       no earlier attempt than this; monotonic
     dial_gap_ms      the pause after the next failed attempt
     redial_at_ms     no earlier change of a link for another than this; monotonic
@@ -142,6 +141,6 @@ class Node:
         return f"<Node {self.name[:8].decode()} {self.host}:{self.port} {self.flag_text()}>"
 
     def flag_text(self) -> str:
-        """The flags as CLUSTER NODES and nodes.conf show them: words, or `noflags`."""
+        """Return the flags as CLUSTER NODES and nodes.conf show them: words, or `noflags`."""
         words = [word for bit, word in FLAG_WORDS if self.flags & bit]
         return ",".join(words) if words else "noflags"

@@ -1,20 +1,20 @@
-"""The table of nodes: who there is, one object per id, and the groups others keep asking for.
+"""The table of nodes: one object per id, and the groups of nodes that others keep asking for.
 
-`nodes` is what CLUSTER NODES shows: ourselves, the nodes we know, and handshakes under a random
-placeholder id. A node that left the table (FORGET, RESET) keeps its object, for jobs may name it; a
-node somebody named but we never met has one too. Both come back into the table as the same object.
+`nodes` is the content of CLUSTER NODES: ourselves, the nodes we know, and handshakes under a random placeholder id. A
+node that left the table (FORGET, RESET) keeps its object, for jobs may name it. A node that others named but we never
+met has one too. Both come back into the table as the same object.
 
-`usable` and `linked` are tuples sorted by id, the same object as long as the group is the same,
-so they may serve as keys and as receivers of a run (outgoing.py). `epoch` grows whenever either
-of them, `size` or `counted` changes.
+`usable` and `linked` are tuples sorted by id. They are the same object as long as the group is the same. So they may
+serve as keys and as receivers of a run (outgoing.py). `epoch` grows with every change of `usable`, `linked`, `size` or
+`counted`.
 
-`counted` has the other nodes that neither leave nor have failed. With a majority in sight, ourselves
-included, it has only those of them that are in sight: linked, or without a link for a moment, and not
-suspected. A minority counts the missing ones as well, so that it refuses rather than promises less
+`counted` is the number of other nodes that neither leave nor have failed. With a majority in sight, ourselves included,
+it counts only those in sight. A node is in sight if it is not suspected and is linked, or without a link for only a
+moment. A minority counts the missing ones as well, so that it refuses rather than promises less
 (docs/design/0004-linked-nodes-count.md).
 
-A *newcomer* introduced itself, and we have not reached it yet. It is in the table, for we listen to it, but
-neither counted nor used: anybody can claim to be somebody.
+A *newcomer* introduced itself, and we have not reached it yet. It is in the table, for we listen to it. It is neither
+counted nor used, for any peer can claim any id.
 
 membership.py decides; this file only keeps the books.
 """
@@ -25,14 +25,14 @@ from typing import Final
 
 from cluster_bus.node import FAIL, FORGOTTEN, HANDSHAKE, LEAVING, MYSELF, PFAIL, UNKNOWN, Node
 
-# None of these may be asked for copies (spec N1: reachable nodes). Whether a link
-# is up does not matter: it will be again, or the node becomes suspected.
+# Nodes with one of these flags are not asked for copies (spec N1: reachable nodes). The state of the link does not
+# matter: the link comes back, or the node becomes suspected.
 UNUSABLE: Final = MYSELF | HANDSHAKE | LEAVING | PFAIL | FAIL
 
-# These do not count when copies are (spec C1).
+# Nodes with one of these flags do not count for copies (spec C1).
 UNCOUNTED: Final = MYSELF | LEAVING | FAIL
 
-# Ids that peers may make us remember, whoever they belong to.
+# How many ids peers may make us remember, whether or not nodes have them.
 NODES_MAX: Final = 20_000
 
 
@@ -46,8 +46,9 @@ class NodeTable:
     linked   our outgoing link to them is up
     counted  how many other nodes the default number of copies counts
     epoch    grows with every change of the four above
-    newcomers    said MEET and were not reached yet -> what they are without that: their flags before, UNKNOWN if jobs
-                 name them since, 0 if nobody but they themselves ever told us of them
+    now_ms, wall_ms   set by the driver at the start of a turn
+    newcomers    said MEET and were not reached yet -> their flags before: UNKNOWN if jobs name them since, 0 if no
+                 other node ever told us of them
     """
 
     def __init__(self, me: Node) -> None:
@@ -59,40 +60,46 @@ class NodeTable:
         self.linked: tuple[Node, ...] = ()
         self.counted = 0
         self.epoch = 0
+        self.now_ms = 0
+        self.wall_ms = 0
         self.newcomers: dict[Node, int] = {}
         self._handshakes: dict[tuple[str, int], Node] = {}  # by address
         self._interned: dict[bytes, Node] = {me.id: me}
 
     def intern(self, node_id: bytes) -> Node:
-        """The one Node for this id (20 bytes): in the table, forgotten, or made now and flagged UNKNOWN.
+        """Return the one Node for this id (20 bytes): in the table, forgotten, or made now and flagged UNKNOWN.
 
-        Who asks has a job that names it. So it stays if it is a newcomer that is given up later.
+        The caller has a job that names it. So the object stays even if it is a newcomer that is given up later.
         """
         node = self._interned.get(node_id)
         if node is None:
             if len(self._interned) >= NODES_MAX:
                 raise ValueError("more nodes were named than any cluster has")
-            node = self._object(node_id)
+            node = self.object_of(node_id)
         elif node.is_newcomer and not self.newcomers[node]:
             self.newcomers[node] = UNKNOWN
         return node
 
     def find(self, node_id: bytes) -> Node | None:
-        """The node of the table with this id, other than ourselves and handshakes; None."""
+        """Return the node of the table with this id, other than ourselves and handshakes; None."""
         node = self.nodes.get(node_id)
         return None if node is None or node.flags & (MYSELF | HANDSHAKE) else node
 
-    def everybody(self) -> list[Node]:
-        """All nodes that have an object, forgotten ones and those that were only named included."""
+    def known(self, node_id: bytes) -> Node | None:
+        """Return the object of this id, in the table or not; None if there is none."""
+        return self._interned.get(node_id)
+
+    def known_nodes(self) -> list[Node]:
+        """Return all nodes that have an object, also forgotten ones and those that were only named."""
         return list(self._interned.values())
 
     def find_handshake(self, host: str, port: int) -> Node | None:
-        """The handshake with this address, None if there is none."""
+        """Return the handshake with this address, None if there is none."""
         return self._handshakes.get((host, port))
 
     @property
     def handshake_count(self) -> int:
-        """How many handshakes are under way."""
+        """Return how many handshakes are in flight."""
         return len(self._handshakes)
 
     def refresh(self) -> None:
@@ -134,18 +141,18 @@ class NodeTable:
 
     @property
     def lost_count(self) -> int:
-        """How many nodes are suspected or have failed."""
+        """Return how many nodes are suspected or have failed."""
         return sum(1 for node in self.nodes.values() if node.flags & (PFAIL | FAIL) and not node.flags & HANDSHAKE)
 
     @property
     def has_majority(self) -> bool:
         """Whether at most half of the cluster is suspected or failed, as seen from here.
 
-        Leaving nodes answer and count as well; so does a half, because of two nodes neither is the minority.
+        Leaving nodes answer, so they count as well. Exactly half is enough: of two nodes neither is the minority.
         """
         return 2 * self.lost_count <= self.size
 
-    def _enter(self, node: Node) -> None:
+    def enter(self, node: Node) -> None:
         """Put a node, or a handshake, into the table."""
         assert node.id not in self.nodes
         node.flags &= ~(UNKNOWN | FORGOTTEN)
@@ -153,43 +160,44 @@ class NodeTable:
         if node.flags & HANDSHAKE:
             self._handshakes[node.host, node.port] = node
 
-    def _remove(self, node: Node) -> None:
-        """Take it out; unless it was a mere handshake, its object stays, flagged FORGOTTEN.
+    def remove(self, node: Node) -> None:
+        """Take a node out. Unless it was a mere handshake, its object stays, flagged FORGOTTEN.
 
-        A newcomer is what it was before, so that who only claims an id changes nothing about the node that
-        jobs name by it. If nobody ever named it nothing of it stays: strangers can't fill the memory of ids.
+        A newcomer becomes what it was before. So a peer that only claims an id changes nothing about the node that
+        jobs name by that id. If no other node ever named it, nothing of it stays: strangers can't fill the memory of
+        ids.
         """
         del self.nodes[node.id]
         if node.flags & HANDSHAKE:
             self._handshakes.pop((node.host, node.port), None)
             return
-        flags_before = self._no_newcomer(node)
+        flags_before = self.end_newcomer(node)
         node.flags = flags_before or FORGOTTEN
         if flags_before == 0:
             del self._interned[node.id]
 
-    def _newcomer(self, node_id: bytes) -> Node:
-        """The node of this id, which introduced itself; to be entered."""
+    def begin_newcomer(self, node_id: bytes) -> Node:
+        """Return the node of this id, which introduced itself; the caller enters it."""
         known = self._interned.get(node_id)
-        node = self._object(node_id)
+        node = self.object_of(node_id)
         node.is_newcomer = True
         self.newcomers[node] = 0 if known is None else known.flags
         return node
 
-    def _no_newcomer(self, node: Node) -> int | None:
-        """It was reached, or is given up: its flags before it introduced itself; None if it was no newcomer."""
+    def end_newcomer(self, node: Node) -> int | None:
+        """End a newcomer's probation: return its flags before it introduced itself, None if it was no newcomer."""
         node.is_newcomer = False
         return self.newcomers.pop(node, None)
 
-    def _object(self, node_id: bytes) -> Node:
-        """The one Node for this id, made now if need be, however many there are: its sender stands before us."""
+    def object_of(self, node_id: bytes) -> Node:
+        """Return the one Node for this id, made now if need be. No limit applies, for the node itself proved the id."""
         node = self._interned.get(node_id)
         if node is None:
             node = self._interned[node_id] = Node(node_id, flags=UNKNOWN)
         return node
 
-    def _rename_me(self, node_id: bytes) -> None:
-        """Give ourselves another id, in place; only when nobody else is in the table."""
+    def rename_me(self, node_id: bytes) -> None:
+        """Give ourselves another id, in place; only when the table has no other node."""
         assert len(self.nodes) == 1
         del self._interned[self.me.id]
         self.me.id = node_id

@@ -1,21 +1,21 @@
-"""The nodes file as text: CLUSTER NODES lines that a node finds its cluster by after a restart.
+"""The nodes file as text: CLUSTER NODES lines by which a node finds its cluster after a restart.
 
     version 1
     <id> <host>:<port> <flags> <ping-sent> <pong-received> <link> bus-port=17711
     ...
     checksum 89abcdef
 
-The six fields are the original's (spec N6); `key=value` fields may follow, and
-unknown ones are ignored, so a newer version may say more. Files of the original are read, too: they
-have neither version, checksum nor further fields. Exactly one line is `myself`. Handshakes are not
-saved. Empty lines are ignored, and so are lines starting with `vars` by those who don't know them (`Notes`):
+The six fields are the original's (spec N6). `key=value` fields may follow. Unknown ones are ignored, so a newer version
+may say more. Files of the original are read, too: they have neither version, checksum nor further fields. Exactly one
+line is `myself`. Handshakes are not saved. Empty lines are ignored. A reader that does not know lines starting with
+`vars` ignores those as well (`Notes`):
 
     vars meet <host> <port> <bus-port>       an operator asked for it, and it was not reached yet
     vars forgot <id> <ms left> <wall ms>     gossip may not bring it back for so long
-    vars alone                               it knows nobody because an operator wanted that
+    vars alone                               its table is empty because an operator wanted that
 
-The checksum (crc32, hex) covers everything above it and must be there when a version is: a file that was
-damaged or cut off is reported (spec Q36), never half believed. nodes_store.py does the writing.
+The checksum (crc32, hex) covers everything above it and must be there when a version is. A file that was damaged or cut
+off is reported (spec Q36), never half believed. nodes_store.py writes the file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 from cluster_bus.node import FLAG_WORDS, HANDSHAKE, ID_BYTES, MYSELF, Node
 
 FILE_VERSION: Final = 1
-_BUS_PORT_OFFSET: Final = 10_000  # Where the original's bus is; only its files lack the field.
+_BUS_PORT_OFFSET: Final = 10_000  # The offset of the original's bus port; only its files lack the field.
 _FIELDS: Final = 6
 _FLAGS: Final = {word: bit for bit, word in FLAG_WORDS} | {"noflags": 0}
 
@@ -42,7 +42,7 @@ class NodesFileError(Exception):
 
 
 class NodeLine(NamedTuple):
-    """One node as the file has it; times are Unix milliseconds of whoever wrote it, 0: none."""
+    """One node as the file has it; times are Unix milliseconds of the process that wrote it, 0: none."""
 
     id: bytes
     host: str
@@ -56,11 +56,11 @@ class NodeLine(NamedTuple):
 
 
 class Notes(NamedTuple):
-    """What a nodes file says besides the nodes.
+    """The `vars` lines of a nodes file.
 
     meetings    host, port and bus port of nodes that an operator asked to meet
     forgotten   (id, milliseconds for which gossip may not bring it back)
-    is_alone    an operator made the node forget everybody
+    is_alone    an operator made the node forget all other nodes
     """
 
     meetings: list[tuple[str, int, int]]
@@ -72,7 +72,7 @@ NO_NOTES: Final = Notes([], [], False)
 
 
 def six_fields(node: Node) -> str:
-    """A node's line in CLUSTER NODES, without the line end (spec N6)."""
+    """Return a node's line in CLUSTER NODES, without the line end (spec N6)."""
     link = "connected" if node.is_linked or node.flags & MYSELF else "disconnected"
     return (
         f"{node.name.decode()} {node.host}:{node.port} {node.flag_text()} "
@@ -81,7 +81,7 @@ def six_fields(node: Node) -> str:
 
 
 def dump(nodes: Iterable[Node], notes: Notes = NO_NOTES, wall_ms: int = 0) -> str:
-    """The file's text for these nodes. A newcomer is not in it: it will say MEET again."""
+    """Return the file's text for these nodes. Newcomers are left out: they will say MEET again."""
     lines = [f"version {FILE_VERSION}"]
     lines += [_line(node) for node in nodes if not node.flags & HANDSHAKE and not node.is_newcomer]
     lines += [f"vars meet {host} {port} {bus_port}" for host, port, bus_port in notes.meetings]
@@ -100,7 +100,7 @@ def _line(node: Node) -> str:
 
 
 def parse(text: str) -> list[NodeLine]:
-    """All nodes of the file, `myself` first; NodesFileError."""
+    """Return all nodes of the file, `myself` first; NodesFileError."""
     nodes: dict[bytes, NodeLine] = {}
     lines = text.split("\n")
     is_versioned = _check_frame(text, lines)
@@ -110,7 +110,7 @@ def parse(text: str) -> list[NodeLine]:
             continue
         node = _parse_line(number, words)
         if node.id in nodes:
-            raise NodesFileError(number, "this node id stands in an earlier line already")
+            raise NodesFileError(number, "this node id is in an earlier line already")
         nodes[node.id] = node
     mine = [node for node in nodes.values() if node.flags & MYSELF]
     if len(mine) != 1:
@@ -119,7 +119,7 @@ def parse(text: str) -> list[NodeLine]:
 
 
 def parse_notes(text: str, wall_ms: int) -> Notes:
-    """What a file that `parse` accepts says in its `vars` lines; unknown ones are ignored."""
+    """Read the `vars` lines of a file that `parse` accepts; unknown ones are ignored."""
     meetings, forgotten, is_alone = [], [], False
     for line in text.split("\n"):
         words = line.split()
@@ -130,7 +130,7 @@ def parse_notes(text: str, wall_ms: int) -> Notes:
         elif words[:2] == ["vars", "forgot"] and len(words) == 5 and len(words[2]) == 2 * ID_BYTES:
             left_ms, then_ms = _number(words[3], 1 << 63), _number(words[4], 1 << 63)
             if left_ms is not None and then_ms is not None and not set(words[2]) - set("0123456789abcdef"):
-                # The clock may have been set back meanwhile: then no time has passed.
+                # The clock may have been set back meanwhile. Then no time has passed.
                 forgotten.append((bytes.fromhex(words[2]), left_ms - min(max(wall_ms - then_ms, 0), left_ms)))
         elif words == ["vars", "alone"]:
             is_alone = True
@@ -138,7 +138,7 @@ def parse_notes(text: str, wall_ms: int) -> Notes:
 
 
 def _check_frame(text: str, lines: list[str]) -> bool:
-    """Whether the text has a version line; if so, version and checksum were found good."""
+    """Check version and checksum of a text that has a version line; False for one without."""
     words = lines[0].split()
     if not words or words[0] != "version":
         return False
@@ -182,7 +182,7 @@ def _parse_line(number: int, words: list[str]) -> NodeLine:
 
 
 def _further_ports(number: int, fields: list[str], port: int) -> tuple[int, int]:
-    """The bus port and the TLS port out of a line's further fields."""
+    """Read the bus port and the TLS port from a line's further fields."""
     bus_port: int | None = port + _BUS_PORT_OFFSET if 0 < port <= 65535 - _BUS_PORT_OFFSET else 0
     tls_port: int | None = 0
     for field in fields:

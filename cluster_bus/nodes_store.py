@@ -1,13 +1,13 @@
 """The nodes file on disk: one owner at a time, and never half written.
 
-A save writes a new file, syncs it, renames it over the old one and syncs the directory, so after
-a power cut either the old or the new table is there (spec Q36: rewriting in place bricked nodes). An
-advisory lock on `<path>.lock` is held as long as the process lives, for two nodes with one id would
-ruin each other's jobs; it is a file of its own because a rename would leave a lock on the old one behind.
+A save writes a new file, syncs it, renames it over the old one and syncs the directory. So after a power cut either the
+old or the new table is there (spec Q36: rewriting in place bricked nodes). An advisory lock on `<path>.lock` is held
+as long as the process lives, for two nodes with one id would ruin each other's jobs. The lock is a file of its own
+because a rename would leave a lock on the old file behind.
 
-Between two saves `write` puts a newer text beside the file, without any sync: it survives the end of the process, not
-that of the machine. It names the texts that it is newer than (`follows`, their crc32). A start believes it only if the
-file is one of these, so a file that an operator has moved away or replaced is never overruled.
+Between two saves, `write` puts a newer text beside the file, without any sync. That text survives the end of the
+process, not that of the machine. It names the texts that it is newer than (`follows`, their crc32). A start believes it
+only if the file is one of these, so a file that an operator has moved away or replaced is never overruled.
 
 Synchronous: a save takes two syncs, so a caller with an event loop runs it in an executor. A write takes none.
 """
@@ -48,7 +48,7 @@ class NodesFileStore:
         self._lock_fd = fd
 
     def load(self) -> str | None:
-        """The text, None if there is no file. Bytes that are no text survive as surrogates, for parse to refuse."""
+        """Return the text, None if there is no file. Bytes that are no text survive as surrogates; `parse` refuses."""
         try:
             with open(self.path, encoding="utf-8", errors="surrogateescape", newline="") as file:
                 return file.read()
@@ -56,7 +56,7 @@ class NodesFileStore:
             return None
 
     def load_latest(self, text: str) -> str | None:
-        """What was written after the file had this text; None if nothing was, or it did not survive. OSError."""
+        """Return the text written after the file had this one; None if there is none or it did not survive. OSError."""
         try:
             with open(f"{self.path}.latest", encoding="utf-8", errors="surrogateescape", newline="") as file:
                 first, _, latest = file.read().partition("\n")
@@ -66,7 +66,7 @@ class NodesFileStore:
         return latest if words[:1] == ["follows"] and f"{crc_of(text):08x}" in words else None
 
     def write(self, text: str, follows: Sequence[int]) -> None:
-        """Put a text beside the file that is newer than those with these crc_of; the process may die then. OSError."""
+        """Put a text beside the file that is newer than those with these crc_of. The process may die then. OSError."""
         new_path = f"{self.path}.latest.new"
         head = " ".join(["follows", *(f"{crc:08x}" for crc in follows)])
         fd = os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
@@ -75,7 +75,7 @@ class NodesFileStore:
         os.replace(new_path, f"{self.path}.latest")
 
     def save(self, text: str) -> None:
-        """Replace the file; when this returns, the new text is on disk."""
+        """Replace the file. When this returns, the new text is on disk."""
         new_path = f"{self.path}.new"
         fd = os.open(new_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         with open(fd, "wb") as file:
@@ -97,5 +97,5 @@ class NodesFileStore:
 
 
 def crc_of(text: str) -> int:
-    """What a later text is known to follow this one by."""
+    """Return the checksum by which a later text names this one."""
     return zlib.crc32(text.encode(errors="surrogateescape"))

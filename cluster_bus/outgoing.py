@@ -1,11 +1,11 @@
-"""What this turn wants to tell other nodes, batched into runs.
+"""The outgoing messages of a turn, batched into runs.
 
-`send(nodes, kind, item)` is the only way a message is produced. Consecutive items of one kind
-for the same nodes form one run, which is encoded once however many nodes get it. The order of
-items towards any one node is the order of the calls.
+`send(nodes, kind, item)` and `send_all` are the only ways to produce a message. Consecutive items of one kind for the
+same nodes form one run, which is encoded once however many nodes get it. The order of items towards any one node is the
+order of the calls.
 
-`nodes` is a tuple; callers pass the *same* tuple object for the same group (Broker.others
-memoizes them), because a run is continued only on identity, never by comparing contents.
+`nodes` is a tuple. Callers pass the *same* tuple object for the same group (Broker.others memoizes them), because a run
+is continued only on identity, never by comparing contents.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class Outgoing:
             self.runs.append((nodes, kind, self._items))
 
     def leave_out(self, node: Node) -> None:
-        """What is to be said about jobs was meant for a process of this node that is not there any more."""
+        """Drop job messages for this node: they were meant for a process of it that is gone."""
         self.runs = without(self.runs, node)
         self._nodes = None
 
     def take(self) -> list[Run]:
-        """Hand the runs over and start afresh."""
+        """Return the runs and start afresh."""
         runs = self.runs
         self.runs = []
         self._nodes = None
@@ -71,7 +71,7 @@ class Outgoing:
 
 
 def without(runs: list[Run], node: Node) -> list[Run]:
-    """These runs, but job messages for all other nodes only."""
+    """Return these runs without job messages for `node`."""
     left = []
     for run in runs:
         if run[1] >= FIRST_JOB_KIND and node in run[0]:

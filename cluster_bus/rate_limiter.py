@@ -1,18 +1,18 @@
-"""How often something may happen because of one source: so many at once, then so many a second.
+"""A rate limiter per source: so many at once, then so many a second.
 
-Whoever reaches the bus of a cluster without a secret may say MEET under any number of ids, and gossip about
-any number of addresses; each makes us dial. A budget per source host bounds what that costs, and who is
-within it never notices. Hosts are forgotten when their budget is full again, that is: when nothing is lost by it.
+A host that reaches the bus of a cluster without a secret may say MEET under any number of ids, and gossip about any
+number of addresses. Each makes us dial. A rate limit per source host bounds that cost, and a host within its limit
+never notices. A host is forgotten when its whole burst is available again, so nothing is lost by it.
 
-Pure; the caller says what time it is.
+Pure; the caller passes the time.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# Sources remembered at a time. With so many at once (IPv6 has enough addresses for it) the oldest starts afresh; the
-# caps on what they may start in all hold nevertheless.
+# Sources remembered at a time. With more of them (IPv6 has enough addresses for it) the oldest starts afresh. The
+# limits on what they may start in all hold nevertheless.
 SOURCES_MAX: Final = 1_000
 
 

@@ -1,5 +1,5 @@
-"""Remembering across restarts. Knows no job.
+"""Persistence: bytes on disk that survive a restart. It knows no job.
 
-Today this floor holds only the door the broker writes through (`records.py`); the journal
-behind it comes with its own change.
+The journal (journal.py), the log of events (event_log.py) and spilled bodies (spill.py) live here, and the parts of the
+tools that work on their files. Nothing here imports the broker.
 """

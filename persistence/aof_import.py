@@ -1,16 +1,15 @@
-r"""The original's disque.aof, for nodes that move in. Spec J6.
+r"""Reading the original's disque.aof, for nodes that move in. Spec J6.
 
-The file is a sequence of RESP commands, of two kinds: `LOADJOB <blob>`, the job exists, and `DELJOB <id>`, it is gone
-or acknowledged. Deliveries, nacks and leases are not in it, so nobody can know what happened to a job after it
-was queued. Hence:
+The file is a sequence of RESP commands, of two kinds. `LOADJOB <blob>`: the job exists. `DELJOB <id>`: it is gone or
+acknowledged. Deliveries, nacks and leases are not in it, so the fate of a job after it was queued is unknown. Hence:
 
-* RETRY > 0: the job waits for its retry (or what is left of its DELAY, counted from its creation) and is queued then.
-  What stood as queued is queued at once when the node is started with `aof-enqueue-jobs-once yes`.
+* RETRY > 0: the job waits for its retry (or the rest of its DELAY, counted from its creation) and is queued then. A job
+  that was in a queue is queued at once when the node is started with `aof-enqueue-jobs-once yes`.
 * RETRY 0: it may have been delivered. It comes back not queueable, to be seen in SHOW, unless the caller knows better
   (spec O5: at-most-once prefers loss).
 
-Whose file it is stands nowhere. The node holds every job in it, so its id is in every set of holders (the original
-names itself there when it keeps a copy); `common_holders` are the ids that all jobs share.
+The file does not say which node it belongs to. That node holds every job in it, so its id is in every set of holders
+(the original names itself there when it keeps a copy). `common_holders` are the ids that all jobs share.
 """
 
 # Stays Python: runs in programs only, not in a node.
@@ -35,24 +34,24 @@ _LENGTH: Final = struct.Struct("<I")
 _STATE_BITS: Final = 0x0F
 ACTIVE: Final = 1
 QUEUED: Final = 2
-_BCAST_QUEUED: Final = 1  # Its next queueing is a re-queue.
+_BCAST_QUEUED: Final = 1  # Its next queueing is a requeue.
 _DELIVERED: Final = 4
 _NAME_BYTES: Final = 2 * NODE_BYTES  # A node's id in a blob is hex.
 
-# More words, or a longer one, than any record of the original.
+# No record of the original has more words, or a longer one.
 WORDS_MAX: Final = 1_000_000
 WORD_BYTES_MAX: Final = 1 << 31
 PIECE_BYTES: Final = 1 << 20
-# Retries of jobs that were loaded together are spread out, by this many jobs per millisecond.
+# Retries of jobs that were loaded together are spread out: so many jobs come due per millisecond.
 SPREAD_JOBS_PER_MS: Final = 20
 
 
 class AofError(ValueError):
-    """This is not the original's journal, or it is damaged; the text names the byte."""
+    """An error in the original's journal: it is another file, or it is damaged. The text names the byte."""
 
 
 class Blob(NamedTuple):
-    """What a LOADJOB says: the original's fields, times as it has them."""
+    """The content of a LOADJOB: the original's fields, times in the original's units."""
 
     id: bytes
     state: int
@@ -70,7 +69,7 @@ class Blob(NamedTuple):
 
 
 def parse_blob(data: bytes, sets: dict[bytes, tuple[bytes, ...]] | None = None) -> Blob:
-    """A LOADJOB's argument; AofError with the reason.
+    """Parse a LOADJOB's argument; AofError with the reason.
 
     sets   holders that were met before, by their bytes: a million jobs have few different ones
     """
@@ -88,11 +87,11 @@ def parse_blob(data: bytes, sets: dict[bytes, tuple[bytes, ...]] | None = None) 
         (count,) = _LENGTH.unpack_from(data, at)
         at += _LENGTH.size
     except struct.error:
-        raise AofError("a LOADJOB that is cut short") from None
+        raise AofError("a LOADJOB that is cut off") from None
     if at + count * _NAME_BYTES != len(data) or length not in (len(data), len(data) - _LENGTH.size):
-        raise AofError("a LOADJOB whose lengths don't fit")
+        raise AofError("a LOADJOB with wrong lengths")
     if job_id[:2] != b"D-" or job_id[10] != 45 or job_id[35] != 45:
-        raise AofError("a LOADJOB whose id is none")
+        raise AofError("a LOADJOB with a malformed job id")
     named = data[at:]
     holders = sets.get(named) if sets is not None else None
     if holders is None:
@@ -121,13 +120,13 @@ def _holders(named: bytes) -> tuple[bytes, ...]:
         names = named.decode("ascii")
         return tuple(bytes.fromhex(names[at : at + _NAME_BYTES]) for at in range(0, len(names), _NAME_BYTES))
     except ValueError:
-        raise AofError("a LOADJOB that names no nodes where they should be") from None
+        raise AofError("a LOADJOB with malformed node ids") from None
 
 
 class AofReader:
-    """Takes the file in pieces of any size.
+    """A reader that takes the file in pieces of any size.
 
-    jobs            id -> blob of what exists, in the file's order
+    jobs            id -> blob of each job that exists, in the file's order
     record_count    LOADJOB and DELJOB so far
     offset          end of the last whole record
     """
@@ -139,7 +138,7 @@ class AofReader:
         self._rest = b""
 
     def feed(self, piece: bytes) -> None:
-        """The next bytes; AofError with the place of what is no record."""
+        """Take the next bytes; AofError with the place of bytes that are no record."""
         data = self._rest + piece if self._rest else piece
         at = 0
         jobs = self.jobs
@@ -153,7 +152,7 @@ class AofReader:
             words, end = taken
             name = words[0].upper()
             if name == b"LOADJOB" and len(words) == 2 and len(words[1]) >= _BLOB.size:
-                # Of two the first counts, as in the original; after a DELJOB it is a new one.
+                # Of two with one id the first counts, as in the original; after a DELJOB it is a new job.
                 jobs.setdefault(words[1][_LENGTH.size : _LENGTH.size + ID_BYTES], words[1])
             elif name == b"DELJOB" and len(words) >= 2:
                 for job_id in words[1:]:
@@ -168,26 +167,26 @@ class AofReader:
 
     @property
     def torn_bytes(self) -> int:
-        """Bytes behind the last whole record."""
+        """Return how many bytes stand behind the last whole record."""
         return len(self._rest)
 
     @property
     def piece_bytes(self) -> int:
-        """How much to feed next: a long record is not put together from many small pieces."""
+        """Return how much to feed next, so that a long record is not put together from many small pieces."""
         return max(PIECE_BYTES, len(self._rest))
 
     def holder_sets(self) -> list[tuple[bytes, ...]]:
-        """The different sets of holders that there are."""
+        """Return the different sets of holders that there are."""
         found: dict[bytes, None] = {}
         for data in self.jobs.values():
             at = _BLOB.size
-            for _ in range(2):  # Behind the queue's name and the body. What doesn't fit, `blobs` reports.
+            for _ in range(2):  # Behind the queue's name and the body. `blobs` reports wrong lengths.
                 at += _LENGTH.size + int.from_bytes(data[at : at + _LENGTH.size], "little")
             found[data[at + _LENGTH.size :]] = None
         return [_holders(named) for named in found]
 
     def blobs(self) -> Iterator[Blob]:
-        """What exists; AofError with the id of a job that can't be read."""
+        """Yield the jobs that exist; AofError with the id of a job that can't be read."""
         sets: dict[bytes, tuple[bytes, ...]] = {}
         for job_id, data in self.jobs.items():
             try:
@@ -197,7 +196,7 @@ class AofReader:
 
 
 def take_record(data: bytes, at: int) -> tuple[list[bytes], int] | None:
-    """The words of the record at `at` and its end; None if it isn't all there. AofError if it is none."""
+    """Return the words of the record at `at` and its end; None if it isn't complete. AofError if it is no record."""
     head = _line(data, at, b"*")
     if head is None:
         return None
@@ -221,7 +220,7 @@ def take_record(data: bytes, at: int) -> tuple[list[bytes], int] | None:
 
 
 def _line(data: bytes, at: int, sign: bytes) -> tuple[int, int] | None:
-    """The number of a line like `*2` and where the next one begins; None if it isn't all there."""
+    """Return the number of a line like `*2` and the start of the next line; None if it isn't complete."""
     end = data.find(b"\r\n", at, at + 16)
     if end < 0:
         if len(data) - at >= 16 or (len(data) > at and data[at : at + 1] != sign):
@@ -234,7 +233,7 @@ def _line(data: bytes, at: int, sign: bytes) -> tuple[int, int] | None:
 
 
 def facts_of_blob(blob: Blob, index: int, wall_ms: int) -> Facts | None:
-    """The job as it comes into our journal; None if its life is over or it was never a promise.
+    """Return the job as it enters our journal; None if its life is over or it was never a promise.
 
     index     its place among the jobs: those that come due together are spread a little
     wall_ms   now
@@ -244,7 +243,7 @@ def facts_of_blob(blob: Blob, index: int, wall_ms: int) -> Facts | None:
         return None
     delay_ms, retry_ms = blob.delay_s * 1000, blob.retry_s * 1000
     delayed_until_ms = blob.ctime // 1_000_000 + delay_ms if delay_ms else 0
-    # A copy that another node made: it steps in one RETRY after it should have been queued there.
+    # A copy that another node made: it is queued here one RETRY after it should have been queued there.
     is_copy = bool(blob.flags & _BCAST_QUEUED)
     flags = IS_DELIVERED if blob.flags & _DELIVERED else 0
     due_at_ms = 0
@@ -274,5 +273,5 @@ def facts_of_blob(blob: Blob, index: int, wall_ms: int) -> Facts | None:
 
 
 def common_holders(holder_sets: list[tuple[bytes, ...]]) -> set[bytes]:
-    """The ids that all of them name; empty if there are none, or no sets."""
+    """Return the ids that all sets name; empty if there are none, or no sets."""
     return set.intersection(*map(set, holder_sets)) if holder_sets else set()

@@ -1,12 +1,13 @@
 """Backup: one consistent copy of a journal that goes on being written.
 
-The segment is closed where it stands, and when that is on disk all closed files are linked into another directory:
-no byte is copied, nobody waits, and what is written later goes to a new file. Meanwhile no file is removed, so that
-the copy is the journal of one moment, whatever rewriting is under way; what had been dropped before is said to be in
-files of the copy. A description comes last (`backup.json`): a directory without it is not a backup.
+The current segment is closed. When that is on disk, all closed files are linked into another directory. No byte is
+copied and no reply waits; later records go to a new file. Meanwhile no file is removed, so the copy is the journal of
+one moment, whatever compaction is in progress. Segments that were dropped
+before are named by records in files of the copy. A description comes last (`backup.json`): a directory without it is
+not a backup.
 
-The copy carries the mark of a restored journal (recovery.py): from the moment it is made, time passes that it knows
-nothing of, however it is put in a node's place.
+The copy carries the mark of a restored journal (recovery.py). From the moment it is made, time passes of which it
+knows nothing, however it is put in a node's place.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _NAME_CHARS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUV
 
 
 class Made(NamedTuple):
-    """A backup that is complete: where, how many files of the journal, their bytes."""
+    """A complete backup: its directory, how many files of the journal it has, their bytes."""
 
     directory: str
     file_count: int
@@ -36,7 +37,7 @@ class Made(NamedTuple):
 
 
 class Description(NamedTuple):
-    """What a backup says of itself: whose it is, when it was made (Unix ms), files with their bytes, and its end."""
+    """A backup's description: its node, when it was made (Unix ms), files with their bytes, and its end."""
 
     node: bytes
     wall_ms: int
@@ -45,7 +46,7 @@ class Description(NamedTuple):
 
 
 class DescriptionError(ValueError):
-    """This is no backup's description."""
+    """The text is no backup's description."""
 
 
 def is_name(name: str) -> bool:
@@ -54,7 +55,7 @@ def is_name(name: str) -> bool:
 
 
 def encode_description(description: Description) -> bytes:
-    """The content of DESCRIPTION_NAME."""
+    """Return the content of DESCRIPTION_NAME."""
     row = {
         "format": FORMAT,
         "node": description.node.hex(),
@@ -66,7 +67,7 @@ def encode_description(description: Description) -> bytes:
 
 
 def decode_description(data: bytes) -> Description:
-    """DescriptionError with the reason."""
+    """Read the content of DESCRIPTION_NAME; DescriptionError with the reason."""
     try:
         row: Any = json.loads(data)
         if row["format"] != FORMAT:
@@ -80,7 +81,7 @@ def decode_description(data: bytes) -> Description:
 
 
 def refuse_incomplete(folder: Folder, description: Description) -> None:
-    """DamagedJournalError if a file is missing or has another length than when the backup was made."""
+    """Raise DamagedJournalError if a file is missing or has another length than when the backup was made."""
     names = set(folder.names())
     for name, size in description.files.items():
         if name not in names:
@@ -90,9 +91,11 @@ def refuse_incomplete(folder: Folder, description: Description) -> None:
 
 
 class Backup:
-    """Makes one; `done` hears of it once, as Made or as the OSError that prevented it. Then nothing is left behind.
+    """The making of one backup. `done` is called once, with Made or with the OSError that prevented it.
 
-    directory    where to; two levels of it are made
+    After an error nothing is left behind.
+
+    directory    the directory to make; two levels of it are made
     nodes_text   the nodes file as it is now
     begin_turn   called before the journal is touched from the disk's callback
     """
@@ -116,7 +119,7 @@ class Backup:
         self._position = 0
 
     def start(self) -> None:
-        """Look whether the place is free; remains of one that was cut short are cleared away."""
+        """Check that the place is free; clear away the remains of a backup that was cut short."""
         directory = self._directory
 
         def look(folder: Folder) -> None:
@@ -146,7 +149,7 @@ class Backup:
         if failure is not None:
             self._end(failure)
             return
-        # Removals that were under way come first in their lane, and the journal hears of them before we go on.
+        # Removals in flight come first in their lane, and the journal learns of them before we go on.
         self._disk.start(READING, lambda folder: None, self._settled)
 
     def _settled(self, outcome: OSError | None) -> None:
@@ -179,7 +182,7 @@ class Backup:
 
 
 def names_of(parts: list[Part]) -> list[str]:
-    """Their files."""
+    """Return the names of their files."""
     return [file_name(part.number, part.part) for part in parts]
 
 

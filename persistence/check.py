@@ -1,8 +1,8 @@
-"""Checking: a journal is read from end to end and counted, or its jobs are gathered, without a broker.
+"""Checking: a journal is read from end to end and counted, or its jobs are collected, without a broker.
 
-`read` walks over the journal as a starting node would (recovery.py), and hands every block on; so what it refuses, a
-node refuses, with the same words. Two readers of blocks are here. `Tally` counts, and keeps a number per living job,
-nothing more. `Gathering` keeps the jobs themselves, as items, and makes facts of them when asked.
+`read` walks over the journal as a starting node would (recovery.py), and hands every block on. So it refuses the same
+journals as a node, with the same words. Two readers of blocks are here. `Tally` counts, and keeps only one number per
+living job. `JobCollector` keeps the jobs themselves, as items, and makes facts of them when asked.
 """
 
 # Stays Python: runs in programs only, and defines protocols.
@@ -39,10 +39,10 @@ from persistence.records import (
 )
 from persistence.recovery import ADVICE, DamagedJournalError, Recovery
 
-# About what a base takes besides its queue's name and its body; the broker counts the same (core/lifecycle.py).
+# About how many bytes a base takes besides queue name and body; the broker counts the same (core/lifecycle.py).
 BASE_BYTES: Final = 130
 
-# What a Tally keeps per job: segment, bytes of the base, and these bits, in one number.
+# A Tally keeps per job, in one number: segment, bytes of the base, and these bits.
 _FLAGS: Final = 0xFF
 _HAS_STATE: Final = 1 << 8
 _IS_ONCE: Final = 1 << 9
@@ -52,10 +52,10 @@ _PLACE_SHIFT: Final = 48
 
 
 class Reader(Protocol):
-    """Whoever hears of the blocks, in order."""
+    """A receiver of the blocks, in order."""
 
     def take(self, number: int, block: Block) -> None:
-        """A block of segment `number`; FormatError if a record in it is none."""
+        """Take a block of segment `number`; FormatError if a record in it is malformed."""
 
 
 def read(folder: Folder, reader: Reader, progress: Callable[[int, int], None] | None = None) -> Recovery:
@@ -86,7 +86,7 @@ def read(folder: Folder, reader: Reader, progress: Callable[[int, int], None] | 
 
 
 class SegmentTally:
-    """One segment's sums. `live_bytes` is about what the bases of living jobs take."""
+    """One segment's sums. `live_bytes` is about how much the bases of living jobs take."""
 
     __slots__ = ("block_count", "bytes", "job_count", "live_bytes", "live_jobs", "record_count")
 
@@ -122,7 +122,7 @@ class Tally:
         self._pauses: set[bytes] = set()
 
     def take(self, number: int, block: Block) -> None:
-        """A block of segment `number`."""
+        """Count a block of segment `number`."""
         segment = self.segments.get(number)
         if segment is None:
             segment = self.segments[number] = SegmentTally()
@@ -161,7 +161,7 @@ class Tally:
             check_base(item)
             size = min(BASE_BYTES + len(item[2]) + len(item[3]), _SIZE_MAX)
             flags = item[5][0]
-            # The third number of the header: RETRY 0 is at most once.
+            # The third number of the header is RETRY; RETRY 0 is at most once.
             is_once = not any(item[1][16:24])
             jobs[item[0]] = place | size << _SIZE_SHIFT | (_IS_ONCE if is_once else 0) | flags
 
@@ -174,7 +174,7 @@ class Tally:
                 jobs[item[0]] = known & ~_FLAGS | _HAS_STATE | item[1][0]
 
     def settle(self) -> None:
-        """All was read: how much of each segment lives."""
+        """Compute how much of each segment lives; to be called when all was read."""
         for segment in self.segments.values():
             segment.live_jobs = segment.live_bytes = 0
         for value in self._jobs.values():
@@ -183,8 +183,10 @@ class Tally:
             segment.live_bytes += value >> _SIZE_SHIFT & _SIZE_MAX
 
     def kinds(self) -> list[KindTally]:
-        """Per kind of record. A GONE or DROPPED counts while files that it speaks of are there; of kinds that are not
-        about a job, a queue or a segment nobody knows here, so all do.
+        """Return the sums per kind of record.
+
+        A GONE or DROPPED counts while the files that it speaks of are there. Records of unknown kinds all count, for
+        nothing here knows what they are about.
         """
         living = self._jobs.values()
         live = {
@@ -200,7 +202,7 @@ class Tally:
         return [*kinds, KindTally("unknown", self._unknown, 0)] if self._unknown else kinds
 
     def states(self) -> dict[str, int]:
-        """How many living jobs there are, by where they stand; and of these, how many are at-most-once."""
+        """Return how many living jobs there are per state, and how many of them are at-most-once."""
         found = {"queued": 0, "active": 0, "acked": 0, "delivered": 0, "at-most-once": 0}
         for value in self._jobs.values():
             name = "acked" if value & IS_ACKED else "queued" if value & IS_QUEUED else "active"
@@ -211,22 +213,22 @@ class Tally:
 
     @property
     def job_count(self) -> int:
-        """Living jobs."""
+        """Return how many jobs live."""
         return len(self._jobs)
 
     @property
     def live_bytes(self) -> int:
-        """About what they take."""
+        """Return about how many bytes the bases of living jobs take."""
         return sum(segment.live_bytes for segment in self.segments.values())
 
     @property
     def bytes(self) -> int:
-        """Bytes of all blocks."""
+        """Return the bytes of all blocks."""
         return sum(segment.bytes for segment in self.segments.values())
 
 
 class _Job:
-    """A living job's base and what came after it."""
+    """A living job's base and the records after it."""
 
     __slots__ = ("base", "serial", "state", "state_wall_ms", "wall_ms")
 
@@ -238,7 +240,7 @@ class _Job:
         self.state_wall_ms = 0
 
 
-class Gathering:
+class JobCollector:
     """The living jobs of a journal, and its pauses.
 
     pauses   queue -> (flags, version ms, node), as it was last
@@ -252,7 +254,7 @@ class Gathering:
         self._uncertain = 0
 
     def take(self, number: int, block: Block) -> None:
-        """A block."""
+        """Take a block."""
         self._serial += 1
         if not block.flags & IS_ALWAYS:
             self._uncertain = self._serial
@@ -266,7 +268,7 @@ class Gathering:
                     # Queues and sets of holders are few: one object for all jobs that name them.
                     item[2] = one(item[2], item[2])
                     item[4] = one(item[4], item[4])
-                    jobs.pop(item[0], None)  # A base that was written anew counts from where it stands now.
+                    jobs.pop(item[0], None)  # A base that was written anew takes the place of the new record.
                     jobs[item[0]] = _Job(item, block.wall_ms, self._serial)
             elif kind == STATE:
                 for item in run[1:]:
@@ -288,9 +290,9 @@ class Gathering:
         return len(self._jobs)
 
     def jobs(self, *, is_certain: bool, is_whole: bool) -> Iterator[Facts]:
-        """The jobs as a restart would find them; expired ones included.
+        """Yield the jobs as a restart would find them; expired ones included.
 
-        is_certain   a clean shutdown: what the journal says is all there is to know
+        is_certain   a clean shutdown: the journal says all there is to know
         is_whole     its tail is not torn
         An at-most-once job that may have been delivered comes as delivered (spec O4).
         """
@@ -302,21 +304,21 @@ class Gathering:
             yield facts
 
 
-class Shell(Protocol):
-    """Whoever is shown records one by one."""
+class RecordReceiver(Protocol):
+    """A receiver of records, one by one."""
 
     def __call__(self, number: int, block: Block, kind: int, item: Any) -> None:
-        """One record."""
+        """Take one record."""
 
 
-class Showing:
-    """Hands on every record."""
+class RecordFeed:
+    """A reader of blocks that hands on every record."""
 
-    def __init__(self, show: Shell) -> None:
+    def __init__(self, show: RecordReceiver) -> None:
         self._show = show
 
     def take(self, number: int, block: Block) -> None:
-        """A block."""
+        """Hand on the records of a block."""
         show = self._show
         for run in block.runs:
             kind = run[0]
@@ -325,13 +327,13 @@ class Showing:
 
 
 def described_state(packed: bytes) -> tuple[int, int]:
-    """(flags, ms until it is due or -1) of a base's or a STATE's bytes."""
+    """Return (flags, ms until it is due or -1) of a base's or a STATE's bytes."""
     flags, due_ms = BASE_STATE.unpack_from(packed)
     return flags, due_ms
 
 
 def described_numbers(packed: bytes) -> dict[str, int]:
-    """What else a STATE's bytes say, as far as their format goes."""
+    """Return the other numbers of a STATE's bytes, as far as their format goes."""
     layout = (
         STATE_LAYOUT if len(packed) >= STATE_LAYOUT.size else STATE_V2 if len(packed) >= STATE_V2.size else STATE_V1
     )
@@ -340,6 +342,6 @@ def described_numbers(packed: bytes) -> dict[str, int]:
 
 
 def described_header(packed: bytes) -> dict[str, int]:
-    """The numbers of a base's header, by name."""
+    """Return the numbers of a base's header, by name."""
     names = ("ctime", "left_ms", "retry_ms", "delay_ms", "replicate", "nacks", "deliveries", "attempt")
     return dict(zip(names, HEADER.unpack_from(packed), strict=True))

@@ -1,12 +1,12 @@
-"""Chain: the closed files that a journal is made of, and how they go.
+"""Chain: the closed files of which a journal consists, and their removal.
 
-A journal is a chain of segments, and a segment is mostly one file; after trouble it goes on in another (a *part*). The
-header of each file names all files before it that count, so the newest file says what the journal is.
+A journal is a chain of segments, and a segment is mostly one file. After a disk error it continues in another file (a
+*part*). The header of each file names all files before it that count, so the newest file defines the journal.
 
-A segment in which nothing lives is *dropped*: a record says so, and when that is on disk its files are removed, in the
-lane where nobody waits for it. The record is said again as long as the header of the newest file names the segment,
-for the one that said it first may be in a segment that is dropped itself. While somebody copies files (`hold`) none
-is removed. Which segments are worth it is rewrite.py's business.
+A segment in which nothing lives is *dropped*: a record says so. When that record is on disk the files of the segment
+are removed, in the lane for which nothing waits. The record is repeated as long as the header of the newest file names
+the segment. The first such record may stand in a segment that is dropped itself. While files are being copied
+(`hold`) none is removed. rewrite.py decides which segments to drop.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Chain:
 
     files        in order
     named        segments that the header of the file being written names
-    on_removed   hears that files were removed, or why not, and how many bytes they had
+    on_removed   called when files were removed, or with the error, and with the bytes they had
     """
 
     def __init__(self, disk: Disk, on_removed: Callable[[OSError | None, int], None], files: Iterable[Part]) -> None:
@@ -38,92 +38,92 @@ class Chain:
         # Segments whose DROPPED record is on its way: number, its position.
         self._drops: deque[tuple[int, int]] = deque()
         self._removing: set[int] = set()
-        # While somebody copies files none is removed; these would have been.
+        # While files are being copied none is removed; these removals wait.
         self._holds = 0
         self._held: list[list[Part]] = []
 
     # -- names ---------------------------------------------------------------------------------------
 
     def next_part(self, number: int) -> int:
-        """Which part of this segment a new file is."""
+        """Return the part number of a new file of this segment."""
         return self._last_part.get(number, -1) + 1
 
     def took(self, number: int, part: int) -> None:
-        """A file of this name is there, or something of a failed try is and would be in the way of another one."""
+        """Take a name: its file exists, or remains of a failed try do and would be in the way of another one."""
         self._last_part[number] = max(self._last_part.get(number, -1), part)
 
     def has_files(self, number: int) -> bool:
-        """Whether there are files of this segment, or are being removed."""
+        """Whether there are files of this segment, or they are being removed."""
         return number in self._last_part
 
-    # -- looking -------------------------------------------------------------------------------------
+    # -- questions -----------------------------------------------------------------------------------
 
     @property
     def going(self) -> set[int]:
-        """Segments that are being dropped: the record is on its way to the disk, or their files are being removed."""
+        """Return the segments being dropped: the record is on its way to the disk, or their files are being removed."""
         return {number for number, _ in self._drops} | self._removing
 
     @property
     def is_dropping(self) -> bool:
-        """Records of dropped segments are on their way."""
+        """Whether records of dropped segments are on their way to the disk."""
         return bool(self._drops)
 
     def before(self, number: int) -> list[int]:
-        """Segments before this one that are closed and not being dropped, oldest first."""
+        """Return the segments before this one that are closed and not being dropped, oldest first."""
         return sorted({file.number for file in self.files if file.number < number} - self.going)
 
     def parts_of(self, number: int) -> list[Part]:
-        """The files of a segment."""
+        """Return the files of a segment."""
         return [file for file in self.files if file.number == number]
 
     def up_to(self, number: int) -> list[Part]:
-        """The files up to this segment, oldest first; those that only wait to be removed included."""
+        """Return the files up to this segment, oldest first; those that only wait to be removed included."""
         held = [file for files in self._held for file in files if file not in self.files]
         return sorted(file for file in (*held, *self.files) if file.number <= number)
 
     @property
     def size(self) -> int:
-        """Bytes of blocks."""
+        """Return the bytes of all blocks."""
         return sum(file.end - file.start for file in self.files)
 
     @property
     def size_going(self) -> int:
-        """How much of that is being dropped."""
+        """Return how many of these bytes are being dropped."""
         going = self.going
         return sum(file.end - file.start for file in self.files if file.number in going)
 
     def lose(self, names: list[str]) -> None:
-        """These files are gone, and nobody knows why."""
+        """Forget these files: they are gone for an unknown reason."""
         self.files = [file for file in self.files if file_name(file.number, file.part) not in names]
 
     # -- dropping ------------------------------------------------------------------------------------
 
     def gone_with(self, number: int) -> list[int]:
-        """What the record that drops this segment has to say of others."""
+        """Return the other segments that the record which drops this segment has to name."""
         left = {file.number for file in self.files}
         return sorted((self.named - left | self.going) - {number})
 
     def drop(self, number: int, position: int) -> None:
-        """The files of this segment go when the journal is on disk up to here."""
+        """Remove the files of this segment when the journal is on disk up to `position`."""
         self._drops.append((number, position))
 
     def safe(self, synced: int) -> None:
-        """The journal is on disk up to here."""
+        """Remove files that are due, for the journal is on disk up to `synced`."""
         while self._drops and not self._holds and self._drops[0][1] <= synced:
             self._remove(self.parts_of(self._drops.popleft()[0]))
 
     def begin_anew(self) -> None:
-        """The newest file names none of these any more."""
+        """Remove all of these files: the newest file names none of them any more."""
         old, self.files = self.files, []
         for number in sorted({part.number for part in old}):
             self._remove([part for part in old if part.number == number])
 
     def hold(self) -> None:
-        """No file is removed until `release`."""
+        """Remove no file until `release`."""
         self._holds += 1
 
     def release(self, synced: int) -> None:
-        """Files may be removed again, and those that were to be are."""
+        """Allow removals again, and make those that waited."""
         self._holds -= 1
         if not self._holds:
             held, self._held = self._held, []
@@ -146,7 +146,7 @@ class Chain:
 
         def done(outcome: OSError | None) -> None:
             self._removing -= numbers
-            # A file that can't be removed stays part of the chain: what is gone there must stay known as gone.
+            # A file that can't be removed stays part of the chain: jobs that are gone there must stay known as gone.
             if outcome is None:
                 self.files = [file for file in self.files if file not in files]
                 for number in sorted(numbers):

@@ -1,9 +1,9 @@
 """Descriptors: the journal's files that are open, for several threads at once.
 
-Opening a file costs more than writing a batch into it, so descriptors are kept, one for writing and one for reading
-per name, up to a number. A name may be forgotten (the file was removed, or another one has come into its place) while a
-thread is in the middle of a call: the descriptor is then *doomed*, leaves its table, and whoever uses it last
-closes it. Closing it earlier would let the system give its number to another file, and the call would write there.
+Opening a file costs more than writing a batch into it. So descriptors are kept, one for writing and one for reading per
+name, up to a number. A name may be forgotten (the file was removed, or another one has come into its place) while a
+thread is in the middle of a call. The descriptor is then *doomed*: it leaves its table, and its last user closes it.
+If it were closed earlier, the system could give its number to another file, and the call would write there.
 
 A descriptor that is closed with unsynced writes loses no error: Linux tells the next one opened on that file.
 """
@@ -46,7 +46,7 @@ class Descriptors:
         self._readers: dict[str, OpenFile] = {}
 
     def take_for_writing(self, name: str, path: str) -> OpenFile:
-        """The descriptor of `name`, opened at `path` if need be, until it is given back; OSError."""
+        """Return the descriptor of `name`, opened at `path` if need be, until it is given back; OSError."""
         with self._lock:
             file = self._writers.get(name)
             if file is not None:
@@ -55,7 +55,7 @@ class Descriptors:
         return self._keep(self._writers, WRITERS_MAX, name, OpenFile(os.open(path, os.O_RDWR | os.O_CLOEXEC)))
 
     def take_for_reading(self, name: str, path: str) -> OpenFile:
-        """The same for reading, which must go on when a file system has turned read-only."""
+        """Return a descriptor for reading, which must go on when a file system has turned read-only."""
         with self._lock:
             file = self._writers.get(name) or self._readers.get(name)
             if file is not None:
@@ -64,7 +64,7 @@ class Descriptors:
         return self._keep(self._readers, READERS_MAX, name, OpenFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC)))
 
     def give_back(self, file: OpenFile) -> None:
-        """Once for each taking."""
+        """Give a descriptor back, once for each taking."""
         with self._lock:
             file.users -= 1
             is_over = file.is_doomed and not file.users
@@ -72,12 +72,12 @@ class Descriptors:
             os.close(file.fd)
 
     def forget(self, name: str) -> None:
-        """Close the descriptors of `name` as soon as nobody uses them."""
+        """Close the descriptors of `name` as soon as no call uses them."""
         for table in (self._writers, self._readers):
             self._drop(table, name)
 
     def forget_all(self) -> None:
-        """The same for every name."""
+        """Close all descriptors as soon as no call uses them."""
         for table in (self._writers, self._readers):
             for name in list(table):
                 self._drop(table, name)
@@ -104,5 +104,5 @@ class Descriptors:
 
 
 def place_of(stat: os.stat_result) -> tuple[int, int]:
-    """What tells files apart whatever they are called."""
+    """Return device and inode, which tell files apart under any name."""
     return stat.st_dev, stat.st_ino

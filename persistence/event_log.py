@@ -1,23 +1,23 @@
 """EventLog: the writing end of a log of events.
 
-A turn's events are numbered and become a block. Whoever must not go ahead of them waits for a *position*:
-`ready_position` says how far everything was written, so that the death of the process loses none of it. At least once
-a second they are synced, and only then may they be read (`durable_seq`): what a reader has seen, no power cut takes
-back. With `appendfsync always` every write is synced, and the position counts only then, as in the journal.
+A turn's events are numbered and become a block. Messages and replies that must not go ahead of them wait for a
+*position*. `ready_position` says how far all was written, so that the death of the process loses none of it. At least
+once a second the events are synced. Only then may they be read (`durable_seq`): a power cut takes back nothing that a
+reader has seen. With `appendfsync always` every write is synced, and the position counts only then, as in the journal.
 
-Writing is copying to a *window* on the file, of which the disk prepares more before it is needed (pages.py): nobody
-waits, and no thread is woken for each turn, which costs more than all the rest (at a job per turn 50 us of 170).
-Where there is no window, or nothing is ready in it, blocks gather in a queue and are handed to the disk in order, in
-one lane, as many at a time as have come together; replies wait for that.
+Writing is copying to a *window* on the file, of which the disk prepares more before it is needed (pages.py). So no
+reply waits, and no thread is woken for each turn. Waking one costs more than all the rest (at a job per turn 50 us of
+170). Where there is no window, or nothing is ready in it, blocks gather in a queue. They are handed to the disk in
+order, in one lane, as many at a time as have come together. Replies wait for that.
 
-A log that can't be written is *closed*: an error, or a write that takes longer than STALL_MS. Nobody waits for it any
-more, and nothing is ever appended to it again, for events are missing from there on: the file `open`, without which a
-log is not continued, is removed, which needs no space, and `closed` says why. What was on disk can still be read. The
-next log has a new id.
+A log that can't be written is *closed*: after an error, or after a write that takes longer than STALL_MS. Then no reply
+waits for it any more. Nothing is ever appended to it again, for events are missing from there on. The file `open`,
+without which a log is not continued, is removed, which needs no space; `closed` says why. Events that were on disk can
+still be read. The next log has a new id.
 
-Segments go, the oldest first, when there are more bytes than `bytes_max`, or when the youngest event of one is older
-than `age_ms_max`. Nothing here knows what an event is, a clock or a file: Disk does the work, the caller says what time
-it is. Spec E4, E5.
+Segments are removed, the oldest first, when there are more bytes than `bytes_max`, or when the youngest event of one is
+older than `age_ms_max`. This module does not know what an event is, no clock and no file: Disk does the work, the
+caller passes the time. Spec E4, E5.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from persistence.event_records import decode_events, encode_header, encode_packe
 from persistence.pages import READY_BYTES_MIN, Pages, map_pages, sync_pages
 
 SEGMENT_BYTES: Final = 16 * 1024 * 1024
-# Some of the log must go at a time; with a small limit the parts are smaller.
+# Parts of the log are removed one segment at a time. With a small limit the segments are smaller.
 SEGMENTS_MIN: Final = 8
-# Given to the disk in one go; the rest gathers and goes with the next.
+# So many bytes go to the disk at once; the rest gathers and goes with the next batch.
 BATCH_BYTES_MAX: Final = 4 * 1024 * 1024
-# A place within a segment is remembered this often, so that finding a number reads no more than this.
+# An offset within a segment is remembered this often, so that finding a number reads no more than this.
 MARK_BYTES: Final = 64 * 1024
 
 SYNC_EVERY_MS: Final = 1_000
-# Nobody's reply waits longer for a write. There may be an fsync in it (`always`, a new file), or one before it (two
-# segments that are full in a row), which a busy disk takes seconds for; a log that is given up is a hole in what its
-# readers know.
+# No reply waits longer for a write. A write may include an fsync (`always`, a new file), or follow one (two full
+# segments in a row), which takes seconds on a busy disk. Yet a log that is given up is a hole in the knowledge of its
+# readers.
 STALL_MS: Final = 5_000
 TRIM_EVERY_MS: Final = 1_000
-# A node ticks every 100 ms; one that didn't for so long was stopped, or busy, and knows nothing about its disk.
+# A node ticks every 100 ms. One that did not for so long was stopped, or busy, and knows nothing about its disk.
 STOOD_STILL_MS: Final = 500
 
 OPEN_NAME: Final = "open"
@@ -57,7 +57,7 @@ class Segment:
     first_seq          its first event
     first_ms, last_ms  wall clock of its header and of its youngest event, as far as known
     end                bytes written
-    durable_end        … and known to be on disk
+    durable_end        bytes known to be on disk
     at                 where the next block goes: `end`, or behind a gap (pages.py)
     is_longer          the file is longer than `end` while it is written: zeros
     marks              (number of an event that begins a block, offset, wall clock ms), ascending, some way apart
@@ -74,7 +74,7 @@ class Segment:
         self.marks: list[tuple[int, int, int]] = [(first_seq, header_bytes, first_ms)]
 
     def mark(self, seq: int, offset: int, wall_ms: int) -> None:
-        """A block begins here; remembered if it is far enough from the last one that is."""
+        """Remember that a block begins here, if it is far enough from the last remembered one."""
         if offset - self.marks[-1][1] >= MARK_BYTES:
             self.marks.append((seq, offset, wall_ms))
 
@@ -89,7 +89,7 @@ class EventLog:
     segments           the files, oldest first; the last one is written
     error              why the log was closed; empty while it is not
     on_change          called from the loop when any of this may have changed
-    watch              told what is appended: number of the first event, the events, the position behind them
+    watch              called with what is appended: number of the first event, the events, the position behind them
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class EventLog:
         self._written_seq = next_seq
         self._is_busy = False
         self._is_opening = False
-        # When the disk last did, or was given, something of what waits for it.
+        # When the disk last did, or was given, some of the work that replies wait for.
         self._moved_ms = 0
         self._ticked_ms = 0
         self._is_syncing = False
@@ -141,17 +141,17 @@ class EventLog:
 
     @property
     def first_seq(self) -> int:
-        """The oldest event that can be read, or `durable_seq`: what is not on disk can't be read either."""
+        """Return the oldest event that can be read, or `durable_seq`: events that are not on disk can't be read."""
         return self.segments[0].first_seq if self.segments else self.durable_seq
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """Return the bytes of all files."""
         return sum(segment.end for segment in self.segments)
 
     @property
     def unwritten_bytes(self) -> int:
-        """Appended and not handed to the system."""
+        """Return how many bytes were appended and not handed to the system."""
         return self.position - self.written
 
     # -- appending ---------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ class EventLog:
             self._pump()
 
     def _put(self, data: bytes, seq: int, count: int, wall_ms: int) -> bool:
-        """Write the block here and now, if that can be done without waiting."""
+        """Write the block here and now, if that needs no waiting."""
         file, pages = self._file, self._pages
         if file is None or pages is None or self.syncs_each:
             return False
@@ -196,7 +196,7 @@ class EventLog:
         return True
 
     def ready_position(self) -> int:
-        """Everything up to here is as safe as it is going to be; what waits for it may go."""
+        """Return how far all is as safe as it is going to be. Messages that wait for it may leave."""
         return self.position if self.is_closed else self.written
 
     def must_wait(self) -> bool:
@@ -206,7 +206,7 @@ class EventLog:
     # -- time --------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Time passed (`now_ms`, `wall_ms` are set): the sync that is due, a disk that stands still, old segments."""
+        """Do the work that is due at `now_ms`, `wall_ms`: the sync, closing after a stalled write, old segments."""
         if self.is_closed:
             return
         if self.now_ms - self._ticked_ms > STOOD_STILL_MS:
@@ -222,7 +222,7 @@ class EventLog:
             self.trim()
 
     def next_ms(self) -> int | None:
-        """When `tick` has to be called; None: not before something is appended. Housekeeping comes by anyway."""
+        """Return when `tick` is due; None: not before something is appended. Housekeeping calls it anyway."""
         if self.is_closed:
             return None
         if self._is_moving:
@@ -234,7 +234,7 @@ class EventLog:
         return self._is_busy or self.position > self.written
 
     def trim(self) -> None:
-        """Drop the segments that are too many or too old; the file that is written stays."""
+        """Drop the segments that are too many or too old; the file being written stays."""
         if self.is_closed:
             return
         size = self.size
@@ -258,7 +258,7 @@ class EventLog:
         self._pump()
 
     def _pump(self) -> None:
-        """Give the disk what there is, if it has nothing to do."""
+        """Give the disk its next work, if it is idle."""
         if self._is_busy or self.is_closed:
             return
         file = self._file
@@ -266,7 +266,7 @@ class EventLog:
         if file is None:
             self._open(None)
         elif self._queue and not self._is_syncing and self._is_full(file):
-            self._open(file)  # No earlier: two files may have blocks that are not on disk, never three.
+            self._open(file)  # No earlier: at most two files may have blocks that are not on disk.
         elif self._queue:
             if self._is_syncing and self.syncs_each:
                 return
@@ -330,7 +330,7 @@ class EventLog:
         self._on_change()
 
     def _end(self, old: Segment, next_seq: int) -> None:
-        """What is left of the segment goes to the disk while the next one is written: no reply waits for that."""
+        """Sync the rest of the segment while the next one is written; no reply waits for that."""
 
         def done(outcome: OSError | None) -> None:
             self._is_syncing = False
@@ -361,7 +361,7 @@ class EventLog:
             next_seq = seq + count
         name = file.name
         is_synced = self.syncs_each
-        self._pages = None  # A thread writes now: nothing may be copied to the same place.
+        self._pages = None  # A thread writes now: the loop may copy nothing to the same place.
 
         def work(folder: Folder) -> None:
             folder.write(name, offset, chunks)
@@ -392,7 +392,7 @@ class EventLog:
         self._on_change()
 
     def _prepare(self, file: Segment, pages: Pages, size: int) -> None:
-        """Have more made ready, so much at least, and put there what waits for it."""
+        """Have more of the window prepared, at least `size` bytes, and then put the waiting blocks there."""
         start, end = pages.to_prepare(file.at, size, self.now_ms)
         name = file.name
         window = pages.window
@@ -404,7 +404,7 @@ class EventLog:
             if self.is_closed:
                 return
             if isinstance(outcome, OSError):
-                self._pages = None  # If that is the end of the log, writing will say why.
+                self._pages = None  # If the disk is broken, the next write finds out and says why.
             elif pages is self._pages:
                 pages.prepared(file.at, start, end, began_ms)
                 queue = self._queue
@@ -424,7 +424,7 @@ class EventLog:
         return self._file is not None and self._file.durable_end < self._file.end
 
     def _sync(self) -> None:
-        """Beside the writing, in a lane of its own."""
+        """Sync the file beside the writing, in a lane of its own."""
         file = self._file
         if self._is_syncing or file is None or self._is_opening or (self._is_busy and self.syncs_each):
             return
@@ -469,7 +469,7 @@ class EventLog:
     # -- the end -----------------------------------------------------------------------------------
 
     def fail(self, reason: str) -> None:
-        """Events are missing from here on: nothing is appended to this log any more. Says so on disk, if it can."""
+        """Close the log: events are missing from here on. The reason is written to disk, if that works."""
         if self.is_closed:
             return
         self.error = reason
@@ -483,7 +483,7 @@ class EventLog:
         self._on_change()
 
     def close(self, done: Callable[[], None]) -> None:
-        """Write and sync all, then say so. A log that was closed for a failure says so at once."""
+        """Write and sync all, then call `done`. If the log was closed after an error, call it at once."""
         if self.is_closed:
             done()
             return
@@ -511,13 +511,13 @@ class EventLog:
 
 
 def mark_closed(folder: Folder, mark: bytes) -> None:
-    """Nothing may be appended to this log any more; what `mark` says is for people."""
+    """Mark a log so that nothing may be appended to it any more; the text of `mark` is for people."""
     folder.remove(OPEN_NAME)
     folder.replace(CLOSED_NAME, mark)
 
 
 def end_file(folder: Folder, segment: Segment) -> None:
-    """All of the segment's blocks are on disk, and nothing is behind them."""
+    """Bring all of the segment's blocks to disk, with nothing behind them."""
     if segment.is_longer:
         folder.truncate(segment.name, segment.end)
     else:

@@ -1,8 +1,8 @@
-"""Reading a log of events: what there is at start, and blocks by number or by moment.
+"""Reading a log of events: its state at a start, and blocks by number or by moment.
 
-Everything here works on a Folder in one go, so it runs in a lane of the disk, away from the loop; the loop's part is
-storage/event_log_service.py. Finding a number goes from the nearest mark of its segment over the heads that follow, and remembers
-the marks it passes: an old segment is walked over once.
+Everything here works on a Folder in one go, so it runs in a lane of the disk, away from the loop. The loop's part is
+disque_py/storage/event_log_service.py. To find a number, the search starts at the nearest mark of its segment and reads
+the heads that follow. It remembers the marks it passes, so an old segment is walked over once.
 """
 
 # Stays Python: classes derive from NamedTuple and OSError.
@@ -31,14 +31,14 @@ from persistence.event_records import (
 )
 from persistence.records import FormatError, NewerFormatError
 
-# Blocks that are read, and made lines of, in one go.
+# So many bytes of blocks are read, and turned into lines, in one go.
 PIECE_BYTES: Final = 128 * 1024
 
 _first_seq = attrgetter("first_seq")
 
 
 class Found(NamedTuple):
-    """What `open_log` found: the log to write, and what to tell people."""
+    """The result of `open_log`: the log to write, and notices for people."""
 
     log_id: str
     segments: list[Segment]
@@ -55,10 +55,10 @@ class Piece(NamedTuple):
 
 
 class DamagedEventsError(OSError):
-    """What stands there is no block of this log; `seq` is the event that should have been there."""
+    """An error: the bytes are no block of this log; `seq` is the event that should have been there."""
 
     def __init__(self, name: str, seq: int) -> None:
-        super().__init__(f"{name}: what should be event {seq} is damaged")
+        super().__init__(f"{name}: event {seq} is damaged")
         self.seq = seq
 
 
@@ -66,9 +66,9 @@ class DamagedEventsError(OSError):
 
 
 def open_log(folder: Folder, new_id: str, node: bytes) -> Found:
-    """The log of this node that is there, with its torn tail cut off and all of it on disk; or an empty one, `new_id`.
+    """Open this node's log, with its torn tail cut off and all of it on disk; or begin an empty one, `new_id`.
 
-    Whatever can't be continued is removed: events are missing from it, or they are another node's. Readers know a log
+    A log that can't be continued is removed: events are missing from it, or they are another node's. Readers know a log
     by its node, too, and would take such events for ours. OSError, NewerFormatError.
     """
     headers, strays = _headers(folder)
@@ -84,7 +84,7 @@ def open_log(folder: Folder, new_id: str, node: bytes) -> Found:
                 folder.remove(name)
             last = segments[-1]
             if last.first_seq == next_seq:
-                # Nothing in it: the file is made anew under the same name.
+                # It has no events: the file is made anew under the same name.
                 folder.remove(last.name)
                 segments.pop()
             return Found(log_id, segments, next_seq, notices)
@@ -106,7 +106,7 @@ def _segment_names(folder: Folder) -> list[str]:
 
 
 def _headers(folder: Folder) -> tuple[list[Header], list[str]]:
-    """The headers of all segments in order, and the names of files that have none."""
+    """Return the headers of all segments in order, and the names of files that have none."""
     headers: list[Header] = []
     strays: list[str] = []
     for name in _segment_names(folder):
@@ -125,7 +125,7 @@ def _headers(folder: Folder) -> tuple[list[Header], list[str]]:
 
 
 def _log_id(folder: Folder) -> str:
-    """Of the log that may be continued; empty: of none."""
+    """Return the id of the log that may be continued; empty if there is none."""
     return _read_small(folder, OPEN_NAME)
 
 
@@ -144,10 +144,10 @@ def _chain(headers: list[Header]) -> list[Segment]:
 
 
 def _end_of(folder: Folder, segments: list[Segment]) -> int:
-    """Walk over the last two segments, cut off what a power cut tore and sync them; the number of the next event.
+    """Walk over the last two segments, cut off a torn tail and sync them; return the number of the next event.
 
-    The last but one goes to the disk while the last is written already. If its end is missing, nothing of the last was
-    ever read, and it is not in `segments` any more. 0: the log is damaged.
+    The last segment is written while the one before it still goes to the disk. If the end of that one is missing, no
+    event of the last segment was ever read, and it is removed from `segments`. 0: the log is damaged.
     """
     for segment in segments[:-2]:
         segment.end = segment.durable_end = folder.size(segment.name)
@@ -168,7 +168,7 @@ def _end_of(folder: Folder, segments: list[Segment]) -> int:
 
 
 def _cut(folder: Folder, segment: Segment, end: tuple[int, int]) -> int:
-    """Nothing is behind the last whole block, and all before is on disk; the number of the next event."""
+    """Cut off everything behind the last whole block and sync the rest; return the number of the next event."""
     next_seq, offset = end
     if offset < folder.size(segment.name):
         folder.truncate(segment.name, offset)
@@ -179,7 +179,7 @@ def _cut(folder: Folder, segment: Segment, end: tuple[int, int]) -> int:
 
 
 def _walk(folder: Folder, segment: Segment) -> tuple[int, int] | None:
-    """(number behind the last whole block, its end); None if something broken had been on disk already."""
+    """Return (number behind the last whole block, its end); None if broken bytes had been on disk already."""
     data = folder.read(segment.name, 0, folder.size(segment.name))
     at = segment.end
     seq = segment.first_seq
@@ -192,7 +192,7 @@ def _walk(folder: Folder, segment: Segment) -> tuple[int, int] | None:
 
 
 def _blocks(data: bytes, at: int, seq: int) -> Iterator[tuple[int, int, int, int, int]]:
-    """(offset, bytes, events, wall clock ms, first event not known to be on disk then) of whole blocks from here."""
+    """Yield (offset, bytes, events, wall ms, first event not known to be on disk then) of whole blocks from here."""
     while (found := look_at(data, at := next_at(data, at, 0), seq)) is not None:
         yield (at, *found)
         at += found[0]
@@ -200,7 +200,7 @@ def _blocks(data: bytes, at: int, seq: int) -> Iterator[tuple[int, int, int, int
 
 
 def _says_on_disk(folder: Folder, segment: Segment, seq: int) -> bool:
-    """Whether event `seq`, of an earlier segment, was on disk when a block of this one was written."""
+    """Whether event `seq`, of an earlier segment, was on disk when a block of this segment was written."""
     data = folder.read(segment.name, 0, folder.size(segment.name))
     return any(durable_seq > seq for *_, durable_seq in _blocks(data, segment.end, segment.first_seq))
 
@@ -208,8 +208,8 @@ def _says_on_disk(folder: Folder, segment: Segment, seq: int) -> bool:
 def _was_on_disk(data: bytes, at: int, seq: int, wall_ms: int) -> bool:
     """Whether a whole block behind the broken place says that event `seq` was on disk when it was written.
 
-    A tail is torn where that was not known of anything; where it was, it is damage. Where the next block begins can't
-    be told, but its head has the upper half of a moment that is about the same in all of them.
+    If so, the broken place is damage; if not, it is a torn tail. The start of the next block is unknown. But its head
+    contains the upper half of a moment, which is about the same in all heads, so the search looks for that.
     """
     upper = (wall_ms >> 32).to_bytes(4, "little")
     found = data.find(upper, at + MOMENT_AT)
@@ -228,12 +228,12 @@ def _was_on_disk(data: bytes, at: int, seq: int, wall_ms: int) -> bool:
 
 
 def segment_of(segments: list[Segment], seq: int) -> Segment:
-    """The segment that has this event, if any has it; there is one."""
+    """Return the segment that has this event, if any has it; `segments` is not empty."""
     return segments[max(0, bisect_right(segments, seq, key=_first_seq) - 1)]
 
 
 def read_piece(folder: Folder, segment: Segment, seq: int, end: int) -> Piece:
-    """Blocks from the one with event `seq` on, about PIECE_BYTES of them, up to offset `end`. DamagedEventsError."""
+    """Read blocks from the one with event `seq` on, about PIECE_BYTES, up to offset `end`. DamagedEventsError."""
     offset, at_seq = _find(folder, segment, seq, end)
     data = folder.read(segment.name, offset, min(PIECE_BYTES, end - offset))
     needed = block_bytes(data, 0)
@@ -253,7 +253,7 @@ def read_piece(folder: Folder, segment: Segment, seq: int, end: int) -> Piece:
 
 
 def _find(folder: Folder, segment: Segment, seq: int, end: int) -> tuple[int, int]:
-    """(offset, first event) of the block that has event `seq`."""
+    """Return (offset, first event) of the block that has event `seq`."""
     at_seq, offset, _ = segment.marks[bisect_right(segment.marks, seq, key=lambda mark: mark[0]) - 1]
     if at_seq == seq:
         return offset, at_seq
@@ -264,9 +264,9 @@ def _find(folder: Folder, segment: Segment, seq: int, end: int) -> tuple[int, in
 
 
 def seek(folder: Folder, segment: Segment, wall_ms: int, end: int) -> int | None:
-    """The first event in this segment's blocks that is not older than this; None if all are."""
+    """Return the first event in this segment's blocks that is not older than `wall_ms`; None if all are."""
     at_seq, offset, _ = segment.marks[0]
-    for mark in segment.marks:  # Clocks may be set back: the first one counts.
+    for mark in segment.marks:  # Clocks may be set back: the first match counts.
         if mark[2] >= wall_ms:
             break
         at_seq, offset, _ = mark
@@ -277,7 +277,7 @@ def seek(folder: Folder, segment: Segment, wall_ms: int, end: int) -> int | None
 
 
 def _heads(folder: Folder, segment: Segment, offset: int, seq: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-    """(offset, first event, events, wall clock ms) of the blocks from here on, as their heads say."""
+    """Yield (offset, first event, events, wall clock ms) of the blocks from here on, according to their heads."""
     while offset < end:
         data = folder.read(segment.name, offset, min(MARK_BYTES, end - offset))
         at = 0

@@ -1,13 +1,13 @@
-"""Event records: how a log of events stands in its files.
+"""Event records: the format of a log of events in its files.
 
 A log is a row of segment files, each named after the number of its first event. A segment begins with a header that
-says of which log it is; then come blocks, one or more per turn of the loop: a fixed head with a checksum, and the
-block's events, packed. The head alone says how many events there are and when, so finding a number or a moment reads
-heads only. What an event is, only the broker knows.
+names its log. Blocks follow, one or more per turn of the loop: a fixed head with a checksum, and the block's events,
+packed. The head alone says how many events there are and when, so finding a number or a moment reads heads only. Only
+the broker knows what an event is.
 
-Between two blocks of a segment there may be a gap (pages.py); while a segment is written zeros stand behind its last
-block. A log is never repaired: a torn tail, as a power cut leaves it, is cut off (nobody was shown it); anything else
-that is broken ends the log, and the next one has a new id. docs/events.md shows the bytes.
+Between two blocks of a segment there may be a gap (pages.py). While a segment is written, zeros stand behind its last
+block. A log is never repaired. A torn tail, as a power cut leaves it, is cut off: no reader was shown it. Any other
+broken place ends the log, and the next one has a new id. docs/events.md shows the bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from persistence.pages import GAP_BYTES_MIN, behind_gap
 from persistence.records import FormatError, NewerFormatError
 
 MAGIC: Final = b"DISQUEEV"
-VERSION: Final = 2  # 1 has no gaps between blocks.
+VERSION: Final = 2  # Version 1 has no gaps between blocks.
 
 # magic, version, reserved, length and checksum of the description that follows
 _HEADER: Final = struct.Struct("<8sHHII")
@@ -34,7 +34,7 @@ _HEAD: Final = struct.Struct("<IIQQQI")
 HEAD_BYTES: Final = _HEAD.size
 _CHECKED: Final = 8
 MOMENT_AT: Final = 28
-"""Where in a head the upper half of the wall clock stands."""
+"""Offset of the upper half of the wall clock in a head."""
 
 SUFFIX: Final = ".events"
 _DIGITS: Final = 16
@@ -49,7 +49,7 @@ _packb = msgpack.Packer(use_bin_type=True, autoreset=True).pack
 
 
 class Header(NamedTuple):
-    """What a segment says of itself: its log, its first event's number, the node, when it was made; bytes of this."""
+    """A segment's header: its log, its first event's number, the node, when it was made, the header's bytes."""
 
     log_id: str
     first_seq: int
@@ -59,7 +59,7 @@ class Header(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Events of one turn: the first one's number, how many, when they happened, and they themselves, packed."""
+    """The events of one turn: the first one's number, how many, when they happened, and the packed events."""
 
     seq: int
     event_count: int
@@ -68,25 +68,25 @@ class Block(NamedTuple):
 
 
 def file_name(first_seq: int) -> str:
-    """0000000000000001.events"""
+    """Return a segment's name, like 0000000000000001.events."""
     return f"{first_seq:0{_DIGITS}d}{SUFFIX}"
 
 
 def parse_file_name(name: str) -> int | None:
-    """Number of the first event, by a segment's name; None for any other file."""
+    """Return the number of the first event, from a segment's name; None for any other file."""
     stem = name.removesuffix(SUFFIX)
     return int(stem) if stem != name and stem.isdigit() and stem.isascii() else None
 
 
 def encode_header(log_id: str, first_seq: int, node: bytes, wall_ms: int) -> bytes:
-    """The header of a new segment."""
+    """Return the header of a new segment."""
     described = _packb([log_id, first_seq, node, wall_ms])
     head: bytes = _HEADER.pack(MAGIC, VERSION, 0, len(described), _crc(described)) + described
     return head
 
 
 def decode_header(name: str, data: bytes) -> Header:
-    """The header at the start of `data`; FormatError, NewerFormatError."""
+    """Decode the header at the start of `data`; FormatError, NewerFormatError."""
     if len(data) < _HEADER.size:
         raise FormatError(f"{name}: too short for a header")
     magic, version, _, length, checksum = _HEADER.unpack_from(data)
@@ -107,30 +107,31 @@ def decode_header(name: str, data: bytes) -> Header:
 
 
 def pack_events(events: list[Any]) -> bytes:
-    """The payload of a block."""
+    """Return the payload of a block."""
     payload: bytes = _packb(events)
     return payload
 
 
 def encode_block(events: list[Any], seq: int, durable_seq: int, wall_ms: int) -> bytes:
-    """One block with these events, of which the first has number `seq`."""
+    """Return one block with these events, of which the first has number `seq`."""
     return encode_packed(_packb(events), len(events), seq, durable_seq, wall_ms)
 
 
 def encode_packed(payload: bytes, count: int, seq: int, durable_seq: int, wall_ms: int) -> bytes:
-    """One block with so many events, which are packed already."""
+    """Return one block with so many events, which are packed already."""
     checked = _pack_checked(seq, durable_seq, wall_ms, count)
     return b"".join((_pack_unchecked(len(payload), _crc(payload, _crc(checked))), checked, payload))
 
 
 def block_bytes(data: bytes, at: int) -> int:
-    """Bytes of the block whose head stands at `at`, as far as the head can be believed; 0 if there is no whole head."""
+    """Return the bytes of the block whose head stands at `at`, as the head says; 0 if there is no whole head."""
     return HEAD_BYTES + int(_unpack_head(data, at)[0]) if at + HEAD_BYTES <= len(data) else 0
 
 
 def look_at(data: bytes, at: int, seq: int) -> tuple[int, int, int, int] | None:
-    """(bytes, events, wall clock ms, first event not known to be on disk then) of a whole, right block that begins at
-    `at` with event `seq`; None if there is none.
+    """Check the block that begins at `at` with event `seq`; None if it isn't whole and right.
+
+    The result is (bytes, events, wall clock ms, first event not known to be on disk then).
     """
     if at + HEAD_BYTES > len(data):
         return None
@@ -144,7 +145,7 @@ def look_at(data: bytes, at: int, seq: int) -> tuple[int, int, int, int] | None:
 
 
 def next_at(data: bytes, at: int, base: int) -> int:
-    """Where the block begins that is not right at `at`, because a gap is there; `at` if there is none.
+    """Return the start of the next block: behind the gap if there is one at `at`, else `at`.
 
     `base` is the offset of `data` in its file.
     """
@@ -152,7 +153,7 @@ def next_at(data: bytes, at: int, base: int) -> int:
 
 
 def head_at(data: bytes, at: int) -> tuple[int, int, int, int] | None:
-    """(bytes, first event's number, events, wall clock ms) as the head at `at` says; None without a whole head."""
+    """Return (bytes, first event's number, events, wall clock ms) from the head at `at`; None without a whole head."""
     if at + HEAD_BYTES > len(data):
         return None
     length, _, seq, _, wall_ms, count = _unpack_head(data, at)
@@ -160,11 +161,11 @@ def head_at(data: bytes, at: int) -> tuple[int, int, int, int] | None:
 
 
 def decode_events(payload: bytes) -> list[Any]:
-    """The events of a block whose checksum was right; FormatError."""
+    """Return the events of a block whose checksum was right; FormatError."""
     try:
         events = msgpack.unpackb(payload)
     except (ValueError, RecursionError) as broken:
         raise FormatError(f"a block of events with a right checksum and wrong content: {broken}") from broken
     if type(events) is not list:
-        raise FormatError("a block of events that is no list")
+        raise FormatError("a block of events that is not a list")
     return events

@@ -1,12 +1,12 @@
 """FileDisk: the journal's work on threads, a lane each.
 
-A lane is a daemon thread with a queue in front, so work in a lane is done in the order in which it was started, and a
-disk that hangs neither blocks the loop nor keeps the process from ending. What has ended goes through one more queue
-to the loop's thread; everything that is there when the loop looks is handed over in that one call.
+A lane is a daemon thread with a queue in front, so work in a lane is done in the order in which it was started. A disk
+that hangs neither blocks the loop nor keeps the process from ending. Finished work goes through one more queue to the
+loop's thread, which handles all that has finished in one call.
 
-Threads of our own rather than aiofiles: to write 200 bytes and hear of it takes 65 us of CPU here and 90 there, or 150
-with a seek before it; with an fdatasync behind it 180 and 380. A hundred at once take 22 each, for they share the
-waking of the loop; most of the rest is two threads waking each other. And a lane keeps its order by itself, where
+Why threads of our own rather than aiofiles: writing 200 bytes and hearing of it takes 65 us of CPU here and 90 there,
+or 150 with a seek before it; with an fdatasync behind it 180 and 380. A hundred at once take 22 each, for they share
+the waking of the loop. Most of the rest is two threads waking each other. And a lane keeps its order by itself, whereas
 aiofiles takes any thread of a pool.
 """
 
@@ -31,8 +31,8 @@ CLOSE_LIMIT_S: Final = 10.0  # As long as service managers usually wait at least
 class FileDisk:
     """A Disk on threads.
 
-    folder     must bear being used by several threads at once, like Files
-    loop_call  makes the loop's thread call something soon: `loop.call_soon_threadsafe`
+    folder     must allow use by several threads at once, like Files
+    loop_call  makes the loop's thread call a function soon: `loop.call_soon_threadsafe`
 
     Everything but `_work` runs in the loop's thread.
     """
@@ -42,9 +42,9 @@ class FileDisk:
         self._loop_call = loop_call
         self._lanes: list[SimpleQueue[Task | None]] = [SimpleQueue() for _ in range(LANES)]
         self._ended: SimpleQueue[Ended] = SimpleQueue()
-        self._is_called = False  # The loop has been asked to look at `_ended` and hasn't yet.
+        self._is_called = False  # The loop has been asked to look at `_ended` and hasn't looked yet.
         self._is_closing = False
-        self._under_way = 0  # Started, and not yet handed over.
+        self._in_flight_count = 0  # Started, and not yet handed over.
         self._threads = [
             threading.Thread(target=self._work, args=(lane,), name=f"journal-{number}", daemon=True)
             for number, lane in enumerate(self._lanes)
@@ -53,23 +53,23 @@ class FileDisk:
             thread.start()
 
     def start(self, lane: int, work: Callable[[Folder], T], done: Callable[[T | OSError], None]) -> None:
-        """Do `work` in this lane; `done` hears its result, or its OSError, in the loop's thread.
+        """Do `work` in this lane. `done` gets its result, or its OSError, in the loop's thread.
 
-        Any other exception is our own mistake: it is raised in the loop's thread, and `done` hears nothing.
+        Any other exception is a mistake of this program: it is raised in the loop's thread, and `done` is not called.
         """
         assert self._threads, "the disk is closed"
-        self._under_way += 1
+        self._in_flight_count += 1
         self._lanes[lane].put((work, done))
 
     def close(self, limit_s: float = CLOSE_LIMIT_S) -> bool:
-        """Wait for what was started, also by a `done` meanwhile, hand it over and end the threads.
+        """Wait for all started work, also work that a `done` starts meanwhile, hand it over and end the threads.
 
-        Nothing can be started afterwards. False if something had not ended after `limit_s` seconds: nobody hears of it.
+        Nothing can be started afterwards. False if work had not ended after `limit_s` seconds; its `done` is skipped.
         """
         deadline_s = time.monotonic() + limit_s
         self._is_closing = True
         try:
-            while self._under_way:
+            while self._in_flight_count:
                 self._hand_over(self._ended.get(timeout=max(0.0, deadline_s - time.monotonic())))
         except Empty:
             pass
@@ -79,10 +79,10 @@ class FileDisk:
             threads, self._threads = self._threads, []
             for thread in threads:
                 thread.join(max(0.0, deadline_s - time.monotonic()))
-        return not self._under_way
+        return not self._in_flight_count
 
     def _work(self, lane: SimpleQueue[Task | None]) -> None:
-        """A lane's thread."""
+        """Run a lane; this is its thread's function."""
         folder = self._folder
         put = self._ended.put
         while (task := lane.get()) is not None:
@@ -91,21 +91,21 @@ class FileDisk:
             try:
                 result = work(folder)
             except Exception as error:
-                # A traceback would hold the buffers of the work for as long as somebody remembers the error.
-                result = error.with_traceback(None) if isinstance(error, OSError) else Mistake(error)
+                # A traceback would keep the buffers of the work alive as long as the error.
+                result = error.with_traceback(None) if isinstance(error, OSError) else Unexpected(error)
             put((done, result))
-            # While this thread waits for more it must not keep alive what the work was about.
+            # While this thread waits for more it must not keep the objects of this work alive.
             del task, work, done, result
-            # Asked for after `put`, and taken back before looking: what is put in between is seen by one or the other.
+            # The flag is set after `put`, and cleared before looking: so no result is missed.
             if not self._is_called and not self._is_closing:
                 self._is_called = True
                 try:
                     self._loop_call(self._look)
                 except RuntimeError:
-                    return  # The loop is closed: the process ends, and there is nobody to hear of it.
+                    return  # The loop is closed: the process ends, and results have no receiver.
 
     def _look(self) -> None:
-        """Hand over what has ended."""
+        """Hand over all finished work."""
         self._is_called = False
         if not self._threads:
             return
@@ -114,19 +114,19 @@ class FileDisk:
             while not ended.empty():
                 self._hand_over(ended.get())
         except Exception:
-            self._loop_call(self._look)  # One mistake must not keep the others from being heard.
+            self._loop_call(self._look)  # One mistake must not delay the other results.
             raise
 
     def _hand_over(self, ended: Ended) -> None:
         done, result = ended
-        self._under_way -= 1
-        if type(result) is Mistake:
+        self._in_flight_count -= 1
+        if type(result) is Unexpected:
             raise result.error
         done(result)
 
 
-class Mistake:
-    """What work raised although it may raise OSError only."""
+class Unexpected:
+    """An exception other than OSError that work raised."""
 
     __slots__ = ("error",)
 

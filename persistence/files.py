@@ -1,15 +1,15 @@
 """Files: a directory of the real file system as the journal's folder.
 
-Nothing here is asynchronous; file_disk.py puts it on threads, several of which may work on different files at once.
+Nothing here is asynchronous. file_disk.py puts it on threads, several of which may work on different files at once.
 
 * One owner. The constructor takes an advisory lock on the file `lock` and keeps it until `close` or the end of the
   process: two servers writing one journal would ruin it. Tools look with `readonly=True`, without a lock.
 * All or nothing. A new file is written under a hidden name, synced, renamed to its own, and the directory is synced.
   A crash leaves at worst a hidden file, which the next owner's constructor removes.
-* A failed sync stays failed. The kernel reports a lost page once and then takes it for written, so a second fsync
-  would succeed without having saved anything. Syncs of that file go on failing until it is gone or made anew.
-* No writing into nowhere. A descriptor outlives `rm -r` and keeps saying yes, so before each write and sync the file
-  must still be at its place. When an operator has put back a directory that was away, the lock is taken again.
+* A failed sync stays failed. The kernel reports a lost page once and then takes it for written. So a second fsync would
+  succeed without having saved anything. Syncs of that file go on failing until it is gone or made anew.
+* No writing to a lost file. A descriptor outlives `rm -r` and still takes writes, so before each write and sync the
+  file must still be at its place. When an operator has put back a directory that was away, the lock is taken again.
 """
 
 # Stays Python: files.
@@ -28,12 +28,12 @@ from persistence.window import FileWindow
 
 LOCK_NAME: Final = "lock"
 HIDDEN_PREFIX: Final = ".new."
-# Joining small pieces costs less than handing them over one by one; a few, perhaps large, are not worth a copy.
+# Joining small pieces costs less than handing them over one by one. Joining a few, perhaps large ones does not pay.
 PIECES_MAX: Final = 16
 
 
 class JournalInUseError(OSError):
-    """Another process holds the directory; the text says which, and what to do."""
+    """An error: another process holds the directory. The text names the process and the remedy."""
 
     def __init__(self, directory: str, pid: int) -> None:
         holder = f"process {pid}" if pid else "another process"
@@ -48,9 +48,9 @@ class JournalInUseError(OSError):
 
 
 class Files:
-    """A Folder on a real directory, made (its last part) if need be; OSError from the system passes through.
+    """A Folder on a real directory, made (its last part) if need be; OSErrors of the system pass through.
 
-    directory  as the system takes it
+    directory  a path for the system
     readonly   look only: no lock, nothing is made or tidied, and every change is EROFS
 
     Raises JournalInUseError when another process owns the directory.
@@ -68,21 +68,21 @@ class Files:
             self._lock_fd = take_lock(directory)
             self._remove_leftovers()
 
-    # Looking.
+    # Questions.
 
     def names(self) -> list[str]:
-        """All files, sorted: without the lock, what is hidden, and directories."""
+        """Return the names of all files, sorted, except the lock, hidden files and directories."""
         with os.scandir(self.directory) as entries:
             return sorted(
                 entry.name for entry in entries if entry.name[0] != "." and entry.name != LOCK_NAME and entry.is_file()
             )
 
     def size(self, name: str) -> int:
-        """Length in bytes."""
+        """Return the length in bytes."""
         return os.stat(self._path(name)).st_size
 
     def read(self, name: str, offset: int, size: int) -> bytes:
-        """Up to `size` bytes from `offset`; fewer only at the end of the file."""
+        """Return up to `size` bytes from `offset`; fewer only at the end of the file."""
         file = self._descriptors.take_for_reading(name, self._path(name))
         try:
             data = os.pread(file.fd, size, offset)
@@ -100,7 +100,7 @@ class Files:
     # Writing into a file.
 
     def write(self, name: str, offset: int, chunks: Sequence[bytes]) -> None:
-        """All chunks at `offset`. FileNotFoundError when the file is not at its place any more."""
+        """Write all chunks at `offset`. FileNotFoundError when the file is not at its place any more."""
         file = self._take_for_writing(name)
         try:
             write_all(file.fd, offset, chunks)
@@ -108,7 +108,7 @@ class Files:
             self._descriptors.give_back(file)
 
     def sync(self, name: str) -> None:
-        """What was written survives a power cut; once this has failed for a file, it goes on failing."""
+        """Make writes survive a power cut. Once this has failed for a file, it goes on failing."""
         file = self._take_for_writing(name)
         try:
             self._sync_file(name, lambda: os.fdatasync(file.fd))
@@ -116,7 +116,7 @@ class Files:
             self._descriptors.give_back(file)
 
     def truncate(self, name: str, size: int) -> None:
-        """Cut the file, or fill it up with zeros; synced."""
+        """Cut the file, or fill it up with zeros, and sync it."""
         file = self._take_for_writing(name)
         try:
             os.ftruncate(file.fd, size)
@@ -127,7 +127,7 @@ class Files:
     # As memory.
 
     def map(self, name: str, size: int) -> FileWindow | None:
-        """A window on the file's first `size` bytes; None where the system has none."""
+        """Return a window on the file's first `size` bytes; None where the system has none."""
         file = self._take_for_writing(name)
         try:
             return FileWindow(file.fd, size)
@@ -137,7 +137,7 @@ class Files:
             self._descriptors.give_back(file)
 
     def prepare(self, name: str, window: Window, start: int, end: int) -> None:
-        """These bytes of the window are there, and can be written without waiting."""
+        """Allocate these bytes of the window and make them writable without waiting."""
         assert isinstance(window, FileWindow)
         file = self._take_for_writing(name)
         try:
@@ -146,7 +146,7 @@ class Files:
             self._descriptors.give_back(file)
 
     def sync_window(self, name: str, window: Window, start: int, end: int) -> None:
-        """As `sync`, of these bytes only: the others are not even looked at."""
+        """Sync these bytes only; the others are not even looked at."""
         assert isinstance(window, FileWindow)
         file = self._take_for_writing(name)
         try:
@@ -157,19 +157,19 @@ class Files:
     # Whole files.
 
     def create(self, name: str, data: bytes) -> None:
-        """A new file; FileExistsError if there is one. After an error there is none."""
+        """Make a new file; FileExistsError if there is one. After an error there is none."""
         self._put(name, data, 0, is_new=True)
 
     def replace(self, name: str, data: bytes) -> None:
-        """After an error the old content is there, except when only the sync of the directory failed."""
+        """Replace the content; after an error the old one is there, except when only the directory's sync failed."""
         self._put(name, data, 0, is_new=False)
 
     def allocate(self, name: str, size: int) -> None:
-        """A new file of zeros with its blocks. File systems that never write in place can't promise the space."""
+        """Make a new file of zeros with its blocks. File systems that never write in place can't promise the space."""
         self._put(name, None, size, is_new=True)
 
     def remove(self, name: str) -> None:
-        """No error if it is gone already; then the directory is synced all the same, for the last try may not have."""
+        """Remove the file and sync the directory, also if it is gone already: the last try may not have synced."""
         self._refuse_if_readonly(name)
         try:
             os.unlink(self._path(name))
@@ -179,7 +179,7 @@ class Files:
         sync_directory(self.directory)
 
     def rename(self, old: str, new: str) -> None:
-        """In one step; a file called `new` is gone then."""
+        """Rename in one step; a file that had the name `new` is gone then."""
         self.sync(old)
         os.rename(self._path(old), self._path(new))
         self._forget(old)
@@ -189,14 +189,14 @@ class Files:
     # Copies: links and small files in another directory, two levels of which are made if need be.
 
     def link(self, name: str, directory: str) -> None:
-        """A hard link with the same name in another directory; that directory is synced."""
+        """Make a hard link with the same name in another directory, and sync that directory."""
         self._refuse_if_readonly(name)
         make_copy_directory(directory)
         os.link(self._path(name), os.path.join(directory, name))
         sync_directory(directory)
 
     def store(self, directory: str, name: str, data: bytes) -> None:
-        """A small file in another directory, synced with the directory; after an error it may be there in part."""
+        """Write a small file in another directory, synced with the directory; after an error it may be partly there."""
         self._refuse_if_readonly(name)
         make_copy_directory(directory)
         fd = os.open(f"{directory}/{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
@@ -208,14 +208,14 @@ class Files:
         sync_directory(directory)
 
     def stored(self, directory: str) -> list[str]:
-        """The names in another directory, sorted; none if it isn't there."""
+        """Return the names in another directory, sorted; none if it isn't there."""
         try:
             return sorted(os.listdir(directory))
         except FileNotFoundError:
             return []
 
     def discard(self, directory: str) -> None:
-        """Another directory and the files in it are gone."""
+        """Remove another directory and the files in it."""
         self._refuse_if_readonly(os.path.basename(directory))
         names = self.stored(directory)
         for name in names:
@@ -225,7 +225,7 @@ class Files:
             sync_directory(parent_of(directory))
 
     def close(self) -> None:
-        """Close every descriptor and give the lock up."""
+        """Close every descriptor and release the lock."""
         self._descriptors.forget_all()
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
@@ -240,12 +240,12 @@ class Files:
         return f"{self.directory}/{name}"
 
     def _forget(self, name: str) -> None:
-        """The name leads elsewhere from now on."""
+        """Forget descriptors and errors of a name that leads to another file from now on."""
         self._descriptors.forget(name)
         self._failed_syncs.pop(name, None)
 
     def _take_for_writing(self, name: str) -> OpenFile:
-        """The file's descriptor, which still leads to what stands at its place; FileNotFoundError otherwise."""
+        """Return the file's descriptor, if it still leads to the file at its place; else FileNotFoundError."""
         self._refuse_if_readonly(name)
         path = self._path(name)
         file = self._descriptors.take_for_writing(name, path)
@@ -272,7 +272,7 @@ class Files:
     # The directory.
 
     def _put(self, name: str, data: bytes | None, size: int, *, is_new: bool) -> None:
-        """A whole file under its name: `data`, or without any `size` bytes of zeros."""
+        """Put a whole file under its name: `data`, or `size` bytes of zeros if it is None."""
         self._refuse_if_readonly(name)
         self._check_lock()
         path = self._path(name)
@@ -289,7 +289,7 @@ class Files:
                 os.fsync(fd)
             finally:
                 os.close(fd)
-            os.rename(hidden, path)  # Overtakes nobody when is_new: the directory is ours.
+            os.rename(hidden, path)  # When is_new, no other process can have made it: the directory is ours.
         except OSError:
             unlink_if_possible(hidden)
             raise
@@ -306,14 +306,17 @@ class Files:
             sync_directory(parent_of(self.directory))
 
     def _remove_leftovers(self) -> None:
-        """Hidden files of an owner that died while it made them."""
+        """Remove hidden files of an owner that died while it made them."""
         with os.scandir(self.directory) as entries:
             leftovers = [entry.path for entry in entries if entry.name.startswith(HIDDEN_PREFIX)]
         for path in leftovers:
             os.unlink(path)
 
     def _check_lock(self) -> None:
-        """Whoever had the directory away and put it back, or an empty one, has left us with a lock nobody sees."""
+        """Take the lock again if an operator moved the directory away and put it, or an empty one, back.
+
+        Our old lock is then on a file that other processes do not see.
+        """
         with self._lock_check:
             try:
                 if place_of(os.stat(f"{self.directory}/{LOCK_NAME}")) == place_of(os.fstat(self._lock_fd)):
@@ -330,9 +333,9 @@ class Files:
 
 
 def take_lock(directory: str) -> int:
-    """The descriptor that holds the directory's lock until it is closed; JournalInUseError.
+    """Return the descriptor that holds the directory's lock until it is closed; JournalInUseError.
 
-    The file stays behind when the lock is given up: removing it would let two processes lock different files.
+    The file stays behind when the lock is released: removing it would let two processes lock different files.
     """
     fd = os.open(f"{directory}/{LOCK_NAME}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -353,12 +356,12 @@ def take_lock(directory: str) -> int:
 
 
 def write_all(fd: int, offset: int, chunks: Sequence[bytes]) -> None:
-    """All chunks at `offset`, however many calls it takes; after OSError a part of them is written."""
+    """Write all chunks at `offset`, in as many calls as it takes; after OSError a part of them is written."""
     if len(chunks) > PIECES_MAX:
         chunks = (b"".join(chunks),)
     size = sum(map(len, chunks))
     written = os.pwritev(fd, chunks, offset) if size else 0
-    while written < size:  # A full disk or a limit: what fits is taken, and the next call says why.
+    while written < size:  # A full disk or a limit: a part was written, and the next call says why.
         rest = memoryview(b"".join(chunks))[written:]
         taken = os.pwrite(fd, rest, offset + written)
         if not taken:
@@ -367,7 +370,7 @@ def write_all(fd: int, offset: int, chunks: Sequence[bytes]) -> None:
 
 
 def make_directory(directory: str) -> bool:
-    """Make it unless it is there; whether it was made. Its parent must exist: a typing error makes no tree."""
+    """Make a directory; False if it exists. Its parent must exist, so that a typing error makes no tree."""
     try:
         os.mkdir(directory, 0o755)
     except FileExistsError:
@@ -378,14 +381,14 @@ def make_directory(directory: str) -> bool:
 
 
 def make_copy_directory(directory: str) -> None:
-    """Make a directory for copies and the one it is in, synced; a tree beyond that is a typing error."""
+    """Make a directory for copies and its parent, synced; a longer missing path is a typing error."""
     for path in (parent_of(directory), directory):
         if make_directory(path):
             sync_directory(parent_of(path))
 
 
 def sync_directory(directory: str) -> None:
-    """The names in it survive a power cut when this returns."""
+    """Make the names in it survive a power cut."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -394,12 +397,12 @@ def sync_directory(directory: str) -> None:
 
 
 def parent_of(directory: str) -> str:
-    """Where the directory's own name stands."""
+    """Return the directory that has the directory's own name."""
     return os.path.dirname(os.path.abspath(directory))
 
 
 def unlink_if_possible(path: str) -> None:
-    """After a failure, where the failure is what matters. The next owner tidies up what stays."""
+    """Remove a file after a failure that matters more than this one. The next owner removes a leftover."""
     try:
         os.unlink(path)
     except OSError:

@@ -1,8 +1,8 @@
-"""Putting a whole journal in a node's place, or nothing.
+"""Install: a whole journal comes into a node's place, or none does.
 
-An import and a restore write into a directory beside the one that is meant, `<directory>.new`; when everything is on
-disk it gets its name, in one step. A node that runs holds the lock, and is not disturbed. What stood there before is
-never overwritten: it is refused, or moved aside when that was asked for.
+An import and a restore write into a directory beside the intended one, `<directory>.new`. When everything is on disk it
+gets its name, in one step. A running node holds the lock and is not disturbed. A journal that stood there before is
+never overwritten: it is refused, or moved aside if the caller asks for that.
 """
 
 # Stays Python: files.
@@ -16,19 +16,19 @@ from types import TracebackType
 from typing import Final
 
 from persistence.files import LOCK_NAME, Files, parent_of, sync_directory, take_lock
+from persistence.journal import CLEAN_NAME
 from persistence.records import parse_file_name
 from persistence.recovery import RESTORED_NAME
 from persistence.reserved_segment import RESERVE_NAME
-from persistence.segment_writer import CLEAN_NAME
 
 NEW_SUFFIX: Final = ".new"
 ASIDE_SUFFIX: Final = ".old-"
-# What a journal without a segment may consist of.
+# A journal without a segment may consist of these files.
 REMAINS: Final = frozenset((LOCK_NAME, CLEAN_NAME, RESERVE_NAME, RESTORED_NAME))
 
 
 class OccupiedError(OSError):
-    """There is a journal already; the text says what to do."""
+    """An error: there is a journal already. The text says what to do."""
 
     def __init__(self, directory: str) -> None:
         text = f"{directory} holds a journal already: with --force it is moved aside"
@@ -39,10 +39,10 @@ class OccupiedError(OSError):
 
 
 class Install:
-    """Use as a context: `folder` is written to, and `commit` puts it in place; without that nothing is left behind.
+    """A context: write to `folder`, then `commit` puts it in place; without that nothing is left behind.
 
     directory      where the journal is to be
-    moves_aside    what is there is renamed to <directory>.old-<n> (`moved_to`) instead of being refused
+    moves_aside    an existing journal is renamed to <directory>.old-<n> (`moved_to`) instead of being refused
     Raises JournalInUseError, OccupiedError, OSError.
     """
 
@@ -62,7 +62,7 @@ class Install:
             if os.path.isdir(self.directory):
                 self._refuse_what_is_there()
             self.folder = Files(self._fresh)
-            for name in self.folder.names():  # Of an import that was killed.
+            for name in self.folder.names():  # Remains of an import that was killed.
                 self.folder.remove(name)
         except OSError:
             self._unlock()
@@ -70,7 +70,7 @@ class Install:
         return self
 
     def commit(self) -> None:
-        """What was written is the journal from now on; OSError, and nothing has changed."""
+        """Put the new journal in place; after an OSError nothing has changed."""
         self.folder.close()
         if self._lock_fd >= 0:
             if has_journal(self.directory):
@@ -101,7 +101,7 @@ class Install:
             if not self._moves_aside:
                 raise OccupiedError(self.directory)
         elif others := sorted(set(os.listdir(self.directory)) - REMAINS):
-            raise OSError(errno.ENOTEMPTY, f"{self.directory} is no journal's directory, it holds {others[0]}")
+            raise OSError(errno.ENOTEMPTY, f"{self.directory} is not the directory of a journal: it holds {others[0]}")
 
     def _unlock(self) -> None:
         if self._lock_fd >= 0:
@@ -119,7 +119,7 @@ def has_journal(directory: str) -> bool:
 
 
 def is_in_use(directory: str) -> bool:
-    """Whether a process owns the journal right now. Looks only."""
+    """Whether a process owns the journal right now. It takes no lock itself."""
     try:
         fd = os.open(f"{directory}/{LOCK_NAME}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -134,7 +134,7 @@ def is_in_use(directory: str) -> bool:
 
 
 def free_name(path: str) -> str:
-    """The first of <path>.old-1, .old-2 … that is not there."""
+    """Return the first of <path>.old-1, .old-2 … that is not there."""
     number = 1
     while os.path.lexists(f"{path}{ASIDE_SUFFIX}{number}"):
         number += 1

@@ -1,11 +1,11 @@
-"""Items: what a record says of a job, for those who read journals without a broker.
+"""Items: the content of a job's records, for programs that read journals without a broker.
 
-The broker writes and reads items its own way (core/journaling.py, core/restoring.py), because there every
-microsecond counts. The tools meet the same bytes here: `facts_of` makes plain values of a base and of what a later
-STATE said, `base_item` makes a base of plain values. Times in an item are spans, counted from the wall clock in its
-block's head; facts carry moments (Unix milliseconds), so that they mean the same an hour later.
+The broker writes and reads items its own way (core/journaling.py, core/restoring.py), because there every microsecond
+counts. The tools meet the same bytes here. `facts_of` makes plain values of a base and of the later STATE; `base_item`
+makes a base of plain values. Times in an item are spans, counted from the wall clock in its block's head. Facts carry
+moments (Unix milliseconds), so that they mean the same an hour later.
 
-The layouts stand in docs/journal.md, and tests compare them with the broker's.
+docs/journal.md shows the layouts, and tests compare them with the broker's.
 """
 
 # Stays Python: runs in programs and at DEBUG LOADAOF only.
@@ -18,12 +18,12 @@ from persistence.records import FormatError
 
 # Creation time, ms of life left, retry ms, delay ms, copies asked for, nacks, additional deliveries, attempt.
 HEADER: Final = struct.Struct("<QQQQHHHI")
-# Behind it, where it is not 1: the job's version.
+# Behind it, unless it is 1: the job's version.
 VERSION: Final = struct.Struct("<I")
 # A base's state: flags, ms until it is to be queued (-1: no such moment).
 BASE_STATE: Final = struct.Struct("<Bq")
-# A STATE's: the same, attempt, nacks, additional deliveries, the job's version. Version 1 of the format ended after the
-# attempt, and for a while nothing came behind the counters.
+# The state in a STATE: the same, attempt, nacks, additional deliveries, the job's version. Version 1 ended after
+# the attempt. Early files of version 2 end after the counters.
 STATE: Final = struct.Struct("<BqIHHI")
 STATE_V2: Final = struct.Struct("<BqIHH")
 STATE_V1: Final = struct.Struct("<BqI")
@@ -58,8 +58,8 @@ class Facts(NamedTuple):
     due_at_ms       when it is to be queued, Unix ms; 0: no such moment, or it is in its queue
     flags           the constants above
     holders         ids of the nodes that may have a copy, 20 bytes each
-    version         of the job, which grows with its history
-    more            what stands behind the fields that are known here; carried on as it is
+    version         the job's version, which grows with its history
+    more            fields behind those that are known here; carried on unchanged
     """
 
     id: bytes
@@ -81,12 +81,12 @@ class Facts(NamedTuple):
 
     @property
     def state(self) -> str:
-        """Where it stands: queued, active or acked."""
+        """The job's state: queued, active or acked."""
         return "acked" if self.flags & IS_ACKED else "queued" if self.flags & IS_QUEUED else "active"
 
 
 def check_base(item: Any) -> None:
-    """FormatError unless this can be a JOB record's item."""
+    """Raise FormatError unless this can be a JOB record's item."""
     if not (
         isinstance(item, list | tuple)
         and len(item) >= 6
@@ -96,11 +96,11 @@ def check_base(item: Any) -> None:
         and not len(item[4]) % NODE_BYTES
         and len(item[5]) >= BASE_STATE.size
     ):
-        raise FormatError("a job record that is none")
+        raise FormatError("a malformed job record")
 
 
 def check_state(item: Any) -> None:
-    """FormatError unless this can be a STATE record's item."""
+    """Raise FormatError unless this can be a STATE record's item."""
     if not (
         isinstance(item, list | tuple)
         and len(item) >= 3
@@ -109,13 +109,13 @@ def check_state(item: Any) -> None:
         and len(item[1]) >= STATE_V1.size
         and (item[2] is None or (type(item[2]) is bytes and not len(item[2]) % NODE_BYTES))
     ):
-        raise FormatError("a state record that is none")
+        raise FormatError("a malformed state record")
 
 
 def facts_of(base: Any, wall_ms: int, state: bytes | None = None, state_wall_ms: int = 0) -> Facts:
-    """Plain values of a base that was written at `wall_ms`, and of the last STATE's bytes, if one came after it.
+    """Return plain values of a base written at `wall_ms`, and of the last STATE's bytes, if one came after it.
 
-    `base` was checked, and its holders are those that count now.
+    `base` was checked, and its holders are the latest ones.
     """
     ctime, left_ms, retry_ms, delay_ms, replicate, nacks, deliveries, attempt = HEADER.unpack_from(base[1])
     version = 1
@@ -151,7 +151,7 @@ def facts_of(base: Any, wall_ms: int, state: bytes | None = None, state_wall_ms:
 
 
 def base_item(facts: Facts, wall_ms: int) -> tuple[Any, ...]:
-    """The item of a JOB record that says this, for a block that is written at `wall_ms`."""
+    """Return the item of a JOB record with these facts, for a block written at `wall_ms`."""
     left_ms = max(0, facts.expire_at_ms - wall_ms)
     due_ms = max(0, facts.due_at_ms - wall_ms) if facts.due_at_ms else -1
     header = HEADER.pack(
@@ -176,10 +176,10 @@ def base_item(facts: Facts, wall_ms: int) -> tuple[Any, ...]:
 
 
 def split_nodes(packed: bytes) -> tuple[bytes, ...]:
-    """The ids in a packed set."""
+    """Return the ids in a packed set."""
     return tuple(packed[at : at + NODE_BYTES] for at in range(0, len(packed), NODE_BYTES))
 
 
 def flag_words(flags: int) -> list[str]:
-    """The names of the flags that are set."""
+    """Return the names of the flags that are set."""
     return [name for flag, name in FLAG_NAMES if flags & flag]

@@ -1,13 +1,13 @@
-"""The jobs of a node as lines of JSON: what `export` writes and `import` reads.
+"""The jobs of a node as lines of JSON, written by `export` and read by `import`.
 
     {"node": "3f0c…", "format": 1, "exported_at_ms": 1700000000000}
     {"id": "D-3f0c9d1e-…-05a1", "queue": "mail", "body": "…", "state": "queued", "retry_ms": 300000, …}
     {"pause": "mail", "state": "in", "version_ms": 0, "version_node": ""}
 
-The first line says whose jobs they are; it may be missing. Times are Unix milliseconds, so that a file means the same
-when it is read later. Bytes that are no UTF-8 stand as base64 under `queue_base64`, `body_base64`, `pause_base64`. Only
-`id`, `queue` and `body` must be there (a body that is empty, too): the rest has the defaults of ADDJOB. What a later
-version has put behind a job's fields is carried on in `more_base64`, as it stands in the journal.
+The first line names the node that the jobs are from; it may be missing. Times are Unix milliseconds, so that a file
+means the same when it is read later. Bytes that are no UTF-8 stand as base64 under `queue_base64`, `body_base64`,
+`pause_base64`. Only `id`, `queue` and `body` are required (also an empty body). The rest has the defaults of ADDJOB.
+Fields that a later version has put behind a job's fields are carried on in `more_base64`, as they stand in the journal.
 """
 
 # Stays Python: runs in programs only, not in a node.
@@ -33,7 +33,7 @@ from persistence.items import (
 
 FORMAT: Final = 1
 DAY_MS: Final = 86_400_000
-TTL_MS: Final = DAY_MS  # As ADDJOB has it.
+TTL_MS: Final = DAY_MS  # The default of ADDJOB.
 RETRY_MS: Final = 300_000
 STATES: Final = {"queued": IS_QUEUED | WAS_QUEUED, "active": 0, "acked": IS_ACKED}
 PAUSES: Final = ("none", "in", "out", "all")
@@ -42,17 +42,17 @@ ATTEMPT_MAX: Final = 2**32 - 1
 
 
 class JobsFileError(ValueError):
-    """A line that is none of ours; the text says which and why."""
+    """An error: a line is malformed. The text names the line and the reason."""
 
 
 class Origin(NamedTuple):
-    """Whose jobs they are."""
+    """The node that the jobs are from."""
 
     node: bytes
 
 
 class Pause(NamedTuple):
-    """How a queue is paused: 1 in, 2 out, 3 both; version 0: set for one node only."""
+    """A queue's pause: 1 in, 2 out, 3 both; version 0: set for one node only."""
 
     queue: bytes
     flags: int
@@ -64,12 +64,12 @@ class Pause(NamedTuple):
 
 
 def origin_line(node: bytes, wall_ms: int) -> str:
-    """The first line."""
+    """Return the first line."""
     return json.dumps({"node": node.hex(), "format": FORMAT, "exported_at_ms": wall_ms})
 
 
 def job_line(facts: Facts, *, with_body: bool = True) -> str:
-    """A job's line."""
+    """Return a job's line."""
     row: dict[str, Any] = {"id": facts.id.decode("latin-1")}
     _put_bytes(row, "queue", facts.queue)
     if with_body:
@@ -99,7 +99,7 @@ def job_line(facts: Facts, *, with_body: bool = True) -> str:
 
 
 def pause_line(pause: Pause) -> str:
-    """A pause's line."""
+    """Return a pause's line."""
     row: dict[str, Any] = {}
     _put_bytes(row, "pause", pause.queue)
     row.update(state=PAUSES[pause.flags & 3], version_ms=pause.version_ms, version_node=pause.version_node.hex())
@@ -117,9 +117,9 @@ def _put_bytes(row: dict[str, Any], name: str, data: bytes) -> None:
 
 
 def parse_line(line: bytes, number: int, wall_ms: int) -> Facts | Pause | Origin | None:
-    """What a line says; None for an empty one. JobsFileError with the line's number.
+    """Parse a line; None for an empty one. JobsFileError with the line's number.
 
-    wall_ms   now, for what the line leaves to defaults
+    wall_ms   now, for defaults of missing times
     """
     if not line.strip():
         return None
@@ -133,7 +133,7 @@ def parse_line(line: bytes, number: int, wall_ms: int) -> Facts | Pause | Origin
             return _pause(row)
         if "node" in row:
             if row.get("format", FORMAT) != FORMAT:
-                raise ValueError(f"format {row['format']} is not ours to read, which is {FORMAT}")
+                raise ValueError(f"format {row['format']} is not supported, only format {FORMAT} is")
             return Origin(_node(row["node"]))
     except (ValueError, TypeError, KeyError) as wrong:
         reason = f"{wrong} is missing" if isinstance(wrong, KeyError) else wrong
@@ -144,11 +144,11 @@ def parse_line(line: bytes, number: int, wall_ms: int) -> Facts | Pause | Origin
 def _job(row: dict[str, Any], wall_ms: int) -> Facts:
     job_id = str(row["id"]).encode("latin-1")
     if len(job_id) != ID_BYTES or job_id[:2] != b"D-" or job_id[10] != 45 or job_id[35] != 45:
-        raise ValueError(f"`{row['id']}` is no job's id")
+        raise ValueError(f"`{row['id']}` is not a job id")
     queue = _bytes(row, "queue")
     state = row.get("state", "queued")
     if state not in STATES:
-        raise ValueError(f"state `{state}` is none of {', '.join(STATES)}")
+        raise ValueError(f"state `{state}` is not one of {', '.join(STATES)}")
     flags = STATES[state]
     flags |= IS_DELIVERED if row.get("delivered") else 0
     flags |= WAS_QUEUED if row.get("was_queued") else 0
@@ -175,18 +175,18 @@ def _job(row: dict[str, Any], wall_ms: int) -> Facts:
 
 
 def _more(row: dict[str, Any]) -> tuple[Any, ...]:
-    """Fields of a base that nobody here knows."""
+    """Return the fields of a base that are not known here."""
     coded = row.get("more_base64")
     more = msgpack.unpackb(b64decode(coded, validate=True)) if coded is not None else []
     if not isinstance(more, list):
-        raise ValueError("`more_base64` is none that was exported")
+        raise ValueError("`more_base64` is not a value that `export` wrote")
     return tuple(more)
 
 
 def _pause(row: dict[str, Any]) -> Pause:
     state = row.get("state")
     if state not in PAUSES:
-        raise ValueError(f"state `{state}` is none of {', '.join(PAUSES)}")
+        raise ValueError(f"state `{state}` is not one of {', '.join(PAUSES)}")
     version_node = _node(row["version_node"]) if row.get("version_node") else b""
     return Pause(_bytes(row, "pause"), PAUSES.index(state), _number(row, "version_ms", 0), version_node)
 
@@ -197,7 +197,7 @@ def _bytes(row: dict[str, Any], name: str) -> bytes:
         return b64decode(coded, validate=True)
     text = row[name]
     if not isinstance(text, str):
-        raise ValueError(f"`{name}` is no string")
+        raise ValueError(f"`{name}` is not a string")
     return text.encode()
 
 
@@ -211,5 +211,5 @@ def _number(row: dict[str, Any], name: str, default: int, highest: int = SPAN_MA
 def _node(name: Any) -> bytes:
     node = bytes.fromhex(name)
     if len(node) != NODE_BYTES:
-        raise ValueError(f"`{name}` is no node's id (40 hex digits)")
+        raise ValueError(f"`{name}` is not a node id (40 hex digits)")
     return node

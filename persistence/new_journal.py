@@ -1,10 +1,10 @@
-"""A fresh journal, written in one go: what an import makes.
+"""A fresh journal, written in one go, as an import makes it.
 
-Blocks say that they were *not* written under `appendfsync always`, so a node that loads them takes nothing for
-certain: jobs wait for their retry, at-most-once jobs are not queued (spec O5). Who knows that an
-at-most-once job was never delivered adds it last, as `is_certain`.
+Blocks say that they were *not* written under `appendfsync always`, so a node that loads them takes nothing for certain:
+jobs wait for their retry, and at-most-once jobs are not queued (spec O5). A caller that knows that an at-most-once job
+was never delivered adds it last, as `is_certain`.
 
-Nothing of it counts before `finish` has returned; where it is written until then is the caller's business (install.py).
+Nothing of it counts before `finish` has returned. The caller chooses the folder to write to until then (install.py).
 """
 
 # Stays Python: runs in programs only, not in a node.
@@ -14,16 +14,15 @@ from typing import Any
 
 from persistence.disk import Folder
 from persistence.items import Facts, base_item
-from persistence.journal import BLOCK_BYTES, SEGMENT_BYTES
+from persistence.journal import BATCH_BYTES_MAX, BLOCK_BYTES, SEGMENT_BYTES
 from persistence.records import IS_ALWAYS, JOB, PAUSE, Part, encode_block, encode_header, file_name
-from persistence.segment_writer import BATCH_BYTES_MAX
 
 
 class FreshJournal:
-    """Writes segments into an empty folder.
+    """A writer of segments into an empty folder.
 
-    node      whose journal it is; a node with another id reads its own into the sets of holders when it loads this
-    wall_ms   what all its blocks say the time is
+    node      the journal's node; a node with another id reads its own id into the sets of holders when it loads this
+    wall_ms   the time in all its blocks
     """
 
     def __init__(self, folder: Folder, node: bytes, wall_ms: int, segment_bytes: int = SEGMENT_BYTES) -> None:
@@ -40,10 +39,10 @@ class FreshJournal:
         self._is_certain = False
         self._chunks: list[bytes] = []
         self._chunks_start = self._chunks_bytes = 0
-        self._append([])  # Nothing after an uncertain block is certain because of what stands before it.
+        self._append([])  # Nothing after an uncertain block is certain because of blocks before it.
 
     def add(self, facts: Facts, *, is_certain: bool = False) -> None:
-        """A job; those that are certain after all others."""
+        """Add a job; certain jobs come after all others."""
         if is_certain != self._is_certain:
             assert is_certain, "an uncertain job after certain ones"
             self._flush_items()
@@ -55,11 +54,11 @@ class FreshJournal:
             self._flush_items()
 
     def pause(self, queue: bytes, flags: int, version_ms: int, version_node: bytes) -> None:
-        """How a queue is paused."""
+        """Add a queue's pause."""
         self._append([[PAUSE, (queue, flags, version_ms, version_node)]])
 
     def finish(self) -> None:
-        """All of it on disk; OSError."""
+        """Bring all of it to disk; OSError."""
         self._flush_items()
         self._flush_chunks()
         self._folder.sync(self._name)

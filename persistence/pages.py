@@ -2,14 +2,14 @@
 
 The loop copies to the end of a file without ever waiting for the disk. Two things would make it wait:
 
-* A page that isn't there, or that the system has on its way to the disk. So only what was *prepared* a moment ago is
-  written: up to `limit`, and no later than FRESH_MS after it was last made ready; everything else goes through a lane
-  of the disk. A second's worth lies ready, whatever that is, so a quiet file takes no room and a busy one never waits.
-* A sync, which has the pages it writes in its hands while it lasts. So a sync gets all pages up to the one that is
-  being written, and the loop goes on behind it, at the beginning of the next: a *gap* stays in the file. If nothing
-  was written meanwhile, the loop goes back to where it was, and there is none: a quiet file has hardly any.
+* A page that isn't there, or that the system is writing to the disk. So the loop writes only bytes that were *prepared*
+  a moment ago: up to `limit`, and no later than FRESH_MS after they were last made ready. All other writes go through a
+  lane of the disk. About a second's worth lies ready, so a quiet file takes no room and a busy one never waits.
+* A sync, which holds the pages it writes while it lasts. So a sync gets all pages up to the one that is being written,
+  and the loop continues behind it, at the beginning of the next page: a *gap* stays in the file. If nothing was written
+  meanwhile, the loop goes back to where it was, and there is no gap. So a quiet file has hardly any.
 
-The rule for readers: where four bytes are zero that should be a length, which none is, the next block begins
+The rule for readers: a length is never zero. Where the four bytes of a length are zero, the next block begins
 `behind_gap`.
 """
 
@@ -20,16 +20,16 @@ from typing import Final
 from persistence.disk import Folder, Window
 
 PAGE_BYTES: Final = 4096
-# The bytes that readers look at to see that there is a gap.
+# Readers look at so many bytes to see that there is a gap.
 GAP_BYTES_MIN: Final = 4
 
-# What lies ready: twice what a second took, within these bounds. Few large steps: a thread that comes back for the
-# interpreter's lock is woken in vain by each of the loop's system calls until it gets it, dozens of times a step. Not
-# more than this all the same: what lies ready is memory of the process.
+# So much lies ready: twice the bytes of the last second, within these bounds. Few large steps are better than many
+# small ones: a thread that waits for the interpreter's lock is woken in vain by each of the loop's system calls, dozens
+# of times a step. But bytes that lie ready are memory of the process, hence the upper bound.
 READY_BYTES_MIN: Final = 64 * 1024
 READY_BYTES_MAX: Final = 4 * 1024 * 1024
 
-# The last block of a file may begin before the file is full and end behind that; so much of it, as a divisor.
+# The last block of a file may begin before the file is full and end behind that. The window has room for it: size / 8.
 WINDOW_SLACK: Final = 8
 
 # Linux writes pages that have been changed to disk after thirty seconds.
@@ -37,17 +37,17 @@ FRESH_MS: Final = 5_000
 
 
 def behind_gap(offset: int) -> int:
-    """Where the next block begins if there is a gap at this offset of a file."""
+    """Return the start of the next block if there is a gap at this offset of a file."""
     return -(-(offset + GAP_BYTES_MIN) // PAGE_BYTES) * PAGE_BYTES
 
 
 class Pages:
-    """What of a window may be written; where the next bytes go (`at`), its owner knows.
+    """The part of a window that may be written. The owner knows where the next bytes go (`at`).
 
     window    the file's memory
     limit     bytes before it are ready
-    ready_ms  when they were last made so
-    wanted    bytes that should lie ready; the next file of a busy writer begins with what the last one came to
+    ready_ms  when they were last made ready
+    wanted    bytes that should lie ready; a busy writer's next file begins with the value that the last one reached
     """
 
     __slots__ = ("_left_at", "limit", "ready_ms", "wanted", "window")
@@ -60,29 +60,29 @@ class Pages:
         self._left_at = at
 
     def has_room(self, at: int, size: int, now_ms: int) -> bool:
-        """Whether so many bytes can be put there now."""
+        """Whether `size` bytes can be put at `at` now."""
         return at + size <= self.limit and now_ms - self.ready_ms < FRESH_MS
 
     def is_short(self, at: int) -> bool:
-        """Whether more should be made ready soon."""
+        """Whether more bytes should be made ready soon."""
         return self.limit - at < self.wanted // 2 and self.limit < self.window.size
 
     def to_prepare(self, at: int, size: int, now_ms: int) -> tuple[int, int]:
-        """(start, end) of what is to be made ready next, so that there is room for so many bytes."""
+        """Return (start, end) of the bytes to be made ready next, so that there is room for `size` bytes."""
         is_fresh = now_ms - self.ready_ms < FRESH_MS
         start = self.limit if is_fresh else min(self.limit, at)
         end = max(self.limit, at + max(size, self.wanted))
         return start - start % PAGE_BYTES, min(-(-end // PAGE_BYTES) * PAGE_BYTES, self.window.size)
 
     def prepared(self, at: int, start: int, end: int, now_ms: int) -> None:
-        """That was done, begun at `now_ms`."""
+        """Note that `start` to `end` are ready; the work was begun at `now_ms`."""
         if start <= at:
             self.ready_ms = now_ms
         self.limit = max(self.limit, end)
         self.wanted = min(2 * self.wanted, READY_BYTES_MAX)  # Many small steps cost more than few large ones.
 
     def leave(self, at: int) -> tuple[int, tuple[int, int]]:
-        """A sync begins of all up to here: where to go on meanwhile, and (start, end) of what it takes away."""
+        """Begin a sync of all up to `at`: return where to continue, and (start, end) of the bytes it takes away."""
         self.wanted = min(max(2 * (at - self._left_at), READY_BYTES_MIN), READY_BYTES_MAX)
         start = at - at % PAGE_BYTES
         if start < at:
@@ -92,9 +92,9 @@ class Pages:
         return at, (start, self.limit)
 
     def pass_by(self, at: int) -> tuple[int, int]:
-        """A sync begins of what is before the page of `at`, or up to there while nothing is put: the next byte stays.
+        """Begin a sync of the bytes before the page of `at`, or up to `at` while nothing is put. The next byte stays.
 
-        (start, end) of what should be made ready once more afterwards.
+        Return (start, end) of the bytes that should be made ready once more afterwards.
         """
         self.wanted = min(max(2 * (at - self._left_at), READY_BYTES_MIN), READY_BYTES_MAX)
         self._left_at = at
@@ -102,7 +102,7 @@ class Pages:
         return start, max(start, self.limit)  # A thread may have written behind all that was ready.
 
     def come_back(self, at: int, end: int, now_ms: int) -> int:
-        """That sync is over, all is ready again since `now_ms`; where to go on, `end` being behind the last byte."""
+        """End that sync: all is ready again since `now_ms`. Return where to continue; `end` is behind the last byte."""
         self.ready_ms = now_ms
         if at == self._left_at:
             self._left_at = at = end
@@ -113,7 +113,7 @@ class Pages:
 
 
 def map_pages(folder: Folder, name: str, size: int, ready: int) -> Window | None:
-    """A window on a file that is going to have about `size` bytes, `ready` of which lie ready; None: there is none."""
+    """Return a window on a file of about `size` bytes, `ready` of which lie ready; None if there are no windows."""
     try:
         window = folder.map(name, size + size // WINDOW_SLACK)
         if window is not None:

@@ -1,14 +1,14 @@
-"""Records: what a journal is told, and how that stands in a file.
+"""Records: the content of a journal, and its format in files.
 
-A journal is a chain of segment files. Each begins with a header that names the files before it and where each of
-them ends; then come blocks, one or more per turn of the loop. A block is what is written, checked and lost as a
-whole: runs of records, `[kind, item, item …]`, in msgpack, behind a fixed head with a checksum. Positions are
-bytes of blocks since the journal began, so that a block knows where it belongs, and what of the journal was known to
-be on disk when it was written: a broken place before that is damage, one after it a torn tail.
+A journal is a chain of segment files. Each begins with a header that names the files before it and the end of each.
+Blocks follow, one or more per turn of the loop. A block is written, checked and lost as a whole. It has a fixed head
+with a checksum, and runs of records, `[kind, item, item …]`, in msgpack. Positions are bytes of blocks since the
+journal began. So a block knows its place, and how far the journal was known to be on disk when it was written. A broken
+place before that is damage; one after it is a torn tail.
 
-The page docs/journal.md shows every byte. How to change the format: new kinds, and new fields at the end of an item,
-need no new version, as long as an old reader that skips them restores a state that is safe; else raise VERSION, keep
-reading the old one, and add its golden file to tests/support/journals.
+docs/journal.md shows every byte. How to change the format: new kinds, and new fields at the end of an item, need no new
+version if an old reader that skips them restores a safe state. Otherwise raise VERSION, keep reading the old one, and
+add its golden file to tests/support/journals.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ import msgpack  # type: ignore[import-untyped]  # It ships no types.
 # -- kinds ------------------------------------------------------------------------------------------
 
 JOB: Final = 1  # (id, header, queue, body, holders, state …): all there is to know of a job; the *base* of its id
-STATE: Final = 2  # (id, state, holders or None): what changed since; of an id without a base it means nothing
+STATE: Final = 2  # (id, state, holders or None): changes since the base; without a base of its id it means nothing
 GONE: Final = 3  # (id, segment of its base): nothing of the job is left here
-PAUSE: Final = 4  # (queue, flags, version ms, version node): how a queue is paused; version 0: set for this node only
-DROPPED: Final = 5  # (segment): what still lived there stands further on; its files are going
-TOKEN: Final = 6  # (token, 1 if it adds to what was said, [(id, attempt) …]): deliveries that can be had again
+PAUSE: Final = 4  # (queue, flags, version ms, version node): a queue's pause; version 0: set for this node only
+DROPPED: Final = 5  # (segment): its living records stand further on; its files are being removed
+TOKEN: Final = 6  # (token, 1 if it adds to an earlier record, [(id, attempt) …]): deliveries that can be had again
 KEY: Final = 7  # (id, ms left): the job is over, and its key is used until then
 
 KIND_NAMES: Final = {
@@ -60,7 +60,7 @@ _CHECKED: Final = 8  # The checksum covers the head from here on, and the payloa
 IS_ALWAYS: Final = 1
 """Flag of a block: `appendfsync always` was in force when it was written."""
 
-# What the length field can say; a turn never comes near it (a body has at most 512 MiB).
+# The largest value of the length field; a turn never comes near it (a body has at most 512 MiB).
 PAYLOAD_BYTES_MAX: Final = (1 << 32) - 1
 
 _pack_head = _HEAD.pack
@@ -69,11 +69,11 @@ _packb = msgpack.Packer(use_bin_type=True, autoreset=True).pack
 
 
 class FormatError(ValueError):
-    """A file that is not what it should be; the text says what and where."""
+    """An error: a file is not what it should be. The text says what is wrong and where."""
 
 
 class NewerFormatError(FormatError):
-    """Written by a later version of this software."""
+    """An error: a later version of this software wrote the file."""
 
 
 class Part(NamedTuple):
@@ -86,14 +86,14 @@ class Part(NamedTuple):
 
 
 class Header(NamedTuple):
-    """What a segment file says of itself.
+    """The header of a segment file.
 
-    number, part   its segment, and its place among the files of that segment (more than one only after trouble)
+    number, part   its segment, and its place among the files of that segment (more than one only after disk errors)
     start          position of its first block
     before         the files of the chain before it, oldest first
     node           id of the node whose journal this is
     wall_ms        when it was made
-    version        of the format
+    version        version of the format
     size           bytes up to the first block
     """
 
@@ -119,12 +119,12 @@ class Block(NamedTuple):
 
 
 def file_name(number: int, part: int = 0) -> str:
-    """0000000012.seg; further parts 0000000012-1.seg."""
+    """Return a segment file's name: 0000000012.seg; further parts 0000000012-1.seg."""
     return f"{number:010d}.seg" if part == 0 else f"{number:010d}-{part}.seg"
 
 
 def parse_file_name(name: str) -> tuple[int, int] | None:
-    """(number, part) of a segment file's name; None for any other file."""
+    """Return (number, part) of a segment file's name; None for any other file."""
     stem, dot, suffix = name.partition(".")
     number, dash, part = stem.partition("-")
     if suffix != "seg" or not dot or not number.isdigit() or (dash and not part.isdigit()):
@@ -133,14 +133,14 @@ def parse_file_name(name: str) -> tuple[int, int] | None:
 
 
 def encode_header(number: int, part: int, start: int, before: Iterable[Part], node: bytes, wall_ms: int) -> bytes:
-    """The header of a new file, padded to HEADER_ALIGN."""
+    """Return the header of a new file, padded to HEADER_ALIGN."""
     described = _packb([number, part, start, [list(file) for file in before], node, wall_ms])
     head: bytes = _HEADER.pack(MAGIC, VERSION, 0, len(described), _crc(described)) + described
     return head + bytes(-len(head) % HEADER_ALIGN)
 
 
 def decode_header(name: str, data: bytes) -> Header:
-    """The header at the start of `data`; FormatError if there is none, NewerFormatError if it is not ours to read."""
+    """Decode the header at the start of `data`; FormatError if there is none, NewerFormatError if it is newer."""
     if len(data) < _HEADER.size:
         raise FormatError(f"{name}: too short for a header")
     magic, version, _, length, checksum = _HEADER.unpack_from(data)
@@ -163,7 +163,7 @@ def decode_header(name: str, data: bytes) -> Header:
 
 
 def header_size(data: bytes) -> int:
-    """Bytes the header needs, by its first 24; 0 if that is no header."""
+    """Return how many bytes the header needs, from its first 24; 0 if that is no header."""
     if len(data) < _HEADER.size:
         return 0
     magic, _, _, length, _ = _HEADER.unpack_from(data)
@@ -172,7 +172,7 @@ def header_size(data: bytes) -> int:
 
 
 def encode_block(runs: Sequence[list[Any]], position: int, synced: int, wall_ms: int, flags: int) -> bytes:
-    """One block with these runs."""
+    """Return one block with these runs."""
     payload = _packb(runs)
     head = _pack_head(len(payload), 0, position, synced, wall_ms, flags)
     checksum = _crc(payload, _crc(head[_CHECKED:]))
@@ -180,7 +180,7 @@ def encode_block(runs: Sequence[list[Any]], position: int, synced: int, wall_ms:
 
 
 def decode_block(data: bytes | memoryview, at: int, position: int) -> Block | None:
-    """The block at index `at` of `data`, which should have this position; None if it isn't whole and right."""
+    """Decode the block at index `at` of `data`, which should have this position; None if it isn't whole and right."""
     end = at + HEAD_BYTES
     if end > len(data):
         return None
@@ -197,7 +197,7 @@ def decode_block(data: bytes | memoryview, at: int, position: int) -> Block | No
 
 
 def block_size(data: bytes | memoryview, at: int, position: int) -> int:
-    """Bytes of the block whose head stands at `at`, as far as the head can be believed; 0 if it can't."""
+    """Return the bytes of the block whose head stands at `at`, if the head is plausible; else 0."""
     if at + HEAD_BYTES > len(data):
         return 0
     length, _, stands_at, *_ = _HEAD.unpack_from(data, at)
@@ -205,5 +205,5 @@ def block_size(data: bytes | memoryview, at: int, position: int) -> int:
 
 
 def looks_like_block(data: bytes, at: int, position: int) -> bool:
-    """Whether a head of this position stands at `at`: the cheap first question when searching behind a broken place."""
+    """Whether a head of this position stands at `at`: the cheap first test when searching behind a broken place."""
     return data[at + 8 : at + 16] == position.to_bytes(8, "little")

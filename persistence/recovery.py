@@ -1,13 +1,13 @@
-"""Recovery: records back in order, up to a torn tail.
+"""Recovery: reading a journal's records in order, up to a torn tail.
 
-The newest file's header names the chain: which files belong to it and where each ends. Closed files were synced
-before the next one was made, so a broken block in them is damage, and nothing is guessed: the journal is refused
-with the place named. The last file may end in the middle of things, because the machine died: everything from the
-first broken block on is cut, unless a later block says that this place was on disk when it was written. A clean stop
-leaves a mark that says where the journal ended then: if it ends before, something has gone since.
+The newest file's header names the chain: the files that belong to it and the end of each. Closed files were synced
+before the next one was made. So a broken block in them is damage, and nothing is guessed: the journal is refused, and
+the error names the place. The last file may end anywhere, because the machine died. Everything from the first broken
+block on is cut, unless a later block says that this place was on disk when it was written. A clean stop leaves a mark
+that names the journal's end. If the journal ends before that, a part of it has been lost since.
 
-`step` reads a piece at a time, so that the caller decides where (a thread, a tool, a simulated disk) and how long.
-Nothing is changed here; see `Recovery.repair` for what a server does before it goes on writing.
+`step` reads a piece at a time, so the caller decides where (a thread, a tool, a simulated disk) and how long. Reading
+changes nothing. A server calls `Recovery.repair` before it writes to the journal.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Final
 
 from persistence.disk import Folder
+from persistence.journal import CLEAN_NAME
 from persistence.records import (
     HEAD_BYTES,
     HEADER_ALIGN,
@@ -33,22 +34,21 @@ from persistence.records import (
     parse_file_name,
 )
 from persistence.reserved_segment import RESERVE_NAME
-from persistence.segment_writer import CLEAN_NAME
 
-# Put there by the restore of a backup, or when a journal is switched off that can't be written any more: at-most-once
-# jobs are never queued from it (spec O5).
+# The mark of a restored journal. The restore of a backup makes it, and so does switching off a journal that can't be
+# written any more. At-most-once jobs are never queued from such a journal (spec O5).
 RESTORED_NAME: Final = "restored"
-# Read at a time; blocks of a piece are handed on together.
+# So much is read at a time; the blocks of a piece are handed on together.
 PIECE_BYTES: Final = 1024 * 1024
 WINDOW_BYTES: Final = 1 << 16
 
 
 class DamagedJournalError(Exception):
-    """The journal can't be read to its end; the text names the place and what to do."""
+    """An error: the journal can't be read to its end. The text names the place and the remedy."""
 
 
 class Recovery:
-    """Reads a node's journal once, from the oldest file to the last whole block.
+    """One reading of a node's journal, from the oldest file to the last whole block.
 
     newest        header of the last file; None: there is no journal
     files         (name, header, end) in order; end -1 for the last one
@@ -85,7 +85,7 @@ class Recovery:
         self._rest = b""
         self._next_file()
 
-    # -- which files -------------------------------------------------------------------------------
+    # -- the chain ---------------------------------------------------------------------------------
 
     def _survey(self, names: list[str]) -> None:
         found = sorted((key, name) for name in names if (key := parse_file_name(name)) is not None)
@@ -124,7 +124,7 @@ class Recovery:
         self.leftovers += [name for _, name in found if name not in chained]
 
     def _is_marked_restored(self) -> bool:
-        """The mark is empty and means any journal, or names the last segment that it means."""
+        """Whether the mark applies: it is empty and means any journal, or names the last segment that it means."""
         last = self._folder.read(RESTORED_NAME, 0, 200).strip()
         return self.newest is None or not last.isdigit() or self.newest.number <= int(last)
 
@@ -136,7 +136,7 @@ class Recovery:
         return decode_header(name, data)
 
     def _is_unborn(self, name: str) -> bool:
-        """A file whose making was cut short: its header is synced before the first block is written."""
+        """Whether the making of a file was cut short: its header is synced before the first block is written."""
         head = self._folder.read(name, 0, HEADER_ALIGN)
         end = max(header_size(head), HEADER_ALIGN)
         size = self._folder.size(name)
@@ -150,7 +150,7 @@ class Recovery:
     # -- block by block ----------------------------------------------------------------------------
 
     def step(self) -> list[tuple[int, Block]]:
-        """(segment, block) of the next piece; empty when everything was read. DamagedJournalError, OSError."""
+        """Return (segment, block) of the next piece; empty when everything was read. DamagedJournalError, OSError."""
         blocks: list[tuple[int, Block]] = []
         while not blocks and not self.is_finished:
             name, header, end = self.files[self._at]
@@ -182,7 +182,7 @@ class Recovery:
         return blocks
 
     def _large(self, name: str, size: int) -> bytes:
-        """More of a block than a piece holds, but for the last piece of it."""
+        """Read the rest of a block that is larger than a piece, except its last piece."""
         if size <= 0:
             return b""
         data = self._folder.read(name, self._offset, size)
@@ -191,7 +191,7 @@ class Recovery:
         return data
 
     def _next_file(self) -> None:
-        """Go on with the next file, or end."""
+        """Continue with the next file, or end."""
         self._at += 1
         self._rest = b""
         if self._at >= len(self.files):
@@ -203,7 +203,7 @@ class Recovery:
         self._offset = header.size
 
     def _compare_with_mark(self) -> None:
-        """All was read: is the end there that a clean stop has left?
+        """Compare the end that was read with the mark of a clean stop.
 
         A mark for an earlier file means nothing. It was being written when the disk failed, and the journal went on.
         """
@@ -218,7 +218,7 @@ class Recovery:
             self.torn = (file_name(number, part), at, end - self.position)
 
     def _broken(self, name: str, header: Header, end: int, rest: bytes) -> None:
-        """Decide what a block that isn't whole means: a torn tail, or damage."""
+        """Decide whether a block that isn't whole is a torn tail or damage."""
         at = header.size + self.position - header.start
         if end >= 0:
             raise DamagedJournalError(f"{name}: damaged at byte {at}. {ADVICE}")
@@ -238,27 +238,27 @@ class Recovery:
 
     @property
     def is_clean(self) -> bool:
-        """The last process said goodbye, and nothing was written after that."""
+        """Whether the last process stopped cleanly, and nothing was written after that."""
         newest = self.newest
         if newest is None:
             return False
         return self._mark == (newest.number, newest.part, self.position)
 
     def chain(self) -> tuple[Part, ...]:
-        """The files that a Journal goes on from, the last one closed where the reading ended."""
+        """Return the files from which a Journal continues; the last one is closed where the reading ended."""
         return tuple(
             Part(header.number, header.part, header.start, end if end >= 0 else self.position)
             for _, header, end in self.files
         )
 
     def repair(self) -> None:
-        """Before new records are written: the mark goes first, then what is no part of the journal."""
+        """Prepare the folder for new records: remove the mark first, then files that are no part of the journal."""
         folder = self._folder
         folder.remove(CLEAN_NAME)
         self._write_again()
         if self.torn is not None:
-            # A journal that was torn must not look whole once it is cut: a block that promises nothing takes the
-            # place of what is cut off, so the next one who reads it is as careful (spec J3).
+            # A journal that was torn must not look whole once it is cut. So a block that promises nothing takes the
+            # place of the torn tail, and the next reader is as careful (spec J3).
             name, at, _ = self.torn
             block = encode_block([], self.position, self.position, 0, 0)
             folder.write(name, at, [block])
@@ -266,15 +266,15 @@ class Recovery:
             folder.truncate(name, at + len(block))
             self.position += len(block)
         elif self.files:
-            # The next header says that this file is whole; but the last process may have died before it synced it.
+            # The next header says that this file is whole. But the last process may have died before it synced it.
             folder.sync(self.files[-1][0])
         for name in self.leftovers:
             folder.remove(name)
 
     def _write_again(self) -> None:
-        """What nobody knows to be on disk is written once more before it is synced.
+        """Write the bytes that are not known to be on disk once more, before they are synced.
 
-        It was read from the system's memory. If the last process was told that an fsync failed and then died, the
+        They were read from the system's memory. If the last process was told that an fsync failed and then died, the
         system takes those pages for written: an fsync alone would succeed and save nothing.
         """
         if not self.files:
@@ -299,7 +299,7 @@ ADVICE: Final = (
 
 
 def _mark_of(text: bytes) -> tuple[int, int, int] | None:
-    """What the clean-shutdown mark says; None if there is none, or it can't be read."""
+    """Parse the clean-shutdown mark; None if there is none, or it can't be read."""
     words = text.split()
     if len(words) != 3 or not all(word.isdigit() for word in words):
         return None
@@ -307,11 +307,11 @@ def _mark_of(text: bytes) -> tuple[int, int, int] | None:
 
 
 def _find_block(data: bytes, position: int) -> Block | None:
-    """The block in `data` that claims the furthest synced position, if there is any; `data` begins at `position`."""
+    """Return the block in `data` that claims the furthest synced position, if any; `data` begins at `position`."""
     best: Block | None = None
     at = 1
     while at + HEAD_BYTES <= len(data):
-        # All positions of a window share their upper six bytes: let bytes.find do the walking.
+        # All positions of a window share their upper six bytes, so bytes.find does the search.
         here = position + at
         window_end = min(at + WINDOW_BYTES - here % WINDOW_BYTES, len(data) - HEAD_BYTES + 1)
         upper = (here >> 16).to_bytes(6, "little")

@@ -1,10 +1,10 @@
 """Reserve: a file whose blocks were allocated in good times, for the acks of a full disk.
 
-An ack needs room on the disk, and refusing acks is what keeps a full disk full; so does winning space back, for what
-lives has to be recorded again before the rest goes. So 8 MiB are kept, enough for some 100,000 acks. When the disk is
-full the file is renamed to be the journal's next one, and written in place. Its end is cut off when it is closed, so a
-rewrite can go on in the room it leaves. That there is room again is seen by reserving another: then writing goes on as
-ever.
+An ack needs room on the disk, and refusing acks keeps a full disk full. Compaction needs room as well: living records
+are recorded again before the rest is removed. So 8 MiB are reserved, enough for some 100,000 acks. When the disk is
+full the file is renamed to be the journal's next one, and written in place. Its end is cut off when it is closed, so
+compaction can use the room it leaves. When another reserve can be allocated, there is room again, and writing continues
+as usual.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ class Reserve:
 
     @property
     def is_missing(self) -> bool:
-        """It should be there and isn't."""
+        """Whether it should be there and isn't."""
         return self.size > 0 and not self.is_there
 
     def took(self) -> None:
-        """It is the journal's file now."""
+        """Note that it is the journal's file now."""
         self.is_there = False
         self.is_used = True
 
     def allocate(self, then: Callable[[], None]) -> None:
-        """Have one; `then` is called if there is one."""
+        """Allocate a reserved file; `then` is called when there is one."""
         if self._is_allocating:
             return
         self._is_allocating = True

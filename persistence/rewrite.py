@@ -1,13 +1,13 @@
-"""Rewriting: space is won back by copying what still lives out of a segment, and then dropping it.
+"""Rewrite: compaction of a journal, one segment after the other.
 
-No fork and no pause: a segment's file is read a piece at a time beside the loop, a few records are looked at per
-turn, and what of them still counts is appended where the journal ends now, by the caller, who knows jobs. When
-the copies are on disk the segment is dropped. Any segment can go at any time, in any order: a job's base says all
-there is to know of it, and a GONE is carried on as long as a file that may hold a base of its id is there.
+No fork and no pause. A segment's file is read a piece at a time beside the loop, and a few records are examined per
+turn. The caller, which knows jobs, appends the records that still count where the journal ends now. When the copies are
+on disk the segment is dropped. Any segment can go at any time, in any order: a job's base says all there is to know of
+it. A GONE is carried on as long as there is a file that may hold a base of its id.
 
-Which segments: those with most bytes to be won, as long as it is worth it (`chosen`); all that have any for
-BGREWRITEAOF. A segment in which nothing lives at all, and that is older than all others, needs no reading.
-Spec J5, for when; the rest is ours.
+Which segments: those with the most dead bytes, as long as it is worth it (`chosen`); for BGREWRITEAOF all with any.
+A segment in which nothing lives at all, and that is older than all others, needs no reading. Spec J5 says when; the
+rest is ours.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from persistence.records import (
 )
 
 PIECE_BYTES: Final = 256 * 1024
-# Records looked at per step: about a millisecond.
+# So many records are examined per step: about a millisecond.
 RECORDS_PER_STEP: Final = 500
-# Not ahead of the disk by more than this.
+# The rewrite runs ahead of the disk by no more than this.
 AHEAD_BYTES_MAX: Final = 4 * 1024 * 1024
-# An automatic rewrite leaves alone what has less than this share to be won.
+# An automatic rewrite skips a segment of which a smaller share is dead.
 DEAD_SHARE_MIN: Final = 0.2
 
 # (segment, kind, item, whether a file that may hold a base of the id exists) -> recorded again, if it still counts
@@ -45,11 +45,11 @@ Keep = Callable[[int, int, Any, bool], None]
 class Rewrite:
     """One rewrite: the segments it was started for, one after the other.
 
-    keep          hears every record of a segment, in order
+    keep          called with every record of a segment, in order
     wake          has `step` called soon
     stale         segments with bases that later ones replaced, from an interrupted rewrite: they go first
     is_over       nothing is left to do, or `error` says why it ended
-    is_damaged    it ended because what was read is not what was written
+    is_damaged    it ended because the bytes read are not those written
     """
 
     def __init__(
@@ -78,12 +78,12 @@ class Rewrite:
         self._waits_for = -1
 
     def step(self) -> bool:
-        """Do a little; True if there is more to do at once."""
+        """Do a small part of the work; True if there is more to do at once."""
         journal = self._journal
         if self.is_over:
             return False
         if journal.level and not journal.is_on_reserve:
-            return False  # The disk is in trouble; later.
+            return False  # The disk fails or is slow; later.
         if journal.position - journal.written > AHEAD_BYTES_MAX:
             return False
         if self._at < len(self._records):
@@ -92,7 +92,7 @@ class Rewrite:
         if self._is_reading:
             return False
         if self._waits_for >= 0:
-            # What was kept is in the journal since the end of the last turn, and has to be on disk before this goes.
+            # Kept records are in the journal since the end of the last turn, and must be on disk before this one goes.
             journal.drop(self._number)
             self._stale.discard(self._number)
             self.segments_done += 1
@@ -118,7 +118,7 @@ class Rewrite:
         self._rest = b""
 
     def _look(self) -> None:
-        """Some of the records that were read."""
+        """Examine some of the records that were read."""
         journal = self._journal
         number = self._number
         for kind, item in self._records[self._at : self._at + RECORDS_PER_STEP]:
@@ -135,13 +135,13 @@ class Rewrite:
             self._at = 0
 
     def _may_matter(self, place: int) -> bool:
-        """Whether a base of an id that is gone, and had its base there, may still be in some file."""
+        """Whether some file may still have a base of an id that is gone and had its base in segment `place`."""
         return (place != self._number and self._journal.has_segment(place)) or any(
             stale <= place and stale != self._number for stale in self._stale
         )
 
     def _read(self) -> None:
-        """Ask for the next piece of the file that is being read."""
+        """Ask for the next piece of the current file."""
         part = self._parts[0]
         name = file_name(part.number, part.part)
         offset = self._offset
@@ -194,19 +194,19 @@ class Rewrite:
             self._give_up(f"{file_name(part.number, part.part)}: damaged at position {self._position}")
 
     def give_up(self, error: str) -> None:
-        """Leave it at what was done so far."""
+        """End the rewrite; the segments done so far stay done."""
         if not self.is_over:
             self._give_up(error)
 
     def _give_up(self, error: str) -> None:
-        """This segment stays as it is; so do the others. Some of its bases have been replaced by now."""
+        """End the rewrite: this segment and the others stay as they are. Some bases of this one are replaced by now."""
         self._stale.add(self._number)
         self.error = error
         self.is_over = True
 
 
 def fitting(journal: Journal, live_bytes: Mapping[int, int], stale: set[int], room: int) -> list[int]:
-    """The segments worth rewriting whose living bytes find so much room: those with the fewest first."""
+    """Return the segments worth rewriting whose living bytes fit into `room`, those with the fewest first."""
     numbers: list[int] = []
     worth = chosen(journal, live_bytes, everything=False)
     worth += [number for number in journal.closed_segments() if number in stale and number not in worth]
@@ -219,7 +219,7 @@ def fitting(journal: Journal, live_bytes: Mapping[int, int], stale: set[int], ro
 
 
 def chosen(journal: Journal, live_bytes: Mapping[int, int], *, everything: bool) -> list[int]:
-    """The segments that are worth rewriting."""
+    """Return the segments that are worth rewriting."""
     numbers: list[int] = []
     for number in journal.closed_segments():
         size = journal.size_of(number)
@@ -230,7 +230,7 @@ def chosen(journal: Journal, live_bytes: Mapping[int, int], *, everything: bool)
 
 
 def unread_prefix(journal: Journal, live_records: Mapping[int, int], stale: set[int]) -> list[int]:
-    """The oldest segments, as long as nothing lives in them: what they say of others is about segments long gone."""
+    """Return the oldest segments in which nothing lives: their records about other segments concern long gone ones."""
     numbers: list[int] = []
     for number in journal.closed_segments():
         if live_records.get(number, 0) > 0 or number in stale:

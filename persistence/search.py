@@ -1,11 +1,11 @@
-"""Search: some jobs' bases in one segment, wherever that is read from.
+"""Search: finds some jobs' bases in one segment, in any folder.
 
-A job's `place` names the segment that holds its base, so who needs a body once more, and has lost its own copy of it,
-reads that segment through. A piece at a time, in a lane of the disk, where it is decoded, too: the segment may have
-32 MiB, and the loop has other things to do. Nothing is changed, and the segment may be the one that is being written:
-only what was written when the search began is looked at.
+A job's `place` names the segment that holds its base. A node that needs a body once more, and has lost its own copy of
+it, reads that segment through. It reads a piece at a time, in a lane of the disk, and decodes it there, too: the
+segment may have 32 MiB, and the loop has other things to do. Nothing is changed. The segment may be the one that is
+being written: only bytes written before the search began are looked at.
 
-Who finds that a segment has gone meanwhile (FileNotFoundError) asks where the base is now: it stands further on.
+If a segment has gone meanwhile (FileNotFoundError), the caller asks where the base is now: it stands further on.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ PIECE_BYTES: Final = 1024 * 1024
 class Search:
     """One reading of one segment.
 
-    ids        whose bases are looked for; the caller takes away whom it needs no more
-    is_over    all files were read, or nobody is looked for any more
+    ids        the jobs whose bases are looked for; the caller removes ids that it needs no more
+    is_over    all files were read, or no id is left
     """
 
     def __init__(self, parts: Iterable[Part], ids: set[bytes]) -> None:
@@ -46,7 +46,7 @@ class Search:
         self._piece_bytes = PIECE_BYTES
 
     def step(self, folder: Folder) -> list[tuple[bytes, bytes]]:
-        """(id, body) of the bases in the next piece, in order; OSError, with EIO for what is damaged."""
+        """Return (id, body) of the bases in the next piece, in order; OSError, with EIO for damage."""
         part = self._parts[0]
         name = file_name(part.number, part.part)
         if self._offset < 0:

@@ -1,11 +1,11 @@
-"""Spill files: bodies that left memory, until they are wanted again or not at all.
+"""Spill files: bodies that left memory, until they are read again or not needed any more.
 
-They are written in batches, one behind the other, into files of FILE_BYTES, never synced, and worthless once the
-process is gone: whoever opens the folder begins with nothing in it. Each body has a head with its key and a checksum,
-so that what is read back is what was written, and a file can be walked through to see what of it still lives.
+They are written in batches, one behind the other, into files of FILE_BYTES. They are never synced, and worthless once
+the process is gone: opening the folder removes them all. Each body has a head with its key and a checksum. So a wrong
+body is never returned, and a file can be walked through to find its living bodies.
 
-A file goes when nothing in it lives any more. Bodies mostly go in the order in which they came, so this is how nearly
-all space comes back; when too much of the rest is dead, `sparse` names a file that is worth copying out of.
+A file is removed when nothing in it lives any more. Bodies mostly go in the order in which they came, so this is how
+nearly all space comes back. When too much of the rest is dead, `sparse` names a file that is worth copying out of.
 
 The store knows places and sizes, and nothing of jobs. All work is done on a Disk, away from the loop (disk.py).
 
@@ -29,18 +29,18 @@ KEY_BYTES: Final = 40
 HEAD: Final = struct.Struct("<II40s")
 SUFFIX: Final = ".spill"
 
-# Reads that lie this close to each other are one, as long as it is no longer than that.
+# Reads that lie this close to each other become one, as long as it is no longer than READ_BYTES_MAX.
 GAP_BYTES_MAX: Final = 16 * 1024
 READ_BYTES_MAX: Final = 1 << 20
 SCAN_BYTES: Final = 1 << 20
-# Dead bytes are worth copying for when they outnumber the living and these.
+# Copying is worth it when dead bytes outnumber both the living ones and these.
 DEAD_BYTES_MIN: Final = 4 * FILE_BYTES
 # A file is worth it when this share of it is dead.
 DEAD_SHARE_MIN: Final = 0.5
 
 
 class Place(NamedTuple):
-    """Where a body is: file number, offset of its head, length of the body."""
+    """The place of a body: file number, offset of its head, length of the body."""
 
     file: int
     offset: int
@@ -48,9 +48,9 @@ class Place(NamedTuple):
 
 
 class SpillFile:
-    """One file: how long it is, how much of that lives, how many writes are under way, whether more will come.
+    """One file: its length, how much of that lives, how many writes are in flight, whether more will come.
 
-    is_unreadable   a scan of it failed: what lives in it is left there until somebody needs it
+    is_unreadable   a scan of it failed: its living bodies stay there until one is needed
     """
 
     __slots__ = ("is_closed", "is_unreadable", "live", "size", "writing")
@@ -84,7 +84,7 @@ class SpillStore:
         self._number = 0
 
     def open(self, done: Callable[[OSError | None], None]) -> None:
-        """What an earlier process left is void."""
+        """Remove the files of an earlier process."""
 
         def work(folder: Folder) -> None:
             for name in folder.names():
@@ -96,7 +96,7 @@ class SpillStore:
     # -- writing -----------------------------------------------------------------------------------
 
     def write(self, entries: list[Entry], done: Callable[[list[Place] | OSError], None]) -> None:
-        """Write these bodies; `done` hears their places, in the same order, or why nothing of it counts."""
+        """Write these bodies; `done` gets their places, in the same order, or the error that makes all of them void."""
         length = sum(len(body) for _, body in entries) + len(entries) * HEAD.size
         file = self.files.get(self._number)
         is_new = file is None or file.is_closed or (file.size > 0 and file.size + length > self._file_bytes)
@@ -130,7 +130,7 @@ class SpillStore:
     ) -> None:
         file.writing -= 1
         if isinstance(outcome, OSError):
-            self._close(number)  # What else is under way for this file may still be well.
+            self._close(number)  # Other writes in flight for this file may still succeed.
             done(outcome)
         else:
             file.live += length
@@ -139,7 +139,7 @@ class SpillStore:
         self._drop_if_dead(number)
 
     def close_file(self) -> None:
-        """What comes next goes to a new file."""
+        """Have the next bodies written to a new file."""
         self._close(self._number)
 
     def _close(self, number: int) -> None:
@@ -149,7 +149,7 @@ class SpillStore:
             self._drop_if_dead(number)
 
     def release(self, number: int, size: int) -> None:
-        """A body of this length is not needed there any more."""
+        """Note that a body of this length is not needed there any more."""
         file = self.files.get(number)
         if file is not None:
             file.live -= HEAD.size + size
@@ -166,11 +166,11 @@ class SpillStore:
         self.size -= file.size
         self.live -= file.live
         name = file_name(number)
-        # Behind the reads that are under way. One that can't be removed costs its space until the next start.
+        # It comes behind reads in flight. A file that can't be removed costs its space until the next start.
         self._disk.start(READING, lambda folder: folder.remove(name), _ignore)
 
     def clear(self) -> None:
-        """Nothing of it is needed any more. What is being written right now is the caller's to release."""
+        """Release all bodies, except those being written right now, which the caller releases."""
         for number, file in list(self.files.items()):
             self.live -= file.live
             file.live = 0
@@ -179,7 +179,7 @@ class SpillStore:
     # -- reading -----------------------------------------------------------------------------------
 
     def read(self, wanted: list[Wanted], done: Callable[[list[bytes | OSError]], None]) -> None:
-        """Read these bodies, whose keys say what has to be found; each is there, or an OSError says why not."""
+        """Read these bodies; each result is the body or an OSError. The keys are compared with the files."""
 
         def work(folder: Folder) -> list[bytes | OSError]:
             return read_all(folder, wanted)
@@ -190,12 +190,12 @@ class SpillStore:
 
         self._disk.start(READING, work, read)
 
-    # -- winning back space ------------------------------------------------------------------------
+    # -- compaction ----------------------------------------------------------------------------------
 
     def sparse(self) -> int:
-        """The file with most to be won by copying what lives in it, if it is worth it; else 0."""
+        """Return the file with the largest dead share, if copying its living bodies is worth it; else 0."""
         if self.size and not self.live:
-            self.close_file()  # Nothing is on disk any more.
+            self.close_file()  # No body is on disk any more.
         if self.size - self.live <= max(self.live, min(DEAD_BYTES_MIN, 4 * self._file_bytes)):
             return 0
         best = 0
@@ -208,7 +208,7 @@ class SpillStore:
         return best
 
     def scan(self, number: int, offset: int, done: Callable[[tuple[list[Found], int] | OSError], None]) -> None:
-        """Read on in a file from `offset`: some bodies, and where the next part begins; 0: that was all."""
+        """Read a part of a file from `offset`: some bodies, and the start of the next part; 0: that was all."""
         name = file_name(number)
 
         def work(folder: Folder) -> tuple[list[Found], int]:
@@ -238,7 +238,7 @@ class SpillStore:
 
 
 def _append(entries: list[Entry], number: int, start: int, is_new: bool, folder: Folder) -> None:
-    """What `SpillStore.write` does on the disk."""
+    """Do the disk's part of `SpillStore.write`."""
     name = file_name(number)
     if is_new:
         folder.create(name, b"")
@@ -249,7 +249,7 @@ def _append(entries: list[Entry], number: int, start: int, is_new: bool, folder:
 
 
 def read_all(folder: Folder, wanted: list[Wanted]) -> list[bytes | OSError]:
-    """What `SpillStore.read` does on the disk: few reads for many bodies; if one fails, each body for itself."""
+    """Do the disk's part of `SpillStore.read`: few reads for many bodies; if one fails, one read per body."""
     results: list[bytes | OSError] = [b""] * len(wanted)
     for indexes in _ranges(wanted):
         first = wanted[indexes[0]][1]
@@ -276,7 +276,7 @@ def read_all(folder: Folder, wanted: list[Wanted]) -> list[bytes | OSError]:
 
 
 def _ranges(wanted: list[Wanted]) -> Iterator[list[int]]:
-    """Indexes of bodies that are read in one go."""
+    """Yield the indexes of bodies that are read in one go."""
     order = sorted(range(len(wanted)), key=lambda index: wanted[index][1])
     group: list[int] = []
     for index in order:
@@ -297,18 +297,18 @@ def _ranges(wanted: list[Wanted]) -> Iterator[list[int]]:
 
 
 def checksum(key: bytes, body: bytes) -> int:
-    """Of a body and whose it is."""
+    """Return the checksum of a body and its key."""
     return crc32(body, crc32(key))
 
 
 def file_name(number: int) -> str:
-    """`0000000001.spill`."""
+    """Return a spill file's name, like `0000000001.spill`."""
     return f"{number:010}{SUFFIX}"
 
 
 def _damaged(name: str) -> OSError:
-    return OSError(errno.EIO, "what is read is not what was written", name)
+    return OSError(errno.EIO, "the bytes read are not the bytes written", name)
 
 
 def _ignore(_: object) -> None:
-    """Nobody waits for it."""
+    """No caller waits for the result."""

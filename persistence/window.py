@@ -1,23 +1,23 @@
 """FileWindow: the beginning of a real file as memory.
 
-What is copied into it is in the system's cache at once, so the death of the process loses none of it, and the copy
-is no system call: it can't wait for a disk. That takes work ahead, which may wait, and is done in a lane:
+Bytes that are copied into it are in the system's cache at once, so the death of the process loses none of them. The
+copy is no system call: it can't wait for a disk. That takes work ahead, which may wait, and is done in a lane:
 
-* Blocks are allocated and zeros written, many at a time: the file has its room before the loop copies into it, so a
+* Blocks are allocated and zeros written, many at a time. So the file has its room before the loop copies into it, and a
   full disk is an error of that call and never a SIGBUS. The file has that length then: zeros behind its content.
-* Pages are *populated*, made present and writable (MADV_POPULATE_WRITE, Linux 5.14), so that the copy finds them. What
-  the system has written to disk since is protected again; then the first copy into each page is a fault, about a
-  microsecond, in which a file system may wait for its own journal. So populate again what was not touched for long,
-  and sync only what is behind: `Pages` (pages.py) says what and when.
+* Pages are *populated*, made present and writable (MADV_POPULATE_WRITE, Linux 5.14), so that the copy finds them. The
+  system protects pages again when it has written them to disk. Then the first copy into each page is a fault, about a
+  microsecond, in which a file system may wait for its own journal. So pages that were not touched for long are
+  populated again, and a sync takes only pages behind the writing: `Pages` (pages.py) says which and when.
 
-* Both hold on file systems that write in place, those of IN_PLACE. One that writes each page to a new place (Btrfs,
-  ZFS) needs room for that whenever a page is changed again, and on a full disk the copy would be a SIGBUS; one behind
-  a network or a program (NFS, FUSE) may wait for it for minutes.
+Both hold on file systems that write in place, those of IN_PLACE. A file system that writes each page to a new place
+(Btrfs, ZFS) needs room for that whenever a page is changed again. On a full disk the copy would be a SIGBUS there. A
+file system behind a network or a program (NFS, FUSE) may wait for minutes.
 
 ctypes gives up the interpreter's lock for the call, which the methods of Python's mmap don't. Where any of this is
-missing there is no window, and whoever asked writes in a lane, as everywhere else.
+missing there is no window, and writes go through a lane, as everywhere else.
 
-Whoever cuts a file that a running server writes makes the next copy a SIGBUS: the end of the process.
+If another program cuts a file that a running server writes, the next copy is a SIGBUS: the end of the process.
 """
 
 # Stays Python: memory maps of files.
@@ -31,12 +31,12 @@ from typing import Final
 try:
     import ctypes
 except ImportError:  # A Python that was built without libffi.
-    ctypes = None  # type: ignore[assignment]  # asked for before it is used
+    ctypes = None  # type: ignore[assignment]  # checked before it is used
 
 MADV_DONTNEED: Final = 4
 MADV_POPULATE_WRITE: Final = 23
 MS_SYNC: Final = 4
-# As statfs(2) calls them: ext2 to ext4, XFS, tmpfs, and containers' overlays, which lie on one of these as a rule.
+# Numbers of statfs(2): ext2 to ext4, XFS, tmpfs, and containers' overlays, which lie on one of these as a rule.
 IN_PLACE: Final = frozenset({0xEF53, 0x58465342, 0x01021994, 0x794C7630})
 # Longer than the structure of any system; the type of the file system comes first.
 _STATFS_BYTES: Final = 512
@@ -45,9 +45,9 @@ _ZEROS: Final = bytes(ZEROS_BYTES)
 
 
 class FileWindow:
-    """A Window on a file; OSError if the system has none to give.
+    """A Window on a file; OSError if the system offers none.
 
-    size       bytes of the file it shows; those behind `allocated` must not be touched
+    size       how many bytes of the file it shows; those behind `allocated` must not be touched
     allocated  the file's length, all of it with blocks
     """
 
@@ -82,13 +82,13 @@ class FileWindow:
         return int.from_bytes(found.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder)
 
     def put(self, offset: int, data: bytes) -> None:
-        """In the loop: copy, where `prepare` was."""
+        """In the loop: copy into bytes that were prepared."""
         self._memory[offset : offset + len(data)] = data
 
     def prepare(self, fd: int, start: int, end: int) -> None:
-        """In a lane: bytes `start` to `end` have blocks and can be written without waiting; OSError."""
+        """In a lane: give bytes `start` to `end` blocks, and make them writable without waiting; OSError."""
         end = min(end, self.size)
-        grown = max(self.allocated, os.fstat(fd).st_size)  # Whoever wrote otherwise meanwhile keeps what they wrote.
+        grown = max(self.allocated, os.fstat(fd).st_size)  # Bytes that a lane wrote meanwhile must stay.
         if end > grown:
             os.posix_fallocate(fd, grown, end - grown)
             # Page after page would cost five times as much as in one go.
@@ -100,11 +100,11 @@ class FileWindow:
         self._call("madvise", start, end, MADV_POPULATE_WRITE)
 
     def sync(self, start: int, end: int) -> None:
-        """In a lane: what is there survives a power cut; what is behind is left alone. OSError."""
+        """In a lane: make these bytes survive a power cut; bytes behind them are left alone. OSError."""
         whole = end - end % mmap.PAGESIZE
         if start < whole:
-            # Nobody writes there any more. It stays in the system's cache, but this process's memory looks smaller, and
-            # the system need not protect page after page.
+            # Nothing is written there any more. The bytes stay in the system's cache. But the memory of this process
+            # looks smaller, and the system need not protect page after page.
             self._call("madvise", start, whole, MADV_DONTNEED)
         self._call("msync", start, end, MS_SYNC)
 
@@ -117,7 +117,7 @@ class FileWindow:
 
 
 class NotImplementedSystemError(OSError):
-    """This system has no such windows."""
+    """An error: this system has no such windows."""
 
     def __init__(self) -> None:
         super().__init__("no files as memory on this system, or on this file system")

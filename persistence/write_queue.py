@@ -1,8 +1,8 @@
-"""Backlog: blocks on their way to the disk, and how long they have been on it.
+"""WriteQueue: blocks on their way to the disk, and their ages.
 
-A block is *queued* until it is given to the disk, and *kept* from then on until it is known to be safe: what was
-written and not synced may turn out to be lost, and is queued again then (`give_back`). Ages are noted per moment, not
-per block: the blocks of one moment are as old as each other.
+A block is *queued* until it is given to the disk, and *kept* from then on until it is known to be safe. Blocks that
+were written and not synced may turn out to be lost, and are queued again then (`give_back`). Ages are noted per moment,
+not per block: all blocks of one moment have the same age.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Waiting(NamedTuple):
-    """A block on its way, of this segment, between these positions."""
+    """A block on its way: of this segment, between these positions."""
 
     number: int
     start: int
@@ -21,10 +21,10 @@ class Waiting(NamedTuple):
 
 
 class WriteQueue:
-    """Everything that is not safe yet.
+    """All blocks that are not safe yet.
 
     queue          not given to the disk, oldest first
-    queued_bytes   how much that is
+    queued_bytes   the bytes of these
     kept_bytes     given to the disk, and not known to be safe
     """
 
@@ -33,11 +33,11 @@ class WriteQueue:
         self.queued_bytes = 0
         self.kept_bytes = 0
         self._kept: deque[Waiting] = deque()
-        # (end, when it was added), for what is not safe.
+        # (end, when it was added), for blocks that are not safe.
         self._ages: deque[tuple[int, int]] = deque()
 
     def add(self, block: Waiting, now_ms: int) -> None:
-        """A new block."""
+        """Queue a new block."""
         self.queue.append(block)
         self.queued_bytes += len(block.data)
         ages = self._ages
@@ -47,7 +47,7 @@ class WriteQueue:
             ages.append((block.end, now_ms))
 
     def take(self, number: int, bytes_max: int, end_max: int) -> list[bytes]:
-        """The next blocks of this segment, about so many bytes, none that ends behind `end_max`; kept from now on."""
+        """Take the next blocks of this segment, about `bytes_max`, none that ends behind `end_max`; keep them."""
         queue = self.queue
         chunks: list[bytes] = []
         size = 0
@@ -61,37 +61,37 @@ class WriteQueue:
         return chunks
 
     def end_before(self, position: int) -> int:
-        """Where the last block ends that was given to the disk and ends no later than this; -1: there is none."""
+        """Return the end of the last block given to the disk that ends no later than `position`; -1: none."""
         for block in reversed(self._kept):
             if block.end <= position:
                 return block.end
         return -1
 
     def give_back(self) -> None:
-        """Nothing of what is kept can be believed to be safe: it is queued again, before the rest."""
+        """Queue all kept blocks again, before the rest: none of them can be believed to be safe."""
         self.queue.extendleft(reversed(self._kept))
         self.queued_bytes += self.kept_bytes
         self._kept.clear()
         self.kept_bytes = 0
 
     def safe(self, end: int) -> None:
-        """All up to here is on disk."""
+        """Forget the blocks up to `end`: they are on disk."""
         kept = self._kept
         while kept and kept[0].end <= end:
             self.kept_bytes -= len(kept.popleft().data)
         self.forget_ages(end)
 
     def forget_ages(self, end: int) -> None:
-        """Nobody wants to know any more how old this is."""
+        """Forget how old the blocks up to `end` are."""
         ages = self._ages
         while ages and ages[0][0] <= end:
             ages.popleft()
 
     @property
     def has_ages(self) -> bool:
-        """Whether anything is growing old."""
+        """Whether any block is growing old."""
         return bool(self._ages)
 
     def oldest_ms(self, now_ms: int) -> int:
-        """Age of the oldest block that is not safe; 0 if there is none."""
+        """Return the age of the oldest block that is not safe; 0 if there is none."""
         return now_ms - self._ages[0][1] if self._ages else 0

@@ -376,7 +376,7 @@ def on_run_over(broker: Broker, node: Node) -> None:
 
 def on_renamed(broker: Broker) -> None:
     """Start numbers anew: after CLUSTER RESET HARD we are another node, and the others number from one again."""
-    for node in broker.cluster.everybody():
+    for node in broker.cluster.known_nodes():
         if node.core is not None:
             state = exchange(node)
             state.answers = {}

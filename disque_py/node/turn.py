@@ -205,14 +205,14 @@ class Driver:
             self.has_more = True
         if journal.level != broker.disk_level:
             if journal.level > broker.disk_level == 0:
-                self._notice(line("journal-refused", reason=journal.trouble))
+                self._notice(line("journal-refused", reason=journal.refusal_reason))
             elif not journal.level:
                 self._notice(line("journal-recovered"))
                 for queue in broker.queues.values():
                     if queue.length and queue.waiting:
                         broker.ready[queue] = None
             broker.disk_level = journal.level
-        broker.disk_trouble = journal.trouble
+        broker.disk_trouble = journal.refusal_reason
 
     def begin(self) -> None:
         """Open a turn before an input, if none is open."""
@@ -308,7 +308,7 @@ class Driver:
 
     def _drain_tray(self) -> None:
         """Do membership's work: hang up and dial links, save the nodes file, pass news on to the core."""
-        tray = self.membership
+        tray = self.membership.tray
         self.write_first()
         while tray.hang_ups or tray.dials or tray.new_runs or tray.link_events or tray.forgotten or tray.notices:
             hang_ups, tray.hang_ups = tray.hang_ups, {}
@@ -343,7 +343,7 @@ class Driver:
 
     def write_first(self) -> None:
         """Write the nodes file before other nodes are told of its contents."""
-        tray = self.membership
+        tray = self.membership.tray
         if tray.must_write:
             tray.must_write = False
             if self.write_nodes is not None:

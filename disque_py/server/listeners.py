@@ -17,7 +17,7 @@ import ssl
 import stat
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from cluster_bus.listening import TlsDoor, bound, listen
+from cluster_bus.listening import TlsListener, bound, listen
 from disque_py.server import tls
 from disque_py.server.log import log
 from disque_py.server.start_error import StartError
@@ -49,7 +49,7 @@ class Listeners:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._doors: list[_Door] = []
-        self._servers: list[asyncio.Server | TlsDoor] = []
+        self._servers: list[asyncio.Server | TlsListener] = []
         self._unix_path = ""
         self._unix_inode = 0
 
@@ -78,7 +78,7 @@ class Listeners:
         loop = asyncio.get_running_loop()
         backlog = max(1, self._settings.tcp_backlog)
         for door in self._doors:
-            server: asyncio.Server | TlsDoor
+            server: asyncio.Server | TlsListener
             try:
                 if door.sock.family == socket.AF_UNIX:
                     server = await loop.create_unix_server(accept, sock=door.sock, backlog=backlog)

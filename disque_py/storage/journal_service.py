@@ -289,7 +289,7 @@ class JournalService:
                 self.enable()
 
         if journal.level:
-            closed(OSError(journal.trouble))
+            closed(OSError(journal.refusal_reason))
         else:
             journal.close(closed, leave_mark=False)
 
@@ -356,7 +356,7 @@ class JournalService:
                 " aof_state:on"
             )
         elif journal.level:
-            refusal = IN_TROUBLE + journal.trouble
+            refusal = IN_TROUBLE + journal.refusal_reason
         elif directory in self._backups:
             refusal = "a backup of this name is being made"
         if journal is None or disk is None or refusal:
@@ -380,7 +380,7 @@ class JournalService:
             return ""
         if compaction.is_first or journal.is_incomplete:
             return "the journal was just begun and doesn't have all jobs yet"
-        return IN_TROUBLE + journal.trouble if journal.level else ""
+        return IN_TROUBLE + journal.refusal_reason if journal.level else ""
 
     def rewrite_for_shutdown(self, done: Outcome) -> None:
         """Write all jobs into a fresh journal for SHUTDOWN REWRITE-AOF, also with the journal off. OSError."""

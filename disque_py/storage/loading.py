@@ -195,7 +195,7 @@ class Loading:
                     self._unmarked(None)
             else:
                 if journal.error:
-                    self._say_trouble(journal.trouble)
+                    self._say_trouble(journal.refusal_reason)
                 journal.hurry()
         return False
 

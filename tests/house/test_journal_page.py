@@ -9,10 +9,10 @@ import pytest
 from disque_py.core import journaling
 from disque_py.core.job_snapshot import HEADER
 from persistence import journal, records
+from persistence.journal import CLEAN_NAME
 from persistence.records import DROPPED, GONE, IS_ALWAYS, JOB, KEY, KIND_NAMES, PAUSE, STATE, TOKEN, Part
 from persistence.recovery import RESTORED_NAME
 from persistence.reserved_segment import RESERVE_BYTES, RESERVE_NAME
-from persistence.segment_writer import CLEAN_NAME
 from rewrite_docs import ROOT
 
 NODE = bytes.fromhex("8217133a4d20b29f0da48a9cd432e6b7eecfc8d7")
@@ -87,7 +87,7 @@ def test_numbers_and_names_are_those_of_the_code(page):
     assert f"*header* ({HEADER.size} bytes)" in page
     assert f"segments of {journal.SEGMENT_BYTES >> 20} MiB" in page
     assert f"a file of {RESERVE_BYTES >> 20} MiB" in page
-    assert f"{journal.BACKLOG_BYTES_MAX >> 20} MiB of unwritten records" in page
+    assert f"{journal.UNWRITTEN_BYTES_MAX >> 20} MiB of unwritten records" in page
     assert f"older than {journal.LATE_MS // 1000} seconds" in page
     assert f"after {journal.REFUSE_MS // 1000} seconds writes are refused" in page
     for name in (

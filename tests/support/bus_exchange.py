@@ -100,13 +100,18 @@ class Exchange:
     def _turn(self, peer: Peer) -> bool:
         """Empty a peer's tray; whether there was anything in it."""
         membership = peer.membership
-        runs, hang_ups, dials = membership.outgoing.take(), membership.hang_ups, membership.dials
-        membership.hang_ups, membership.dials = {}, {}
-        peer.notices += membership.notices
-        peer.new_runs += membership.new_runs
-        peer.link_events += [(node.name.decode(), is_up) for node, is_up in membership.link_events]
-        peer.saves += membership.must_save
-        membership.notices, membership.link_events, membership.new_runs, membership.must_save = [], [], [], False
+        runs, hang_ups, dials = membership.outgoing.take(), membership.tray.hang_ups, membership.tray.dials
+        membership.tray.hang_ups, membership.tray.dials = {}, {}
+        peer.notices += membership.tray.notices
+        peer.new_runs += membership.tray.new_runs
+        peer.link_events += [(node.name.decode(), is_up) for node, is_up in membership.tray.link_events]
+        peer.saves += membership.tray.must_save
+        membership.tray.notices, membership.tray.link_events, membership.tray.new_runs, membership.tray.must_save = (
+            [],
+            [],
+            [],
+            False,
+        )
         for node in hang_ups:
             peer.links.pop(node, None)
         for nodes, kind, items in runs:

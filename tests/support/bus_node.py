@@ -62,8 +62,8 @@ class BusNode:
 
     def _end(self) -> None:
         membership = self.membership
-        hang_ups, dials = membership.hang_ups, membership.dials
-        membership.hang_ups, membership.dials = {}, {}
+        hang_ups, dials = membership.tray.hang_ups, membership.tray.dials
+        membership.tray.hang_ups, membership.tray.dials = {}, {}
         for node in hang_ups:
             self.bus.hang_up(node)
         for node in dials:

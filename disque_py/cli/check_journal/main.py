@@ -25,7 +25,7 @@ from disque_py.cli.progress import Bar
 from disque_py.resp.sizes import human_bytes
 from persistence.aof_import import AofError
 from persistence.backup import DESCRIPTION_NAME, DescriptionError, decode_description, refuse_incomplete
-from persistence.check import Gathering, Reader, Showing, Tally, read
+from persistence.check import JobCollector, Reader, RecordFeed, Tally, read
 from persistence.files import Files
 from persistence.install import has_journal, is_in_use
 from persistence.items import NODE_BYTES
@@ -176,7 +176,7 @@ def dump(directory: Path, as_jobs: bool, no_bodies: bool) -> None:
     def show(number: int, block: Block, kind: int, item: Any) -> None:
         sys.stdout.write(record_line(number, block, kind, item, with_body=not no_bodies) + "\n")
 
-    recovery, _, _ = read_journal(path, lambda: Showing(show), "Reading", tries=1)
+    recovery, _, _ = read_journal(path, lambda: RecordFeed(show), "Reading", tries=1)
     if recovery.torn is not None:
         click.echo(f"{recovery.torn[0]}: {recovery.torn[2]:,} bytes behind the last whole record", err=True)
 
@@ -205,7 +205,7 @@ def export(directory: Path, file: Path) -> None:
 
 def _write_jobs(path: Path, lines: IO[str], *, with_bodies: bool) -> int:
     """Write the jobs of a journal that are not expired. Return their number."""
-    recovery, gathering, _ = read_journal(path, Gathering, "Reading")
+    recovery, gathering, _ = read_journal(path, JobCollector, "Reading")
     now_ms = time.time_ns() // 1_000_000
     write = lines.write
     write(origin_line(recovery.newest.node if recovery.newest is not None else b"", now_ms) + "\n")

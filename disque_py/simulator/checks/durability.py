@@ -233,7 +233,7 @@ class DurabilityChecker:
                 if journal_storage is not None and journal_storage.is_excused():
                     return  # Commands that are allowed while the disk is in trouble need no disk (spec P5).
                 raise RuleBrokenError(
-                    "a disk without faults is well", f"{self._machine.name}: {journal.trouble}", job_id
+                    "a disk without faults is well", f"{self._machine.name}: {journal.refusal_reason}", job_id
                 )
             recorded = "not recorded" if position == NOWHERE else f"recorded up to {position}, ready up to {ready}"
             raise RuleBrokenError(

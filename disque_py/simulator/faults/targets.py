@@ -188,7 +188,7 @@ class Targets:
         Nodes don't pass FORGET on (docs/commands.md).
         """
         for machine in self.up():
-            known = {node.id for node in machine.membership.everybody() if not node.flags & FORGOTTEN}
+            known = {node.id for node in machine.membership.known_nodes() if not node.flags & FORGOTTEN}
             for node_id in self.gone.values():
                 if node_id in known:
                     self.forget_on(machine, node_id)

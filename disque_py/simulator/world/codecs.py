@@ -39,9 +39,9 @@ class VersionedMembership(Membership):
         """Return the handshake of this node, the versions included."""
         return super().hello()._replace(versions=(OLD, self.version))
 
-    def _link(self, node: Node, hello: Hello) -> None:
-        super()._link(node, hello)
-        node.protocol = common(self.version, hello.versions)
+    def protocol_with(self, hello: Hello) -> int:
+        """Return the highest version that both speak."""
+        return common(self.version, hello.versions)
 
 
 def decoder(version: int) -> Decoder:

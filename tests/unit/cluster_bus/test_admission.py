@@ -1,4 +1,4 @@
-"""cluster_bus/admission.py: who comes in, and how many strangers may."""
+"""cluster_bus/admission.py: the ways into the table, and the limits for strangers."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def meet_from(node: Membership, hello: Hello, host: str = "10.0.0.9", entries: l
 
 
 def give_up(node: Membership) -> None:
-    """The node's patience with newcomers is over."""
+    """Let the time pass in which newcomers must be reached."""
     node.now_ms += node.node_timeout_ms + 1
     node.tick()
 
 
 def test_a_newcomer_does_not_count_until_it_was_reached():
-    """Anybody can say MEET; the quorum and the copies of jobs must not wait for who does not exist."""
+    """Any peer can say MEET; the quorum and the copies of jobs must not wait for a node that does not exist."""
     node = lone()
     meet_from(node, STRANGER)
     newcomer = node.nodes[STRANGER.id]
@@ -55,21 +55,21 @@ def test_a_newcomer_that_can_not_be_reached_is_given_up_and_leaves_no_trace():
     assert list(node.nodes.values()) == [node.me]
     assert newcomer.flags == FORGOTTEN
     assert node.intern(STRANGER.id) is not newcomer
-    assert node.forgotten == []
+    assert node.tray.forgotten == []
 
 
-def test_the_core_hears_of_the_end_of_a_newcomer_only_if_it_knows_it():
-    """What it does then is a walk over all acknowledged jobs, which strangers shall not be able to start."""
+def test_the_core_is_told_of_the_end_of_a_newcomer_only_if_it_knows_it():
+    """The core then walks over all acknowledged jobs. Strangers must not be able to start that."""
     node = lone()
     meet_from(node, STRANGER)
     newcomer = node.nodes[STRANGER.id]
     newcomer.core = "interest and hand-overs"
     give_up(node)
-    assert node.forgotten == [newcomer]
+    assert node.tray.forgotten == [newcomer]
 
 
-def test_who_claims_the_id_of_a_holder_changes_nothing_about_the_holder():
-    """Jobs name it and wait for its confirmation; a liar who can't be reached must not end the wait."""
+def test_a_newcomer_that_claims_the_id_of_a_holder_changes_nothing_about_the_holder():
+    """Jobs name it and wait for its confirmation. A liar that can't be reached must not end the wait."""
     node = lone()
     holder = node.intern(STRANGER.id)
     meet_from(node, STRANGER)
@@ -79,7 +79,7 @@ def test_who_claims_the_id_of_a_holder_changes_nothing_about_the_holder():
 
 
 def test_a_newcomer_that_jobs_name_meanwhile_is_still_their_holder_when_it_is_given_up():
-    """Others reached it and gave it copies. Taken for forgotten it would count as one that knows of every ack."""
+    """Others reached it and gave it copies. Flagged forgotten, it would count as one that knows of every ack."""
     node = lone()
     meet_from(node, STRANGER)
     holder = node.intern(STRANGER.id)
@@ -95,11 +95,11 @@ def test_a_newcomer_that_jobs_name_can_be_forgotten():
     holder = node.intern(STRANGER.id)
     node.forget(holder)
     assert holder.flags == FORGOTTEN
-    assert node.forgotten == [holder]
+    assert node.tray.forgotten == [holder]
 
 
-def test_who_comes_back_as_another_process_after_it_was_forgotten_is_reported():
-    """The core numbers hand-overs per process. It would answer the new one's with what it had answered the old one."""
+def test_a_node_that_comes_back_as_another_process_after_it_was_forgotten_is_reported():
+    """The core numbers hand-overs per process. It would answer the new one with answers meant for the old one."""
     node = lone()
     meet_from(node, STRANGER)
     known = node.nodes[STRANGER.id]
@@ -107,10 +107,10 @@ def test_who_comes_back_as_another_process_after_it_was_forgotten_is_reported():
     node.forget(known)
     meet_from(node, STRANGER)
     assert node.nodes[STRANGER.id] is known
-    assert node.new_runs == []
+    assert node.tray.new_runs == []
     node.forget(known)
     meet_from(node, STRANGER._replace(run=b"run-two-"))
-    assert node.new_runs == [known]
+    assert node.tray.new_runs == [known]
     assert known.run == b"run-two-"
 
 
@@ -156,29 +156,29 @@ def test_gossip_starts_only_so_many_handshakes():
 
 
 def test_a_node_that_takes_the_id_of_a_placeholder_is_a_stranger():
-    """CLUSTER NODES shows placeholders; whoever reads it must not be able to stop us with it."""
+    """CLUSTER NODES shows placeholders. A reader of it must not be able to stop us with one."""
     node = lone()
     node.meet("10.0.0.8", 7999)
-    placeholder = next(iter(node.dials))
+    placeholder = next(iter(node.tray.dials))
     meet_from(node, STRANGER._replace(id=placeholder.id))
     assert node.link_up(placeholder, STRANGER._replace(id=placeholder.id)) is not None
     node.meet("10.0.0.7", 7999)
     node.meet("10.0.0.6", 7999)
-    seventh, sixth = list(node.dials)[-2:]
+    seventh, sixth = list(node.tray.dials)[-2:]
     assert node.link_up(seventh, STRANGER._replace(id=sixth.id)) is None
 
 
 def test_a_crowd_of_newcomers_costs_no_save():
     """Each costs two syncs of the disk, and a newcomer says MEET again until it was reached."""
     node = lone()
-    node.announced_host = "10.0.0.1"
+    node.links.announced_host = "10.0.0.1"
     for hello in strangers(100):
         meet_from(node, hello)
     assert len(node.newcomers) == 100
-    assert (node.must_write, node.must_save) == (False, False)
+    assert (node.tray.must_write, node.tray.must_save) == (False, False)
     node.now_ms += TICK_MS
     node.tick()
-    assert not node.must_save
+    assert not node.tray.must_save
 
 
 def test_a_member_is_written_before_it_is_told_of_anything():
@@ -186,14 +186,14 @@ def test_a_member_is_written_before_it_is_told_of_anything():
     (hello,) = strangers(1)
     meet_from(node, hello)
     (newcomer,) = node.newcomers
-    assert not node.must_write
+    assert not node.tray.must_write
     node.link_up(newcomer, hello, "10.0.0.9", "10.0.0.1")
-    assert node.must_write
+    assert node.tray.must_write
     assert hello.id.hex() in node.dump()
 
 
 def test_fifty_nodes_on_one_machine_that_meet_one_of_them_are_whole_in_two_seconds():
-    """What keeps liars out must not keep a large cluster from forming."""
+    """Limits against liars must not keep a large cluster from forming."""
     exchange = Exchange()
     nodes = exchange.start_joined(50)
     exchange.run(1000)
@@ -201,12 +201,12 @@ def test_fifty_nodes_on_one_machine_that_meet_one_of_them_are_whole_in_two_secon
     assert not sum((node.ignored for node in nodes), Counter())
 
 
-def test_a_crowd_larger_than_a_hosts_budget_comes_in_all_the_same():
-    """Who was refused says MEET again."""
+def test_a_crowd_above_a_hosts_rate_limit_comes_in_all_the_same():
+    """A refused node says MEET again."""
     exchange = Exchange()
     first, *others = [exchange.start(7001 + at) for at in range(6)]
-    first._newcomer_limiter.burst = first._gossip_limiter.burst = 2
-    first._newcomer_limiter.rate = first._gossip_limiter.rate = 1
+    first.admission._newcomer_limiter.burst = first.admission._gossip_limiter.burst = 2
+    first.admission._newcomer_limiter.rate = first.admission._gossip_limiter.rate = 1
     for node in others:
         node.meet("10.0.0.1", 7001)
     exchange.run(5000)

@@ -28,7 +28,7 @@ JOB = frame(1, [encode_run(GOTJOB, [b"j"])])
 
 
 def run(story: Callable[[list[BusNode]], Awaitable[None]], *options: dict[str, Any], loop: Any = None) -> None:
-    """Tell a story about started nodes, one per given options."""
+    """Run a story about started nodes, one per given options."""
 
     async def main() -> None:
         nodes = [await BusNode(**each).start() for each in options]
@@ -79,8 +79,8 @@ def test_a_killed_node_that_comes_back_is_linked_again():
     run(story, {}, {})
 
 
-def test_what_a_former_process_said_is_not_read_once_its_next_one_is_reached():
-    """Numbers hold for one process: what the dead one gave away would be answered to the other."""
+def test_messages_of_a_former_process_are_not_read_once_the_next_one_is_reached():
+    """Numbers hold for one process. Hand-overs of the dead one would be answered to the new one."""
 
     async def story(nodes: list[BusNode]) -> None:
         await join(nodes)
@@ -134,7 +134,7 @@ def test_a_forgotten_node_may_not_send_jobs():
         first, second = nodes
         first._begin().forget(first.known(second))
         await until(lambda: not second.known(first).is_linked)
-        await until(lambda: second.known(first).is_linked)  # it dials again: a stranger now
+        await until(lambda: second.known(first).is_linked)  # It dials again: it is a stranger now.
         second.bus.send(second.known(first), JOB)
         await until(lambda: first.bus.rejected["stranger"])
         assert first.heard == []
@@ -147,7 +147,7 @@ def test_membership_and_job_messages_in_one_frame_keep_their_order():
         await join(nodes)
         first, second = nodes
         told: list[int] = []
-        second.on_membership = lambda *heard: told.append(len(second.heard))  # type: ignore[method-assign]  # watch it
+        second.on_membership = lambda *heard: told.append(len(second.heard))  # type: ignore[method-assign]  # spy
         ping, job = encode_run(PING, [0]), encode_run(GOTJOB, [b"j"])
         first.bus.send(first.known(second), frame(1, [job, ping, job, job]))
         await until(lambda: len(second.heard) == 2)
@@ -213,13 +213,13 @@ def test_connections_that_prove_nothing_are_few(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_of_too_many_unproved_connections_the_oldest_goes(monkeypatch: pytest.MonkeyPatch):
-    """Who does nothing but hold connections must not keep nodes out, which need theirs for milliseconds."""
+    """A peer that only holds connections must not keep nodes out, which need theirs for milliseconds."""
     monkeypatch.setattr(bus_module, "UNPROVED_LINKS_MAX", 2)
 
     async def story(nodes: list[BusNode]) -> None:
         idle = [await asyncio.open_connection("127.0.0.1", nodes[0].bus.port) for _ in range(2)]
         await join(nodes)
-        assert len(await idle[0][0].read()) < 1000  # our HELLO, and the end
+        assert len(await idle[0][0].read()) < 1000  # Our HELLO, then the end.
         for _, writer in idle:
             writer.close()
 
@@ -227,7 +227,7 @@ def test_of_too_many_unproved_connections_the_oldest_goes(monkeypatch: pytest.Mo
 
 
 async def stranger(node: BusNode) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A connection that went through the handshake under an id of its own, and has said nothing else."""
+    """Return a connection that passed the handshake under an id of its own, and has said nothing else."""
     reader, writer = await asyncio.open_connection("127.0.0.1", node.bus.port)
     shake = Handshake(DIALER, Hello(os.urandom(20), b"run-one-", "", 1, 1), os.urandom(16), b"")
     decoder = Decoder(versions=(0, 0))
@@ -240,7 +240,7 @@ async def stranger(node: BusNode) -> tuple[asyncio.StreamReader, asyncio.StreamW
 
 
 def test_of_too_many_strangers_the_oldest_goes(monkeypatch: pytest.MonkeyPatch):
-    """Anybody may come as anybody as often as he likes; descriptors are for nodes and clients."""
+    """Any peer may come under any id as often as it likes; descriptors are for nodes and clients."""
     monkeypatch.setattr(bus_module, "STRANGER_LINKS_MAX", 2)
 
     async def story(nodes: list[BusNode]) -> None:
@@ -256,7 +256,7 @@ def test_of_too_many_strangers_the_oldest_goes(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_node_we_have_not_reached_may_not_begin_a_long_frame():
-    """Else a thousand halves of frames were a thousand times 65 MiB."""
+    """Otherwise a thousand halves of frames would take a thousand times 65 MiB."""
 
     async def story(nodes: list[BusNode]) -> None:
         reader, writer = await stranger(nodes[0])
@@ -282,7 +282,7 @@ def test_a_node_we_have_reached_may_send_long_frames():
 def test_hanging_up_while_dialing_reports_nothing():
     async def story(nodes: list[BusNode]) -> None:
         bus, reports = nodes[0].bus, []
-        nodes[0].on_link_down = reports.append  # type: ignore[method-assign]  # watch it
+        nodes[0].on_link_down = reports.append  # type: ignore[method-assign]  # spy
         target = Node(b"x" * 20, "127.0.0.1", 1, nodes[0].bus.port)
         bus.dial(target)
         bus.hang_up(target)
@@ -297,10 +297,10 @@ def test_hanging_up_while_dialing_reports_nothing():
     run(story, {})
 
 
-def test_an_address_that_refuses_and_a_name_that_is_none_are_reported():
+def test_an_address_that_refuses_and_an_unknown_host_name_are_reported():
     async def story(nodes: list[BusNode]) -> None:
         bus, reports = nodes[0].bus, []
-        nodes[0].on_link_down = reports.append  # type: ignore[method-assign]  # watch it
+        nodes[0].on_link_down = reports.append  # type: ignore[method-assign]  # spy
         refusing, nameless = Node(b"x" * 20, "127.0.0.1", 1, 1), Node(b"y" * 20, "x" * 70 + ".invalid", 1, 1)
         bus.dial(refusing)
         bus.dial(nameless)
@@ -346,7 +346,7 @@ def test_links_may_be_encrypted(tmp_path: Path):
 
 
 def test_silent_connections_with_tls_are_limited(monkeypatch):
-    """They used up the descriptors of the node: a link is counted only when its handshake is over."""
+    """They once used up the node's descriptors: a link is counted only when its handshake is over."""
     monkeypatch.setattr(listening, "HANDSHAKES_MAX", 2)
 
     async def story(nodes: list[BusNode]) -> None:

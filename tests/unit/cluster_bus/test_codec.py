@@ -14,7 +14,7 @@ from cluster_bus.codec import (
     FRAME_BYTES_MAX,
     RUN_ITEMS_MAX,
     RUNS_BYTES_MAX,
-    UNWEIGHED_BYTES_MAX,
+    UNCHECKED_BYTES_MAX,
     Decoder,
     FrameError,
     common_version,
@@ -123,7 +123,7 @@ def test_any_payload_is_decoded_or_a_frame_error(payload: bytes):
         (framed(msgpack.packb([[-1]])), "bad shape"),
     ],
 )
-def test_what_no_node_would_send_is_refused_with_its_reason(data: bytes, reason: str):
+def test_bytes_that_no_node_would_send_are_refused_with_the_reason(data: bytes, reason: str):
     with pytest.raises(FrameError) as caught:
         Decoder().feed(data)
     assert caught.value.reason == reason
@@ -142,7 +142,7 @@ def test_a_large_frame_in_small_pieces_costs_linear_time():
     decoder, started = Decoder(), time.process_time()
     found = [runs for at in range(0, len(data), 4096) for runs in decoder.feed(data[at : at + 4096])]
     assert found == [[[GOTJOB, body]]]
-    assert time.process_time() - started < 2  # copying what is there with each of 4096 pieces takes 30 times that
+    assert time.process_time() - started < 2  # Copying the buffer with each of 4096 pieces takes 30 times that.
 
 
 def test_a_run_is_packed_once_for_several_frames():
@@ -154,7 +154,7 @@ def test_a_frame_holds_any_number_of_runs(count: int):
     assert Decoder().feed(frame(1, [b"\x91\x21"] * count)) == [[[GOTJOB]] * count]
 
 
-def test_a_run_of_many_bytes_is_cut_in_order():
+def test_a_run_of_many_bytes_is_split_in_order():
     items = [bytes([at]) * 100 for at in range(20)]
     packed = encode_runs(GOTJOB, items, bytes_max=500)
     assert all(len(run) <= 500 for run in packed)
@@ -165,7 +165,7 @@ def test_a_single_item_above_the_limit_is_a_run_of_its_own():
     assert encode_runs(GOTJOB, [b"x" * 1000], bytes_max=500) == [encode_run(GOTJOB, [b"x" * 1000])]
 
 
-def test_a_run_of_many_items_is_cut_to_what_decoders_accept():
+def test_a_run_of_many_items_is_split_to_sizes_that_decoders_accept():
     packed = encode_runs(GOTJOB, [0] * (RUN_ITEMS_MAX + 1))
     assert [len(runs[0]) - 1 for runs in Decoder().feed(b"".join(frame(1, [run]) for run in packed))] == [
         RUN_ITEMS_MAX // 2,
@@ -173,7 +173,7 @@ def test_a_run_of_many_items_is_cut_to_what_decoders_accept():
     ]
 
 
-def test_runs_are_dealt_into_frames_below_a_limit():
+def test_runs_are_distributed_over_frames_below_a_limit():
     runs = [encode_run(GOTJOB, [bytes(60)])] * 5
     assert [len(Decoder().feed(each)[0]) for each in frames(1, runs, bytes_max=150)] == [2, 2, 1]
     assert frames(1, []) == []
@@ -193,7 +193,7 @@ def test_two_nodes_agree_on_the_highest_version_both_speak():
 
 
 def test_a_long_frame_has_a_single_run():
-    """What is handled in one go must be short; only a job's body may make it long."""
+    """A frame is handled in one go, so it must be short. Only a job's body may make it long."""
     run = encode_run(GOTJOB, [bytes(RUNS_BYTES_MAX // 2)])
     with pytest.raises(FrameError, match="bad shape"):
         Decoder().feed(frame(1, [run, run, run]))
@@ -204,7 +204,7 @@ def test_a_long_frame_that_would_become_gigabytes_of_empty_lists_is_refused_befo
     """A stranger could stop a node for seconds with one frame, or have it killed."""
     thousands = b"\xdc" + (4000).to_bytes(2, "big") + b"\x90" * 4000
     payload = b"\x91\x92\x01\xdc" + (2000).to_bytes(2, "big") + thousands * 2000
-    assert len(payload) > UNWEIGHED_BYTES_MAX
+    assert len(payload) > UNCHECKED_BYTES_MAX
     begun = time.process_time()
     with pytest.raises(FrameError, match="too many values"):
         Decoder().feed(framed(payload))

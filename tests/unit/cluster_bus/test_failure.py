@@ -1,4 +1,4 @@
-"""cluster_bus/failure.py: suspicion is one node's, failure a majority's, an answer ends both."""
+"""cluster_bus/failure.py: one node suspects, a majority decides on failure, and an answer ends both."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_a_quorum_is_more_than_half(size: int, needed: int):
 
 def test_a_node_is_silent_when_a_ping_is_older_than_the_time_out():
     silent = node()
-    assert not failure.is_silent(silent, 10_000, T)  # nothing was asked
+    assert not failure.is_silent(silent, 10_000, T)  # No ping is unanswered.
     silent.ping_sent_ms = 5_000
     assert not failure.is_silent(silent, 7_000, T)
     assert failure.is_silent(silent, 7_001, T)

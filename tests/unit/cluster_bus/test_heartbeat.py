@@ -1,4 +1,4 @@
-"""cluster_bus/heartbeat.py: what a heartbeat carries, and whom it gossips about."""
+"""cluster_bus/heartbeat.py: the content of a heartbeat, and the choice of nodes in its gossip."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def over_the_wire(item: Any) -> Any:
     return run[1]
 
 
-def test_a_heartbeat_read_back_says_the_same():
+def test_a_heartbeat_comes_back_unchanged():
     me, other = node(1, MYSELF | LEAVING), node(2, PFAIL)
     me.version, me.memory_level = "0.1", 2
     item = over_the_wire((heartbeat.header_map(me, "example.org"), [heartbeat.entry(other, 50)]))
@@ -34,7 +34,7 @@ def test_a_heartbeat_read_back_says_the_same():
 
 
 def test_a_header_names_the_tls_port_only_if_there_is_one():
-    """Nodes without TLS say the same bytes as before; a port that is none is not believed."""
+    """Nodes without TLS send the same bytes as before; a value that is no port is not believed."""
     me = node(1)
     assert "tls_port" not in heartbeat.header_map(me, "")
     me.tls_port = 7801
@@ -83,7 +83,7 @@ HEADER = heartbeat.header_map(node(1), "")
         [HEADER, [[b"i" * 20, "h", 1, 1, 0, -1]]],
     ],
 )
-def test_what_is_no_heartbeat_is_a_frame_error(item: Any):
+def test_a_malformed_heartbeat_is_a_frame_error(item: Any):
     with pytest.raises(FrameError, match="bad heartbeat"):
         heartbeat.read(item)
 
@@ -96,7 +96,7 @@ def test_odd_levels_and_versions_are_bounded():
     assert heartbeat.read([HEADER | {"version": "a\nb"}, []])[0].software == ""
 
 
-def test_nobody_gossips_about_itself_the_receiver_or_nodes_that_cannot_be_dialed():
+def test_no_node_gossips_about_itself_the_receiver_or_nodes_that_cannot_be_dialed():
     receiver = node(2)
     table = [node(1, MYSELF), receiver, node(3, HANDSHAKE), node(4, NOADDR), node(5, is_linked=False), node(6)]
     assert [each.port for each in heartbeat.choose(table, receiver, Random(1), is_greeting=True)] == [7006]
@@ -109,7 +109,7 @@ def test_failing_nodes_come_first_though_unlinked():
     assert chosen[0].port == 7030
 
 
-def test_a_heartbeat_gossips_about_a_tenth_a_greeting_about_everybody():
+def test_a_heartbeat_gossips_about_a_tenth_a_greeting_about_all_nodes():
     """Spec N2."""
     table = [node(1, MYSELF), *[node(name) for name in range(2, 61)]]
     assert len(heartbeat.choose(table, table[1], Random(1))) == 6

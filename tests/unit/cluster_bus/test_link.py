@@ -1,4 +1,4 @@
-"""cluster_bus/link.py: one connection, real sockets, and everything that may go wrong on it."""
+"""cluster_bus/link.py: one connection on real sockets, and all that may go wrong on it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ B = Hello(b"b" * 20, b"run-b---", "", 7712, 17712)
 
 
 class Owner:
-    """Keeps what it is told, in order."""
+    """A LinkOwner that records its calls, in order."""
 
     def __init__(self, frames_max: int = 1 << 30) -> None:
         self.opened: list[Link] = []
@@ -48,7 +48,7 @@ class Owner:
 def run(
     story: Callable[[Owner, Any], Awaitable[None]], secret: bytes = b"", frames_max: int = 1 << 30, **options: Any
 ) -> Owner:
-    """Tell a story about an acceptor at 127.0.0.1; `address` is where it listens. Returns the acceptor's owner."""
+    """Run a story about an acceptor at 127.0.0.1, which listens at `address`. Return the acceptor's owner."""
 
     async def main() -> Owner:
         owner = Owner(frames_max)
@@ -117,7 +117,7 @@ def test_garbage_on_the_port_closes_the_connection_and_says_why(data: bytes, rea
     async def story(acceptor: Owner, address: Any) -> None:
         reader, writer = await asyncio.open_connection(*address)
         writer.write(data)
-        await reader.read()  # our HELLO, then the end
+        await reader.read()  # Our HELLO, then the end.
         writer.close()
         await until(lambda: acceptor.lost)
 
@@ -126,7 +126,7 @@ def test_garbage_on_the_port_closes_the_connection_and_says_why(data: bytes, rea
     assert owner.ready == owner.frames == []
 
 
-def test_who_says_nothing_is_closed_when_the_time_for_the_handshake_is_over(monkeypatch: pytest.MonkeyPatch):
+def test_a_silent_connection_is_closed_when_the_time_for_the_handshake_is_over(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(link_module, "HANDSHAKE_SECONDS", 0.05)
 
     async def story(acceptor: Owner, address: Any) -> None:
@@ -139,7 +139,7 @@ def test_who_says_nothing_is_closed_when_the_time_for_the_handshake_is_over(monk
 
 
 def test_frames_right_behind_the_proof_are_read_and_large_ones_refused():
-    """The dialer may be done while its proof is still under way: its first frames come in the same packet."""
+    """The dialer may be done while its proof is in flight: its first frames come in the same packet."""
 
     async def story(acceptor: Owner, address: Any) -> None:
         _, link = await dial(address)
@@ -187,12 +187,12 @@ def test_a_node_that_does_not_read_is_cut_off_at_the_bound():
             link.write(frame(1, [encode_run(GOTJOB, [bytes(1 << 20)])]))
         await until(lambda: dialer.lost)
         assert dialer.lost[0][0] == "too much unsent"
-        link.write(b"more")  # ignored
+        link.write(b"more")  # It is ignored.
 
     run(story)
 
 
-def test_a_flood_of_frames_is_decoded_in_slices_and_in_order():
+def test_a_flood_of_frames_is_decoded_in_parts_and_in_order():
     """Others get their turn after PUMP_BYTES, and nothing is lost or swapped by the pause."""
     frames = [frame(1, [encode_run(GOTJOB, [at, bytes(5000)])]) for at in range(400)]
 

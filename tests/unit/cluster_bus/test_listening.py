@@ -1,4 +1,4 @@
-"""listening.py: unfinished handshakes are limited. Real TLS: tests/integration/test_tls.py."""
+"""cluster_bus/listening.py: unfinished handshakes are limited. Real TLS: tests/integration/test_tls.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from cluster_bus import listening
-from cluster_bus.listening import TlsDoor
+from cluster_bus.listening import TlsListener
 
 LOOPS = pytest.mark.parametrize(
     "loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
@@ -20,12 +20,12 @@ LOOPS = pytest.mark.parametrize(
 
 
 class ShortSocket(socket.socket):
-    """Of a process that has no descriptor left, once."""
+    """A socket of a process that has no descriptor left, once."""
 
     is_short = True
 
     def accept(self):
-        """A connection, the second time."""
+        """Return a connection, the second time."""
         if self.is_short:
             self.is_short = False
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
@@ -33,12 +33,12 @@ class ShortSocket(socket.socket):
 
 
 def with_door(story, loop_factory, make_socket=socket.socket):
-    """Run `story(port)` while a door is open; nobody ever comes through."""
+    """Run `story(port)` while a listener is open; its `accept` is never called."""
 
     async def main():
         with make_socket() as sock:
             sock.bind(("127.0.0.1", 0))
-            door = TlsDoor(sock, 100, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), asyncio.Protocol, 5.0, print)
+            door = TlsListener(sock, 100, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), asyncio.Protocol, 5.0, print)
             try:
                 await asyncio.wait_for(story(sock.getsockname()[1]), 10)
             finally:
@@ -49,7 +49,7 @@ def with_door(story, loop_factory, make_socket=socket.socket):
 
 
 async def rest(reader, writer):
-    """What comes until the connection ends."""
+    """Return the bytes that come until the connection ends."""
     try:
         return await reader.read()
     except ConnectionResetError:
@@ -78,7 +78,7 @@ def test_the_oldest_of_too_many_silent_connections_goes(loop_factory, monkeypatc
 
 
 @LOOPS
-def test_who_does_not_speak_tls_is_closed(loop_factory):
+def test_a_connection_that_does_not_speak_tls_is_closed(loop_factory):
     async def story(port):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"PING\r\nPING\r\n")

@@ -26,7 +26,7 @@ def lone() -> Membership:
 
 
 def dialed(node: Membership) -> list[Node]:
-    return list(node.dials)
+    return list(node.tray.dials)
 
 
 def heartbeat_item(**fields: object) -> list[object]:
@@ -91,7 +91,7 @@ def test_a_bus_port_may_be_given():
     assert dialed(node)[0].bus_port == 5000
 
 
-def test_a_handshake_nobody_answers_ends_after_the_node_time_out():
+def test_an_unanswered_handshake_ends_after_the_node_time_out():
     """Spec N4."""
     exchange = Exchange()
     node = exchange.start(7001)
@@ -127,8 +127,8 @@ def test_an_announced_host_wins_over_the_address_of_the_socket():
     assert found.host == "b.example.org"
 
 
-def test_the_words_to_a_node_just_met_are_meet_until_it_answers_then_ping():
-    """The MEET may be lost with a link, or refused in a crowd: without another we would stay a stranger."""
+def test_heartbeats_to_a_node_just_met_are_meet_until_it_answers_then_ping():
+    """The MEET may be lost with a link, or refused in a crowd. Without another we would stay a stranger."""
     node = lone()
     node.meet("10.0.0.9", 7999)
     found = node.link_up(dialed(node)[0], STRANGER)
@@ -160,7 +160,7 @@ def test_a_known_node_without_link_takes_over_the_link_of_a_handshake():
     assert node.link_up(dialed(node)[1], STRANGER, "192.168.0.9") is known
     assert known.is_linked
     assert known.host == "192.168.0.9"
-    assert len(node.dials) == 1  # the handshake's; the other attempt was taken back
+    assert len(node.tray.dials) == 1  # The handshake's dial; the other attempt was taken back.
 
 
 def test_a_link_for_a_node_forgotten_meanwhile_is_closed():
@@ -188,7 +188,7 @@ def test_a_placeholder_of_a_job_becomes_the_node_when_it_is_met():
 
 
 def test_of_a_stranger_only_meet_counts():
-    """And it is told once what helps. (This node was reset; else it would come back: see below.)"""
+    """The log names it once, with advice. (This node was reset; otherwise it would come back: see below.)"""
     node = lone()
     node.reset(hard=False)
     assert node.accept(STRANGER, "10.0.0.9", "10.0.0.1") is None
@@ -196,7 +196,7 @@ def test_of_a_stranger_only_meet_counts():
         node.receive(None, STRANGER, "10.0.0.9", "10.0.0.1", kind, [heartbeat_item()])
     node.receive(None, STRANGER, "10.0.0.9", "10.0.0.1", FAIL_NODE, [[b"x" * 20]])
     assert node.ignored["stranger"] == 3
-    assert [name for name, _ in node.notices].count("unknown-member") == 1
+    assert [name for name, _ in node.tray.notices].count("unknown-member") == 1
     assert node.size == 1
     node.receive(None, STRANGER, "10.0.0.9", "10.0.0.1", MEET, [heartbeat_item()])
     newcomer = node.nodes[STRANGER.id]
@@ -210,8 +210,8 @@ def test_a_ping_from_a_stranger_brings_a_node_back_that_lost_its_table():
     node = lone()
     node.receive(None, STRANGER, "10.0.0.9", "10.0.0.1", PING, [heartbeat_item()])
     assert node.nodes[STRANGER.id].is_newcomer
-    assert list(node.dials) == [node.nodes[STRANGER.id]]
-    assert "coming-back" in [name for name, _ in node.notices]
+    assert list(node.tray.dials) == [node.nodes[STRANGER.id]]
+    assert "coming-back" in [name for name, _ in node.tray.notices]
 
 
 def test_a_node_that_knows_others_believes_no_ping_of_a_stranger():
@@ -233,23 +233,23 @@ def test_a_meeting_goes_on_after_a_kill():
 def test_a_meeting_that_was_given_up_is_not_begun_again():
     node = lone()
     node.meet("10.0.0.9", 7999)
-    node.must_save = False
+    node.tray.must_save = False
     node.now_ms += 2_001
     node.tick()
-    assert node.must_save
+    assert node.tray.must_save
     assert "10.0.0.9" not in node.dump()
 
 
-def test_who_has_not_answered_is_met_again_by_the_next_process():
+def test_a_node_that_has_not_answered_is_met_again_by_the_next_process():
     node = lone()
     node.meet("10.0.0.9", 7999)
-    (placeholder,) = node.dials
+    (placeholder,) = node.tray.dials
     found = node.link_up(placeholder, STRANGER, "10.0.0.9", "10.0.0.1")
     again = lone()
     again.load(parse(node.dump()))
     assert again.nodes[STRANGER.id].must_meet
     node.receive(found, STRANGER, "10.0.0.9", "10.0.0.1", PONG, [heartbeat_item()])
-    assert node.must_write
+    assert node.tray.must_write
     again = lone()
     again.load(parse(node.dump()))
     assert not again.nodes[STRANGER.id].must_meet
@@ -286,7 +286,7 @@ def test_an_idle_cluster_sends_few_heartbeats_and_all_stay_heard_of():
     assert all(exchange.now_ms - other.pong_received_ms <= 2500 for node in nodes for other in node.linked)
 
 
-def test_memory_levels_reach_everybody_with_the_next_tick():
+def test_memory_levels_reach_all_nodes_with_the_next_tick():
     exchange = Exchange()
     first, second, third = exchange.start_joined(3)
     first.memory_level = 2
@@ -295,10 +295,10 @@ def test_memory_levels_reach_everybody_with_the_next_tick():
 
 
 def test_an_answer_lost_with_a_link_is_asked_for_again():
-    """The PING arrived, its PONG did not: without asking again a healthy node would be suspected."""
+    """The PING arrived, its PONG did not. Without another PING a healthy node would be suspected."""
     exchange = Exchange()
     first, second = exchange.start_joined(2)
-    exchange.peer(second).links.clear()  # what it says now is lost, and it does not know yet
+    exchange.peer(second).links.clear()  # Its messages are lost now, and it does not know yet.
     first._ping(seen_by(first, second))
     exchange.run(TICK_MS)
     assert seen_by(first, second).ping_sent_ms
@@ -372,7 +372,7 @@ def test_a_node_without_a_link_counts_no_longer_for_copies_after_a_second():
 
 
 def test_a_node_that_has_just_started_counts_those_it_has_not_reached():
-    """Its file names them: alone it is a minority."""
+    """Its file names them. Alone it is a minority."""
     exchange = Exchange()
     first, *_ = exchange.start_joined(3)
     again = Exchange().start(7001, node_id=first.me.id)
@@ -429,8 +429,8 @@ def test_a_failure_we_hear_of_wrongly_is_healed_by_the_next_answer():
     assert is_whole([first, second, third])
 
 
-def test_after_a_pause_of_our_own_nobody_is_suspected():
-    """A suspended machine has a screen full of unanswered pings; the silence was its own."""
+def test_after_a_pause_of_our_own_no_node_is_suspected():
+    """A machine that was suspended has many unanswered pings; the silence was its own."""
     exchange = Exchange()
     nodes = exchange.start_joined(3)
     exchange.run(1000)
@@ -464,10 +464,10 @@ def test_a_node_restarted_on_another_port_is_found_within_a_second():
     exchange.run(1000)
     assert is_whole([first, second, moved])
     assert seen_by(first, moved).port == 7500
-    assert seen_by(first, moved) in first.address_changed
+    assert seen_by(first, moved) in first.tray.address_changed
 
 
-def test_another_node_at_its_address_makes_a_node_addressless():
+def test_a_node_loses_its_address_when_another_node_answers_there():
     exchange = Exchange()
     first, second = exchange.start_joined(2)
     exchange.stop(second)
@@ -499,7 +499,7 @@ def test_a_forgotten_node_is_out_of_everything_and_gossip_does_not_bring_it_back
     gone = seen_by(first, third)
     first.forget(gone)
     exchange.run(5000)
-    assert first.forgotten == [gone]
+    assert first.tray.forgotten == [gone]
     assert gone.flags == FORGOTTEN
     assert first.usable == (seen_by(first, second),)
     assert first.intern(third.me.id) is gone
@@ -537,13 +537,13 @@ def test_heartbeats_of_a_forgotten_node_are_ignored_its_reports_void():
     assert first.ignored["stranger"] > 0
 
 
-def test_a_soft_reset_forgets_everybody_and_keeps_the_id():
+def test_a_soft_reset_forgets_all_other_nodes_and_keeps_the_id():
     exchange = Exchange()
     first, *_ = exchange.start_joined(3)
     old_id = first.me.id
     first.reset(hard=False)
-    assert (first.size, first.linked, len(first.forgotten)) == (1, (), 2)
-    assert first.must_save
+    assert (first.size, first.linked, len(first.tray.forgotten)) == (1, (), 2)
+    assert first.tray.must_save
     assert first.me.id == old_id
 
 
@@ -555,7 +555,7 @@ def test_a_hard_reset_takes_another_id_and_others_notice_at_their_next_link():
     first.reset(hard=True)
     assert first.me.id != old_id
     assert first.me.flags & LEAVING
-    for node in (second, third):  # the reset closed what they had dialed
+    for node in (second, third):  # The reset closed the links that they had dialed.
         exchange.peer(node).links.pop(node.nodes[old_id])
         node.link_down(node.nodes[old_id])
     exchange.run(1000)
@@ -597,7 +597,7 @@ def test_a_restart_finds_the_cluster_from_the_file_alone():
     assert back.linked[0].id == first.me.id
 
 
-def test_what_was_under_way_before_a_restart_begins_now():
+def test_a_ping_in_flight_before_a_restart_begins_now():
     node = lone()
     text = f"{'62' * 20} h:1 fail 5 7 connected\n{node.me.name.decode()} :7001 myself 0 0 connected\n"
     node.load(parse(text))
@@ -607,7 +607,7 @@ def test_what_was_under_way_before_a_restart_begins_now():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_the_chance_a_cluster_becomes_whole_and_the_epoch_tells(seed: int):
+def test_with_any_seed_a_cluster_becomes_whole_and_the_epoch_tells(seed: int):
     exchange = Exchange(seed)
     nodes = exchange.start_joined(5)
     epoch = nodes[0].epoch
@@ -618,7 +618,7 @@ def test_whatever_the_chance_a_cluster_becomes_whole_and_the_epoch_tells(seed: i
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_whatever_happens_the_cluster_is_whole_again_after_healing(seed: int):
+def test_after_any_faults_the_cluster_is_whole_again_after_healing(seed: int):
     """Kills, restarts elsewhere, freezes, partitions and meetings in any order, then quiet."""
     exchange = Exchange(seed)
     rng, nodes = exchange.rng, exchange.start_joined(5)
@@ -646,17 +646,17 @@ def test_whatever_happens_the_cluster_is_whole_again_after_healing(seed: int):
     for node in nodes:
         exchange.peer(node).is_frozen = False
         node.set_leaving(False)
-        node.meet("10.0.0.1", nodes[0].me.port)  # Who moved while all others did, too, can't find them.
+        node.meet("10.0.0.1", nodes[0].me.port)  # A node that moved while all others did can't find them.
     exchange.run(15_000)
     assert is_whole(nodes)
 
 
 def notes(exchange, node):
-    """What the log of a node heard."""
+    """Return the notices of a node."""
     return dict(exchange.peer(node).notices)
 
 
-def test_the_log_hears_of_a_failure_with_its_address_and_of_the_state_of_the_cluster():
+def test_the_log_is_told_of_a_failure_with_its_address_and_of_the_state_of_the_cluster():
     exchange = Exchange()
     nodes = exchange.start_joined(5)
     exchange.partition(nodes[:2], nodes[2:])
@@ -671,10 +671,10 @@ def test_the_log_hears_of_a_failure_with_its_address_and_of_the_state_of_the_clu
     assert "cluster-ok" in notes(exchange, nodes[0])
 
 
-def test_the_log_hears_of_leaving_once():
+def test_the_log_is_told_of_leaving_once():
     exchange = Exchange()
     node = exchange.start(7001)
     node.set_leaving(True)
     node.set_leaving(True)
     node.set_leaving(False)
-    assert [name for name, _ in node.notices] == ["leaving-began", "leaving-ended"]
+    assert [name for name, _ in node.tray.notices] == ["leaving-began", "leaving-ended"]

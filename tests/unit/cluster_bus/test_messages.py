@@ -1,4 +1,4 @@
-"""cluster_bus/messages.py: each kind is one number for ever, and has a name for traces."""
+"""cluster_bus/messages.py: each kind has one number for ever, and a name for traces."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from cluster_bus.node_table import NODES_MAX, NodeTable
 def table_of(*names: int) -> NodeTable:
     table = NodeTable(Node(b"\x00" * 20))
     for name in names:
-        table._enter(table.intern(bytes([name]) * 20))
+        table.enter(table.intern(bytes([name]) * 20))
     table.refresh()
     return table
 
@@ -36,9 +36,9 @@ def test_an_id_is_always_the_same_object():
 def test_a_node_that_left_comes_back_as_the_same_object():
     table = table_of(5)
     node = table.nodes[b"\x05" * 20]
-    table._remove(node)
+    table.remove(node)
     assert node.flags == FORGOTTEN
-    table._enter(table.intern(node.id))
+    table.enter(table.intern(node.id))
     assert table.nodes[node.id] is node
     assert not node.flags
 
@@ -57,7 +57,7 @@ def test_groups_are_sorted_by_id_and_the_same_tuple_while_nothing_changes():
     [
         (2, 0, 2),
         (2, 1, 1),
-        (2, 2, 2),  # Of three this node is left alone: it counts all, and so refuses.
+        (2, 2, 2),  # This node of three is alone: it counts all, and so refuses.
         (1, 1, 1),  # A half is no majority.
         (3, 1, 2),
         (3, 2, 3),
@@ -88,7 +88,7 @@ def test_failing_and_leaving_nodes_are_counted_but_not_used(flag: int):
 
 def test_handshakes_are_in_the_table_and_in_no_group():
     table = table_of(3)
-    table._enter(Node(b"h" * 20, "10.0.0.9", 7711, 17711, HANDSHAKE))
+    table.enter(Node(b"h" * 20, "10.0.0.9", 7711, 17711, HANDSHAKE))
     table.refresh()
     assert (table.size, len(table.nodes), len(table.usable)) == (2, 3, 1)
     assert table.find(b"h" * 20) is None
@@ -106,7 +106,7 @@ def test_linked_follows_the_links():
 def test_we_may_take_another_id_in_place():
     table = table_of()
     me = table.me
-    table._rename_me(b"n" * 20)
+    table.rename_me(b"n" * 20)
     assert me.name == b"6e" * 20
     assert table.nodes == {b"n" * 20: me}
     assert table.intern(b"n" * 20) is me
@@ -114,7 +114,7 @@ def test_we_may_take_another_id_in_place():
 
 
 def test_ids_that_others_name_are_remembered_up_to_a_bound():
-    """Whoever speaks on the bus must not fill our memory with nodes that don't exist."""
+    """A peer on the bus must not fill our memory with nodes that don't exist."""
     table = table_of()
     for number in range(NODES_MAX - 1):
         table.intern(number.to_bytes(20, "big") if number else b"\xff" * 20)

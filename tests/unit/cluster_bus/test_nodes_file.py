@@ -1,4 +1,4 @@
-"""cluster_bus/nodes_file.py: what was saved comes back; what is damaged is reported, with its line."""
+"""cluster_bus/nodes_file.py: a saved table comes back; damage is reported, with its line."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_file_has_this_very_text():
     ]
 
 
-def test_what_was_dumped_is_parsed_back_without_handshakes():
+def test_a_dumped_table_is_parsed_back_without_handshakes():
     assert parse(dump(nodes())) == [
         NodeLine(ME, "10.0.0.1", 7711, 17711, MYSELF, 0, 0),
         NodeLine(OTHER, "fe80::1", 7712, 27712, PFAIL | LEAVING, 1_795_000_000_000, 1_794_000_000_000),
@@ -70,7 +70,7 @@ def test_fields_of_a_newer_version_are_ignored():
 
 def test_a_file_cut_off_anywhere_is_reported():
     text = dump(nodes())
-    assert parse(text[:-1]) == parse(text)  # only the last line end is missing
+    assert parse(text[:-1]) == parse(text)  # Only the last line end is missing.
     for end in range(len(text) - 1):
         with pytest.raises(NodesFileError):
             parse(text[:end])
@@ -84,7 +84,7 @@ def test_one_changed_byte_is_reported():
 
 
 def test_a_file_ending_in_zero_bytes_is_reported():
-    """So the original's looked after a power cut (spec Q36)."""
+    """Files of the original looked like this after a power cut (spec Q36)."""
     with pytest.raises(NodesFileError, match="line 6"):
         parse(ORIGINAL + "\0" * 100)
 

@@ -10,7 +10,7 @@ import pytest
 from cluster_bus.nodes_store import NodesFileLockedError, NodesFileStore, crc_of
 
 
-def test_what_was_saved_is_loaded(tmp_path: Path):
+def test_a_saved_text_is_loaded(tmp_path: Path):
     store = NodesFileStore(str(tmp_path / "nodes.conf"))
     assert store.load() is None
     store.save("one\n")
@@ -70,7 +70,7 @@ def test_a_later_text_is_found_beside_the_file_that_it_follows(tmp_path: Path):
 
 
 @pytest.mark.parametrize("data", [b"", b"\0" * 40, b"follows\n", b"follows zz\nx\n", b"\xff\n"])
-def test_what_a_power_cut_left_of_a_later_text_is_ignored(tmp_path: Path, data: bytes):
+def test_remains_of_a_later_text_after_a_power_cut_are_ignored(tmp_path: Path, data: bytes):
     store = NodesFileStore(str(tmp_path / "nodes.conf"))
     (tmp_path / "nodes.conf.latest").write_bytes(data)
     assert store.load_latest("one\n") is None

@@ -1,4 +1,4 @@
-"""cluster_bus/outgoing.py: what a turn wants to say, batched without losing its order."""
+"""cluster_bus/outgoing.py: the messages of a turn are batched without losing their order."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def test_several_items_at_once_continue_a_run_or_begin_one():
     assert items == [b"a", b"b"]
 
 
-def test_a_node_is_left_out_of_what_is_said_about_jobs():
-    """Its process is another one now; a heartbeat is for that."""
+def test_a_node_is_left_out_of_messages_about_jobs():
+    """Its process is another one now; heartbeats still reach it."""
     outgoing = Outgoing()
     outgoing.send(ONE, PING, b"hello")
     outgoing.send(ONE, GOTJOB, b"a")

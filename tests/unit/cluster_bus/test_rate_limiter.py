@@ -1,4 +1,4 @@
-"""cluster_bus/rate_limiter.py: how often a source may do something."""
+"""cluster_bus/rate_limiter.py: how often one source may act."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ def test_so_many_at_once_then_so_many_a_second():
     assert [limiter.spend("a", 1000) for _ in range(3)] == [True, True, False]
 
 
-def test_sources_have_budgets_of_their_own():
+def test_each_source_has_its_own_limit():
     limiter = RateLimiter(1, 1)
     assert limiter.spend("a", 0)
     assert limiter.spend("b", 0)
     assert not limiter.spend("a", 0)
 
 
-def test_what_is_refused_costs_nothing():
+def test_a_refusal_is_not_counted():
     limiter = RateLimiter(1, 1)
     assert limiter.spend("a", 0)
     assert not any(limiter.spend("a", ms) for ms in range(1, 1000))
     assert limiter.spend("a", 1000)
 
 
-def test_only_so_many_sources_are_remembered_those_with_a_full_budget_first_forgotten():
+def test_only_so_many_sources_are_remembered_idle_ones_are_forgotten_first():
     limiter = RateLimiter(2, 1)
     for number in range(SOURCES_MAX):
         limiter.spend(str(number), 0)

@@ -282,7 +282,7 @@ def test_a_new_process_is_noted_before_its_messages_are_handled():
     driver, _ = make_driver()
     node = link(driver, 2)
     driver.begin()
-    driver.membership.new_runs.append(node)
+    driver.membership.tray.new_runs.append(node)
     order = []
     original = dispatch.new_run
     try:

@@ -28,7 +28,7 @@ def test_a_record_has_the_size_that_the_original_writes():
     assert len(record(b"DELJOB", job_id(1))) == 63
 
 
-def test_what_is_acknowledged_is_gone():
+def test_an_acknowledged_job_is_gone():
     reader = read(FILE)
     assert list(reader.jobs) == [job_id(2), job_id(3)]
     assert (reader.record_count, reader.offset, reader.torn_bytes) == (4, len(FILE), 0)
@@ -53,7 +53,7 @@ def test_a_file_that_ends_in_the_middle_has_a_torn_tail():
     "junk",
     [b"PING\r\n", b"*x\r\n", b"*1\r\n$4\r\nPING\r\n", b"*0\r\n", b"*2\r\n$7\r\nLOADJOB\r\n$1\r\nxyz", b"\0" * 40],
 )
-def test_what_is_no_record_is_named_with_its_place(junk):
+def test_a_malformed_record_is_named_with_its_place(junk):
     with pytest.raises(AofError, match=f"byte {len(loadjob())}"):
         read(loadjob(), junk)
 
@@ -65,7 +65,7 @@ def test_of_two_records_of_a_job_the_first_counts():
     assert [each.body for each in reader.blobs()] == [b"z"]
 
 
-def test_a_blob_says_it_all():
+def test_a_blob_has_all_fields():
     found = parse_blob(blob(1, nacks=1, deliveries=2, delay=3, holders=(ME, OTHER), state=0x21, flags=4))
     assert (found.nacks, found.deliveries, found.delay_s, found.state, found.flags) == (1, 2, 3, 1, 4)
     assert found.holders == (ME, OTHER)
@@ -118,7 +118,7 @@ def test_a_delay_is_counted_from_the_creation():
     assert copy.due_at_ms == WALL_MS + 306_000
 
 
-def test_what_was_delivered_is_known_as_delivered():
+def test_a_delivered_job_is_known_as_delivered():
     found = known(flags=4, retry=0)
     assert found is not None
     assert found.flags & IS_DELIVERED

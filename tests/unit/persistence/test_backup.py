@@ -19,7 +19,7 @@ from persistence.backup import (
     is_name,
     refuse_incomplete,
 )
-from persistence.check import Gathering, read
+from persistence.check import JobCollector, read
 from persistence.disk import READING, WRITING
 from persistence.recovery import DamagedJournalError, Recovery
 
@@ -27,7 +27,7 @@ OPTIONS = ("RETRY", 60)
 
 
 def backup_of(node: JournaledNode, name: str = "one") -> SimFolder:
-    """What lies in the backup, as a folder of its own."""
+    """Return the content of the backup, as a folder of its own."""
     folder = SimFolder(Random(1))
     for file_name, file in node.folder.linked[name].items():
         folder.create(file_name, bytes(file.content))
@@ -35,9 +35,9 @@ def backup_of(node: JournaledNode, name: str = "one") -> SimFolder:
 
 
 def jobs_in(folder: SimFolder) -> list[bytes]:
-    gathering = Gathering()
-    read(folder, gathering)
-    return sorted(facts.body for facts in gathering.jobs(is_certain=True, is_whole=True))
+    collector = JobCollector()
+    read(folder, collector)
+    return sorted(facts.body for facts in collector.jobs(is_certain=True, is_whole=True))
 
 
 def running_node(**settings) -> JournaledNode:
@@ -54,7 +54,7 @@ def add(node: JournaledNode, *bodies: str) -> None:
 
 
 @pytest.mark.parametrize("policy", ["always", "everysec", "no"])
-def test_a_backup_has_what_was_acknowledged_and_not_what_came_later(policy):
+def test_a_backup_has_acknowledged_changes_and_no_later_ones(policy):
     node = running_node(appendfsync=policy)
     add(node, "a", "b")
     node.ask("JOURNAL", "BACKUP", "one")
@@ -65,14 +65,14 @@ def test_a_backup_has_what_was_acknowledged_and_not_what_came_later(policy):
     assert jobs_in(node.folder) == [b"a", b"b", b"c"]
 
 
-def test_a_backup_says_whose_it_is_and_where_it_ends():
+def test_a_backup_says_its_node_and_its_end():
     node = running_node()
     add(node, "a")
     node.ask("JOURNAL", "BACKUP", "one")
     node.settle()
     folder = backup_of(node)
     description = decode_description(folder.read(DESCRIPTION_NAME, 0, 10_000))
-    recovery = read(folder, Gathering())
+    recovery = read(folder, JobCollector())
     assert (description.node, description.position) == (node.node_id, recovery.position)
     assert recovery.is_restored
     assert folder.read("nodes.conf", 0, 100) == b"the nodes file"
@@ -80,7 +80,7 @@ def test_a_backup_says_whose_it_is_and_where_it_ends():
 
 
 def test_a_backup_is_of_one_moment_while_segments_are_rewritten_and_dropped():
-    """What is dropped during the making stays until the links are made, and then goes."""
+    """Segments dropped during the backup stay until the links are made, and then go."""
     node = running_node()
     add(node, *(f"{number:03d}" * 50 for number in range(30)))
     node.ask("GETJOB", "NOHANG", "COUNT", 20, "FROM", "q")
@@ -100,7 +100,7 @@ def test_a_backup_is_of_one_moment_while_segments_are_rewritten_and_dropped():
 
 @pytest.mark.parametrize("order", [(READING, WRITING), (WRITING, READING)])
 def test_a_flush_meanwhile_takes_nothing_from_the_backup(order):
-    """Whichever lane is faster: the old files wait for the links."""
+    """The old files wait for the links, in whichever order the lanes work."""
     node = running_node()
     add(node, "a", "b")
     node.ask("JOURNAL", "BACKUP", "one")
@@ -139,7 +139,7 @@ def test_remains_of_a_backup_that_was_cut_short_are_cleared_away():
 
 @pytest.mark.parametrize("nth", range(1, 6))
 def test_a_backup_that_fails_leaves_nothing_behind(nth):
-    """Every link and file that may fail; the node goes on, and the next one works."""
+    """Any link or file may fail; the node goes on, and the next backup works."""
     node = running_node()
     add(node, "a")
     node.folder.fail("link store stored", errno.EIO, nth=nth)
@@ -158,7 +158,7 @@ def test_there_is_no_backup_without_a_journal():
     assert "there is no journal" in str(node.ask("JOURNAL", "BACKUP", "one"))
 
 
-def test_a_disk_in_trouble_makes_no_backup():
+def test_a_failing_disk_makes_no_backup():
     node = running_node()
     node.folder.fail("write", errno.EIO, times=-1)
     node.ask("ADDJOB", "q", "x", 0)
@@ -166,7 +166,7 @@ def test_a_disk_in_trouble_makes_no_backup():
     assert "can't be written" in str(node.ask("JOURNAL", "BACKUP", "one", client=1))
 
 
-def test_trouble_while_the_segment_is_closed_ends_the_backup():
+def test_an_error_while_the_segment_is_closed_ends_the_backup():
     node = running_node()
     add(node, "a")
     node.folder.fail("create", errno.EIO, times=3)
@@ -183,7 +183,7 @@ def test_a_node_that_stops_meanwhile_says_so():
     node.ask("JOURNAL", "BACKUP", "one")
     node.work(READING)
     assert node.stop() is None
-    assert Recovery(node.folder).is_clean or read(node.folder, Gathering()).is_clean
+    assert Recovery(node.folder).is_clean or read(node.folder, JobCollector()).is_clean
 
 
 def test_names_are_plain():
@@ -197,12 +197,12 @@ def test_a_description_comes_back():
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"format": 2}', b'{"format": 1, "files": {"a": "b"}}'])
-def test_what_is_no_description_is_refused(data):
+def test_a_malformed_description_is_refused(data):
     with pytest.raises(DescriptionError):
         decode_description(data)
 
 
-def test_a_copy_that_lacks_something_is_refused():
+def test_an_incomplete_copy_is_refused():
     folder = SimFolder(Random(1))
     folder.create("a", b"12")
     refuse_incomplete(folder, Description(b"", 0, {"a": 2}, 0))
@@ -212,10 +212,10 @@ def test_a_copy_that_lacks_something_is_refused():
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_on_any_day_a_backup_is_what_the_node_promised_at_one_moment(seed):
-    """Jobs of both kinds, other nodes, rewrites, policies, FLUSHALL; the disk works now and then.
+def test_on_any_day_a_backup_has_what_the_node_promised_at_one_moment(seed):
+    """Jobs of both kinds, other nodes, rewrites, policies, FLUSHALL; the disk fails now and then.
 
-    No moment before the backup was asked for: what a client has read by then is in it.
+    The moment is not before the backup was asked for: it contains all that a client has read by then.
     """
     rng = Random(seed)
     node = running_node(segment_bytes=rng.choice((600, 1500, 6000)))

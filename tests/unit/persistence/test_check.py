@@ -1,4 +1,4 @@
-"""persistence/check.py: counting and gathering."""
+"""persistence/check.py: jobs are counted and collected."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import pytest
 
 from journaled import JournaledNode
 from made_journals import ME, WALL_MS, facts, folder
-from persistence.check import Gathering, Showing, Tally, read
+from persistence.check import JobCollector, RecordFeed, Tally, read
 from persistence.new_journal import FreshJournal
 from persistence.recovery import DamagedJournalError
 
 
 def worked_node() -> JournaledNode:
-    """Two jobs live, one is leased, one is gone; a queue is paused."""
+    """Return a node on which two jobs live, one is leased, one is gone, and a queue is paused."""
     node = JournaledNode()
     node.settle()
     for body in ("a", "b", "c"):
@@ -27,7 +27,7 @@ def worked_node() -> JournaledNode:
     return node
 
 
-def test_a_tally_counts_what_lives_and_what_is_dead():
+def test_a_tally_counts_living_and_dead_records():
     node = worked_node()
     tally = Tally()
     recovery = read(node.folder, tally)
@@ -55,32 +55,32 @@ def test_a_tally_knows_the_segment_that_a_job_lives_in():
     assert all(segment.live_jobs == segment.job_count for segment in tally.segments.values())
 
 
-def test_gathered_jobs_are_what_the_node_has():
+def test_collected_jobs_are_the_jobs_of_the_node():
     node = worked_node()
-    gathering = Gathering()
-    read(node.folder, gathering)
-    found = {each.body: each for each in gathering.jobs(is_certain=False, is_whole=True)}
+    collector = JobCollector()
+    read(node.folder, collector)
+    found = {each.body: each for each in collector.jobs(is_certain=False, is_whole=True)}
     assert sorted(found) == [b"b", b"c", b"once"]
     assert (found[b"b"].state, found[b"c"].state) == ("active", "queued")
     assert found[b"b"].due_at_ms == node.wall + 60_000
-    assert gathering.pauses[b"z"][0] == 1
-    assert len(gathering) == 3
+    assert collector.pauses[b"z"][0] == 1
+    assert len(collector) == 3
 
 
 def test_an_at_most_once_job_is_as_certain_as_after_a_restart():
-    """Under `always` and whole it is; with a torn tail it may have been delivered."""
+    """Under `always` and whole, it is certain. With a torn tail it may have been delivered."""
     node = worked_node()
-    gathering = Gathering()
-    read(node.folder, gathering)
+    collector = JobCollector()
+    read(node.folder, collector)
     for is_whole, state in ((True, "queued"), (False, "active")):
-        once = next(job for job in gathering.jobs(is_certain=False, is_whole=is_whole) if not job.retry_ms)
+        once = next(job for job in collector.jobs(is_certain=False, is_whole=is_whole) if not job.retry_ms)
         assert once.state == state
 
 
 def test_every_record_is_shown():
     node = worked_node()
     shown = []
-    read(node.folder, Showing(lambda number, block, kind, item: shown.append(kind)))
+    read(node.folder, RecordFeed(lambda number, block, kind, item: shown.append(kind)))
     tally = Tally()
     read(node.folder, tally)
     assert len(shown) == sum(kind.total for kind in tally.kinds())

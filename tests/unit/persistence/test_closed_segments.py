@@ -1,4 +1,4 @@
-"""persistence/closed_segments.py: the closed files that a journal is made of, and how they go."""
+"""persistence/closed_segments.py: the closed files of a journal, and their removal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FILES = (Part(1, 0, 0, 10), Part(2, 0, 10, 30), Part(2, 1, 30, 60), Part(3, 0, 6
 
 
 def make() -> tuple[Chain, InlineDisk, list[OSError | None]]:
-    """A chain of four files, which are there; and what was heard of their removal."""
+    """Return a chain of four files, which exist, and a list of the outcomes of removals."""
     disk = InlineDisk(SimFolder(Random(1)))
     for file in FILES:
         disk.folder.create(file_name(file.number, file.part), b"x")
@@ -33,7 +33,7 @@ def test_a_segment_goes_when_the_record_of_that_is_on_disk():
     assert (chain.has_files(2), chain.size, chain.going) == (False, 50, set())
 
 
-def test_what_can_not_be_removed_stays():
+def test_a_file_that_can_not_be_removed_stays():
     chain, disk, heard = make()
     disk.folder.fail("remove", errno.EIO)
     chain.drop(1, 120)
@@ -43,7 +43,7 @@ def test_what_can_not_be_removed_stays():
     assert (chain.before(9), chain.parts_of(1)) == ([1, 2, 3], [FILES[0]])
 
 
-def test_nothing_goes_while_somebody_copies():
+def test_no_file_goes_while_files_are_copied():
     chain, disk, _ = make()
     chain.hold()
     chain.drop(1, 120)
@@ -55,7 +55,7 @@ def test_nothing_goes_while_somebody_copies():
     assert disk.folder.names() == []
 
 
-def test_a_record_says_what_else_is_gone_of_what_the_newest_header_names():
+def test_a_record_names_the_other_gone_segments_that_the_newest_header_names():
     chain, disk, _ = make()
     chain.named = frozenset((1, 2, 3))
     chain.drop(1, 120)
@@ -68,7 +68,7 @@ def test_a_record_says_what_else_is_gone_of_what_the_newest_header_names():
 
 
 def test_a_new_part_has_a_name_that_nothing_has():
-    """What a failed try has left there counts, too."""
+    """Remains of a failed try count, too."""
     chain, _, _ = make()
     assert [chain.next_part(number) for number in (1, 2, 4)] == [1, 2, 0]
     chain.took(4, 0)

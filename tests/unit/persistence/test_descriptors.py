@@ -1,4 +1,4 @@
-"""persistence/descriptors.py: kept, limited in number, and never closed under somebody's hands."""
+"""persistence/descriptors.py: kept, limited in number, and never closed while a call uses them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_descriptor_is_kept_for_the_next_call(tmp_path: Path):
 
 
 def test_reading_opens_for_reading_alone(tmp_path: Path):
-    """A file system that has turned read-only must still let us read."""
+    """Reading must still work on a file system that has turned read-only."""
     descriptors = Descriptors()
     file = descriptors.take_for_reading("a", path_of(tmp_path, "a"))
     with pytest.raises(OSError, match="Bad file descriptor"):
@@ -47,7 +47,7 @@ def test_reading_opens_for_reading_alone(tmp_path: Path):
 
 
 def test_a_forgotten_descriptor_is_closed_by_its_last_user(tmp_path: Path):
-    """Closed earlier, its number could be another file's when the call is made."""
+    """If it were closed earlier, its number could be another file's when the call is made."""
     descriptors, path = Descriptors(), path_of(tmp_path, "a")
     one, two = descriptors.take_for_writing("a", path), descriptors.take_for_writing("a", path)
     descriptors.forget("a")
@@ -81,7 +81,7 @@ def test_one_in_use_makes_room_when_its_user_is_done(tmp_path: Path):
 
 
 def test_of_two_that_open_at_once_one_is_kept_and_the_other_closed_after_use(tmp_path: Path):
-    """A pipe, because opening it for reading waits for its writer: so both threads are in the middle of it."""
+    """The file is a pipe: opening it for reading waits for its writer, so both threads are in the middle of it."""
     descriptors, path = Descriptors(), str(tmp_path / "pipe")
     os.mkfifo(path)
     before = len(os.listdir("/proc/self/fd"))
@@ -99,5 +99,5 @@ def test_of_two_that_open_at_once_one_is_kept_and_the_other_closed_after_use(tmp
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_forgetting_what_is_not_there_is_nothing():
+def test_forgetting_an_unknown_name_does_nothing():
     Descriptors().forget("a")

@@ -1,4 +1,4 @@
-"""persistence/disk_errors.py: how much is refused while the disk is in trouble."""
+"""persistence/disk_errors.py: how much is refused after errors of the disk."""
 
 from __future__ import annotations
 

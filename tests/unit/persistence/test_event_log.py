@@ -1,4 +1,4 @@
-"""The writing end of an event log: numbers without gaps, positions, syncs, segments, and its end."""
+"""persistence/event_log.py: numbers without gaps, positions, syncs, segments, and the end of a log."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def pass_ms(log: EventLog, span_ms: int) -> None:
 
 
 def events_of(log: EventLog, folder: SimFolder) -> list[Any]:
-    """All that can be read, in order."""
+    """Return all events that can be read, in order."""
     found: list[Any] = []
     seq = log.first_seq
     while seq < log.durable_seq:
@@ -65,7 +65,7 @@ def test_a_position_is_ready_when_it_is_written_and_events_when_they_are_synced(
 
 
 def test_before_there_is_a_file_the_oldest_event_is_the_first_that_can_be_read():
-    """Events that wait for the file are in nobody's reach: first 2, next 1 would be an odd answer to EVENTS INFO."""
+    """Events that wait for the file can't be read. First 2, next 1 would be an odd answer to EVENTS INFO."""
     log, _, _ = start()
     log.append([["a"]])
     assert (log.first_seq, log.durable_seq, log.next_seq) == (1, 1, 2)
@@ -89,8 +89,8 @@ def test_a_turn_with_very_many_events_makes_several_blocks():
     assert events_of(log, folder) == events
 
 
-def test_what_is_ready_is_written_at_once():
-    """No disk is asked: the death of the process loses nothing of it."""
+def test_a_block_that_fits_into_ready_bytes_is_written_at_once():
+    """The disk is not asked: the death of the process loses nothing of it."""
     log, disk, folder = start()
     disk.run()
     log.append([["a"], ["b"]])
@@ -99,7 +99,7 @@ def test_what_is_ready_is_written_at_once():
     assert open_log(folder, "other", b"n" * 20).next_seq == 3
 
 
-def test_what_is_not_ready_waits_until_the_disk_has_prepared_it():
+def test_a_block_without_ready_bytes_waits_until_the_disk_has_prepared_them():
     log, disk, _ = start()
     disk.run()
     log.append([["a", b"x" * READY_BYTES_MIN]])
@@ -119,8 +119,8 @@ def test_of_the_next_file_as_much_lies_ready_as_of_the_last():
     assert (log.ready_position(), disk.waiting) == (log.position, [])
 
 
-def test_what_was_ready_long_ago_is_prepared_again():
-    """The system may have it on its way to the disk by now."""
+def test_bytes_that_were_ready_long_ago_are_prepared_again():
+    """The system may be writing it to the disk by now."""
     log, disk, _ = start()
     disk.run()
     pass_ms(log, FRESH_MS)
@@ -131,7 +131,7 @@ def test_what_was_ready_long_ago_is_prepared_again():
     assert log.ready_position() == log.position
 
 
-def test_what_comes_during_a_sync_goes_to_the_next_page_and_is_found_there():
+def test_blocks_during_a_sync_go_to_the_next_page_and_are_found_there():
     log, disk, folder = start()
     disk.run()
     for number in range(3):
@@ -180,7 +180,7 @@ def test_without_room_to_prepare_there_are_still_writes():
     assert (log.ready_position(), log.is_closed) == (log.position, False)
 
 
-def test_what_comes_while_the_disk_works_goes_in_one_write():
+def test_blocks_that_come_while_the_disk_works_go_in_one_write():
     log, disk, folder = start(has_windows=False)
     disk.run()
     folder.trace = []
@@ -202,7 +202,7 @@ def test_segments_end_when_they_are_full_and_the_ended_one_is_on_disk():
     assert events_of(log, folder) == [[number, b"x" * 30] for number in range(40)]
 
 
-def test_nobody_waits_for_the_end_of_a_segment_to_be_on_disk():
+def test_no_reply_waits_for_the_end_of_a_segment_to_be_on_disk():
     log, disk, folder = start(segment_bytes=500)
     for number in range(40):
         log.append([[number, b"x" * 30]])
@@ -283,7 +283,7 @@ def test_a_mark_that_needs_space_is_not_needed():
     assert CLOSED_NAME not in folder.names()
 
 
-def test_a_write_that_takes_too_long_closes_the_log_and_what_it_brings_later_is_ignored():
+def test_a_write_that_takes_too_long_closes_the_log_and_its_late_result_is_ignored():
     log, disk, folder = start(has_windows=False)
     disk.run()
     pass_ms(log, 100)
@@ -299,7 +299,7 @@ def test_a_write_that_takes_too_long_closes_the_log_and_what_it_brings_later_is_
 
 
 def test_a_process_that_stood_still_does_not_blame_the_disk():
-    """SIGSTOP, or a machine that slept: the write that was under way has its time from the next tick on."""
+    """SIGSTOP, or a machine that slept: the write in flight has its time from the next tick on."""
     log, disk, _ = start()
     disk.run()
     log.append([["a"]])
@@ -309,7 +309,7 @@ def test_a_process_that_stood_still_does_not_blame_the_disk():
     assert log.ready_position() == log.position
 
 
-def test_a_sync_that_takes_long_holds_nobody():
+def test_a_sync_that_takes_long_delays_no_reply():
     log, disk, _ = start()
     log.append([["a"]])
     disk.run()
@@ -351,8 +351,8 @@ def test_a_failed_log_closes_at_once():
     seed=st.integers(0, 1_000),
     power=st.booleans(),
 )
-def test_whatever_the_disk_does_and_however_it_ends_there_is_a_whole_beginning(turns, work, seed, power):
-    """Turns append, the disk works in any steps, the process dies: what is left is the first events, in order."""
+def test_with_any_disk_and_any_end_a_whole_beginning_is_left(turns, work, seed, power):
+    """Turns append, the disk works in any steps, the process dies: the first events are left, in order."""
     size = Random(seed).choice((200, 20_000))
     has_windows = seed % 3 > 0
     log, disk, folder = start(SimFolder(Random(seed)), has_windows=has_windows, segment_bytes=size)

@@ -1,4 +1,4 @@
-"""What is found at start, and blocks by number and by moment."""
+"""persistence/event_reading.py: the log at a start, and blocks by number and by moment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WALL_MS = 1_700_000_000_000
 
 
 def folder_with(*segments: list[bytes], firsts: tuple[int, ...] = (1,), log_id: str = LOG_ID) -> SimFolder:
-    """A folder with segments of these blocks."""
+    """Return a folder with segments of these blocks."""
     folder = SimFolder(Random(1))
     folder.create(OPEN_NAME, f"{LOG_ID}\n".encode())
     for first, blocks in zip(firsts, segments, strict=True):
@@ -51,7 +51,7 @@ def test_a_torn_tail_is_cut_off_at_any_byte(cut):
     assert folder.size(file_name(1)) == found.segments[0].end
 
 
-def test_damage_in_what_was_on_disk_ends_the_log():
+def test_damage_in_synced_blocks_ends_the_log():
     broken = bytearray(block(2, durable=1))
     broken[-1] ^= 1
     folder = folder_with([block(1), bytes(broken), block(3, durable=1), block(4, durable=4)])
@@ -60,7 +60,7 @@ def test_damage_in_what_was_on_disk_ends_the_log():
     assert "damaged" in found.notices[0]
 
 
-def test_a_broken_head_in_what_was_on_disk_is_damage_too():
+def test_a_broken_head_in_synced_blocks_is_damage_too():
     broken = bytearray(block(2))
     broken[0] ^= 0x40
     found = open_log(folder_with([block(1), bytes(broken), block(3), block(4, durable=4)]), "new", b"n" * 20)
@@ -82,7 +82,7 @@ def test_behind_an_end_that_a_power_cut_took_nothing_counts():
     assert folder.names() == [file_name(1), OPEN_NAME]
 
 
-def test_what_was_on_disk_before_two_segments_that_a_power_cut_emptied_can_be_read():
+def test_synced_events_before_two_segments_that_a_power_cut_emptied_can_be_read():
     """Found by seed 9346."""
     folder = folder_with([block(1), block(2)], [], [], firsts=(1, 3, 5))
     found = open_log(folder, "new", b"n" * 20)
@@ -96,7 +96,7 @@ def test_an_end_that_is_missing_and_was_on_disk_is_damage():
     assert open_log(folder, "new", b"n" * 20).log_id == "new"
 
 
-def test_of_the_last_segment_but_one_what_was_made_ready_is_cut_off():
+def test_ready_bytes_of_the_last_segment_but_one_are_cut_off():
     folder = folder_with([block(1), bytes(9_000)], [block(2)], firsts=(1, 2))
     found = open_log(folder, "new", b"n" * 20)
     assert (found.next_seq, folder.size(file_name(1))) == (3, found.segments[0].end)
@@ -144,7 +144,7 @@ def test_a_later_format_is_not_touched():
 
 
 def long_segment() -> tuple[SimFolder, Segment, int]:
-    """A segment as found at start, without marks, and its end."""
+    """Return a folder, a segment as found at a start, without marks, and its end."""
     folder = folder_with([block(seq, 2, size=400) for seq in range(1, 801, 2)])
     segment = Segment(1, WALL_MS, len(encode_header(LOG_ID, 1, b"n" * 20, WALL_MS + 1)))
     return folder, segment, folder.size(file_name(1))
@@ -165,7 +165,7 @@ def test_a_block_that_is_larger_than_a_piece_is_read_whole():
     assert read_piece(folder, segment, 1, segment.end).end_seq >= 2
 
 
-def test_a_number_that_should_be_there_and_is_not_is_said():
+def test_a_missing_number_is_an_error():
     folder, segment, end = long_segment()
     folder._files[file_name(1)].content[segment.end + 8] ^= 1
     with pytest.raises(DamagedEventsError):

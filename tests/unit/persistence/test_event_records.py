@@ -1,4 +1,4 @@
-"""Headers and blocks of an event log: what was written is read, and nothing else is."""
+"""persistence/event_records.py: headers and blocks of an event log are read back, and nothing else is."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_block_that_was_changed_anywhere_or_cut_is_none():
 
 
 @pytest.mark.parametrize("data", [b"", HEADER[:20], b"X" + HEADER[1:], HEADER[:-1], HEADER[:30] + b"?" + HEADER[31:]])
-def test_what_is_no_header_is_said_to_be_none(data):
+def test_a_malformed_header_is_refused(data):
     with pytest.raises(FormatError, match="x:"):
         decode_header("x", data)
 
@@ -69,7 +69,7 @@ def test_a_later_format_is_left_alone():
 
 
 def test_the_first_format_is_read():
-    """It has no gaps, and all else is the same."""
+    """It has no gaps; all else is the same."""
     assert decode_header("x", HEADER[:8] + b"\1" + HEADER[9:]) == decode_header("x", HEADER)
 
 
@@ -80,7 +80,7 @@ def test_where_there_is_no_length_the_next_block_begins_with_the_next_page():
 
 
 @pytest.mark.parametrize("payload", [b"\x81", b"\x01", b"\xc1"])
-def test_a_right_checksum_with_wrong_content_is_said(payload):
+def test_a_right_checksum_with_wrong_content_is_an_error(payload):
     with pytest.raises(FormatError):
         decode_events(payload)
 

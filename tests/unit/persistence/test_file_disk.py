@@ -1,4 +1,4 @@
-"""persistence/file_disk.py: lanes in order, ends heard in the loop's thread, and an end of its own."""
+"""persistence/file_disk.py: lanes in order, results in the loop's thread, and an orderly end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from persistence.files import Files
 
 
 def on_a_loop(story: Callable[[FileDisk, asyncio.AbstractEventLoop], Any]) -> None:
-    """Runs the coroutine `story` makes, with a disk on a folder in memory."""
+    """Run the coroutine that `story` makes, with a disk on a folder in memory."""
 
     async def run() -> None:
         loop = asyncio.get_running_loop()
@@ -34,7 +34,7 @@ def on_a_loop(story: Callable[[FileDisk, asyncio.AbstractEventLoop], Any]) -> No
     asyncio.run(run())
 
 
-def test_the_result_is_heard_in_the_loops_thread():
+def test_the_result_comes_in_the_loops_thread():
     async def story(disk: FileDisk, loop: asyncio.AbstractEventLoop) -> None:
         heard: asyncio.Future[Any] = loop.create_future()
         here = threading.get_ident()
@@ -59,7 +59,7 @@ def test_an_error_of_the_system_is_a_result():
     on_a_loop(story)
 
 
-def test_a_mistake_of_ours_is_raised_in_the_loop_and_the_others_are_heard():
+def test_a_mistake_of_ours_is_raised_in_the_loop_and_other_results_still_come():
     async def story(disk: FileDisk, loop: asyncio.AbstractEventLoop) -> None:
         raised: list[Any] = []
         heard: asyncio.Future[Any] = loop.create_future()
@@ -87,8 +87,8 @@ def test_a_lane_works_in_order_and_lanes_do_not_wait_for_each_other():
     on_a_loop(story)
 
 
-def test_what_has_ended_together_is_handed_over_in_one_call():
-    """The loop is woken once however much there is to tell."""
+def test_results_that_came_together_are_handed_over_in_one_call():
+    """The loop is woken once, however many results there are."""
     calls: list[Callable[[], None]] = []
     heard: list[Any] = []
     disk = FileDisk(SimFolder(Random(1)), calls.append)
@@ -104,8 +104,8 @@ def test_what_has_ended_together_is_handed_over_in_one_call():
     assert heard == list(range(50))
 
 
-def test_closing_hands_over_what_was_started_and_what_that_starts():
-    """The last batch may be followed by the mark of a clean end."""
+def test_closing_hands_over_started_work_and_the_work_that_it_starts():
+    """The mark of a clean end may follow the last batch."""
     heard: list[str] = []
     disk = FileDisk(SimFolder(Random(1)), lambda call: None)
     disk.start(
@@ -117,8 +117,8 @@ def test_closing_hands_over_what_was_started_and_what_that_starts():
     assert heard == ["a"]
 
 
-def test_closing_does_not_wait_for_ever_and_what_ends_later_is_not_heard():
-    """Not even by a call that the loop still has to make."""
+def test_closing_does_not_wait_for_ever_and_later_results_are_dropped():
+    """A call that the loop still has to make does not report it either."""
     heard: list[Any] = []
     calls: list[Callable[[], None]] = []
     gate, before = threading.Event(), set(threading.enumerate())
@@ -156,7 +156,7 @@ def test_a_disk_that_hangs_does_not_keep_the_process_alive():
 
 
 def test_lanes_may_use_real_files_at_once(tmp_path: Path):
-    """One writes and syncs while another removes: no descriptor is closed under a call."""
+    """One lane writes and syncs while another removes: no descriptor is closed under a call."""
     files = Files(str(tmp_path))
     heard: list[Any] = []
     disk = FileDisk(files, lambda call: None)
@@ -176,8 +176,8 @@ def test_lanes_may_use_real_files_at_once(tmp_path: Path):
     files.close()
 
 
-def test_what_ends_after_the_loop_was_closed_is_heard_by_nobody(tmp_path):
-    """A node that could not start ends at once, with work under way; its thread ends without a word."""
+def test_results_after_the_loop_was_closed_are_dropped(tmp_path):
+    """A node that could not start ends at once, with work in flight; its thread ends silently."""
 
     def closed(call):
         raise RuntimeError("Event loop is closed")

@@ -30,7 +30,7 @@ def files(tmp_path: Path) -> Iterator[Files]:
     folder.close()
 
 
-def test_what_is_written_is_read(files: Files):
+def test_bytes_that_were_written_are_read(files: Files):
     files.create("a", b"head")
     files.write("a", 4, [b" and", b"", b" tail"])
     files.sync("a")
@@ -54,7 +54,7 @@ def test_names_are_of_files_that_belong_to_the_journal(files: Files):
     assert files.names() == ["a", "b"]
 
 
-def test_everybody_may_look_and_only_the_owner_write(files: Files):
+def test_any_process_may_look_and_only_the_owner_write(files: Files):
     mask = os.umask(0)
     os.umask(mask)
     files.create("a", b"")
@@ -63,7 +63,7 @@ def test_everybody_may_look_and_only_the_owner_write(files: Files):
 
 
 def test_writing_does_not_make_a_file(files: Files):
-    """The journal makes its files with `create`, whose name survives a power cut."""
+    """The journal makes its files with `create`: their names survive a power cut."""
     with pytest.raises(FileNotFoundError):
         files.write("a", 0, [b"x"])
     assert files.names() == []
@@ -106,7 +106,7 @@ def test_removing_twice_is_no_error(files: Files):
     assert files.names() == []
 
 
-def test_a_link_keeps_what_is_removed(files: Files, tmp_path: Path):
+def test_a_link_keeps_a_removed_file(files: Files, tmp_path: Path):
     files.create("a", b"kept")
     files.link("a", str(tmp_path / "backup"))
     files.remove("a")
@@ -114,7 +114,7 @@ def test_a_link_keeps_what_is_removed(files: Files, tmp_path: Path):
 
 
 def test_a_copy_is_made_of_links_and_small_files_and_can_be_discarded(files: Files, tmp_path: Path):
-    """Two levels of directories are made; what `discard` leaves is the upper one."""
+    """Two levels of directories are made; `discard` leaves the upper one."""
     directory = str(tmp_path / "backups" / "one")
     assert files.stored(directory) == []
     files.create("a", b"kept")
@@ -129,7 +129,7 @@ def test_a_copy_is_made_of_links_and_small_files_and_can_be_discarded(files: Fil
     assert contents(files) == {"a": b"kept"}
 
 
-def test_who_only_looks_makes_no_copies(files: Files, tmp_path: Path):
+def test_a_readonly_user_makes_no_copies(files: Files, tmp_path: Path):
     files.create("a", b"x")
     reader = Files(files.directory, readonly=True)
     for operation in (("link", "a", "/x/y"), ("store", "/x/y", "a", b""), ("discard", "/x/y")):
@@ -146,7 +146,7 @@ def test_a_file_that_is_truncated_is_cut(files: Files):
 # One owner.
 
 
-def test_a_second_owner_is_told_who_holds_the_directory(files: Files):
+def test_a_second_owner_is_told_which_process_holds_the_directory(files: Files):
     with pytest.raises(JournalInUseError) as refused:
         Files(files.directory)
     assert f"the journal in {files.directory} is in use by process {os.getpid()}" in str(refused.value)
@@ -155,7 +155,7 @@ def test_a_second_owner_is_told_who_holds_the_directory(files: Files):
 
 
 def test_another_process_is_refused_and_the_lock_ends_with_its_holder(tmp_path: Path):
-    """A killed server leaves the file behind; the system has let go of the lock."""
+    """A killed server leaves the file behind; the system has released the lock."""
     code = (
         f"import time; from persistence.files import Files; Files({str(tmp_path)!r}); print(flush=True); time.sleep(60)"
     )
@@ -168,7 +168,7 @@ def test_another_process_is_refused_and_the_lock_ends_with_its_holder(tmp_path: 
     Files(str(tmp_path)).close()
 
 
-def test_who_looks_only_needs_no_lock_and_changes_nothing(files: Files):
+def test_a_readonly_user_needs_no_lock_and_changes_nothing(files: Files):
     files.create("a", b"x")
     looking = Files(files.directory, readonly=True)
     assert contents(looking) == {"a": b"x"}
@@ -178,7 +178,7 @@ def test_who_looks_only_needs_no_lock_and_changes_nothing(files: Files):
     looking.close()
 
 
-def test_who_looks_only_makes_no_directory(tmp_path: Path):
+def test_a_readonly_user_makes_no_directory(tmp_path: Path):
     with pytest.raises(FileNotFoundError):
         Files(str(tmp_path / "missing"), readonly=True).names()
     assert os.listdir(tmp_path) == []
@@ -196,7 +196,7 @@ def test_a_file_in_place_of_the_directory_is_the_systems_error(tmp_path: Path):
         Files(str(tmp_path / "journal"))
 
 
-def test_what_a_crash_left_half_made_is_removed(tmp_path: Path):
+def test_a_file_that_a_crash_left_half_made_is_removed(tmp_path: Path):
     (tmp_path / ".new.a").write_bytes(b"half")
     (tmp_path / "a").write_bytes(b"whole")
     files = Files(str(tmp_path))
@@ -204,11 +204,11 @@ def test_what_a_crash_left_half_made_is_removed(tmp_path: Path):
     files.close()
 
 
-# Trouble.
+# Errors.
 
 
 def test_a_short_write_goes_on_and_ends_with_the_systems_reason(files: Files):
-    """The system takes what fits under the limit, then says why it takes no more."""
+    """The system takes the bytes that fit under the limit, then says why it takes no more."""
     files.create("a", b"")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
@@ -233,7 +233,7 @@ def test_a_full_disk_says_so(files: Files):
 
 
 def test_a_sync_that_failed_is_not_taken_for_done_when_tried_again(files: Files):
-    """The second fsync of a lost page succeeds; the file stays suspect until it is made anew."""
+    """The second fsync of a lost page succeeds. The file stays suspect until it is made anew."""
     os.symlink("/dev/full", f"{files.directory}/a")
     for _ in range(2):
         with pytest.raises(OSError, match="Invalid argument"):
@@ -245,7 +245,7 @@ def test_a_sync_that_failed_is_not_taken_for_done_when_tried_again(files: Files)
 
 
 def test_renaming_syncs_the_file_first(files: Files):
-    """The new name would survive a power cut, and lead to nothing."""
+    """Otherwise the new name would survive a power cut, and lead to nothing."""
     os.symlink("/dev/full", f"{files.directory}/a")
     with pytest.raises(OSError, match="Invalid argument"):
         files.rename("a", "b")
@@ -253,7 +253,7 @@ def test_renaming_syncs_the_file_first(files: Files):
 
 
 def test_writing_into_a_directory_that_is_gone_is_an_error(files: Files):
-    """The open descriptor would take everything, for nobody to find."""
+    """The open descriptor would take everything, and all of it would be lost."""
     files.create("a", b"")
     files.write("a", 0, [b"x"])
     shutil.rmtree(files.directory)
@@ -302,7 +302,7 @@ def test_after_closing_the_directory_is_free(files: Files):
 @settings(max_examples=60, deadline=None)
 @given(st.lists(OPERATION, max_size=12))
 def test_the_simulated_folder_behaves_like_the_real_one(operations):
-    """What the simulator finds out about the journal holds on a disk."""
+    """The simulator's findings about the journal hold on a disk."""
     with tempfile.TemporaryDirectory() as directory:
         real, simulated = Files(directory), SimFolder(Random(1))
         for operation in operations:

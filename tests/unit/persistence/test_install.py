@@ -35,7 +35,7 @@ def test_without_commit_nothing_is_left(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_what_is_there_is_refused_or_moved_aside(tmp_path):
+def test_an_existing_journal_is_refused_or_moved_aside(tmp_path):
     target = tmp_path / "j"
     place(target)
     with pytest.raises(OccupiedError, match="--force"), Install(str(target)):
@@ -58,19 +58,19 @@ def test_a_journal_in_use_is_left_alone(tmp_path):
 
 
 def test_a_directory_of_something_else_is_left_alone(tmp_path):
-    """Somebody has named the wrong one."""
+    """The operator has named the wrong one."""
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "a").touch()
     for moves_aside in (False, True):
         with (
-            pytest.raises(OSError, match="no journal's directory"),
+            pytest.raises(OSError, match="not the directory of a journal"),
             Install(str(tmp_path / "letters"), moves_aside=moves_aside),
         ):
             pass
     assert (tmp_path / "letters" / "a").exists()
 
 
-def test_an_empty_directory_and_what_a_node_leaves_there_are_no_obstacle(tmp_path):
+def test_an_empty_directory_and_remains_of_a_node_are_no_obstacle(tmp_path):
     target = tmp_path / "j"
     files = Files(str(target))
     files.allocate("reserve", 10)

@@ -1,4 +1,4 @@
-"""persistence/items.py: the same bytes as the broker's, as plain values."""
+"""persistence/items.py: the broker's bytes as plain values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from persistence.records import FormatError
 
 
 def test_the_layouts_are_the_brokers():
-    """Who has no broker reads what a broker wrote; both say it, so both are compared."""
+    """Tools read the broker's items without a broker. Both define the layouts, so both are compared."""
     assert items.HEADER.format == job_snapshot.HEADER.format
     assert items.VERSION.format == job_snapshot.VERSION.format
     for name in ("BASE_STATE", "STATE_FIELDS", "STATE_FIELDS_V1", "STATE_FIELDS_V2"):
@@ -26,7 +26,7 @@ def test_the_layouts_are_the_brokers():
 
 
 def test_facts_come_back_from_a_base():
-    """Written now, read an hour later: moments stay, spans are counted from the block's clock."""
+    """They are written now and read an hour later: moments stay, spans are counted from the block's clock."""
     said = facts(holders=(ME, OTHER), nacks=2, deliveries=3, attempt=4, flags=items.IS_DELIVERED, due_at_ms=WALL_MS + 5)
     assert items.facts_of(items.base_item(said, WALL_MS), WALL_MS) == said
 
@@ -53,13 +53,13 @@ def test_a_state_of_version_1_leaves_the_counters_alone():
 
 
 @pytest.mark.parametrize("item", [None, (), (b"x",) * 6, [b"D" * 40, b"", b"", b"", b"", b""], 7])
-def test_what_is_no_base_is_refused(item):
+def test_a_malformed_base_is_refused(item):
     with pytest.raises(FormatError):
         items.check_base(item)
 
 
 @pytest.mark.parametrize("item", [None, (b"id", b"short", None), (b"id", b"x" * 20, b"odd"), (b"id", "text", None)])
-def test_what_is_no_state_is_refused(item):
+def test_a_malformed_state_is_refused(item):
     with pytest.raises(FormatError):
         items.check_state(item)
 

@@ -49,13 +49,13 @@ def test_pauses_and_the_origin_come_back():
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"id": "D-short"}, "no job's id"),
-        ({"queue": None}, "`queue` is no string"),
+        ({"id": "D-short"}, "is not a job id"),
+        ({"queue": None}, "`queue` is not a string"),
         ({"state": "lost"}, "state `lost`"),
         ({"retry_ms": -1}, "retry_ms"),
         ({"nacks": 70_000}, "nacks"),
         ({"retry_ms": "5"}, "retry_ms"),
-        ({"holders": ["ab"]}, "no node's id"),
+        ({"holders": ["ab"]}, "is not a node id"),
         ({"body_base64": "?"}, "line 7"),
         ({"more_base64": "AQ=="}, "more_base64"),
     ],
@@ -68,6 +68,6 @@ def test_a_wrong_line_is_named_with_the_reason(change, reason):
 
 
 @pytest.mark.parametrize("line", [b"x", b"[]", b"{}", b'{"id": 1}', b'{"node": "aa"}', b'{"node": "", "format": 9}'])
-def test_what_is_none_of_ours_is_refused(line):
+def test_a_line_of_another_format_is_refused(line):
     with pytest.raises(JobsFileError):
         parse_line(line, 1, DAY_MS)

@@ -1,4 +1,4 @@
-"""persistence/journal.py: what is written when, what may be believed to be on disk, and what a bad disk costs."""
+"""persistence/journal.py: policies, positions, files, and the effects of a bad disk."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def test_no_leaves_it_to_the_system():
 
 
 @pytest.mark.parametrize("policy", ["always", "everysec", "no"])
-def test_nothing_goes_ahead_of_what_is_not_even_written(policy):
-    """A process that is killed takes it along; on a busy machine the thread that writes may wait for long."""
+def test_nothing_goes_ahead_of_records_that_are_not_even_written(policy):
+    """A killed process takes it along. On a busy machine the thread that writes may wait for long."""
     journal, disk = make(policy, has_windows=False)
     position = journal.append(RECORD)
     for _ in range(LATE_MS // 100):
@@ -50,7 +50,7 @@ def test_nothing_goes_ahead_of_what_is_not_even_written(policy):
     assert journal.ready_position() == position
 
 
-def test_under_no_a_disk_that_hangs_is_trouble_after_a_while():
+def test_under_no_a_disk_that_hangs_refuses_after_a_while():
     journal, disk = make("no", has_windows=False)
     journal.append(RECORD)
     end_ms = journal.now_ms + REFUSE_MS
@@ -58,14 +58,14 @@ def test_under_no_a_disk_that_hangs_is_trouble_after_a_while():
         journal.now_ms = journal.next_ms()
         journal.tick()
     assert journal.level == NO_ADDS
-    assert journal.trouble.startswith("the disk is too slow, nothing was written for ")
+    assert journal.refusal_reason.startswith("the disk is too slow, nothing was written for ")
     disk.run()
     journal.tick()
-    assert (journal.level, journal.trouble) == (FINE, "")
+    assert (journal.level, journal.refusal_reason) == (FINE, "")
 
 
 def test_under_everysec_nothing_goes_ahead_of_a_disk_that_is_two_seconds_late():
-    """A power cut loses no more (spec P4); after five seconds nothing new is promised."""
+    """A power cut loses no more (spec P4). After five seconds no new promise is made."""
     journal, disk = make("everysec")
     journal.append(RECORD)
     disk.run(WRITING)
@@ -74,10 +74,13 @@ def test_under_everysec_nothing_goes_ahead_of_a_disk_that_is_two_seconds_late():
     assert (journal.ready_position(), journal.level, journal.delayed_syncs) == (0, FINE, 1)
     journal.now_ms += REFUSE_MS - LATE_MS
     journal.tick()
-    assert (journal.level, journal.trouble) == (NO_ADDS, "the disk is too slow, nothing was synced for 5 seconds")
+    assert (journal.level, journal.refusal_reason) == (
+        NO_ADDS,
+        "the disk is too slow, nothing was synced for 5 seconds",
+    )
     disk.run()
     journal.tick()
-    assert (journal.level, journal.trouble) == (FINE, "")
+    assert (journal.level, journal.refusal_reason) == (FINE, "")
 
 
 def test_a_closed_segment_can_be_dropped_once_the_record_of_that_is_on_disk():
@@ -94,7 +97,7 @@ def test_a_closed_segment_can_be_dropped_once_the_record_of_that_is_on_disk():
 
 
 def test_a_dropped_segment_stays_until_the_record_of_that_is_synced():
-    """After a power cut the journal would name a file that is gone, and no record would say why."""
+    """Otherwise, after a power cut, the journal would name a file that is gone, and no record would say why."""
     journal, disk = make("everysec", segment_bytes=100)
     for _ in range(3):
         journal.append(RECORD)
@@ -108,8 +111,8 @@ def test_a_dropped_segment_stays_until_the_record_of_that_is_synced():
     assert "0000000001.seg" not in disk.folder.names()
 
 
-def test_what_was_dropped_is_said_again_while_the_newest_header_names_it():
-    """The record that said it first may be in a segment that is dropped itself."""
+def test_a_drop_is_recorded_again_while_the_newest_header_names_the_segment():
+    """The first record about it may be in a segment that is dropped itself."""
     journal, disk = make(segment_bytes=100)
     while journal.number < 4:
         journal.append(RECORD)
@@ -123,8 +126,8 @@ def test_what_was_dropped_is_said_again_while_the_newest_header_names_it():
     assert said == [[1], [2, 1]]
 
 
-def test_what_was_promised_before_a_failure_waits_for_the_recovery():
-    """Whoever asks while the disk is in trouble need not: `must_wait` says so. Spec J1."""
+def test_replies_promised_before_a_failure_wait_for_the_recovery():
+    """New replies need not wait while the disk fails: `must_wait` says so. Spec J1."""
     journal, disk = make("everysec", has_windows=False)
     disk.folder.fail("write", errno.EIO)
     position = journal.append(RECORD)
@@ -149,7 +152,7 @@ def test_acks_of_a_full_disk_go_to_the_reserved_file():
     assert (journal.level, journal.is_on_reserve, "reserve" in disk.folder.names()) == (FINE, False, True)
 
 
-def test_a_disk_that_hangs_makes_nobody_busy():
+def test_a_disk_that_hangs_causes_no_busy_loop():
     journal, disk = make("everysec")
     journal.append(RECORD)
     disk.run(WRITING)
@@ -192,7 +195,7 @@ def test_an_end_without_a_mark_says_that_nothing_is_known_of_what_follows():
 
 
 def test_removing_that_fails_leaves_the_file_in_the_chain():
-    """What is gone there must stay known as gone."""
+    """Jobs that are gone there must stay known as gone."""
     journal, disk = make(segment_bytes=100)
     for _ in range(3):
         journal.append(RECORD)
@@ -204,7 +207,7 @@ def test_removing_that_fails_leaves_the_file_in_the_chain():
 
 
 def test_a_segment_whose_blocks_have_no_file_yet_is_there():
-    """A slow disk: the journal is in the third segment before the first is written (simulator, seed 34)."""
+    """On a slow disk the journal is in the third segment before the first is written (simulator, seed 34)."""
     journal, disk = make(segment_bytes=100)
     while journal.number < 4:
         journal.append(RECORD)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from journaled import JournaledNode
 from made_journals import ME, WALL_MS, facts, folder
-from persistence.check import Gathering, Tally, read
+from persistence.check import JobCollector, Tally, read
 from persistence.new_journal import FreshJournal
 
 
-def test_what_was_added_is_read_back():
-    """Over several segments, chained."""
+def test_added_jobs_are_read_back():
+    """The journal has several segments, chained."""
     place = folder()
     journal = FreshJournal(place, ME, WALL_MS, segment_bytes=1000)
     said = [facts(number, body=bytes(400_000)) for number in range(9)]
     for each in said:
         journal.add(each)
     journal.finish()
-    gathering = Gathering()
-    recovery = read(place, gathering)
-    assert list(gathering.jobs(is_certain=True, is_whole=True)) == said
+    collector = JobCollector()
+    recovery = read(place, collector)
+    assert list(collector.jobs(is_certain=True, is_whole=True)) == said
     assert len(recovery.files) > 2
     assert recovery.newest is not None
     assert recovery.newest.node == ME
@@ -53,8 +53,8 @@ def test_at_most_once_jobs_are_queued_only_when_that_was_said():
     assert node.broker.stats.once_lost_in_restart == 1
 
 
-def test_what_was_queued_is_queued_at_once_when_the_operator_asks_for_it():
-    """aof-enqueue-jobs-once, for moving in without waiting for retries."""
+def test_queued_jobs_are_queued_at_once_when_the_operator_asks_for_it():
+    """aof-enqueue-jobs-once is for moving in without waiting for retries."""
     place = folder()
     journal = FreshJournal(place, ME, WALL_MS)
     journal.add(facts(1))

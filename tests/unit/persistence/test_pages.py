@@ -1,4 +1,4 @@
-"""What of a window may be written without waiting: prepared a moment ago, and not on its way to the disk."""
+"""persistence/pages.py: the loop writes bytes that were prepared a moment ago and are not being synced."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ SIZE = 4 * 1024 * 1024
 
 
 class Memory:
-    """A window that nobody writes to."""
+    """A window that is never written to."""
 
     size = SIZE
 
@@ -27,7 +27,7 @@ def test_there_is_room_up_to_the_limit_for_as_long_as_it_is_fresh():
     assert not made.has_room(100, 1, 1_000 + FRESH_MS)
 
 
-def test_more_is_prepared_before_it_is_needed_and_room_for_what_waits_at_least():
+def test_more_is_prepared_before_it_is_needed_at_least_for_waiting_blocks():
     made = pages()
     assert not made.is_short(100)
     assert made.is_short(READY_BYTES_MIN // 2 + 1)
@@ -38,7 +38,7 @@ def test_more_is_prepared_before_it_is_needed_and_room_for_what_waits_at_least()
     assert made.wanted == 2 * READY_BYTES_MIN
 
 
-def test_what_is_stale_is_prepared_again_from_where_writing_goes_on():
+def test_stale_bytes_are_prepared_again_from_where_writing_goes_on():
     made = pages()
     start, end = made.to_prepare(5_000, 10, 1_000 + FRESH_MS)
     assert (start, end >= READY_BYTES_MIN) == (PAGE_BYTES, True)
@@ -53,7 +53,7 @@ def test_a_sync_gets_the_page_that_is_being_written_and_gives_it_back():
     assert made.come_back(at, 5_000, 2_000) == 5_000
 
 
-def test_what_was_written_meanwhile_stays_where_it_is():
+def test_bytes_written_during_a_sync_stay_where_they_are():
     made = pages()
     at, _ = made.leave(5_000)
     assert made.come_back(at + 10, at + 10, 2_000) == at + 10
@@ -91,6 +91,6 @@ def test_a_sync_that_is_passed_by_takes_away_the_page_of_the_next_byte_at_most()
     assert made.has_room(PAGE_BYTES + 10, 100, 1_000), "the next byte stays"
 
 
-def test_of_what_lies_behind_all_that_is_ready_nothing_is_made_ready_again():
+def test_bytes_behind_all_that_is_ready_are_not_made_ready_again():
     made = pages(limit=READY_BYTES_MIN)
     assert made.pass_by(3 * READY_BYTES_MIN + 10) == (3 * READY_BYTES_MIN, 3 * READY_BYTES_MIN)

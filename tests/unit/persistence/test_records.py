@@ -1,4 +1,4 @@
-"""persistence/records.py: every byte of a segment file, and what is made of bytes that are wrong."""
+"""persistence/records.py: every byte of a segment file, and the treatment of wrong bytes."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ NODE = bytes(range(20))
 
 
 def test_kinds_are_these_numbers():
-    """They are on disks; a new kind gets a new number, and none is used again."""
+    """They are on disks. A new kind gets a new number, and none is used again."""
     assert KIND_NAMES == {1: "job", 2: "state", 3: "gone", 4: "pause", 5: "dropped", 6: "token", 7: "key"}
     assert (records.JOB, records.STATE, records.GONE, records.PAUSE, records.DROPPED) == (1, 2, 3, 4, 5)
 
 
 def test_a_header_is_these_bytes():
-    """Magic, version, reserved, length and checksum of the description; then what it says of itself."""
+    """Magic, version, reserved, length and checksum of the description; then the description."""
     data = encode_header(7, 1, 1000, [Part(5, 0, 0, 600), Part(7, 0, 600, 1000)], NODE, 1_700_000_000_000)
     described = "960701cd03e892" + "94050000cd0258" + "940700cd0258cd03e8" + "c414" + NODE.hex() + "cf0000018bcfe56800"
     size = len(described) // 2
@@ -59,7 +59,7 @@ def test_a_block_is_these_bytes():
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_writer_of_its_own_agrees_with_the_stored_files(version):
-    """tests/support/journal_files.py knows the format by heart; what it writes is what is in the repository."""
+    """tests/support/journal_files.py implements the format a second time; it writes the files of the repository."""
     assert (journal_files.JOURNALS / f"v{version}.seg").read_bytes() == journal_files.segment(version)
 
 
@@ -114,13 +114,13 @@ def test_a_newer_format_is_refused_and_not_guessed_at():
         (encode_header(1, 0, 0, [], NODE, 17)[:30], "damaged"),
     ],
 )
-def test_what_is_no_header_is_named(data, text):
+def test_a_malformed_header_is_named(data, text):
     with pytest.raises(FormatError, match=text):
         decode_header("x", data)
 
 
 def test_no_flipped_bit_of_a_header_goes_unnoticed():
-    """Its padding apart, and two bytes that are reserved."""
+    """Except in its padding, and in two bytes that are reserved."""
     data = encode_header(1, 0, 0, [Part(0, 0, 0, 9)], NODE, 17)
     for at in range(len(data.rstrip(b"\0")) - 1):
         if at in (10, 11):
@@ -137,7 +137,7 @@ def test_a_description_that_is_no_description_is_damage():
 
 
 def test_fields_that_a_later_version_adds_are_skipped():
-    """To a header, and to a file in it."""
+    """They may be in a header, and in its entry for a file."""
     header = decode_header("x", journal_files.header(2, [2, 0, 9, [[1, 0, 0, 9, "new"]], NODE, 17, {"more": 1}]))
     assert header.before == (Part(1, 0, 0, 9),)
 
@@ -165,7 +165,7 @@ def test_a_block_that_lacks_a_byte_or_has_a_wrong_bit_is_none(runs, data):
 
 
 def test_a_block_of_another_place_is_none():
-    """A piece of an old file, or of another journal, is no continuation of this one."""
+    """A piece of an old file, or of another journal, does not continue this one."""
     data = encode_block([], 512, 0, 17, 0)
     assert decode_block(data, 0, 513) is None
     assert block_size(data, 0, 513) == 0
@@ -173,7 +173,7 @@ def test_a_block_of_another_place_is_none():
     assert not looks_like_block(data, 0, 513)
 
 
-def test_a_right_checksum_over_nonsense_is_our_own_mistake():
+def test_a_right_checksum_over_nonsense_is_a_format_error():
     payload = b"\xc1"
     data = bytearray(encode_block([], 0, 0, 17, 0)[:HEAD_BYTES] + payload)
     data[4:8] = records._crc(data[8:]).to_bytes(4, "little")

@@ -1,4 +1,4 @@
-"""persistence/recovery.py: records in order up to a torn tail; anything else that is wrong is named and refused."""
+"""persistence/recovery.py: records in order up to a torn tail; all other damage is named and refused."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ import pytest
 import journal_files
 from disque_py.simulator.world.disk import InlineDisk
 from disque_py.simulator.world.folder import SimFolder
-from persistence.journal import Journal
+from persistence.journal import CLEAN_NAME, Journal
 from persistence.records import GONE, HEAD_BYTES, HEADER_ALIGN, NewerFormatError, encode_header
 from persistence.recovery import RESTORED_NAME, DamagedJournalError, Recovery
-from persistence.segment_writer import CLEAN_NAME
 
 NODE = bytes(20)
 
 
 def written(count=6, *, segment_bytes=200, policy="always", bytes_each=40):
-    """A folder with a journal of so many blocks."""
+    """Return a folder with a journal of so many blocks."""
     disk = InlineDisk(SimFolder(Random(1)))
     journal = Journal(disk, NODE, policy, lambda: None, segment_bytes=segment_bytes, reserve_bytes=0)
     journal.begin()
@@ -39,7 +38,7 @@ def read(folder):
 
 
 def rewrite_file(folder, name, data):
-    """The file has this content from now on."""
+    """Give the file this content."""
     folder.replace(name, data)
 
 
@@ -72,7 +71,7 @@ def test_a_block_of_several_pieces_is_put_together():
 
 
 def test_the_last_file_may_end_anywhere():
-    """Cut at any byte: whole blocks are read, the rest is a torn tail, and repaired it reads the same."""
+    """It is cut at each byte: whole blocks are read, the rest is a torn tail, and after a repair it reads the same."""
     folder, _ = written(4, segment_bytes=1 << 30)
     (name,) = segments(folder)
     data = content(folder, name)
@@ -109,7 +108,7 @@ def test_zeros_behind_the_last_block_are_a_reserved_file():
 
 
 def test_a_file_that_was_being_made_is_left_over():
-    """Its header is synced before the first block is written; what it would have held is nowhere."""
+    """Its header is synced before the first block is written, so no record is lost with it."""
     folder, _ = written(2)
     for data in (b"", b"DISQ", encode_header(9, 0, 0, [], NODE, 17)[:40], bytes(HEADER_ALIGN)):
         folder.create("0000000009.seg", data)
@@ -146,7 +145,7 @@ def test_a_closed_file_that_lacks_its_end_is_damage():
 
 
 def test_a_broken_place_that_a_later_block_knows_as_synced_is_damage_and_named():
-    """Behind it are blocks that say so: no torn tail, whatever file it is in."""
+    """Blocks behind it say so: it is no torn tail, whatever file it is in."""
     folder, _ = written(4, segment_bytes=1 << 30)
     (name,) = segments(folder)
     data = bytearray(content(folder, name))
@@ -156,7 +155,7 @@ def test_a_broken_place_that_a_later_block_knows_as_synced_is_damage_and_named()
         read(folder)
 
 
-def test_blocks_behind_a_broken_place_that_nobody_knew_as_synced_are_a_torn_tail():
+def test_blocks_behind_a_broken_place_not_known_as_synced_are_a_torn_tail():
     """Sectors reach a disk in any order: without an fsync a later one may be there alone."""
     folder, _ = written(4, segment_bytes=1 << 30, policy="no")
     (name,) = segments(folder)
@@ -221,7 +220,7 @@ def test_repair_takes_the_mark_away_first():
 
 
 def test_repair_syncs_the_last_file():
-    """The next header will say that it is whole; but who wrote it may have been killed before its fsync."""
+    """The next header will say that it is whole; but its writer may have been killed before its fsync."""
     folder, _ = written(3, segment_bytes=1 << 30, policy="no")
     _, recovery = read(folder)
     recovery.repair()
@@ -232,7 +231,7 @@ def test_repair_syncs_the_last_file():
 
 
 def test_a_backup_is_known_by_its_mark():
-    """Empty it means any journal; with a number those that end before that segment does."""
+    """An empty mark means any journal. With a number it means those that end before that segment does."""
     folder, _ = written(2, segment_bytes=1 << 30)
     folder.create(RESTORED_NAME, b"")
     assert read(folder)[1].is_restored
@@ -241,10 +240,11 @@ def test_a_backup_is_known_by_its_mark():
         assert read(folder)[1].is_restored is expected
 
 
-def test_what_the_system_only_believes_to_have_written_is_written_again():
-    """
-    The last process heard that an fsync failed, and died. Its block is read from the system's memory, and another
-    fsync of it succeeds without writing anything; a header that claims it then would be a lie (simulator, seed 88).
+def test_bytes_that_the_system_only_believes_to_have_written_are_written_again():
+    """The last process was told that an fsync failed, and died.
+
+    Its block is read from the system's memory, and another fsync of it succeeds without writing anything. A header that
+    claims it then would be a lie (simulator, seed 88).
     """
     folder, _ = written(2, segment_bytes=1 << 30, policy="no")
     name = read(folder)[1].files[-1][0]
@@ -261,7 +261,7 @@ def test_what_the_system_only_believes_to_have_written_is_written_again():
 
 
 def closed(count=6):
-    """A journal of several segments that was closed."""
+    """Return a journal of several segments that was closed."""
     folder, journal = written(count)
     disk = journal._disk
     journal.close(lambda _: None, leave_mark=True)
@@ -271,7 +271,7 @@ def closed(count=6):
 
 
 def test_a_last_file_that_went_after_a_clean_stop_is_missing():
-    """Nothing else names the newest file; what was in it was acknowledged."""
+    """Nothing else names the newest file; its records were acknowledged."""
     folder, _ = closed()
     name = [name for name in folder.names() if name.endswith(".seg")][-1]
     folder.remove(name)

@@ -45,7 +45,7 @@ def test_without_room_there_is_none_and_it_can_be_tried_again():
     assert heard == ["there"]
 
 
-def test_what_the_journal_has_taken_is_not_there():
+def test_a_reserve_that_the_journal_has_taken_is_not_there():
     reserve, disk, _ = make()
     reserve.allocate(lambda: None)
     disk.run()

@@ -1,4 +1,4 @@
-"""persistence/rewrite.py: segments are read, what lives is handed to the caller, and then they go."""
+"""persistence/rewrite.py: segments are read, living records are handed to the caller, and the segments go."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from persistence.rewrite import Rewrite, chosen, unread_prefix
 
 
 def make(turns, *, segment_bytes=100):
-    """A journal with these runs, a turn each, every one in a segment of its own."""
+    """Return a journal with these runs, one per turn, each in a segment of its own."""
     disk = InlineDisk(SimFolder(Random(1)))
     journal = Journal(disk, bytes(20), "always", lambda: None, segment_bytes=segment_bytes, reserve_bytes=0)
     journal.begin()
@@ -26,7 +26,7 @@ def make(turns, *, segment_bytes=100):
 
 
 def rewrite(journal, disk, numbers, *, stale=frozenset()):
-    """What the caller heard of it; until it is over."""
+    """Run a rewrite until it is over; return the records that the caller got."""
     heard = []
     work = Rewrite(
         journal,
@@ -43,7 +43,7 @@ def rewrite(journal, disk, numbers, *, stale=frozenset()):
     return heard, work
 
 
-def test_every_record_is_heard_in_order_and_then_the_segment_goes():
+def test_every_record_is_handed_over_in_order_and_then_the_segment_goes():
     journal, disk = make([[[JOB, "a", "b"], [PAUSE, "p"]], [[JOB, "c"]]])
     heard, work = rewrite(journal, disk, [1])
     assert heard == [(1, JOB, "a", True), (1, JOB, "b", True), (1, PAUSE, "p", True)]
@@ -51,14 +51,14 @@ def test_every_record_is_heard_in_order_and_then_the_segment_goes():
 
 
 def test_an_end_matters_as_long_as_a_file_may_hold_a_base_of_it():
-    """Its own segment apart, which goes."""
+    """Its own segment does not count, for that goes."""
     journal, disk = make([[[JOB, "a"]], [], [[GONE, ["a", 1], ["b", 3], ["c", 77]]]])
     heard, _ = rewrite(journal, disk, [3])
     assert [(item[0], may_matter) for _, _, item, may_matter in heard] == [("a", True), ("b", False), ("c", False)]
 
 
 def test_an_end_matters_while_an_older_segment_is_stale():
-    """There may be an older base of it, from an interrupted copying."""
+    """An interrupted copying may have left an older base of it there."""
     journal, disk = make([[[JOB, "a"]], [], [[GONE, ["a", 77]]]])
     heard, _ = rewrite(journal, disk, [3], stale={1})
     assert heard[0][3] is True
@@ -70,7 +70,7 @@ def test_stale_segments_go_first():
     assert [item for _, _, item, _ in heard] == ["c", "a", "b"]
 
 
-def test_who_was_dropped_is_said_again_while_the_file_is_there():
+def test_a_drop_is_recorded_again_while_the_file_is_there():
     journal, disk = make([[], [], [[DROPPED, 1, 77]]])
     before = journal.position
     rewrite(journal, disk, [3])
@@ -86,7 +86,7 @@ def test_a_large_block_is_read_in_pieces():
 
 
 def test_a_segment_that_can_not_be_read_stays_and_is_stale_from_then_on():
-    """Some of its bases were replaced already; what becomes of those must stay known."""
+    """Some of its bases were replaced already, and the end of those jobs must stay known."""
     journal, disk = make([[[JOB, "a"]], [[JOB, "b"]]])
     disk.folder.fail("read", errno.EIO)
     stale = set()
@@ -105,7 +105,7 @@ def test_a_damaged_segment_is_named():
     assert "0000000001.seg: damaged" in work.error
 
 
-def test_nothing_is_done_while_the_disk_is_in_trouble():
+def test_nothing_is_done_while_the_disk_fails():
     journal, disk = make([[[JOB, "a"]]])
     work = Rewrite(journal, disk, lambda *_: None, lambda: None, [1], set())
     journal.level = 1
@@ -113,7 +113,7 @@ def test_nothing_is_done_while_the_disk_is_in_trouble():
     assert disk.waiting == []
 
 
-def test_segments_worth_it_are_those_with_much_to_be_won():
+def test_segments_with_many_dead_bytes_are_chosen():
     """Spec J5."""
     journal, _ = make([[], [], []])
     size = journal.size_of(1)

@@ -19,7 +19,7 @@ def base(job_id, body):
 
 
 def make(*turns, is_written=True):
-    """A journal of one segment, each turn a block with these bases, and the folder it is in."""
+    """Return a journal of one segment, each turn a block with these bases, and its folder."""
     folder = SimFolder(Random(1))
     disk = InlineDisk(folder)
     journal = Journal(disk, bytes(20), "always", lambda: None, reserve_bytes=0)
@@ -32,7 +32,7 @@ def make(*turns, is_written=True):
 
 
 def search(journal, folder, *ids):
-    """All that is found, and how many pieces were read."""
+    """Return all bodies found, and how many pieces were read."""
     work = Search(journal.written_parts(1), set(ids))
     found, steps = [], 0
     while not work.is_over:
@@ -41,7 +41,7 @@ def search(journal, folder, *ids):
     return found, steps
 
 
-def test_bases_of_those_who_are_looked_for_are_found_in_order():
+def test_bases_of_the_given_ids_are_found_in_order():
     journal, folder = make([base(b"a", b"1"), base(b"b", b"2")], [base(b"c", b"3")], [base(b"a", b"4")])
     assert search(journal, folder, b"a", b"c", b"x") == ([(b"a", b"1"), (b"c", b"3"), (b"a", b"4")], 1)
 
@@ -54,13 +54,13 @@ def test_a_long_segment_is_read_in_pieces_and_a_long_block_as_a_whole():
     assert steps > 3
 
 
-def test_what_is_not_written_is_not_read():
+def test_unwritten_blocks_are_not_read():
     journal, folder = make([base(b"a", b"1")], is_written=False)
     assert search(journal, folder, b"a") == ([], 0)
 
 
-def test_what_stands_in_several_files_is_found_in_all_of_them():
-    """After trouble a segment goes on in another file."""
+def test_bases_in_several_files_of_a_segment_are_all_found():
+    """After an error a segment goes on in another file."""
     journal, folder = make([base(b"a", b"1")])
     folder.fail("write", errno.EIO)
     journal.append([[JOB, base(b"b", b"2")]])

@@ -18,7 +18,7 @@ def make(file_bytes=1_000):
 
 
 def write(store, disk, *bodies):
-    """Places of these bodies, or the error."""
+    """Return the places of these bodies, or the error."""
     said = []
     store.write([(KEYS[index], body) for index, body in enumerate(bodies)], said.append)
     disk.run()
@@ -32,7 +32,7 @@ def read(store, disk, places):
     return said[0]
 
 
-def test_what_is_written_is_read_back():
+def test_a_written_body_is_read_back():
     store, disk = make()
     places = write(store, disk, b"one", b"", b"three" * 20)
     assert places == [Place(1, 0, 3), Place(1, 51, 0), Place(1, 99, 100)]
@@ -41,14 +41,14 @@ def test_what_is_written_is_read_back():
 
 
 def test_golden_bytes_of_a_head():
-    """crc32 of key and body, length, key; then the body."""
+    """A head is crc32 of key and body, length, key; the body follows."""
     store, disk = make()
     write(store, disk, b"body")
     content = disk.folder.read(file_name(1), 0, 100)
     assert content == bytes.fromhex("06c7975e04000000") + b"0" * 40 + b"body"
 
 
-def test_what_an_earlier_process_left_is_removed():
+def test_files_of_an_earlier_process_are_removed():
     store, disk = make()
     disk.folder.create(file_name(7), b"old")
     disk.folder.create("other", b"")
@@ -78,7 +78,7 @@ def test_a_file_goes_when_nothing_in_it_lives_and_no_more_comes():
     assert (disk.folder.names(), store.files, store.size, store.live) == ([], {}, 0, 0)
 
 
-def test_a_full_disk_is_said_and_the_file_is_left():
+def test_a_full_disk_is_reported_and_the_file_is_left():
     store, disk = make()
     kept = write(store, disk, b"x" * 100)
     disk.folder.fail("write", errno.ENOSPC, is_partial=True)
@@ -112,7 +112,7 @@ def test_one_bad_spot_costs_one_body():
     assert (one.errno, two, three) == (errno.EIO, b"two", b"three")
 
 
-def test_what_is_not_as_it_was_written_is_an_error():
+def test_a_body_that_differs_from_the_written_one_is_an_error():
     store, disk = make()
     places = write(store, disk, b"one", b"two")
     disk.folder.write(file_name(1), places[0].offset + HEAD.size, [b"0"])
@@ -156,7 +156,7 @@ def test_a_scan_goes_through_a_file_in_parts():
     assert found == [(KEYS[index], place, bodies[index]) for index, place in enumerate(places)]
 
 
-def test_clear_drops_everything_and_what_is_under_way_is_released_by_who_wrote_it():
+def test_clear_drops_everything_except_writes_in_flight_which_their_writer_releases():
     store, disk = make()
     write(store, disk, b"x" * 100)
     said = []

@@ -1,4 +1,4 @@
-"""A real file as memory: what is put there is in the file, and as long as was prepared."""
+"""persistence/window.py: bytes put into a real file as memory are in the file, which is as long as was prepared."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from persistence.files import Files
 from persistence.window import FileWindow
 
 SIZE = 64 * 1024
-PROC = 0x9FA0  # As statfs(2) calls /proc.
+PROC = 0x9FA0  # The number of /proc in statfs(2).
 
 KILLED = """
 import os, sys
@@ -47,7 +47,7 @@ def window_on(files: Files) -> FileWindow:
     return window
 
 
-def test_what_is_put_is_read_and_the_file_is_as_long_as_what_was_prepared(files: Files):
+def test_bytes_put_are_read_and_the_file_is_as_long_as_the_prepared_bytes(files: Files):
     window = window_on(files)
     assert (window.size, files.size("a")) == (SIZE, 8192)
     window.put(4, b" and tail")
@@ -56,7 +56,7 @@ def test_what_is_put_is_read_and_the_file_is_as_long_as_what_was_prepared(files:
     assert files.read("a", 0, 20) == b"head and tail" + bytes(7)
 
 
-def test_more_is_prepared_and_what_is_there_stays(files: Files):
+def test_more_is_prepared_and_earlier_bytes_stay(files: Files):
     window = window_on(files)
     window.put(8000, b"x" * 192)
     files.prepare("a", window, 8192, 3 * SIZE)
@@ -102,7 +102,7 @@ def test_a_file_that_is_gone_can_neither_be_prepared_nor_synced(files: Files):
         files.sync_window("a", window, 0, 10)
 
 
-def test_what_a_killed_process_has_put_is_there(files: Files, tmp_path: Path):
+def test_bytes_put_by_a_killed_process_are_there(files: Files, tmp_path: Path):
     window_on(files)
     subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "other")], check=False, timeout=60)
     assert (tmp_path / "other/b").read_bytes()[:14] == bytes(3) + b"left behind"

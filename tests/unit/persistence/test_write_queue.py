@@ -6,7 +6,7 @@ from persistence.write_queue import Waiting, WriteQueue
 
 
 def with_blocks(*numbers: int) -> WriteQueue:
-    """Blocks of ten bytes in these segments, a second apart."""
+    """Return a queue with blocks of ten bytes in these segments, a second apart."""
     write_queue = WriteQueue()
     for index, number in enumerate(numbers):
         write_queue.add(Waiting(number, 10 * index, 10 * index + 10, b"%010d" % index), 1_000 * index)
@@ -26,7 +26,7 @@ def test_no_block_goes_behind_the_end_of_a_file():
     assert write_queue.take(1, 1_000, 25) == [b"0000000000", b"0000000001"]
 
 
-def test_what_is_safe_is_kept_no_longer():
+def test_safe_blocks_are_kept_no_longer():
     write_queue = with_blocks(1, 1, 1)
     write_queue.take(1, 1_000, 1_000)
     write_queue.safe(20)
@@ -35,7 +35,7 @@ def test_what_is_safe_is_kept_no_longer():
     assert (write_queue.kept_bytes, write_queue.oldest_ms(5_000), write_queue.has_ages) == (0, 0, False)
 
 
-def test_what_is_not_safe_is_queued_again_before_the_rest():
+def test_unsafe_blocks_are_queued_again_before_the_rest():
     write_queue = with_blocks(1, 1, 1)
     write_queue.take(1, 15, 1_000)
     write_queue.give_back()

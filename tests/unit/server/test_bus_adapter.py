@@ -99,7 +99,7 @@ def test_seeds_are_met_again_until_each_was_reached_once(monkeypatch):
         ]
         assert adapter.on_link_up(first, OTHER, "10.0.0.1", "10.0.0.9") is not None
         assert list(adapter.seeds) == [("10.0.0.2", 7712)]
-        turns.driver.membership._expel(second)  # As when the handshake took too long.
+        turns.driver.membership.admission.expel(second)  # As when the handshake took too long.
         await asyncio.sleep(0.05)
         assert len(wire_of(turns).dialed) == 3
 

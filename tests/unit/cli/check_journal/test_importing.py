@@ -9,7 +9,7 @@ import pytest
 
 from disque_py.cli.check_journal.importing import ImportOptions, Moved, MovingError, import_jobs, node_of_file
 from made_journals import DAY_MS, ME, OTHER, facts, loadjob
-from persistence.check import Gathering, read
+from persistence.check import JobCollector, read
 from persistence.files import Files
 from persistence.items import IS_DELIVERED, Facts
 from persistence.jobs_file import JobsFileError, Pause, job_line, origin_line, pause_line
@@ -21,7 +21,7 @@ def imported(source, target, **options) -> tuple[Moved, dict[bytes, Facts], byte
     """Return the import's result, the jobs of the new journal as a restart sees them, and its node."""
     moved = import_jobs(source, str(target), ImportOptions(**options), lambda done, total: None)
     folder = Files(str(target), readonly=True)
-    gathering = Gathering()
+    gathering = JobCollector()
     recovery = read(folder, gathering)
     folder.close()
     assert recovery.newest is not None

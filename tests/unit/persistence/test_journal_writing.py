@@ -1,4 +1,4 @@
-"""persistence/segment_writer.py: blocks become files on the disk, and what the disk could not do is done again."""
+"""persistence/journal.py, writing: blocks become files on the disk, and a failed write is done again."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import errno
 from journal_writer import RECORD, make, read, wait
 from persistence.disk import READING, WRITING
 from persistence.disk_errors import FINE, NO_ACKS, NO_ADDS
-from persistence.journal import RETRY_MS
+from persistence.journal import CLEAN_NAME, RETRY_MS
 from persistence.records import Part
-from persistence.segment_writer import CLEAN_NAME
 
 
 def test_one_fsync_serves_all_that_gathered_meanwhile():
@@ -78,8 +77,8 @@ def test_with_no_a_failed_fsync_at_the_end_of_a_segment_loses_nothing_either():
     assert [number for number, _ in read(disk)[0]][:3] == [1, 1, 2]
 
 
-def test_a_reserved_file_that_could_not_be_taken_is_in_nobodys_way():
-    """It has its new name already, and the header can't be written: the next file needs another one."""
+def test_a_reserved_file_that_could_not_be_taken_is_not_in_the_way():
+    """It has its new name already, and the header can't be written: the next file needs another name."""
     journal, disk = make(reserve_bytes=4096)
     wait(journal, disk, RETRY_MS + 20)
     disk.folder.fail("write", errno.ENOSPC, times=2)
@@ -109,7 +108,7 @@ def test_the_end_leaves_a_mark_that_names_it():
     assert (ends, journal.is_closed, read(disk)[1].is_clean) == ([None], True, True)
 
 
-def test_what_comes_while_the_mark_is_written_is_behind_it_and_moves_it():
+def test_a_record_that_comes_while_the_mark_is_written_moves_it():
     journal, disk = make()
     ends = []
     journal.close(ends.append, leave_mark=True)
@@ -136,7 +135,7 @@ def test_a_journal_that_can_not_be_closed_says_why_and_goes_on():
 
 
 def test_lanes_never_wait_for_each_other():
-    """Nothing that reads or removes holds up a write."""
+    """Reading or removing never holds up a write."""
     journal, disk = make(segment_bytes=100)
     for _ in range(3):
         journal.append(RECORD)

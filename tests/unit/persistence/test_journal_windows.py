@@ -1,4 +1,4 @@
-"""persistence/segment_writer.py with windows: what is copied to a file's memory, and the syncs beside it."""
+"""persistence/journal.py with windows: bytes are copied to a file's memory, and synced beside it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from journal_writer import RECORD, make, read, wait
 from persistence.disk import SYNCING, WRITING
 from persistence.disk_errors import FINE, NO_ADDS
-from persistence.journal import LATE_MS, RETRY_MS, SYNC_EVERY_MS
+from persistence.journal import LATE_MS, LEAVING_BYTES_MIN, RETRY_MS, SYNC_EVERY_MS
 from persistence.pages import FRESH_MS, PAGE_BYTES, READY_BYTES_MIN
 from persistence.records import GONE, file_name
-from persistence.segment_writer import LEAVING_BYTES_MIN
 
 SEGMENT_BYTES = 1 << 20
 LARGE = [[GONE, *((b"x" * 40, number) for number in range(40))]]
@@ -26,20 +25,20 @@ def windowed(policy="everysec", *, segment_bytes=SEGMENT_BYTES, **more):
 
 
 def pass_ms(journal, span_ms):
-    """Time passes, and the disk does nothing."""
+    """Let time pass while the disk does nothing."""
     journal.now_ms += span_ms
     journal.tick()
 
 
 def fill(journal, disk, size):
-    """Append at least so many bytes; the disk makes ready what is needed."""
+    """Append at least so many bytes; the disk makes the needed bytes ready."""
     end = journal.position + size
     while journal.position < end:
         journal.append(LARGE)
         disk.run(WRITING)
 
 
-def test_what_is_ready_is_written_at_once_and_a_kill_takes_nothing():
+def test_a_block_that_fits_into_ready_bytes_is_written_at_once_and_survives_a_kill():
     for policy in ("everysec", "no"):
         journal, disk = windowed(policy)
         position = journal.append(RECORD)
@@ -57,7 +56,7 @@ def test_always_waits_for_the_disk():
     assert journal.synced == position
 
 
-def test_what_is_not_ready_is_made_so_first():
+def test_bytes_that_are_not_ready_are_made_ready_first():
     journal, disk = windowed()
     while not disk.waiting:
         position = journal.append(LARGE)
@@ -70,8 +69,8 @@ def test_what_is_not_ready_is_made_so_first():
     assert "write" not in [op for op, *_ in disk.folder.trace]
 
 
-def test_what_was_ready_long_ago_is_made_so_again():
-    """The system may have it on its way to the disk by now."""
+def test_bytes_that_were_ready_long_ago_are_made_ready_again():
+    """The system may be writing it to the disk by now."""
     journal, disk = windowed("no")
     pass_ms(journal, FRESH_MS)
     position = journal.append(RECORD)
@@ -110,7 +109,7 @@ def test_with_little_to_sync_all_goes_and_the_lane_writes_meanwhile():
     assert len(read(disk)[0]) == 3
 
 
-def test_a_sync_of_what_the_lane_wrote_behind_all_that_is_ready_costs_no_window():
+def test_a_sync_of_blocks_written_by_the_lane_behind_ready_bytes_costs_no_window():
     journal, disk = windowed()
     journal.append(RECORD)
     pass_ms(journal, SYNC_EVERY_MS)
@@ -126,7 +125,7 @@ def test_a_sync_of_what_the_lane_wrote_behind_all_that_is_ready_costs_no_window(
     assert (journal.ready_position(), disk.waiting) == (position, [])
 
 
-def test_what_is_left_out_of_a_sync_is_in_time_for_the_next():
+def test_bytes_left_out_of_a_sync_are_in_time_for_the_next():
     journal, disk = windowed()
     for _ in range(40):
         fill(journal, disk, LEAVING_BYTES_MIN // 4)
@@ -136,7 +135,7 @@ def test_what_is_left_out_of_a_sync_is_in_time_for_the_next():
     assert journal.synced == journal.position
 
 
-def test_whoever_waits_for_the_disk_gets_all_of_it():
+def test_a_sync_that_is_waited_for_covers_everything():
     journal, disk = windowed()
     fill(journal, disk, LEAVING_BYTES_MIN)
     journal.hurry()
@@ -175,7 +174,7 @@ def test_without_room_to_make_ready_there_are_still_writes():
     assert sum(block.size for _, block in read(disk)[0]) == journal.position
 
 
-def test_what_was_copied_and_never_synced_is_written_again_after_a_failure():
+def test_blocks_copied_and_never_synced_are_written_again_after_a_failure():
     journal, disk = windowed()
     disk.folder.fail("sync", errno.EIO, times=1)
     position = journal.append(RECORD)
@@ -204,7 +203,7 @@ def test_a_policy_that_changes_finds_all_in_its_place():
     seed=st.integers(0, 1_000),
     power=st.booleans(),
 )
-def test_whatever_the_disk_does_and_however_it_ends_there_is_a_whole_beginning(turns, seed, power):
+def test_with_any_disk_and_any_end_a_whole_beginning_is_left(turns, seed, power):
     """Turns append little or much, the disk works in any steps and fails now and then, the process dies."""
     rng = Random(seed)
     journal, disk = windowed(rng.choice(("everysec", "no")), segment_bytes=rng.choice((3_000, 200_000)))
