@@ -35,7 +35,7 @@ class Seen:
     count: int
 
     def join(self, other: Seen) -> Seen:
-        """Return the union of both; they have no number in common."""
+        """Return both together."""
         return Seen(min(self.first, other.first), max(self.last, other.last), self.count + other.count)
 
 
