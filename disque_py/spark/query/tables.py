@@ -18,10 +18,10 @@ from disque_py.spark.store import Store, paths_of
 
 
 def open_index(path: str, storage: dict[str, str] | None = None) -> Any:
-    """A connection with both views, times in UTC. Raises TableError when there is no index."""
+    """Return a connection with both views and times in UTC. Raises TableError when there is no index."""
     store = Store(path, storage or {})
     db = duckdb.connect()
-    # Footers are read once, for the view and for the question.
+    # With the cache, footers are read once, for the view and for the question.
     db.execute("SET TimeZone = 'UTC'; SET parquet_metadata_cache = true")
     for name in (HISTORY, CURRENT):
         table = open_existing(store, name)
