@@ -1,6 +1,6 @@
-"""What offsets know of a node when its process is another one: real nodes, killed and started again. No JVM.
+"""Offsets of nodes that were killed and started again: real nodes, no JVM.
 
-A log goes on or is another one; a process has its jobs and tokens, or may have given some unheard.
+A restarted node goes on in its log, or begins another one. Its last process may have sent jobs that never arrived.
 """
 
 from __future__ import annotations

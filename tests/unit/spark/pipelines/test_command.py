@@ -9,7 +9,6 @@ import pytest
 
 from disque_py.spark.options import OptionError
 from disque_py.spark.pipelines.command import main, parser, sentence_of
-from made import make_index
 from spark_stub import StubCluster
 
 
@@ -144,6 +143,8 @@ def test_a_pipeline_says_that_it_waits_for_spark(started, tmp_path, capsys):
 
 
 def test_a_lost_table_is_reported_before_spark_starts_and_a_command_rebuilds_it(started, tmp_path, capsys):
+    from made import make_index
+
     make_index(tmp_path)
     shutil.rmtree(tmp_path / "current")
     with StubCluster() as cluster:
