@@ -167,7 +167,7 @@ class EventPlanner:
         """Return where a new query begins. Raises ClusterError, OptionError before anything is read."""
         if self._initial is None:
             states, away = self._states()
-            self._away.tell(self._with_own_address(away))
+            self._away.report(self._with_own_address(away))
             positions = self._starts(states, away)
             self._initial = offset_of(positions, positions)
         return self._initial
@@ -175,7 +175,7 @@ class EventPlanner:
     def freeze(self) -> None:
         """Limit the query to the events that exist now (AvailableNow)."""
         self._target, away = self._states()
-        self._away.tell(self._with_own_address(away))
+        self._away.report(self._with_own_address(away))
 
     def latest(self, start: Offset) -> Offset:
         """Return the end of the next batch, or `start` itself when there is nothing new.
@@ -183,7 +183,7 @@ class EventPlanner:
         Raises DataLossError when the next events are gone and failOnDataLoss is true.
         """
         states, away = self._states(patient=True)
-        self._away.tell(self._with_own_address(away))
+        self._away.report(self._with_own_address(away))
         begins = positions_of(start["nodes"])
         self._lost = lost_of(start)
         self._report_gone(begins)

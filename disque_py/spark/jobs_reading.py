@@ -294,7 +294,7 @@ class JobPlanner:
             except DisqueConnectionError as error:
                 if place.address.port:
                     away[node] = str(error)
-        self._away.tell(away)
+        self._away.report(away)
         return counts
 
     def _runs(self, nodes: Iterable[str]) -> dict[str, str]:

@@ -47,20 +47,20 @@ class AwayNodes:
     def __init__(self, format_name: str, consequence: str) -> None:
         self._format = format_name
         self._consequence = consequence
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
-    def tell(self, reasons: Mapping[str, str]) -> None:
+    def report(self, reasons: Mapping[str, str]) -> None:
         """Report what has changed. `reasons` names all nodes that are away now, each with its reason."""
         # A Python warning would be shown once per process only, and a node may go away again.
-        for node in sorted(reasons.keys() - self._told):
+        for node in sorted(reasons.keys() - self._reported):
             print(
                 f"{self._format}: warning: node {node} can't be reached ({reasons[node]}); {self._consequence}",
                 file=sys.stderr,
                 flush=True,
             )
-        for node in sorted(self._told - reasons.keys()):
+        for node in sorted(self._reported - reasons.keys()):
             print(f"{self._format}: node {node} is no longer away", file=sys.stderr, flush=True)
-        self._told = set(reasons)
+        self._reported = set(reasons)
 
 
 class Nodes:
