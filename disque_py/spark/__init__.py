@@ -1,4 +1,4 @@
-"""Spark reads and writes Disque: jobs, events, and the indexes made of events.
+"""Spark data sources for Disque: jobs, events, and the indexes made of events.
 
     from disque_py.spark import ensure_java, register
 
@@ -7,10 +7,17 @@
     register(spark)
     spark.readStream.format("disque-events").option("bootstrapServers", "10.0.0.1:7711").load()
 
-Three data sources in pure Python, no jar; docs/spark.md tells what they promise. How it is built: what
-talks to nodes and tables imports no Spark (nodes, event_*, events_*, job_*, jobs_reading,
-adding, index_*), so it can be tested, and used, without; thin classes give it the shape that Spark
-asks for (events, jobs, sink, index). pipelines/ are programs on top, query/ needs no Spark at all.
+There are three data sources, in pure Python and without a jar:
+
+    disque          queues: `readStream` takes jobs, `write` and `writeStream` make them; at least once
+    disque-events   the event logs of all nodes: `read` and `readStream`; replayable
+    disque-index    two Delta tables made of events: `writeStream` and `read`; exactly once
+
+docs/spark.md lists all options with their types, defaults and guarantees.
+
+The modules that talk to nodes and tables import no Spark: nodes, event_*, events_*, job_*, jobs_reading, adding
+and index_*. So they can be tested and used without Spark. Thin classes give them the interface that Spark
+expects: events, jobs, sink and index. pipelines/ holds programs on top of the sources. query/ needs no Spark.
 """
 
 from __future__ import annotations
@@ -23,9 +30,12 @@ __all__ = ["NoJavaError", "ensure_java", "register"]
 
 
 def register(spark: Any) -> None:
-    """Make `disque`, `disque-events` and `disque-index` known to a SparkSession, classic or Connect.
+    """Register the formats `disque`, `disque-events` and `disque-index` with a SparkSession.
 
-    Raises ImportError with the extra to install when Spark's own requirements are missing.
+    spark   a SparkSession, classic or Spark Connect
+
+    Call it once per session; a second call does no harm. Raises ImportError when a package that the sources need
+    is missing. The error names the extra to install.
     """
     try:
         from disque_py.spark.events import EventSource

@@ -1,9 +1,10 @@
-"""Sending a task's rows as ADDJOBs: pipelined, repeated elsewhere when a node fails, every answer counted.
+"""Sending a task's rows as ADDJOBs: pipelined, repeated at another node after a failure, with every reply counted.
 
-At least once: rows whose answers were not seen when a connection broke are sent again, to the next
-node; so are all rows of a task that Spark repeats. A row with a key makes one job whatever happens.
-A row that the broker refuses, or that can be no job, is never dropped in silence: it fails the task, or is
-counted by the code of its refusal and skipped, or is handed back with its reason (`route`).
+The guarantee is at least once. When a connection breaks, rows without a reply are sent again, to another node.
+All rows of a task that Spark repeats are sent again too. A row with a key makes one job in any case.
+
+A row that the broker refuses, or that can't be a job, is never dropped silently. The option onError decides: the
+task fails, the row is counted by the code of its refusal and skipped, or it is returned with its reason (`route`).
 """
 
 from __future__ import annotations
@@ -25,23 +26,23 @@ from disque_py.spark.nodes import ClusterError, Nodes
 from disque_py.spark.options import ClusterOptions
 
 FAIL, SKIP, ROUTE = "fail", "skip", "route"
-# The code of rows that can be no job, beside those of the broker.
+# The code of rows that can't be jobs; all other codes are the broker's.
 NULL: Final = "NULL"
-# How long a task looks for a node that takes its rows.
+# How long a task looks for a node that accepts its rows.
 PATIENCE_S: Final = 30.0
 PAUSE_S: Final = 0.2
 
 
 class RefusedError(RuntimeError):
-    """The broker refused rows, or they can be no jobs, and onError says that this fails the task."""
+    """The broker refused rows, or rows can't be jobs, and onError is `fail`."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """What became of a task's rows.
+    """The outcome of a task's rows.
 
-    refused   rows by the code of the refusal
-    routed    refused rows with `code` and `reason`, when they are wanted
+    refused   number of rows by the code of the refusal
+    routed    with onError=route: the refused rows, with `code` and `reason`
     """
 
     rows: int = 0
@@ -53,10 +54,10 @@ class Tally:
 
 
 class Adder:
-    """One task's way to the cluster.
+    """The sender of one task's rows.
 
     on_error     FAIL, SKIP or ROUTE
-    key_prefix   of the keys that are made (job_columns.encode)
+    key_prefix   the prefix of automatic keys (job_columns.encode)
     """
 
     def __init__(self, cluster: ClusterOptions, words: AddWords, on_error: str, key_prefix: str = "") -> None:
@@ -70,11 +71,11 @@ class Adder:
         self._silence_s = cluster.timeout_s + int(words.timeout) / 1000 if int(words.timeout) else None
 
     def add_all(self, batches: Iterable[pa.RecordBatch]) -> Tally:
-        """All rows of a task. Raises RefusedError, ClusterError, SchemaError."""
+        """Send all rows of a task. Raises RefusedError, ClusterError, SchemaError."""
         began = time.monotonic()
         try:
             for batch in batches:
-                # A row's key is made of its place among all rows of the task.
+                # A row's automatic key contains its number among all rows of the task.
                 first = self.tally.rows
                 for commands in encode(self._fit(batch), self._words, self._key_prefix, first):
                     self._add(commands)
@@ -84,7 +85,7 @@ class Adder:
         return self.tally
 
     def _fit(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that can be jobs. Raises RefusedError for others, if they fail the task."""
+        """Return the rows that can be jobs. Raises RefusedError for other rows, if onError is `fail`."""
         bad = unfit(batch, self._words)
         if not bad:
             return batch
@@ -104,36 +105,36 @@ class Adder:
         return batch.filter(pa.array(keep))
 
     def _route(self, rows: pa.RecordBatch, places: list[int], reasons: list[tuple[str, str]]) -> None:
-        """Hand rows back, with code and reason of each."""
+        """Return rows to the caller, each with code and reason."""
         taken = rows.take(pa.array(places))
         taken = taken.append_column("code", pa.array([code for code, _ in reasons], pa.string()))
         self.tally.routed.append(taken.append_column("reason", pa.array([why for _, why in reasons], pa.string())))
 
     def _add(self, commands: Commands) -> None:
-        """One encoded batch: again and again, until every row has its answer."""
-        waiting: list[int] | None = None  # Rows still without an answer; None: all.
+        """Send one encoded batch repeatedly, until every row has its reply."""
+        waiting: list[int] | None = None  # Rows still without a reply; None: all.
         refusals: list[tuple[int, ReplyError]] = []
         deadline = time.monotonic() + PATIENCE_S
         while waiting is None or waiting:
             replies: list[Reply] = []
-            trouble: Exception | None = None
+            failure: Exception | None = None
             try:
                 address = self._pick()
                 connection = self._nodes.connect(address)
                 chunks = commands.chunks(0) if waiting is None else _some(commands, waiting)
                 connection.exchange(chunks, self._silence_s, replies)
             except DisqueConnectionError as error:
-                trouble = error
+                failure = error
             rows: Iterable[int] = range(len(commands)) if waiting is None else waiting
-            again, refused = _sorted_out(list(rows), replies)
+            again, refused = _split_replies(list(rows), replies)
             refusals += refused
-            if trouble is not None or again:
-                self._change(trouble)
+            if failure is not None or again:
+                self._change(failure)
             if len(replies) > len(again):
-                deadline = time.monotonic() + PATIENCE_S  # Somebody takes rows.
+                deadline = time.monotonic() + PATIENCE_S  # The node accepts rows.
             waiting = again
             if waiting and time.monotonic() > deadline:
-                why = trouble or "every node is leaving or loading"
+                why = failure or "every node is leaving or loading"
                 raise ClusterError(
                     f"{self._format}: {len(waiting)} rows found no node that takes them within {PATIENCE_S:.0f} s "
                     f"({why}); the task may be repeated"
@@ -162,7 +163,7 @@ class Adder:
             self._route(commands.rows, [row for row, _ in refusals], reasons)
 
     def _pick(self) -> Address:
-        """The node that rows go to: any at first, so that tasks spread; the same as long as it works."""
+        """Return the node that gets the rows: a random one, so that tasks spread; the same one as long as it works."""
         if self._address is None:
             try:
                 places = self._nodes.discover()
@@ -171,8 +172,8 @@ class Adder:
             self._address = random.choice(list(places.values())).address
         return self._address
 
-    def _change(self, trouble: Exception | None) -> None:
-        if self._address is not None and trouble is not None:
+    def _change(self, failure: Exception | None) -> None:
+        if self._address is not None and failure is not None:
             self._nodes.drop(self._address)
         self._address = None
 
@@ -182,8 +183,8 @@ def _some(commands: Commands, rows: list[int]) -> Iterator[tuple[bytes, int]]:
         yield bytes(commands.data[commands.offsets[row] : commands.offsets[row + 1]]), 1
 
 
-def _sorted_out(rows: list[int], replies: list[Reply]) -> tuple[list[int], list[tuple[int, ReplyError]]]:
-    """Rows to send again, in order, and those that were refused."""
+def _split_replies(rows: list[int], replies: list[Reply]) -> tuple[list[int], list[tuple[int, ReplyError]]]:
+    """Return the rows to send again, in order, and the rows that were refused."""
     again = []
     refused = []
     for row, answer in zip(rows, replies, strict=False):

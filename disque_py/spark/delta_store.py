@@ -1,9 +1,8 @@
-"""Delta tables under one path, written in two steps: files by many, a commit by one.
+"""Delta tables under one path, written in two steps: executors write files, the driver commits them.
 
-Executors write Parquet files that no table knows yet; the driver makes them part of the table in
-one transaction of delta-rs. No jar, and any reader of Delta opens the result. A path is a local
-folder or what delta-rs takes as a URI (`s3://…`, `abfss://…`); `storage.*` options are its settings,
-used for plain files too.
+Executors write Parquet files that no table knows yet. The driver adds them to the table in one transaction of
+delta-rs. This needs no jar, and any reader of Delta opens the result. A path is a local folder or a URI of delta-rs
+(`s3://…`, `abfss://…`). `storage.*` options are its settings, also for plain files.
 """
 
 from __future__ import annotations
@@ -26,25 +25,25 @@ from disque_py.spark.store import Store as Store
 from disque_py.spark.store import TableError as TableError
 from disque_py.spark.store import paths_of as paths_of
 
-# Columns whose smallest and largest values are worth keeping: readers skip files by them.
+# The smallest and largest values of these columns are kept: readers skip files by them.
 STATS_COLUMNS: Final = ("ts", "ctime", "seq", "job_id", "node", "version")
-# Columns whose values hardly repeat: a dictionary would only cost time.
+# The values of these columns hardly repeat, so a dictionary would only cost time.
 UNLIKE_VALUES: Final = ("seq", "job_id", "ctime", "body")
 # Rows are sorted by job: small groups let a reader of one job skip nearly all of a file.
 ROW_GROUP_ROWS: Final = 16_384
-# Readers ask for one job; ids are random, so smallest and largest values of small files tell nothing.
+# Readers look for one job. Ids are random, so the smallest and largest values of small files rule nothing out.
 FILTERED: Final = "job_id"
 FALSE_SHARE: Final = 0.01
 HAS_FILTERS: Final = "bloom_filter_options" in inspect.signature(pq.ParquetWriter.__init__).parameters
-# What is written here is soon written again, merged or compacted: quick to write and to read counts.
+# Most files are soon merged or compacted, so fast writing and reading matter more than size.
 CODEC: Final = "snappy"
-# What stays is packed tighter.
+# Files that stay are compressed better.
 PACKED_CODEC: Final = "zstd"
 
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A file that was written and is no part of a table yet."""
+    """A file that was written and is not part of a table yet."""
 
     path: str
     size: int
@@ -53,21 +52,21 @@ class NewFile:
     stats: str
 
     def add_action(self, *, changes_data: bool = True) -> AddAction:
-        """What makes it part of a table; rows that were there before in other files change no data."""
+        """Return the action that adds the file to a table. `changes_data` is false for rows from other files."""
         return AddAction(self.path, self.size, self.partition, time.time_ns() // 1_000_000, changes_data, self.stats)
 
 
 def write_file(
     store: Store, table: pa.Table, partition: Mapping[str, str] | None = None, *, codec: str = CODEC
 ) -> NewFile:
-    """Write rows as one Parquet file in the folder of their partition, which is no column of them."""
+    """Write rows as one Parquet file in the folder of their partition. The partition is not among their columns."""
     values = dict(partition or {})
     folder = "".join(f"{name}={value}/" for name, value in values.items())
     path = f"{folder}part-{uuid.uuid4()}.parquet"
     files = store.filesystem()
     if folder and store.is_local:
         files.create_dir(folder.rstrip("/"), recursive=True)
-    # Written by hand rather than by name, so that the size is known without asking the store again.
+    # Writing to a stream gives the size without asking the store for it.
     with files.open_output_stream(path) as sink:
         pq.write_table(
             table,
@@ -77,7 +76,7 @@ def write_file(
             use_dictionary=_dictionaries(table.schema),
             write_statistics=[name for name in STATS_COLUMNS if name in table.column_names],
             **_filters(table),
-            # A file says its types in Parquet's own words; that is what all readers understand.
+            # Without Arrow's own schema, the file has Parquet's types alone, which all readers understand.
             store_schema=False,
         )
         size = sink.tell()
@@ -85,14 +84,14 @@ def write_file(
 
 
 def _filters(table: pa.Table) -> dict[str, Any]:
-    """A Bloom filter of the jobs, by which readers of one job skip groups; older pyarrow makes none."""
+    """Return the options for a Bloom filter of job ids, by which readers skip row groups. Older pyarrow has none."""
     if not HAS_FILTERS or FILTERED not in table.column_names:
         return {}
     return {"bloom_filter_options": {FILTERED: {"ndv": min(len(table), ROW_GROUP_ROWS), "fpp": FALSE_SHARE}}}
 
 
 def _dictionaries(schema: pa.Schema) -> list[str]:
-    """The columns that get a dictionary, in Parquet's names of their leaves."""
+    """Return the columns that get a dictionary, under Parquet's names of their leaves."""
     names: list[str] = []
     for column in schema:
         if pa.types.is_map(column.type):
@@ -103,7 +102,7 @@ def _dictionaries(schema: pa.Schema) -> list[str]:
 
 
 def stats_of(table: pa.Table) -> str:
-    """Row count, smallest and largest values, as Delta keeps them for a file."""
+    """Return row count, smallest and largest values in Delta's format for a file."""
     smallest: dict[str, Any] = {}
     largest: dict[str, Any] = {}
     nulls: dict[str, int] = {}
@@ -119,26 +118,26 @@ def stats_of(table: pa.Table) -> str:
 
 def _stat(value: pa.Scalar) -> Any:
     if pa.types.is_timestamp(value.type):
-        # Delta keeps milliseconds: both bounds are whole ones, because events are. And UTC, which Spark calls by the
-        # name of its session's time zone.
+        # Delta keeps milliseconds. Both bounds are whole milliseconds, because the times of events are. The time zone
+        # is UTC, which Spark calls by the name of its session's time zone.
         return value.cast(pa.timestamp("us", tz="UTC")).as_py().strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
     return value.as_py()
 
 
 def read_file(store: Store, path: str) -> pa.Table:
-    """A file that `write_file` wrote."""
+    """Read a file that `write_file` wrote."""
     with store.filesystem().open_input_file(path) as source:
         return pq.read_table(source)
 
 
 def read_column(store: Store, path: str, name: str) -> pa.Array:
-    """One column of such a file."""
+    """Read one column of such a file."""
     with store.filesystem().open_input_file(path) as source:
         return pq.ParquetFile(source).read([name], use_threads=False)[name].combine_chunks()
 
 
 def write_staged(store: Store, table: pa.Table) -> NewFile:
-    """Rows for whoever commits: as Arrow keeps them, because they are read once, in a moment."""
+    """Write rows for the driver, in Arrow's format, because the driver reads them once and soon."""
     path = f"part-{uuid.uuid4()}.arrow"
     with store.filesystem().open_output_stream(path) as sink:
         with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
@@ -148,13 +147,13 @@ def write_staged(store: Store, table: pa.Table) -> NewFile:
 
 
 def read_staged(store: Store, path: str) -> pa.Table:
-    """A file that `write_staged` wrote. Raises FileNotFoundError."""
+    """Read a file that `write_staged` wrote. Raises FileNotFoundError."""
     with store.filesystem().open_input_file(path) as source:
         return pa.ipc.open_file(source).read_all()
 
 
 def delete_files(store: Store, paths: list[str]) -> None:
-    """Remove files; those that are gone already do no harm."""
+    """Remove files. Missing files are ignored."""
     files = store.filesystem()
     for path in paths:
         with suppress(FileNotFoundError, OSError):

@@ -1,9 +1,9 @@
-"""Events as a node keeps them → Arrow batches, without lines in between.
+"""Decoding of packed events into Arrow batches, without NDJSON lines in between.
 
-`EVENTS READ … FORMAT PACKED` gives blocks: a head (bytes, how many events, number of the first, Unix ms) and the
-events, packed with msgpack (docs/events.md). Making lines of an event and reading those again costs several times what
-unpacking it does. The few events of which something very rare is said, and those of the node, become what their line
-would have said and go the way of lines (event_lines.py). Rows come grouped by the shape of their event, not in order.
+`EVENTS READ … FORMAT PACKED` gives blocks. A block is a head (bytes, number of events, number of the first, Unix ms)
+and the events, packed with msgpack (docs/events.md). Writing an event as a line and reading it again costs several
+times as much as unpacking it. A few events have very rare fields, or are events of the node. They become the fields
+of their line and take the way of lines (event_lines.py). Rows come grouped by the shape of their event, not in order.
 Spark is not imported.
 """
 
@@ -25,14 +25,14 @@ import pyarrow.compute as pc
 from disque_py.spark.event_lines import batch_of, empty_maps
 from disque_py.spark.event_schema import ARROW_SCHEMA, ARROW_TYPES
 
-# What a packed reply begins with; lines begin with a brace.
+# The first byte of a packed reply. Lines begin with a brace.
 MARK: Final = b"\x01"
-# bytes of the packed events, how many, number of the first, Unix ms
+# Size of the packed events in bytes, number of events, number of the first, Unix ms.
 _HEAD: Final = struct.Struct("<IIQQ")
 
 _STATES: Final = (None, "invisible", "pending", "running", "completed", "canceled", "errored", "expired")
 _PENDING: Final = 2
-# Code → name of the event and state that was entered.
+# Code → name of the event, and index of the entered state in _STATES.
 _EVENTS: Final[dict[int, tuple[str, int]]] = {
     1: ("added", 2),
     2: ("delivered", 3),
@@ -59,21 +59,21 @@ _CODES: Final = max(_EVENTS) + 2
 _NAMES: Final = tuple(_EVENTS.get(code, _UNKNOWN)[0] for code in range(_CODES))
 _ENTERED: Final = np.array([_EVENTS.get(code, _UNKNOWN)[1] for code in range(_CODES)])
 
-# The usual shapes, by their number of fields: added, delivered, any other, any with what few have. All begin with code
-# and id; creation time, queue and bytes end the first three.
+# The usual shapes, by their number of fields: added, delivered, any other event, any event with rare fields. All begin
+# with code and id. The first three end with creation time, queue and bytes.
 _ADDED, _DELIVERED, _OTHER, _MORE = 5, 10, 11, 12
 _SHAPES: Final = (_ADDED, _DELIVERED, _OTHER, _MORE)
-# What many jobs may have in common with others of their application.
+# Rare fields that may nevertheless occur in most jobs of one application.
 _OFTEN: Final = frozenset(("meta", "priority", "error"))
 MS_OF_CTIME: Final = 1_000_000
-# Of the lines that say what these blocks do.
+# The column `v`: the version of the lines that correspond to these blocks.
 _SCHEMA_VERSION: Final = 1
 
 _Ints: TypeAlias = npt.NDArray[np.int64]
 
 
 class _Group:
-    """Events of one shape; `runs` are (number of the first, Unix ms, how many) of those in a row."""
+    """Events of one shape. A run is consecutive events: (number of the first, Unix ms, count)."""
 
     __slots__ = ("events", "runs")
 
@@ -82,14 +82,14 @@ class _Group:
         self.runs: list[tuple[int, int, int]] = []
 
     def numbers_and_moments(self) -> tuple[_Ints, _Ints]:
-        """Of each event."""
+        """Return the sequence number and the time (Unix ms) of each event."""
         first, moments, counts = np.array(self.runs, np.int64).T
         before = np.cumsum(counts) - counts
         return np.arange(len(self.events)) + np.repeat(first - before, counts), np.repeat(moments, counts)
 
 
 def heads_of(data: bytes | memoryview) -> Iterator[tuple[int, int, int, memoryview]]:
-    """(first event, how many, Unix ms, packed events) of each block behind the mark. Raises ValueError if cut off."""
+    """Yield (first event, count, Unix ms, packed events) of each block after the mark. Raises ValueError if cut off."""
     view = memoryview(data)
     at = len(MARK)
     while at < len(view):
@@ -104,7 +104,7 @@ def heads_of(data: bytes | memoryview) -> Iterator[tuple[int, int, int, memoryvi
 
 
 def end_of(data: bytes) -> int:
-    """The number behind the last event of a packed reply; 0 for an empty one. Raises ValueError."""
+    """Return the number after the last event of a packed reply; 0 for an empty reply. Raises ValueError."""
     end = 0
     for seq, count, _, _ in heads_of(data):
         end = seq + count
@@ -112,7 +112,10 @@ def end_of(data: bytes) -> int:
 
 
 def batches_of(node: str, log: str, data: bytes, first: int, count: int) -> list[pa.RecordBatch]:
-    """Events `first` and so many behind it out of blocks that have them, in any order. Raises ValueError."""
+    """Return `count` events from number `first` on, out of the blocks that hold them, in any order.
+
+    Raises ValueError.
+    """
     groups, rare = _grouped(data, first, first + count)
     batches = []
     for shape, group in groups.items():
@@ -129,11 +132,11 @@ def batches_of(node: str, log: str, data: bytes, first: int, count: int) -> list
 
 
 def _grouped(data: bytes, first: int, after: int) -> tuple[dict[int, _Group], _Group]:
-    """The events by shape, and those of no usual one."""
+    """Return the events by shape, and the events of unusual shapes."""
     groups = {shape: _Group() for shape in _SHAPES}
     rare = _Group()
     is_collecting = gc.isenabled()
-    # Ten thousands of tuples, none in a cycle: the collector would go through all of them again and again.
+    # There are tens of thousands of tuples, none in a cycle. The collector would visit all of them repeatedly.
     gc.disable()
     try:
         for seq, _, wall_ms, packed in heads_of(data):
@@ -167,7 +170,7 @@ def _unpacked(packed: memoryview, seq: int) -> tuple[tuple[Any, ...], ...]:
 
 
 def _batch(node: str, log: str, shape: int, group: _Group) -> pa.RecordBatch | None:
-    """Events of one of the usual shapes; None if their metadata is not all text."""
+    """Return the events of one of the usual shapes as a batch, or None if some of their metadata is not text."""
     count = len(group.events)
     fields = list(zip(*group.events, strict=True))
     more: tuple[dict[str, Any], ...] = fields.pop() if shape == _MORE else ()
@@ -217,7 +220,7 @@ def _batch(node: str, log: str, shape: int, group: _Group) -> pa.RecordBatch | N
 
 
 def _metas(metas: list[tuple[bytes, ...]]) -> pa.Array | None:
-    """Name, value, name, value … of each as maps; None if a word is no text."""
+    """Return flat lists (name, value, name, value …) as maps, or None if a word is not text."""
     words = list(chain.from_iterable(metas))
     try:
         names, values = (pa.array(words[part::2], pa.binary()).cast(pa.string()) for part in (0, 1))
@@ -240,7 +243,7 @@ def _moments(values: _Ints, are_null: npt.NDArray[np.bool_] | None = None) -> pa
 
 
 def _texts(values: tuple[bytes, ...], encoding: str) -> pa.Array:
-    """As the lines say it: what is no text becomes U+FFFD. Queues are few, so each is made text once."""
+    """Return bytes as text, as lines do: undecodable bytes become U+FFFD. One value in all rows is decoded once."""
     if values[0] == values[-1] and len(known := set(values)) == 1:
         return pa.repeat(pa.scalar(known.pop().decode(encoding, "replace"), pa.string()), len(values))
     try:
@@ -258,7 +261,7 @@ def _is_ascii(texts: pa.Array) -> bool:
 
 
 def _fields(seq: int, wall_ms: int, event: tuple[Any, ...]) -> dict[str, Any]:
-    """What the line of an event with something rare says, or of one of the node."""
+    """Return the fields of the line of an event that has rare fields, or of an event of the node."""
     rare: dict[str, Any] = event[-1] if isinstance(event[-1], dict) else {}
     name, entered = _EVENTS.get(event[0], _UNKNOWN)
     fields: dict[str, Any] = {"seq": seq, "ts": wall_ms, "event": name, "to_state": _STATES[entered], "meta": {}}

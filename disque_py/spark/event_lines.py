@@ -1,9 +1,12 @@
-"""NDJSON lines of an event log → Arrow batches, fast.
+"""Decoding of an event log's NDJSON lines into Arrow batches.
 
-Arrow's own JSON reader takes the lines apart, four times as fast as Python could. Three things it
-can't do are done here: maps (it reads an object as a struct of the keys it has met), strings that
-look like dates (it would make timestamps of them, so keys of `meta` that were met are asked for as
-text), and fields that nobody knows (kept in `extra`): lines that have those are read by Python, too.
+Arrow's JSON reader parses the lines, four times as fast as Python would. This module does three things that the
+reader can't do:
+
+* Maps: the reader reads an object as a struct of the keys that it has met.
+* Strings that look like dates: the reader would turn them into timestamps. So known keys of `meta` are requested
+  as text.
+* Unknown fields, which are kept in `extra`: Python reads the lines that have such fields again.
 """
 
 from __future__ import annotations
@@ -19,20 +22,20 @@ import pyarrow.json as pj
 
 from disque_py.spark.event_schema import ARROW_SCHEMA, COLUMNS, FIELD_KINDS, TEXT_MAP
 
-# More keys of metadata than this in one slice: a struct of all of them is no longer the fast way.
+# With more keys of metadata than this in one slice, a struct of all keys is no longer the faster way.
 META_KEYS_MAX: Final = 64
 
 _PLAIN: Final = {"int": pa.int64(), "ms": pa.int64(), "text": pa.string()}
 
 
 class LineReader:
-    """Turns slices of one node's log into batches; remembers the keys of `meta` it has met."""
+    """A decoder of one node's log, slice by slice. It remembers the keys of `meta` that it has met."""
 
     def __init__(self) -> None:
         self._meta_keys: dict[str, None] = {}
 
     def batch(self, node: str, log: str, lines: bytes) -> pa.RecordBatch:
-        """Whole lines as a batch of ARROW_SCHEMA. Raises ValueError for what is no JSON."""
+        """Return whole lines as a batch of ARROW_SCHEMA. Raises ValueError for a line that is not JSON."""
         table = self._parse(lines)
         meta = None if table is None else _meta_map(table)
         if table is None or meta is None:
@@ -59,7 +62,7 @@ class LineReader:
                     pj.ParseOptions(explicit_schema=self._wanted(), unexpected_field_behavior="infer"),
                 )
             except pa.ArrowInvalid:
-                return None  # Python says more exactly what is wrong, or can read it.
+                return None  # Python can read the lines, or gives a more exact error.
             if "meta" not in table.column_names or not pa.types.is_struct(table["meta"].type):
                 return table
             met = [field.name for field in table["meta"].type]
@@ -96,7 +99,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _extra(table: pa.Table, lines: bytes) -> pa.Array:
-    """Fields that nobody knows, of the lines that have some: few, if any, so Python reads those again."""
+    """Return the unknown fields of each line. Few lines have any, so Python reads those again."""
     unknown = [name for name in table.column_names if name not in FIELD_KINDS]
     if not unknown:
         return empty_maps(len(table))
@@ -109,13 +112,13 @@ def _extra(table: pa.Table, lines: bytes) -> pa.Array:
 
 
 def empty_maps(count: int) -> pa.Array:
-    """Maps without pairs. Not nulls: Spark takes a hundred times as long to hand on a map that is null."""
+    """Return `count` empty maps. They are not nulls: Spark takes a hundred times as long for a null map."""
     none = pa.array([], pa.string())
     return pa.MapArray.from_arrays(pa.array(np.zeros(count + 1, np.int32)), none, none)
 
 
 def _meta_map(table: pa.Table) -> pa.Array | None:
-    """The struct that Arrow made of `meta` as a map without the keys an event doesn't have; None: not such a struct."""
+    """Return Arrow's struct of `meta` as a map that has only the keys of each event; None if `meta` is no struct."""
     count = len(table)
     if "meta" not in table.column_names or pa.types.is_null(table["meta"].type):
         return pa.nulls(count, TEXT_MAP)
@@ -128,10 +131,10 @@ def _meta_map(table: pa.Table) -> pa.Array | None:
     if not width:
         offsets = pa.array(np.zeros(count + 1, np.int32), mask=np.append(is_null, False))
         return pa.MapArray.from_arrays(offsets, pa.array([], pa.string()), pa.array([], pa.string()))
-    # Row by row, key by key: where is there a value?
+    # present[row, key]: whether there is a value.
     values = struct.flatten()
     present = np.stack([np.asarray(value.is_valid()) for value in values], axis=1)
-    # The columns lie one after the other; cell (row, key) is at key * count + row.
+    # The columns are concatenated, so cell (row, key) is at key * count + row.
     cells = np.arange(width)[None, :] * count + np.arange(count)[:, None]
     items = pa.concat_arrays(values).take(pa.array(cells[present]))
     names = pa.array(keys, pa.string()).take(pa.array(np.broadcast_to(np.arange(width), present.shape)[present]))
@@ -151,7 +154,7 @@ def _read_slowly(node: str, log: str, lines: bytes) -> pa.RecordBatch:
 
 
 def batch_of(node: str, log: str, events: list[dict[str, Any]]) -> pa.RecordBatch:
-    """Events as their lines have them, field by field, as a batch of ARROW_SCHEMA; many at a time are slow."""
+    """Return events, given as the fields of their lines, as a batch of ARROW_SCHEMA. It is slow for many events."""
     columns = [_slow_column(name, kind, events, node, log) for name, _, kind in COLUMNS]
     return pa.RecordBatch.from_arrays(columns, schema=ARROW_SCHEMA)
 

@@ -1,8 +1,8 @@
-"""A node's event log, asked over RESP: EVENTS INFO, READ, SEEK (docs/protocol.md).
+"""A node's event log, read over RESP: EVENTS INFO, READ, SEEK (docs/protocol.md).
 
-A log has an id and gap-free sequence numbers; what is below `first` was trimmed, what is at or
-above `next` can't be read yet (it is not durable). Lines come as one bulk string of whole NDJSON
-lines, and stay bytes here.
+A log has an id and gap-free sequence numbers. Events below `first` were trimmed. Events from `next` on can't be
+read yet, because they are not durable. A reply is one bulk string of whole NDJSON lines, or of blocks. This module
+keeps it as bytes.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from disque_py.spark.nodes import ClusterError, Nodes
 
 
 class NoLogError(ClusterError):
-    """The node has no event log: events are off, or the last log could not be written and the next has not begun."""
+    """The node has no event log: events are off, or the last log could not be written and no other has begun."""
 
 
 class DataLossError(RuntimeError):
-    """Events that should be read are gone; the text names node, log and positions."""
+    """Events that should be read are gone. The text names node, log and positions."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """What EVENTS INFO says: sequence numbers from `first` up to, without, `next` can be read; `bytes` on disk."""
+    """The reply of EVENTS INFO: numbers from `first` up to and excluding `next` can be read; `bytes` are on disk."""
 
     log: str
     first: int
@@ -36,12 +36,12 @@ class LogState:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """What one EVENTS READ gave.
+    """The reply of one EVENTS READ.
 
-    data           whole lines; blocks if these were asked for and the node knows them (event_blocks.py)
-    end            behind the last event
+    data           whole lines; blocks if these were requested and the node knows them (event_blocks.py)
+    end            the number after the last event
     trimmed_to     the first number that can be read, when the wanted one is gone
-    is_log_known   False: the node has no log of this id (any more)
+    is_log_known   False: the node has no log of this id, or no longer has it
     """
 
     data: bytes
@@ -57,7 +57,7 @@ _NO_LOG: Final = (
 
 
 def log_state(nodes: Nodes, address: Address) -> LogState:
-    """EVENTS INFO. Raises DisqueConnectionError; NoLogError when the node has no log."""
+    """Send EVENTS INFO. Raises DisqueConnectionError, and NoLogError when the node has no log."""
     try:
         reply = nodes.ask(address, b"EVENTS", b"INFO")
     except ReplyError as error:
@@ -82,9 +82,9 @@ def read_slice(
     *,
     is_packed: bool = False,
 ) -> Slice:
-    """EVENTS READ of at most `count` events from `seq` on. Raises DisqueConnectionError, ReplyError, ValueError.
+    """Send EVENTS READ for at most `count` events from `seq` on. Raises DisqueConnectionError, ReplyError, ValueError.
 
-    Packed ones may begin before `seq`; what they have behind `count` is left out of `end`.
+    Packed events may begin before `seq`. `end` does not count those beyond `count`.
     """
     words: list[bytes | str | int] = ["EVENTS", "READ", log, seq, "COUNT", count, "MAXBYTES", max_bytes]
     if reader:
@@ -93,7 +93,7 @@ def read_slice(
         try:
             data = bytes(nodes.ask(address, *words, *((b"FORMAT", b"PACKED") if is_packed else ())) or b"")
         except ReplyError as error:
-            # A node of an older version gives lines to whoever asks for blocks.
+            # A node of an older version refuses FORMAT PACKED. Ask it for lines.
             if not is_packed or error.code != "ERR":
                 raise
             data = bytes(nodes.ask(address, *words) or b"")
@@ -108,5 +108,5 @@ def read_slice(
 
 
 def seek(nodes: Nodes, address: Address, ms: int) -> int:
-    """EVENTS SEEK: the first number at or after a moment in Unix milliseconds. Raises as `read_slice`."""
+    """Send EVENTS SEEK: return the first number at or after a moment in Unix milliseconds. Raises as `read_slice`."""
     return int(nodes.ask(address, b"EVENTS", b"SEEK", ms))

@@ -1,28 +1,28 @@
-"""Where a query stands in the event logs of all nodes, and how far the next batch goes. Pure.
+"""The position of a query in the event logs of all nodes, and the end of its next batch. Pure.
 
-An offset is what Spark keeps in its checkpoint, as JSON:
+Spark keeps an offset in its checkpoint, as JSON:
 
     {"nodes": {"<node id>": {"log": "<log id>", "next": 120}, …},
      "from":  {"<node id>": {"log": "<log id>", "next": 100}, …}}
 
-`nodes` is where the batch that ends here ends: `next` is the first number that was not planned. `from`
-is where that batch begins. Spark keeps only the ends of batches, and asks for the initial offset
-again when the first batch is repeated after a crash; then the logs have grown, and `latest` would
-be another place. A batch that carries its own beginning is the same batch every time.
+`nodes` is the end of a batch: `next` is the first number that was not planned. `from` is the beginning of the same
+batch. Spark keeps only the ends of batches. When the first batch is repeated after a crash, Spark asks for the
+initial offset again. By then the logs have grown, and `latest` would be another position. A batch that carries its
+own beginning is the same batch every time.
 
-A node that was never seen begins at the first number it still has; so does one that joins later. A
-node that could not be reached when the query began has `{"since": <Unix ms>}` where a moment
-counts, and gets its place when it answers. A node that is away keeps its place.
+A node that was never seen begins at the first number that it still has. So does a node that joins later. A node
+that could not be reached when the query began has `{"since": <Unix ms>}`, where a moment counts. It gets its
+position when it answers. A node that is away keeps its position.
 
-A log that was begun anew has another id. Going over to it is a step of its own, without rows: what
-is left of the old log is read first where it can be.
+A log that was begun anew has another id. Changing to it is a step of its own, without rows. The rest of the old log
+is read first, if the node still has it.
 
-What was lost and passed over (failOnDataLoss is false) is counted in the offset, so that the count
-outlives the process and everybody who sees the query's progress sees it:
+With failOnDataLoss=false, lost events are passed over and counted in the offset. So the count outlives the process
+and is visible in the query's progress:
 
      "lost": {"events": 120, "logs": 1}
 
-`events` are those whose numbers are known, `logs` were replaced before their end was read.
+`events` counts lost events whose numbers are known. `logs` counts logs that were replaced before their end was read.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from disque_py.spark.options import OptionError
 
 Offset: TypeAlias = dict[str, Any]
 
-# What Kafka's source calls the two ends in its JSON.
+# Kafka's source uses the same numbers for the two ends in its JSON.
 LATEST: Final = -1
 EARLIEST: Final = -2
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in a node's log; `since` (Unix ms) stands for the place of a node that has not answered yet."""
+    """A position in a node's log. `since` (Unix ms) stands for the position of a node that has not answered yet."""
 
     log: str = ""
     next: int = 0
@@ -51,16 +51,16 @@ class Position:
 
     @property
     def is_pending(self) -> bool:
-        """Whether the node has yet to say which place this is."""
+        """Return whether the node has not answered yet, so that the position is a moment only."""
         return self.since is not None
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in an offset."""
+        """Return the position as it stands in an offset."""
         return {"since": self.since} if self.is_pending else {"log": self.log, "next": self.next}
 
 
 class EventRange(NamedTuple):
-    """Sequence numbers from `start` up to, without, `end` of one log."""
+    """The sequence numbers of one log from `start` up to and excluding `end`."""
 
     node: str
     log: str
@@ -69,7 +69,7 @@ class EventRange(NamedTuple):
 
 
 def positions_of(places: Mapping[str, Any]) -> dict[str, Position]:
-    """The positions in one half of an offset."""
+    """Return the positions in one half of an offset."""
     return {
         node: Position(since=place["since"]) if "since" in place else Position(place["log"], place["next"])
         for node, place in places.items()
@@ -77,24 +77,24 @@ def positions_of(places: Mapping[str, Any]) -> dict[str, Position]:
 
 
 class Lost(NamedTuple):
-    """What a query has passed over so far: events of known numbers, and logs whose end nobody knows."""
+    """The losses of a query so far: events whose numbers are known, and logs whose ends are unknown."""
 
     events: int = 0
     logs: int = 0
 
     def plus(self, other: Lost) -> Lost:
-        """Both together."""
+        """Return the sum of both."""
         return Lost(self.events + other.events, self.logs + other.logs)
 
 
 def lost_of(offset: Mapping[str, Any]) -> Lost:
-    """What stands in an offset; nothing in most."""
+    """Return the losses that an offset counts; zeros when it has none."""
     lost = offset.get("lost") or {}
     return Lost(int(lost.get("events", 0)), int(lost.get("logs", 0)))
 
 
 def offset_of(ends: Mapping[str, Position], starts: Mapping[str, Position], lost: Lost | None = None) -> Offset:
-    """The offset of a batch; sorted, so that equal ones are equal as text."""
+    """Return the offset of a batch. It is sorted, so that equal offsets are equal as text."""
     offset: Offset = {
         "nodes": {node: ends[node].to_json() for node in sorted(ends)},
         "from": {node: starts[node].to_json() for node in sorted(starts)},
@@ -105,10 +105,10 @@ def offset_of(ends: Mapping[str, Position], starts: Mapping[str, Position], lost
 
 
 def split_limit(lags: Mapping[str, int], limit: int | None) -> dict[str, int]:
-    """How many events of each node the batch may have: all, or `limit` in proportion to what each has waiting.
+    """Return how many events of each node the batch may have: all, or `limit` in proportion to the nodes' lags.
 
-    A node that has something waiting gets at least one, so that none starves; the sum may exceed a
-    limit that is smaller than the number of nodes.
+    A node with waiting events gets at least one, so that no node starves. So the sum may exceed a limit that is
+    smaller than the number of nodes.
     """
     total = sum(lags.values())
     if limit is None or total <= limit:
@@ -125,9 +125,9 @@ def split_limit(lags: Mapping[str, int], limit: int | None) -> dict[str, int]:
 
 
 def plan(starts: Mapping[str, Position], targets: Mapping[str, LogState], limit: int | None) -> dict[str, Position]:
-    """Where the batch ends: `targets` are the states of logs that were reached, of the same ids as in `starts`.
+    """Return where the batch ends. `targets` are the states of the reachable logs that `starts` names.
 
-    `next` of a target is how far that log may be read. Nodes without a target stay where they are.
+    A log may be read up to the `next` of its target. Nodes without a target stay where they are.
     """
     lags = {
         node: max(0, targets[node].next - place.next)
@@ -142,7 +142,7 @@ def plan(starts: Mapping[str, Position], targets: Mapping[str, LogState], limit:
 
 
 def ranges(starts: Mapping[str, Position], ends: Mapping[str, Position], piece_count_min: int = 0) -> list[EventRange]:
-    """The batch as ranges, one per node at least, split until there are `piece_count_min` (a hint, as Kafka's)."""
+    """Return the batch as ranges, at least one per node, split into about `piece_count_min` (a hint, as in Kafka)."""
     whole = []
     for node in sorted(ends):
         end = ends[node]
@@ -161,11 +161,10 @@ def ranges(starts: Mapping[str, Position], ends: Mapping[str, Position], piece_c
 
 
 def read_json_offsets(name: str, value: Mapping[str, Any], nodes: Mapping[str, LogState]) -> dict[str, Position]:
-    """The option startingOffsets or endingOffsets as JSON: node id → a number, -1 (latest) or -2 (earliest).
+    """Read the option startingOffsets or endingOffsets from JSON: node id → a number, -1 (latest) or -2 (earliest).
 
-    A value may also be an object with `log` and `next`, as in a checkpoint. Raises OptionError when
-    a node is missing or there is one too many: a forgotten node would otherwise be read from
-    anywhere.
+    A value may also be an object with `log` and `next`, as in a checkpoint. Raises OptionError when the JSON lacks a
+    node or names an unknown one: the position of a forgotten node would be undefined.
     """
     missing = sorted(set(nodes) - set(value))
     surplus = sorted(set(value) - set(nodes))
@@ -185,7 +184,7 @@ def _json_position(name: str, node: str, word: Any, state: LogState) -> Position
         )
     if word == LATEST:
         return Position(state.log, state.next)
-    if name == "startingOffsets" and word > state.next:  # Of endingOffsets, planning says more.
+    if name == "startingOffsets" and word > state.next:  # For endingOffsets, the planner has a better error.
         raise OptionError(
             f"disque-events: option {name}: node {node} has {word}, and its log {state.log} ends before {state.next}; "
             "the number may be of an older log"

@@ -1,9 +1,8 @@
-"""What an event is, column by column, for Spark and for Arrow: said once.
+"""The columns of an event, for Spark and for Arrow. This module alone defines them.
 
-`node` and `log` say whose log an event stands in, `seq` where; the other columns are the fields
-that the broker writes (docs/protocol.md), times as timestamps. A field that this version doesn't
-know is kept in `extra`, as text, so that a newer broker loses nothing on its way through an older
-pipeline. Rule for change: columns are added, never renamed or removed.
+`node`, `log` and `seq` say in which log an event is, and where. The other columns are the fields that the broker
+writes (docs/protocol.md), with times as timestamps. Fields that this version doesn't know are kept in `extra`, as
+text. So events of a newer broker lose nothing in an older pipeline. Columns are added, never renamed or removed.
 
 Needs pyarrow; Spark is not imported.
 """
@@ -14,7 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
-# name, type in Spark's words, type of the JSON field ("" for a column that is made here).
+# Name, Spark's type, kind of the JSON field ("" for a column that the source adds).
 COLUMNS: Final = (
     ("node", "string", ""),
     ("log", "string", ""),
@@ -53,5 +52,5 @@ SPARK_SCHEMA: Final = ", ".join(f"{name} {kind}" for name, kind, _ in COLUMNS)
 ARROW_SCHEMA: Final = pa.schema([pa.field(name, ARROW_TYPES[kind]) for name, kind, _ in COLUMNS])
 FIELD_KINDS: Final[dict[str, str]] = {name: kind for name, _, kind in COLUMNS if kind not in ("", "rest")}
 
-# The documented order of a job's events is (final, version, node, seq): what is final wins.
+# The documented order of a job's events is (final, version, node, seq). These are the ranks of final states.
 FINAL_RANKS: Final[dict[str, int]] = {"completed": 3, "canceled": 2, "expired": 1}

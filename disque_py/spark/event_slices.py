@@ -1,7 +1,7 @@
-"""Slices: rows that carry many events each, as lines and packed; and events out of them again.
+"""Slices: rows that carry many events each. This module packs events into slices, and unpacks them again.
 
-A row says whose log it is, the number of its first event and how many there are; `packed` is what the node gave, blocks
-or lines, as one LZ4 block, `size` its bytes when unpacked. Events in a slice are in a row, without gaps.
+A row names node and log, the number of its first event, and the number of events. `packed` holds the node's reply,
+blocks or lines, as one LZ4 block; `size` is its size in bytes when unpacked. The events of a slice are consecutive.
 Needs pyarrow; Spark is not imported.
 """
 
@@ -31,12 +31,12 @@ SLICE_SCHEMA: Final = pa.schema(
 
 
 def is_slices(columns: pa.Schema) -> bool:
-    """Whether rows with these columns are slices."""
+    """Return whether rows with these columns are slices."""
     return "packed" in columns.names and all(name in columns.names for name in SLICE_SCHEMA.names)
 
 
 def slice_of(node: str, log: str, seq: int, count: int, parts: list[bytes]) -> pa.RecordBatch:
-    """`count` events from number `seq` on as one row: parts that are all lines, or all blocks (event_blocks.py)."""
+    """Pack `count` events from number `seq` on into one row. Its parts are all lines, or all blocks."""
     data = MARK + b"".join(part[len(MARK) :] for part in parts) if parts[0].startswith(MARK) else b"".join(parts)
     packed = pa.compress(data, codec=CODEC, asbytes=True)
     row = [[node], [log], [seq], [count], [len(data)], [packed]]
@@ -46,9 +46,9 @@ def slice_of(node: str, log: str, seq: int, count: int, parts: list[bytes]) -> p
 
 
 def events_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The events in rows that are slices, those of a slice in any order.
+    """Yield the events of rows that are slices; the events of one slice come in any order.
 
-    Raises ValueError when a slice holds others than it says.
+    Raises ValueError when a slice holds other events than it states.
     """
     reader = LineReader()
     for batch in batches:

@@ -1,8 +1,8 @@
-"""`spark.read.format("disque-events")` and `spark.readStream`: the classes that Spark asks for.
+"""The classes behind `format("disque-events")`, for `spark.read` and `spark.readStream`.
 
-Thin: events_reading.py does the work. Driver and executors each get a copy of the reader, made
-once per query; nothing set later on one is seen by the other, so a reader carries its options and
-nothing else.
+They only adapt: events_planning.py plans, events_reading.py reads. Driver and executors each get a copy of the
+reader, made once per query. A value that one copy sets later is invisible to the other. So a reader carries its
+options and nothing else.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from disque_py.spark.options import OptionError, check_own_schema
 
 
 class EventPartition(InputPartition):
-    """A range of one log, and the address of its node."""
+    """A range of one log, with the address of its node."""
 
     def __init__(self, piece: EventRange, address: Address) -> None:
         super().__init__(piece)
@@ -46,14 +46,14 @@ class EventPartition(InputPartition):
 
 
 class EventBatchReader(DataSourceReader):
-    """Everything between two places, once."""
+    """The batch reader: all events between startingOffsets and endingOffsets, once."""
 
     def __init__(self, options: EventOptions) -> None:
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Ranges of all nodes' logs; Spark makes one task of each."""
-        # A list without partitions would become one task without a partition.
+        """Return ranges of all nodes' logs. Spark makes one task of each."""
+        # Spark turns an empty list into one task without a partition, so the list names that task itself.
         planner = EventPlanner(self._options)
         try:
             planned = planner.batch()
@@ -62,7 +62,7 @@ class EventBatchReader(DataSourceReader):
         return [EventPartition(*item) for item in planned] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """On an executor."""
+        """Read the events of a range; runs on an executor."""
         if isinstance(partition, EventPartition):
             yield from read_range(self._options, partition.piece, partition.address)
 
@@ -76,59 +76,59 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def _planner(self) -> EventPlanner:
-        # Made where it is used: connections can't travel.
+        # Spark pickles the reader. Connections can't be pickled, so they are made on first use.
         if self._kept is None:
             self._kept = EventPlanner(self._options)
         return self._kept
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 — Spark's name
-        """Note where the logs end now."""
+        """Remember where the logs end now."""
         self._planner.freeze()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 — Spark's name
-        """Where a new query begins."""
+        """Return where a new query begins."""
         return self._planner.initial()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 — Spark's name
-        """What maxOffsetsPerTrigger says."""
+        """Return the limit of option maxOffsetsPerTrigger."""
         count = self._options.events_max
         return ReadAllAvailable() if count is None else ReadMaxRows(count)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 — Spark's name
-        """The end of the next batch; the limit is our own option, handed back."""
+        """Return the end of the next batch. Spark's `limit` only repeats our own option."""
         return self._planner.latest(start)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 — Spark's name
-        """Where the logs end now, for the lag in Spark's UI."""
+        """Return where the logs end now, for the lag in Spark's UI."""
         return self._planner.report()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The batch that ends at `end`, which says itself where it begins."""
+        """Return the ranges of the batch that ends at `end`. The offset itself says where the batch begins."""
         return [EventPartition(*item) for item in self._planner.ranges(end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """On an executor."""
+        """Read the events of a range; runs on an executor."""
         if isinstance(partition, EventPartition):
             yield from read_range(self._options, partition.piece, partition.address)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to do: a log is trimmed by its retention."""
+        """Do nothing: logs are trimmed by their retention, not by their readers."""
 
     def stop(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         self._planner.close()
 
 
 class EventSource(DataSource):
-    """The event logs of a cluster, read only."""
+    """The format `disque-events`: the event logs of a cluster, read only. docs/spark.md lists columns and options."""
 
     @classmethod
     def name(cls) -> str:
-        """The word in format(…)."""
+        """Return the name for format(…)."""
         return FORMAT
 
     def schema(self) -> str:
-        """Of events (event_schema.py), or of slices (event_slices.py) if option `rows` says so."""
+        """Return the columns of events (event_schema.py), or of slices (event_slices.py) with option `rows=slices`."""
         return SLICE_SPARK_SCHEMA if str(self.options.get("rows", "")).strip().lower() == "slices" else SPARK_SCHEMA
 
     def _check(self, schema: StructType) -> None:
@@ -136,19 +136,19 @@ class EventSource(DataSource):
         check_own_schema(FORMAT, schema.fieldNames(), own.names)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For spark.read."""
+        """Return the reader for spark.read. Raises OptionError."""
         self._check(schema)
         return EventBatchReader(event_options(self.options, is_stream=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 — Spark's name
-        """For spark.readStream."""
+        """Return the reader for spark.readStream. Raises OptionError."""
         self._check(schema)
         return EventStreamReader(event_options(self.options, is_stream=True))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """There is none."""
+        """Raise OptionError: only nodes write event logs."""
         raise OptionError(f"{FORMAT}: logs are written by nodes alone; to make jobs write to format('disque')")
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 — Spark's name
-        """There is none."""
+        """Raise OptionError: only nodes write event logs."""
         raise OptionError(f"{FORMAT}: logs are written by nodes alone; to make jobs write to format('disque')")

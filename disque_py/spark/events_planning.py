@@ -1,12 +1,12 @@
-"""Which events come next: the options of a query of the event logs, and the driver's planning of batches.
+"""Planning of batches of events on the driver, and the options of a query of the event logs.
 
-`EventPlanner` lives in one process beside Spark's driver and talks to all nodes; it keeps nothing
-that a restart would miss, since every batch is described by its offset alone (event_offsets.py).
-events_reading.py reads what was planned. Spark is not imported: events.py wraps both.
+`EventPlanner` lives in one process beside Spark's driver and talks to all nodes. It keeps no state that a restart
+would lose: the offset alone describes a batch (event_offsets.py). events_reading.py reads the planned batches.
+Spark is not imported: events.py wraps both modules.
 
-What is gone is never passed over in silence: with failOnDataLoss (the default) it is an error that
-says which events of which node; without, a warning, and reading goes on *forwards* inside what was
-planned, so that nothing is read twice.
+Lost events are never skipped silently. With failOnDataLoss (the default) they are an error that names the node and
+the events. Without, they are a warning, and reading goes on *forwards* inside the planned batch. So no event is
+read twice.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ OPTIONS: Final = (
     "rows",
 )
 FORMAT: Final = "disque-events"
-# Of every log (docs/events.md).
+# Every log begins with this number (docs/events.md).
 FIRST_SEQ: Final = 1
 
 # Why events may be gone, and what to do.
@@ -65,16 +65,16 @@ CUT_SHORT: Final = "the node runs on an older copy of its directory, or the offs
 
 @dataclass(frozen=True, slots=True)
 class EventOptions:
-    """What a query of the event logs wants.
+    """The options of a query of the event logs.
 
     starting, ending         "earliest", "latest", or node id → number
     starting_ms              startingTimestamp, which wins over `starting`
-    events_max, bytes_max    for a batch
+    events_max, bytes_max    limits of a batch; None: no limit
     piece_count_min          minPartitions
-    may_lose                 not failOnDataLoss
-    fetch_rows, fetch_bytes  for one EVENTS READ
+    may_lose                 the opposite of failOnDataLoss
+    fetch_rows, fetch_bytes  limits of one EVENTS READ
     fetch_timeout_s          how long a task waits for events that were announced
-    reader                   the name under which the broker shows our lag
+    reader                   the name under which the broker shows this reader's lag
     as_slices                rows are slices (event_slices.py), not events
     """
 
@@ -94,7 +94,7 @@ class EventOptions:
 
 
 def event_options(given: Any, *, is_stream: bool) -> EventOptions:
-    """The options, checked. Raises OptionError."""
+    """Check the options and return them. Raises OptionError."""
     options = Options(FORMAT, given, OPTIONS)
     if is_stream and options.has("endingOffsets"):
         raise OptionError(f"{FORMAT}: option endingOffsets is for batch reads; a stream has no end")
@@ -130,73 +130,73 @@ def _offsets_word(options: Options, name: str, default: str) -> str | dict[str, 
         raise OptionError(
             f'{FORMAT}: option {name} is earliest, latest or a JSON object such as {{"<node id>": 120}}, not {word!r}'
         )
-    # A whole offset, as a checkpoint has it, is welcome too.
+    # A whole offset from a checkpoint is accepted too.
     return value["nodes"] if isinstance(value.get("nodes"), dict) else value
 
 
 class EventPlanner:
-    """Plans batches; one per query, in the process that Spark keeps for its reader."""
+    """A planner of batches; one per query, in the process that Spark keeps for its reader."""
 
     def __init__(self, options: EventOptions) -> None:
         self.options = options
         self._nodes = Nodes(options.cluster)
         self._target: dict[str, LogState] | None = None
         self._initial: Offset | None = None
-        # Passed over since the last offset was made; and nodes of which it was said that they are gone.
+        # Losses so far, and the nodes that were already reported as gone.
         self._lost = Lost()
         self._gone: set[str] = set()
         self._away = AwayNodes(FORMAT, "its events are read when it answers again")
-        # The last log of each node that is known to be its own.
+        # The last log of each node that was confirmed to belong to that node.
         self._own: dict[str, str] = {}
 
     def close(self) -> None:
-        """Hang up; whatever is asked next connects again."""
+        """Close the connections. The next request connects again."""
         self._nodes.close()
 
     def reach(self) -> dict[str, str]:
-        """Nodes that can't be read from, and why.
+        """Return the nodes that can't be read from, with the reasons.
 
-        Raises ClusterError when there is no other, none answers or one refuses us.
+        Raises ClusterError when no node can be read from, or when one refuses the password.
         """
         states, away = self._states(patient=True)
         if not states:
             raise ClusterError(next(iter(away.values())))
-        return self._with_address(away)
+        return self._with_own_address(away)
 
     def initial(self) -> Offset:
-        """Where a new query begins. Raises ClusterError, OptionError before anything is read."""
+        """Return where a new query begins. Raises ClusterError, OptionError before anything is read."""
         if self._initial is None:
             states, away = self._states()
-            self._away.tell(self._with_address(away))
+            self._away.report(self._with_own_address(away))
             positions = self._starts(states, away)
             self._initial = offset_of(positions, positions)
         return self._initial
 
     def freeze(self) -> None:
-        """From now on, nothing beyond what is there now (AvailableNow)."""
+        """Limit the query to the events that exist now (AvailableNow)."""
         self._target, away = self._states()
-        self._away.tell(self._with_address(away))
+        self._away.report(self._with_own_address(away))
 
     def latest(self, start: Offset) -> Offset:
-        """The end of the next batch, `start` itself when there is nothing new.
+        """Return the end of the next batch, or `start` itself when there is nothing new.
 
-        Raises DataLossError when events that should come next are gone, and may not be lost.
+        Raises DataLossError when the next events are gone and failOnDataLoss is true.
         """
         states, away = self._states(patient=True)
-        self._away.tell(self._with_address(away))
+        self._away.report(self._with_own_address(away))
         begins = positions_of(start["nodes"])
         self._lost = lost_of(start)
-        self._tell_gone(begins)
+        self._report_gone(begins)
         ends: dict[str, Position] = dict(begins)
         for node, state in states.items():
             place = begins.get(node)
             if place is None:
-                # A node that joined: everything it still has.
+                # The node has joined: read everything that it still has.
                 begins[node] = ends[node] = Position(state.log, state.first)
             elif place.is_pending:
-                begins[node] = ends[node] = self._arrive(node, state, place)
+                begins[node] = ends[node] = self._first_position(node, state, place)
             elif place.log != state.log:
-                ends[node] = self._go_over(node, place, state)
+                ends[node] = self._change_log(node, place, state)
             elif place.next < state.first:
                 begins[node] = self._pass_trimmed(node, place, state.first)
             elif place.next > state.next:
@@ -205,7 +205,7 @@ class EventPlanner:
                     CUT_SHORT,
                 )
         readable = {
-            node: self._capped(node, state)
+            node: self._up_to_target(node, state)
             for node, state in states.items()
             if ends[node].log == begins[node].log == state.log
         }
@@ -216,7 +216,7 @@ class EventPlanner:
         return offset_of(ends, begins, self._lost)
 
     def report(self) -> Offset | None:
-        """Where all logs end now, for the lag that Spark shows; None when nobody answers."""
+        """Return where all logs end now, for the lag that Spark shows; None when no node answers."""
         try:
             states, _ = self._states(patient=True)
         except ClusterError:
@@ -225,7 +225,10 @@ class EventPlanner:
         return {"nodes": {node: ends[node].to_json() for node in sorted(ends)}}
 
     def ranges(self, end: Offset) -> list[tuple[EventRange, Address]]:
-        """A batch as ranges and the addresses where they can be read. Raises ClusterError when a node is away."""
+        """Return the ranges of a batch with their nodes' addresses.
+
+        Raises ClusterError when the cluster no longer knows a node.
+        """
         pieces = ranges(positions_of(end["from"]), positions_of(end["nodes"]), self.options.piece_count_min)
         if not pieces:
             return []
@@ -239,7 +242,7 @@ class EventPlanner:
         return [(piece, places[piece.node].address) for piece in pieces]
 
     def batch(self) -> list[tuple[EventRange, Address]]:
-        """Everything between startingOffsets and endingOffsets, for a batch read."""
+        """Return everything between startingOffsets and endingOffsets as ranges, for a batch read."""
         states, away = self._states()
         if away and not self.options.may_lose:
             node, reason = next(iter(sorted(away.items())))
@@ -267,17 +270,18 @@ class EventPlanner:
         return self.ranges(offset_of(ends, starts))
 
     def _states(self, *, patient: bool = False) -> tuple[dict[str, LogState], dict[str, str]]:
-        """The logs of all nodes that answer, and why the others don't.
+        """Return the logs of all nodes that answer, and the reasons of the others.
 
-        A node without a log is an error when a query begins; later it is away (`patient`): the last log
-        could not be written, and the next one will begin.
+        A node without a log is an error when a query begins. Later (`patient`) it counts as away: its last log could
+        not be written, and it will begin another.
         """
         states: dict[str, LogState] = {}
         away: dict[str, str] = {}
         for node, place in sorted(self._nodes.discover().items()):
             try:
                 state = log_state(self._nodes, place.address)
-                # A node that was emptied comes back as another one, at the address that the others know of the old one.
+                # A node that was emptied comes back under another id, at the address that other nodes know for the old
+                # id.
                 if state.log != self._own.get(node):
                     answering = self._nodes.id_at(place.address)
                     if answering != node:
@@ -293,14 +297,14 @@ class EventPlanner:
                 away[node] = str(error)
         return states, away
 
-    def _with_address(self, away: dict[str, str]) -> dict[str, str]:
-        """Without nodes whose address is another's now: `_tell_gone` tells of them."""
+    def _with_own_address(self, away: dict[str, str]) -> dict[str, str]:
+        """Leave out nodes whose address now belongs to another node: `_report_gone` reports those."""
         return {node: reason for node, reason in away.items() if self._nodes.places[node].address.port}
 
     def _starts(self, states: dict[str, LogState], away: dict[str, str]) -> dict[str, Position]:
         options = self.options
         if options.starting_ms is not None:
-            starts = {node: self._sought(node, state, options.starting_ms) for node, state in states.items()}
+            starts = {node: self._position_at(node, state, options.starting_ms) for node, state in states.items()}
             return starts | {node: Position(since=options.starting_ms) for node in away}
         if isinstance(options.starting, dict):
             if away:
@@ -311,22 +315,22 @@ class EventPlanner:
                 )
             return read_json_offsets("startingOffsets", options.starting, states)
         if options.starting == "earliest":
-            # Nodes that are away begin at their first event when they come.
+            # Nodes that are away begin at their first event when they answer.
             return {node: Position(state.log, state.first) for node, state in states.items()}
         now_ms = time.time_ns() // 1_000_000
         starts = {node: Position(state.log, state.next) for node, state in states.items()}
         return starts | {node: Position(since=now_ms) for node in away}
 
-    def _sought(self, node: str, state: LogState, ms: int) -> Position:
+    def _position_at(self, node: str, state: LogState, ms: int) -> Position:
         seq = seek(self._nodes, self._nodes.places[node].address, ms)
         return Position(state.log, min(max(seq, state.first), state.next))
 
-    def _arrive(self, node: str, state: LogState, place: Position) -> Position:
+    def _first_position(self, node: str, state: LogState, place: Position) -> Position:
         assert place.since is not None
-        return self._sought(node, state, place.since)
+        return self._position_at(node, state, place.since)
 
-    def _go_over(self, node: str, place: Position, state: LogState) -> Position:
-        """A node has begun another log: the rest of the old one first, then the beginning of the new."""
+    def _change_log(self, node: str, place: Position, state: LogState) -> Position:
+        """Return the end for a node that has begun another log: the rest of the old log first, then the new one."""
         address = self._nodes.places[node].address
         rest = 0
         while True:
@@ -364,7 +368,7 @@ class EventPlanner:
         return Position(place.log, first)
 
     def _lose(self, what: str, why: str, *, events: int = 0, logs: int = 0) -> None:
-        """Events are gone: the end of the query, or a warning and a count in the offset."""
+        """Handle lost events: end the query, or warn and count them in the offset."""
         if not self.options.may_lose:
             raise DataLossError(f"{FORMAT}: {what}; {why}; to go on with what is left set failOnDataLoss=false")
         self._lost = self._lost.plus(Lost(events, logs))
@@ -374,18 +378,18 @@ class EventPlanner:
             stacklevel=2,
         )
 
-    def _tell_gone(self, begins: dict[str, Position]) -> None:
-        """Nodes that no node knows any more, or whose address is another's now, which are emptied nodes mostly.
+    def _report_gone(self, begins: dict[str, Position]) -> None:
+        """Report nodes that the cluster no longer knows, or whose address belongs to another node now.
 
-        That a node left is no error, and one that gets a new address looks like an emptied one for a moment: so it is
-        only said that it may have had more.
+        Mostly these are emptied nodes. But leaving is no error, and a node that gets a new address looks like an
+        emptied one for a moment. So the line only says that the node may have had more events.
         """
         known = self._nodes.places
         missing = {node for node in begins if node not in known or not known[node].address.port}
         for node in sorted(missing - self._gone):
             place = begins[node]
             why = "has lost its address to another node" if node in known else "is no longer known to the cluster"
-            # No warning: nodes leave, and then there is nothing to be done.
+            # This is no warning: when a node has left on purpose, there is nothing to do.
             print(
                 f"{FORMAT}: node {node} {why}; of its log {place.log or '(not seen yet)'} "
                 f"{place.next} should come next. If it was emptied or replaced, what it had beyond is lost; if it "
@@ -394,12 +398,12 @@ class EventPlanner:
             )
         self._gone = missing
 
-    def _capped(self, node: str, state: LogState) -> LogState:
+    def _up_to_target(self, node: str, state: LogState) -> LogState:
         if self._target is None:
             return state
         target = self._target.get(node)
         if target is None or target.log != state.log:
-            # Came after the query was started: its turn is the next query.
+            # The node or its log appeared after the query was started. The next query reads it.
             return LogState(state.log, state.first, 0 if target is None else state.next, 0)
         return LogState(state.log, state.first, min(state.next, target.next), state.bytes)
 

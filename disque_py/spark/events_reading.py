@@ -1,10 +1,10 @@
-"""Reading ranges of event logs, on executors: any number of times, anywhere, always the same.
+"""Reading ranges of event logs, on executors. A range gives the same events whenever and wherever it is read.
 
-Rows are events, or *slices*: many events as the node gave them, packed, in one row. Spark takes
-each column of each row apart twice on its way from a source to a sink; whoever only hands events
-on, as the index does, saves that. Spark is not imported: events.py wraps this.
+Rows are events, or *slices*: many events in one row, packed as the node gave them. Spark converts each column of
+each row twice between a source and a sink. A query that only passes events on, as the index does, avoids that
+with slices. Spark is not imported: events.py wraps this module.
 
-What is gone is never passed over in silence, see events_planning.py.
+Lost events are never skipped silently (events_planning.py).
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from disque_py.spark.nodes import ClusterError, Nodes
 
 
 def read_range(options: EventOptions, piece: EventRange, address: Address) -> Iterator[pa.RecordBatch]:
-    """The events of a range, in order, each exactly once; as rows, or as slices if the options say so.
+    """Yield the events of a range, in order, each exactly once, as rows or as slices.
 
-    Nodes give some thousand events at a time; several such parts are taken apart, or packed, together, because that
-    costs less. Raises DataLossError, ClusterError when the node does not give what it has announced.
+    A node gives some thousand events at a time. Several such parts are decoded or packed together, because that costs
+    less. Raises DataLossError, and ClusterError when the node does not give the events that it has announced.
     """
     reader = LineReader()
     waiting: list[bytes] = []
@@ -57,7 +57,7 @@ def _batch(
 
 
 def _parts(options: EventOptions, piece: EventRange, address: Address) -> Iterator[tuple[int, int, bytes]]:
-    """What the node gives, part by part: (number of the first event, number behind the last, lines or blocks)."""
+    """Yield the node's replies: (number of the first event, number after the last, lines or blocks)."""
     nodes = Nodes(options.cluster)
     at = piece.start
     deadline = time.monotonic() + options.fetch_timeout_s
@@ -95,7 +95,7 @@ def _parts(options: EventOptions, piece: EventRange, address: Address) -> Iterat
 
 
 def _skip(options: EventOptions, piece: EventRange, at: int, trimmed_to: int | None) -> int:
-    """Go on behind what is gone, never back, never beyond the range."""
+    """Return where to go on after lost events: never before `at`, and never beyond the range."""
     end = piece.end if trimmed_to is None else max(at, min(trimmed_to, piece.end))
     how = f"log {piece.log} was replaced" if trimmed_to is None else f"log {piece.log} was trimmed"
     what = f"{FORMAT}: node {piece.node}: events {at} to {end - 1} were planned and are gone, {how}"
@@ -108,7 +108,7 @@ def _skip(options: EventOptions, piece: EventRange, at: int, trimmed_to: int | N
 
 
 def _check(piece: EventRange, at: int, batch: pa.RecordBatch) -> None:
-    """Whether these are exactly the events that were asked for: numbers without gaps, inside the range."""
+    """Check that these are exactly the requested events: numbers without gaps, inside the range."""
     numbers = batch.column("seq").to_numpy(zero_copy_only=False)
     count = len(numbers)
     if not count or numbers[0] != at or numbers[-1] != at + count - 1 or numbers[-1] >= piece.end:

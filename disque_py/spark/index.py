@@ -1,7 +1,7 @@
-"""`format("disque-index")`: the classes that Spark asks for to write both indexes and to read them.
+"""The classes behind `format("disque-index")`, which write both indexes and read them.
 
-Thin: index_writing.py and index_commit.py write, index_reading.py reads. Spark makes a new writer for
-every batch and, on the driver, another one for its commit; between them only messages travel.
+They only adapt: index_writing.py and index_commit.py write, index_reading.py reads. Spark makes a new writer for
+every batch, and another one on the driver for its commit. Only messages travel between them.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ OPTIONS: Final = ("gaps", "table", "since", "until", "compactEvery", "currentRet
 
 
 def store_of(options: Options) -> Store:
-    """The path and its storage settings. Raises OptionError."""
+    """Return the path and its storage settings. Raises OptionError."""
     path = options.required("path", "/data/disque-index")
     return Store(path, options.with_prefix("storage."))
 
 
 def _day(options: Options, name: str) -> str:
-    """An option that is a day, or empty. Raises OptionError."""
+    """Return an option that is a day, or an empty string. Raises OptionError."""
     text = options.text(name).strip()
     try:
         return date.fromisoformat(text).isoformat() if text else ""
@@ -60,14 +60,14 @@ def _options(given: dict[str, str]) -> Options:
 
 
 def writer_options(given: dict[str, str]) -> tuple[Store, Retention, bool]:
-    """Where an index is written, how long it keeps what, and whether numbers may be missing. Raises OptionError."""
+    """Return path, retention, and whether event numbers may be missing. Raises OptionError."""
     options = _options(given)
     may_gap = options.choice("gaps", "fail", ("fail", "allow")) == "allow"
     return store_of(options), retention_of(options), may_gap
 
 
 class IndexMessage(WriterCommitMessage):
-    """What a task has written."""
+    """The report of a task to the driver."""
 
     def __init__(self, written: Written) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class IndexMessage(WriterCommitMessage):
 
 
 class IndexWriter(DataSourceStreamArrowWriter):
-    """Both indexes, exactly once."""
+    """The writer of both indexes: exactly once."""
 
     def __init__(
         self, store: Store, columns: pa.Schema, retention: Retention, *, may_gap: bool, as_slices: bool
@@ -87,25 +87,25 @@ class IndexWriter(DataSourceStreamArrowWriter):
         self._as_slices = as_slices
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """On an executor: files."""
+        """Write a task's files; runs on an executor."""
         return IndexMessage(IndexTask(self._store).write_all(events_of(iterator) if self._as_slices else iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 — Spark's name
-        """On the driver: the transaction."""
+        """Commit the batch in one transaction; runs on the driver."""
         parts = [message.written for message in messages if isinstance(message, IndexMessage)]
         done = IndexCommit(self._store, self._columns, may_gap=self._may_gap).commit(parts)
         upkeep_ms = maintain(self._store, self._retention, batchId)
         note_batch(self._store, batchId, asdict(done) | {"upkeep_ms": upkeep_ms})
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 — Spark's name
-        """On the driver: the files of a batch that failed go."""
+        """Remove the files of a batch that failed; runs on the driver."""
         parts = [message.written for message in messages if isinstance(message, IndexMessage)]
         IndexCommit(self._store, self._columns, may_gap=True).abort(parts)
         print(f"{FORMAT}: batch {batchId} failed, {len(parts)} tasks' files were removed", file=sys.stderr)
 
 
 class IndexPartition(InputPartition):
-    """A file."""
+    """One file of a table."""
 
     def __init__(self, file: IndexFile) -> None:
         super().__init__(file)
@@ -113,7 +113,7 @@ class IndexPartition(InputPartition):
 
 
 class IndexReader(DataSourceReader):
-    """A table as it is when the query is planned."""
+    """The reader of a table, as the table is when the query is planned."""
 
     def __init__(self, store: Store, table: str, schema: pa.Schema, since: str, until: str) -> None:
         self._store = store
@@ -123,48 +123,51 @@ class IndexReader(DataSourceReader):
         self._until = until
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One per file."""
+        """Return one partition per file."""
         found = files_of(self._store, self._table, self._since, self._until)
         return [IndexPartition(file) for file in found] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """On an executor."""
+        """Read the rows of a file; runs on an executor."""
         if isinstance(partition, IndexPartition):
             yield from read_rows(self._store, self._table, partition.file, self._schema)
 
 
 class IndexSource(DataSource):
-    """The indexes under a path."""
+    """The format `disque-index`: the tables `history` and `current` under a path. docs/spark.md lists the options."""
 
     @classmethod
     def name(cls) -> str:
-        """The word in format(…)."""
+        """Return the name for format(…)."""
         return FORMAT
 
     def schema(self) -> StructType:
-        """Of the table that option `table` names, history by default."""
+        """Return the columns of the table that option `table` names; by default `history`."""
         options = _options(self.options)
         return from_arrow_schema(schema_of(store_of(options), options.choice("table", TABLES[0], TABLES)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For spark.read."""
+        """Return the reader for spark.read. Raises OptionError, TableError."""
         options = _options(self.options)
         table = options.choice("table", TABLES[0], TABLES)
         arrow = to_arrow_schema(schema, timezone="UTC")
         return IndexReader(store_of(options), table, arrow, _day(options, "since"), _day(options, "until"))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """There is none: exactly once is a matter of streams, whose batches have a place in the logs."""
+        """Raise OptionError: exactly once needs a stream, whose batches have positions in the logs."""
         raise OptionError(
             f"{FORMAT}: an index is written by streams only; use writeStream, with trigger(availableNow=True)"
         )
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802 — Spark's name
-        """For df.writeStream; tables are made or widened here, before a row is written."""
+        """Return the writer for df.writeStream. It makes or widens the tables before a row is written.
+
+        Raises OptionError, IndexSchemaError, TableError.
+        """
         store, retention, may_gap = writer_options(self.options)
         if overwrite:
             raise OptionError(f"{FORMAT}: the index is only added to; use outputMode append")
-        # A literal column can't be null now; in rows from before it was there it is.
+        # A literal column is not nullable in the DataFrame, but it is null in rows that are older than the column.
         columns = pa.schema([field.with_nullable(True) for field in to_arrow_schema(schema, timezone="UTC")])
         as_slices = is_slices(columns)
         if as_slices:

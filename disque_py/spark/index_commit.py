@@ -1,11 +1,16 @@
-"""The driver's part of the index: one batch into both tables, exactly once.
+"""The driver's part of the index: commit one batch into both tables, exactly once.
 
-In this order: widen the schema; merge the newest events into `current`, which may be repeated
-without harm; then one transaction on `history` with all new files and the new marks. That one is
-the commit point: a crash before it repeats the batch, whose rows are not dropped then; after it,
-they are. Files that a crash left behind belong to no table; `upkeep` removes them.
+The order is:
 
-One query writes to a path at a time. A second one would be noticed by the marks it moved.
+1. Widen the schema.
+2. Merge the newest events into `current`. This may be repeated without harm.
+3. Commit one transaction on `history`, with all new files and the new marks.
+
+The third step is the commit point. After a crash before it, the batch is repeated and its rows are added. After a
+crash behind it, the batch is repeated and its rows are dropped. Files that a crash left behind belong to no table;
+`upkeep` removes them.
+
+One query writes to a path at a time. The marks of a second query would reveal it.
 """
 
 from __future__ import annotations
@@ -24,12 +29,12 @@ from disque_py.spark.index_writing import Seen, Written, mark_name
 
 
 class GapError(RuntimeError):
-    """Events are missing between what the index has and what came; the text names log and numbers."""
+    """Events are missing between the end of the index and the batch. The text names log and numbers."""
 
 
 @dataclass(slots=True)
 class Committed:
-    """What a batch did; spans in milliseconds, `newest_ms` the moment of its newest event (0: none)."""
+    """The figures of a batch. Spans are in milliseconds; `newest_ms` is the time of its newest event (0: none)."""
 
     rows: int
     dropped: int
@@ -40,9 +45,9 @@ class Committed:
 
 
 class IndexCommit:
-    """Commits batches of one query.
+    """The committer of one query's batches.
 
-    columns     of the rows, for tables that have to be made or widened
+    columns     columns of the rows, for tables that have to be made or widened
     may_gap     rows may be missing (a filter in the query, or losses that were accepted)
     """
 
@@ -52,7 +57,7 @@ class IndexCommit:
         self._may_gap = may_gap
 
     def commit(self, parts: Iterable[Written]) -> Committed:
-        """All tasks' files. Raises GapError, TableError, before anything of this batch can be seen."""
+        """Commit the files of all tasks. Raises GapError, TableError, before anything of this batch is visible."""
         parts = list(parts)
         seen: dict[tuple[str, str], Seen] = {}
         for part in parts:
@@ -86,7 +91,7 @@ class IndexCommit:
         )
 
     def abort(self, parts: Iterable[Written]) -> None:
-        """A batch failed: its files go."""
+        """Remove the files of a batch that failed."""
         for part in parts:
             delete_files(self._store.under(HISTORY), [file.path for file in part.history])
             delete_files(self._store.under(STAGING), [file.path for file in part.staged])
@@ -113,7 +118,7 @@ class IndexCommit:
         return marks
 
     def _merge(self, current: DeltaTable, parts: list[Written]) -> int:
-        """The newest events into `current` → jobs."""
+        """Merge the newest events into `current`, and return the number of jobs."""
         staging = self._store.under(STAGING)
         try:
             staged = [read_staged(staging, file.path) for part in parts for file in part.staged]

@@ -1,9 +1,8 @@
-"""Few large files out of many small ones: `history` day by day, `current` span by span.
+"""Compaction: few large files out of many small ones. `history` is compacted by day, `current` by span.
 
-A batch adds a file per task to `history`. Here the small ones of a day become large ones, sorted by job as
-every file is, so that who asks for one job still reads a few rows of each file; and packed better,
-because they stay. Nothing is read twice by someone who follows the table: these commits say that they
-change no data.
+A batch adds a file per task to `history`. Compaction merges the small files of a day into large ones. They are sorted
+by job as every file is, so a query for one job still reads a few rows of each file. They are compressed better,
+because they stay. These commits state that they change no data, so a reader that follows the table reads nothing twice.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ from disque_py.spark.index_merge import COMMIT_TRIES, CurrentMerge
 from disque_py.spark.index_reading import IndexFile, read_rows
 from disque_py.spark.index_schema import CURRENT, DAY, HISTORY, arrow_schema
 
-# Rows of a file of `history`, about: they are sorted in memory, 200 bytes each.
+# A file of `history` has about this many rows. They are sorted in memory, at 200 bytes each.
 FILE_ROWS: Final = 1_000_000
 SORT_KEYS: Final = ("job_id", "version", "node", "seq")
 
 
 def compact(store: Store, name: str, table: DeltaTable) -> int:
-    """One round for one of the two tables → files that are gone."""
+    """Do one round for one of the two tables, and return the number of files that are gone."""
     return CurrentMerge(store, table).compact() if name == CURRENT else compact_history(store, table)
 
 
 def compact_history(store: Store, table: DeltaTable) -> int:
-    """Small files of each day, put together → files that are gone."""
+    """Merge the small files of each day, and return the number of files that are gone."""
     gone = 0
     for day, files in sorted(_small_files(table).items()):
         group: list[tuple[str, int, int]] = []
@@ -48,7 +47,7 @@ def compact_history(store: Store, table: DeltaTable) -> int:
 
 
 def _small_files(table: DeltaTable) -> dict[str, list[tuple[str, int, int]]]:
-    """Day → (path, bytes, rows) of what is less than half a file, oldest first."""
+    """Return day → (path, bytes, rows) of the files that are less than half full, oldest first."""
     actions = pa.table(table.get_add_actions(flatten=True))
     names = ("path", "size_bytes", "num_records", f"partition.{DAY}")
     days: dict[str, list[tuple[str, int, int]]] = {}
@@ -69,7 +68,7 @@ def _merge(store: Store, table: DeltaTable, day: str, group: list[tuple[str, int
     rows = rows.take(pc.sort_indices(rows, sort_keys=[(key, "ascending") for key in SORT_KEYS]))
     written: NewFile = write_file(store.under(HISTORY), rows, {DAY: day}, codec=PACKED_CODEC)
     now_ms = time.time_ns() // 1_000_000
-    # Should this fail, the new file stays: perhaps it failed behind the commit (index_merge.py).
+    # If this fails, the new file stays: the error may have come after the commit (index_merge.py).
     table.create_write_transaction(
         [
             *(RemoveAction(path, False, now_ms, size, {DAY: day}) for path, size, _ in group),

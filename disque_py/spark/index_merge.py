@@ -1,18 +1,17 @@
-"""The newest events into `current`: the few files that hold those jobs are written anew, no others.
+"""Merging the newest events into `current`: only the files that hold the batch's jobs are rewritten.
 
-A job's creation time never changes, and the jobs of a batch were mostly created at about the same
-time. So the files of `current` hold jobs that were created one after the other, each file a span
-of creation times, as Delta's statistics tell. A batch touches the files whose spans its jobs fall
-into, and of these only the ones that have one of its jobs, or get a new one. One transaction
-takes the old files out and the new ones in. So a batch costs what it touches, however large
-the table is, and readers see a plain Delta table with one row per job at every moment.
+A job's creation time never changes, and most jobs of a batch were created at about the same time. So each file of
+`current` holds a span of creation times. Delta's statistics give the span. A batch considers the files whose spans
+contain its jobs. Of these it rewrites only the files that have one of its jobs, or get a new one. One transaction
+removes the old files and adds the new ones. So the cost of a batch follows from the files that it rewrites, not from
+the size of the table. Readers see a plain Delta table with one row per job at every moment.
 
-A file that gets no new job is *patched*: its rows stay where they are, and those of the batch's jobs take their new
-values in the columns that change. Files that get new jobs are read, put together with the batch's rows, reduced to
-the newest row per job (index_newest.py), and written again, in spans of a bounded number of rows.
+A file that gets no new job is *patched*: its rows keep their positions, and the rows of the batch's jobs take new
+values in the columns that change. Files that get new jobs are *merged*: they are read together with the batch's rows,
+reduced to the newest row per job (index_newest.py), and written again, in spans of a bounded number of rows.
 
-A file whose span is not known (rows without a creation time) is always touched; a batch with such
-rows touches all. Small files are taken along, so that they don't become many.
+A file with an unknown span (rows without a creation time) is always considered. A batch with such rows considers all
+files. Small files are merged by every batch with new jobs, so that they don't become many.
 """
 
 from __future__ import annotations
@@ -38,18 +37,18 @@ from disque_py.spark.index_schema import CURRENT, arrow_schema
 from disque_py.spark.index_sorting import sort_by_job, take_rows
 
 CREATED: Final = "ctime"
-# Rows of a file at most. More: a batch rewrites more rows that it does not change; fewer: more files to open.
+# The most rows of a file. With more, a batch rewrites more unchanged rows; with fewer, it opens more files.
 FILE_ROWS: Final = 50_000
-# Files with fewer rows are taken along by every batch that has new jobs.
+# Every batch with new jobs also merges the files that have fewer rows than this.
 SMALL_ROWS: Final = 7_000
 COMMIT_TRIES: Final = 5
-# Arrow lets go of the interpreter, so spans are worked on side by side; each needs memory for its rows.
+# Arrow releases the interpreter lock, so threads work on several spans at once. Each needs memory for its rows.
 WORKERS: Final = min(4, os.cpu_count() or 1)
 
 
 @dataclass(frozen=True, slots=True)
 class SpanFile:
-    """A file of `current` and the creation times in it; None: not known."""
+    """A file of `current`, with the first and last creation time in it; None: unknown."""
 
     path: str
     size: int
@@ -59,16 +58,16 @@ class SpanFile:
 
     @property
     def is_known(self) -> bool:
-        """Whether its span is."""
+        """Return whether the file's span is known."""
         return self.first is not None and self.last is not None
 
     def remove_action(self) -> RemoveAction:
-        """What takes it out of the table."""
+        """Return the action that removes the file from the table."""
         return RemoveAction(self.path, True, time.time_ns() // 1_000_000, self.size, {})
 
 
 def span_files(table: DeltaTable) -> list[SpanFile]:
-    """The table's files as it is now, by their spans."""
+    """Return the table's current files, sorted by span."""
     actions = pa.table(table.get_add_actions(flatten=True))
     names = ("path", "size_bytes", "num_records", f"min.{CREATED}", f"max.{CREATED}", f"null_count.{CREATED}")
     columns = [actions[name].to_pylist() if name in actions.column_names else [None] * len(actions) for name in names]
@@ -80,7 +79,7 @@ def span_files(table: DeltaTable) -> list[SpanFile]:
 
 
 def dirty(files: Iterable[SpanFile], created: np.ndarray | None) -> tuple[list[SpanFile], list[SpanFile]]:
-    """Files that jobs of these creation times (sorted; None: of any) may be in, and the others."""
+    """Divide files into those that may hold jobs with these creation times (sorted; None: any time), and the others."""
     yes: list[SpanFile] = []
     no: list[SpanFile] = []
     for file in files:
@@ -93,7 +92,7 @@ def dirty(files: Iterable[SpanFile], created: np.ndarray | None) -> tuple[list[S
 
 
 def bounds_of(created: np.ndarray, starts: Sequence[int]) -> np.ndarray:
-    """Where sorted creation times are cut into files: before each of `starts`, and again where it gets too many."""
+    """Return where sorted creation times are cut into files: before each of `starts`, and where a file gets full."""
     edges = np.searchsorted(created, np.array(sorted(starts), np.int64))
     bounds: list[int] = []
     for first, after in zip([0, *edges], [*edges, len(created)], strict=True):
@@ -108,7 +107,7 @@ def bounds_of(created: np.ndarray, starts: Sequence[int]) -> np.ndarray:
 
 
 class CurrentMerge:
-    """Merges into the table of newest events of the index under `store`."""
+    """A merge into the table `current` of the index under `store`."""
 
     def __init__(self, store: Store, table: DeltaTable) -> None:
         self._store = store
@@ -116,14 +115,14 @@ class CurrentMerge:
         self._schema = arrow_schema(table)
 
     def merge(self, staged: Sequence[pa.Table]) -> int:
-        """Rows that index_newest.newest gave, of several tasks → how many jobs they are of."""
+        """Merge the rows that `index_newest.newest` gave in several tasks, and return the number of their jobs."""
         rows = pa.concat_tables([self._typed(table) for table in staged], promote_options="default")
         created = _created(rows)
         sought = None if created is None else np.sort(created)
         old, kept = dirty(span_files(self._table), sought)
         patches: list[tuple[SpanFile, pa.Table]] = []
         rest = rows
-        # A row without a creation time may be of any job.
+        # A row without a creation time may belong to a job of any file.
         if created is not None and all(file.is_known for file in old):
             patches, old, free, rest = self._planned(old, rows.combine_chunks(), created)
             kept = [*kept, *free, *(file for file, _ in patches)]
@@ -133,7 +132,7 @@ class CurrentMerge:
     def _planned(
         self, files: list[SpanFile], rows: pa.Table, created: np.ndarray
     ) -> tuple[list[tuple[SpanFile, pa.Table]], list[SpanFile], list[SpanFile], pa.Table]:
-        """Files to patch with their rows; files to merge; files to leave alone; and the rows to merge."""
+        """Return files to patch with their rows, files to merge, files to leave alone, and the rows to merge."""
         jobs = rows["job_id"].combine_chunks()
         owner = np.full(len(rows), -1)
         with ThreadPoolExecutor(WORKERS) as pool:
@@ -163,14 +162,14 @@ class CurrentMerge:
         return ids if ids.type == pa.string() else ids.cast(pa.string())
 
     def _typed(self, rows: pa.Table) -> pa.Table:
-        """As the table has it: Spark calls UTC by the name of its session's time zone."""
+        """Cast rows to the table's types: Spark calls UTC by the name of its session's time zone."""
         fields = [
             self._schema.field(field.name) if field.name in self._schema.names else field for field in rows.schema
         ]
         return rows.cast(pa.schema([field.with_nullable(True) for field in fields]))
 
     def compact(self) -> int:
-        """Put small neighbours together → files that are gone."""
+        """Merge small files, and return the number of files that are gone."""
         files = span_files(self._table)
         small = [file for file in files if file.rows < FILE_ROWS // 4]
         if len(small) < 2:
@@ -185,7 +184,7 @@ class CurrentMerge:
         staged: list[pa.Table],
         patches: list[tuple[SpanFile, pa.Table]],
     ) -> None:
-        """Old files and new rows → new files, beside patched ones, in one transaction."""
+        """Replace old files and new rows by new files, and files to patch by patched ones, in one transaction."""
         with ThreadPoolExecutor(WORKERS) as pool:
             written = list(pool.map(self._patch, patches))
             if old or staged:
@@ -193,7 +192,8 @@ class CurrentMerge:
                 spans = _spans(rows, [file.first for file in kept if file.first is not None])
                 written += pool.map(self._reduce, spans)
         old = [*old, *(file for file, _ in patches)]
-        # If this fails the new files stay: perhaps it failed behind the commit. Upkeep removes what is in no table.
+        # If this fails, the new files stay: the error may have come after the commit. Upkeep removes files that are
+        # in no table.
         self._table.create_write_transaction(
             [*(file.remove_action() for file in old), *(file.add_action() for file in written)],
             mode="append",
@@ -214,7 +214,7 @@ class CurrentMerge:
 
 
 def patched(table: pa.Table, rows: pa.Table) -> pa.Table:
-    """A file's rows, one per job, with newer ones of some of these jobs; every row of `rows` is of one of them."""
+    """Return a file's rows, one per job, updated with newer rows of some of these jobs. `rows` has no other jobs."""
     is_changed = pc.is_in(table["job_id"], value_set=rows["job_id"].combine_chunks()).combine_chunks()
     before = table.filter(is_changed)
     after = newest(sort_by_job(pa.concat_tables([before, rows], promote_options="default")))
@@ -225,7 +225,7 @@ def patched(table: pa.Table, rows: pa.Table) -> pa.Table:
         if value.equals(before[name]):
             columns.append(column)
         elif pa.types.is_map(column.type):
-            # Arrow replaces no maps in place.
+            # Arrow can't replace maps in place.
             order = np.arange(len(table))
             order[is_changed.to_numpy(zero_copy_only=False)] = np.arange(len(table), len(table) + len(after))
             columns.append(pa.chunked_array([*column.chunks, *value.chunks], column.type).take(pa.array(order)))
@@ -235,24 +235,25 @@ def patched(table: pa.Table, rows: pa.Table) -> pa.Table:
 
 
 def _inside(created: np.ndarray, file: SpanFile) -> np.ndarray:
-    """Which of these creation times are in the span of a file, which is known."""
+    """Return which of these creation times are in the known span of a file."""
     return np.asarray((created >= file.first) & (created <= file.last))
 
 
 def _created(rows: pa.Table) -> np.ndarray | None:
-    """Creation times, None when a row has none."""
+    """Return the creation times, or None when a row has none."""
     if CREATED not in rows.column_names or rows[CREATED].null_count:
         return None
     return rows[CREATED].to_numpy()
 
 
 def _spans(rows: pa.Table, starts: Sequence[int]) -> list[pa.Table]:
-    """The rows of each new file; all rows of a job are in one."""
-    # One copy of everything, as one piece: what follows takes from it.
+    """Return the rows of each new file. All rows of a job are in one file."""
+    # Make one contiguous copy; the steps below take rows from it.
     rows = rows.combine_chunks()
     created = _created(rows)
     if created is None:
-        # Two rows of a job may not agree on its span: to one row per job first, and those without a span apart.
+        # Two rows of a job may disagree on its creation time. So reduce to one row per job first, and separate the
+        # rows without a creation time.
         rows = newest(sort_by_job(rows))
         unknown = rows.filter(rows[CREATED].is_null()) if CREATED in rows.column_names else rows
         known = rows.filter(rows[CREATED].is_valid()) if CREATED in rows.column_names else rows.slice(0, 0)

@@ -1,9 +1,8 @@
-"""Many events → the newest of each job, as rows of `current`; and many such rows → one of each job.
+"""Reduction of events to the newest one of each job, as rows of `current`, and of such rows to one per job.
 
-The order is (final, version, node, seq): what is final wins, then the higher version; two nodes
-that issued the same version, each on its side of a cut, are told apart by id. Taking the newest is
-commutative, associative and idempotent, so batches may come in any order, twice, in parts.
-Needs pyarrow; knows no files.
+The order is (final, version, node, seq). A final state wins, then the higher version. Two nodes may issue the same
+version, each on its side of a network partition; then the node id decides. Taking the newest is commutative,
+associative and idempotent. So batches may come in any order, twice, or in parts. Needs pyarrow; knows no files.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ import pyarrow.compute as pc
 from disque_py.spark.event_schema import FINAL_RANKS
 from disque_py.spark.index_schema import FINAL, STICKY
 
-# Digits of the largest 64 bit number: keys are compared as text.
+# The largest 64 bit number has this many digits. Keys are compared as text.
 DIGITS: Final = 19
 
 
 def with_final(events: pa.Table) -> pa.Table:
-    """Events with the rank of what they lead to."""
+    """Add the column `final`: the rank of the state that an event leads to."""
     ranks = pa.scalar(0, pa.int32())
     for state, rank in FINAL_RANKS.items():
         ranks = pc.if_else(pc.equal(pc.fill_null(events["to_state"], ""), state), pa.scalar(rank, pa.int32()), ranks)
@@ -29,7 +28,7 @@ def with_final(events: pa.Table) -> pa.Table:
 
 
 def newest(rows: pa.Table) -> pa.Table:
-    """One row per job of rows sorted by `sort_by_job`: events, or rows that this function gave (with key columns)."""
+    """Return one row per job. `rows` are sorted by `sort_by_job`: events, or results of this function."""
     jobs = rows["job_id"].combine_chunks()
     if len(jobs) == 0:
         last = pa.array([], pa.bool_())
@@ -46,14 +45,14 @@ def _whole(array: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _fill(winners: pa.Table, rows: pa.Table, name: str) -> pa.Table:
-    """Where the newest event has no value, the value of the newest one that has."""
+    """Fill column `name` where the newest event has no value: take it from the newest event that has one."""
     key = f"{name}_key"
     if key not in rows.column_names:
         rows = rows.append_column(key, pa.nulls(len(rows), pa.string()))
         winners = winners.append_column(key, pa.nulls(len(winners), pa.string()))
     if name not in rows.column_names:
         return winners
-    # A row that took its value from another event may know an older one than a row before it.
+    # A row that took its value from another event may have an older value than a row before it.
     if not winners[name].null_count and winners[key].null_count == len(winners):
         return winners
     weak = winners.filter(pc.or_(winners[name].is_null(), winners[key].is_valid()))
@@ -70,7 +69,7 @@ def _fill(winners: pa.Table, rows: pa.Table, name: str) -> pa.Table:
     use = pc.and_(at.is_valid(), pc.or_(winners[name].is_null(), winners[key].is_valid()))
     values = pc.if_else(use, known[name].take(_whole(at)), winners[name])
     found = known[key].take(_whole(at))
-    # A value of the newest event itself needs no key.
+    # The newest event's own value needs no key.
     own = pc.equal(found, order_key(winners))
     keys = pc.if_else(pc.and_(use, pc.invert(pc.fill_null(own, False))), found, pc.if_else(use, None, winners[key]))
     winners = winners.set_column(winners.column_names.index(name), name, values)
@@ -78,7 +77,7 @@ def _fill(winners: pa.Table, rows: pa.Table, name: str) -> pa.Table:
 
 
 def order_key(rows: pa.Table) -> pa.ChunkedArray:
-    """The documented order as text that compares the same way."""
+    """Return the documented order as text that compares the same way."""
     return pc.binary_join_element_wise(
         rows[FINAL].cast(pa.string()),
         pc.utf8_lpad(rows["version"].cast(pa.string()), DIGITS, "0"),

@@ -1,7 +1,7 @@
-"""Reading an index back: which files, and their rows. For Spark without a jar, one task per file.
+"""Reading an index back: the list of files, and their rows. Spark reads it without a jar, one task per file.
 
-Files of a Delta table are plain Parquet; those written before a column was added lack it, and the
-partition (`day`) stands in their path. Needs pyarrow and deltalake; Spark is not imported.
+Files of a Delta table are plain Parquet. A file that is older than a column lacks the column. The partition (`day`)
+is in the file's path. Needs pyarrow and deltalake; Spark is not imported.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ BATCH_ROWS: Final = 65_536
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
-    """A file of the table, below its store, and its day if the table has days."""
+    """A file of a table: its path below the store, and its day if the table is partitioned by day."""
 
     path: str
     day: str | None
 
 
 def files_of(store: Store, name: str, since: str = "", until: str = "") -> list[IndexFile]:
-    """The table's files as it is now, of days from `since` to `until` (YYYY-MM-DD, both included)."""
+    """Return the table's current files, of days from `since` to `until` (YYYY-MM-DD, both included)."""
     actions = pa.table(open_existing(store, name).get_add_actions(flatten=True))
     paths = actions["path"].to_pylist()
     column = f"partition.{DAY}"
@@ -44,12 +44,12 @@ def files_of(store: Store, name: str, since: str = "", until: str = "") -> list[
 
 
 def schema_of(store: Store, name: str) -> pa.Schema:
-    """Of the table, as Arrow types that Spark takes."""
+    """Return the table's columns, as Arrow types that Spark accepts. Raises TableError."""
     return arrow_schema(open_existing(store, name))
 
 
 def read_rows(store: Store, name: str, file: IndexFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """A file's rows with the table's columns, in the table's order."""
+    """Yield a file's rows with the table's columns, in the table's order."""
     with store.under(name).filesystem().open_input_file(file.path) as source:
         parquet = pq.ParquetFile(source)
         have = set(parquet.schema_arrow.names)

@@ -1,11 +1,11 @@
-"""The table `current` made from `history`, when it was lost: `disque-pipeline rebuild`.
+"""Rebuilding a lost table `current` from `history`: `disque-pipeline rebuild`.
 
 Taking the newest event per job is commutative and may be repeated (index_newest.py). So the events of `history` are
-reduced, some files at a time, and merged into the table as a batch of events is. What the table has already stays.
-A run that was stopped halfway is run again.
+reduced, some files at a time, and merged into the table like a batch of events. Rows that the table already has stay.
+If a run was stopped halfway, run it again.
 
-`history` may lack what `historyRetention` has removed: then a job's row comes from the events that are left. Jobs that
-`currentRetention` has removed come back, until the next round of upkeep.
+`history` may lack events that `historyRetention` has removed. Then a job's row comes from the remaining events. Jobs
+that `currentRetention` has removed come back, until the next round of upkeep.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from disque_py.spark.index_reading import IndexFile, read_rows
 from disque_py.spark.index_schema import CURRENT, DAY, HISTORY, arrow_schema, make_current, open_existing
 from disque_py.spark.index_sorting import sort_by_job
 
-# Events that are held in memory before they are merged, some 200 bytes each.
+# This many events are held in memory before they are merged, at about 200 bytes each.
 ROWS: Final = 1_000_000
 
 
 def rebuild(store: Store) -> tuple[int, int]:
-    """Merge all of `history` into `current` → events read, jobs in the table. Raises TableError."""
+    """Merge all of `history` into `current`. Return the events read and the jobs in the table. Raises TableError."""
     history = open_existing(store, HISTORY)
     columns = arrow_schema(history)
     columns = columns.remove(columns.get_field_index(DAY))
@@ -55,7 +55,7 @@ def _merge(store: Store, staged: list[pa.Table]) -> None:
 
 
 def _events(store: Store, history: DeltaTable, columns: pa.Schema) -> Iterator[pa.Table]:
-    """The events, some of a file at a time; jobs of the same time come together, so that few files are rewritten."""
+    """Yield the events in parts of files. Files are sorted by creation time, so that a merge rewrites few files."""
     actions = pa.table(history.get_add_actions(flatten=True))
     created = actions["min.ctime"] if "min.ctime" in actions.column_names else pa.nulls(len(actions), pa.int64())
     files = pa.table({"path": actions["path"], "day": actions[f"partition.{DAY}"], "created": created})

@@ -1,14 +1,13 @@
-"""The two indexes as tables: `history`, every event once, and `current`, the newest event of each job.
+"""The schemas of the two indexes: `history` has every event once, `current` the newest event of each job.
 
-Both are Delta tables under one path. `history` is the events as they came (event_schema.py), by
-day. `current` has a row per job: its newest event by the documented order (final, version, node,
-seq). An event may lack queue, priority or meta; then the row keeps what an older event said, and
-`<column>_key` says which one, so that it does not matter in which order events arrive. These
-columns are null nearly always: the value is the newest event's own.
+Both are Delta tables under one path. `history` has the events as they came (event_schema.py), partitioned by day.
+`current` has a row per job: its newest event by the documented order (final, version, node, seq). An event may lack
+queue, priority or meta. Then the row keeps the value of an older event, and `<column>_key` names that event. So the
+result does not depend on the order in which events arrive. The key columns are null nearly always, because the value
+is usually the newest event's own.
 
-Columns are only ever added, here by a newer version or by a DataFrame that has more of them. The
-format number stands in the tables' description; a table with a higher one was written by a newer
-version and is left alone.
+Columns are only ever added, by a newer version or by a DataFrame with further columns. The tables' description holds
+the format number. A table with a higher number was written by a newer version, and is left alone.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ from disque_py.spark.index_tables import open_existing as open_existing
 from disque_py.spark.store import Store
 
 STICKY: Final = ("queue", "priority", "meta")
-# What a row of `current` says of itself besides its newest event.
+# Besides its newest event, a row of `current` has these columns.
 FINAL: Final = "final"
 KEYS: Final = tuple(f"{name}_key" for name in STICKY)
 DAY: Final = "day"
 
-# A DataFrame must have these, or its rows can't be put in order.
+# Without these columns of the DataFrame, its rows can't be ordered.
 NEEDED: Final = ("node", "log", "seq", "ts", "job_id", "version", "to_state")
 
 CONFIGURATION: Final = {
@@ -45,22 +44,22 @@ CONFIGURATION: Final = {
 
 
 class IndexSchemaError(ValueError):
-    """Columns don't fit the index; the text names the column and what to do."""
+    """Columns don't fit the index. The text names the column and says what to do."""
 
 
 def history_schema(columns: pa.Schema = ARROW_SCHEMA) -> pa.Schema:
-    """Of `history`, for rows with these columns."""
+    """Return the columns of `history` for rows with these columns."""
     return columns.append(pa.field(DAY, pa.date32()))
 
 
 def current_schema(columns: pa.Schema = ARROW_SCHEMA) -> pa.Schema:
-    """Of `current`."""
+    """Return the columns of `current` for rows with these columns."""
     fields = [*columns, pa.field(FINAL, pa.int32()), *(pa.field(name, pa.string()) for name in KEYS)]
     return pa.schema(fields)
 
 
 def check_columns(columns: pa.Schema) -> None:
-    """Whether rows with these columns can be indexed. Raises IndexSchemaError."""
+    """Check that rows with these columns can be indexed. Raises IndexSchemaError."""
     for name in NEEDED:
         if name not in columns.names:
             raise IndexSchemaError(
@@ -122,7 +121,8 @@ def _open(store: Store, wanted: pa.Schema, partition: list[str] | None) -> Delta
                 f"{have.field(field.name).type}; cast it or give it another name"
             )
     if new:
-        # First, so that a crash between both leaves a table that is read with care, not one that lacks columns.
+        # The property comes first. A crash in between then leaves a table that is read with care, and no table whose
+        # files unexpectedly lack columns.
         now_ms = time.time_ns() // 1_000_000
         table.alter.set_table_properties({WIDENED: str(now_ms)}, raise_if_not_exists=False)
         table.alter.add_columns(Schema.from_arrow(pa.schema(new)).fields)
@@ -131,12 +131,12 @@ def _open(store: Store, wanted: pa.Schema, partition: list[str] | None) -> Delta
 
 
 def arrow_schema(table: DeltaTable) -> pa.Schema:
-    """A table's columns as the types that files and events have."""
+    """Return a table's columns with the types that files and events have."""
     return pa.schema([pa.field(field.name, plain(field.type)) for field in pa.schema(table.schema().to_arrow())])
 
 
 def plain(kind: pa.DataType) -> pa.DataType:
-    """delta-rs names other types of the same things: views, large strings, field names and nullability of maps."""
+    """Replace delta-rs's variants of a type: views, large strings, and maps with other field names or nullability."""
     if pa.types.is_map(kind):
         return pa.map_(plain(kind.key_type), plain(kind.item_type))
     if kind in (pa.string_view(), pa.large_string()):

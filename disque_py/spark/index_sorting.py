@@ -1,9 +1,10 @@
-"""Rows by job, then in the documented order: what both indexes are sorted by, quickly.
+"""Fast sorting of rows by job, then in the documented order. Both indexes are sorted this way.
 
-Comparing rows column by column, job ids first, is most of what sorting costs. So ids become their rank among those of
-the rows, and rank, final, version, node and seq, as far as they differ, bits of one number, which sort at once; where
-they need more bits than a number has, or some are missing, Arrow compares. Taking the rows in their new order is
-the rest; columns of which all rows say the same stay as they are. Needs pyarrow; knows no files.
+Most of the cost of sorting is comparing rows column by column, job ids first. So each id is replaced by its rank among
+the ids of the rows. Rank, final, version, node and seq, as far as they differ, become bits of one number, and the
+numbers are sorted. Arrow compares the columns instead if they need more bits than a number has, or if values are
+missing. The rest of the cost is taking the rows in their new order. Columns with the same value in all rows stay as
+they are. Needs pyarrow; knows no files.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from disque_py.spark.index_schema import FINAL
 
 JOB: Final = "job_id"
 ORDER: Final = (FINAL, "version", "node", "seq")
-# Of a number that has a sign.
+# A signed 64 bit number has this many bits for values.
 BITS: Final = 63
 
 _Ints: TypeAlias = npt.NDArray[np.int64]
 
 
 def sort_by_job(rows: pa.Table) -> pa.Table:
-    """By job, those of none last, then in the documented order; needs the column of `index_newest.with_final`."""
+    """Sort by job, with rows of no job last, then in the documented order. Needs the column of `with_final`."""
     if len(rows) < 2:
         return rows
     rows = rows.combine_chunks()
@@ -38,14 +39,14 @@ def sort_by_job(rows: pa.Table) -> pa.Table:
 
 
 def take_rows(rows: pa.Table, order: pa.Array | _Ints) -> pa.Table:
-    """These rows of a table, none twice, in this order."""
+    """Return these rows of a table, in this order. No row may be taken twice."""
     indices = order if isinstance(order, pa.Array) else pa.array(order)
     columns = [column.slice(0, len(indices)) if _is_same(column) else column.take(indices) for column in rows.columns]
     return pa.table(columns, schema=rows.schema)
 
 
 def _is_same(column: pa.ChunkedArray) -> bool:
-    """Whether all rows say the same, as far as that can be seen at once."""
+    """Return whether all rows have the same value, as far as a quick check can tell."""
     if column.null_count:
         return bool(column.null_count == len(column))
     if pa.types.is_map(column.type):
@@ -56,7 +57,7 @@ def _is_same(column: pa.ChunkedArray) -> bool:
 
 
 def _order(rows: pa.Table) -> _Ints | None:
-    """The order of the rows; None if it does not fit into a number."""
+    """Return the order of the rows, or None if it does not fit into one number."""
     final, version, node, seq = (rows[name] for name in ORDER)
     if final.null_count or node.null_count or seq.null_count:
         return None
@@ -68,7 +69,7 @@ def _order(rows: pa.Table) -> _Ints | None:
 
 
 def _ranks(column: pa.ChunkedArray) -> _Ints:
-    """Of each text among all of them; nulls come last."""
+    """Return the rank of each text among all of them; nulls come last."""
     encoded = pc.dictionary_encode(column).combine_chunks()
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.chunk(0)
@@ -81,7 +82,7 @@ def _ranks(column: pa.ChunkedArray) -> _Ints:
 
 
 def _bits_of(columns: Iterable[npt.NDArray[np.signedinteger]]) -> _Ints | None:
-    """Numbers side by side in one, the first one in its highest bits; None if they need too many."""
+    """Pack numbers into one, the first in its highest bits; return None if they need too many bits."""
     key: _Ints | None = None
     bits = 0
     for column in columns:

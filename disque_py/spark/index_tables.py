@@ -1,6 +1,6 @@
-"""The tables of an index by name, opened and checked, for those that only read them.
+"""Opening and checking the tables of an index by name, for programs that only read them.
 
-Their columns are in index_schema.py. Imports no pyarrow, as store.py.
+index_schema.py has their columns. Like store.py, this module imports no pyarrow.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ CURRENT: Final = "current"
 STAGING: Final = "_staging"
 
 DESCRIPTION: Final = "disque-py index, format {}"
-# A property of our own: Unix ms at which the table got its last column, 0 for never. Files that are older lack it.
+# Our own table property: Unix ms at which the table got its last column; 0: never. Older files lack that column.
 WIDENED: Final = "disque.widened"
 
-# Colours and arrows in the messages of object stores.
+# Messages of object stores contain colour codes and arrows.
 TERMINAL: Final = re.compile(r"\x1b\[\d+m|↳")
 
 
 def check_not_lost(store: Store) -> None:
-    """A table `current` that is gone, while `history` has events, must not begin anew. Raises TableError."""
+    """Raise TableError when `current` is gone while `history` has events: `current` must not begin anew then."""
     try:
         is_lost = (
             not store.under(CURRENT).exists()
@@ -44,7 +44,7 @@ def check_not_lost(store: Store) -> None:
 
 
 def open_existing(store: Store, name: str) -> DeltaTable:
-    """One table of an index that is there. Raises TableError, also for one of a newer version."""
+    """Open an existing table of an index. Raises TableError, also for a table of a newer version."""
     try:
         exists = store.under(name).exists()
     except (DeltaError, OSError) as error:
@@ -60,7 +60,7 @@ def open_existing(store: Store, name: str) -> DeltaTable:
 
 
 def check_format(store: Store, table: DeltaTable) -> None:
-    """Raises TableError when a newer version wrote it."""
+    """Raise TableError when a newer version wrote the table."""
     found = re.fullmatch(DESCRIPTION.format(r"(\d+)"), table.metadata().description or "")
     if found and int(found[1]) > FORMAT:
         raise TableError(
@@ -69,7 +69,7 @@ def check_format(store: Store, table: DeltaTable) -> None:
 
 
 def no_storage(store: Store, error: Exception) -> TableError:
-    """What to say when a path can't be reached."""
+    """Return the error for a path that can't be reached."""
     why = " ".join(TERMINAL.sub(" ", str(error)).split())[:300]
     return TableError(
         f"{store.path} can't be reached or written: {why}; check the option path, the rights to it, and for an object "

@@ -1,10 +1,9 @@
-"""The executors' part of the index: a task's events as files that no table knows yet.
+"""The executors' part of the index: write a task's events as files that no table knows yet.
 
-Events that the table has already are dropped by position: `history` carries, per node and log, the
-highest sequence number that was ever committed (a `txn` action), in the same commit as the rows. So
-a batch that Spark repeats, or a whole log that is read again after the checkpoint was lost, adds
-nothing. The rest is sorted by job and written twice: all of it for `history`, the newest event of
-each job for the merge into `current`.
+Events that the table already has are dropped by position. `history` holds, per node and log, the highest sequence
+number that was ever committed (a `txn` action), in the same commit as the rows. So a batch that Spark repeats adds
+nothing. Nor does a whole log that is read again after the checkpoint was lost. The remaining events are sorted by job
+and written twice: all of them for `history`, and the newest event of each job for the merge into `current`.
 """
 
 from __future__ import annotations
@@ -21,33 +20,33 @@ from disque_py.spark.index_newest import newest, with_final
 from disque_py.spark.index_schema import FINAL, HISTORY, STAGING
 from disque_py.spark.index_sorting import sort_by_job
 
-# The day of rows without a moment.
+# The day of rows without a time.
 EPOCH: Final = pa.scalar(0, pa.int32()).cast(pa.date32())
-# Rows that a task holds in memory before it writes files.
+# A task holds this many rows in memory before it writes files.
 FLUSH_ROWS: Final = 400_000
 
 
 @dataclass(slots=True)
 class Seen:
-    """What came of one log in a task or a batch, dropped rows included: first and last number, how many different."""
+    """The events of one log in a task or a batch, dropped ones included: first and last number, count of numbers."""
 
     first: int
     last: int
     count: int
 
     def join(self, other: Seen) -> Seen:
-        """Both together."""
+        """Return both together."""
         return Seen(min(self.first, other.first), max(self.last, other.last), self.count + other.count)
 
 
 @dataclass(slots=True)
 class Written:
-    """What a task tells the commit.
+    """The report of a task to the commit.
 
-    seen      (node, log) → what came
-    history   new files of the table
-    staged    files of newest events, under STAGING
-    newest_ms   the moment of the newest event, Unix ms
+    seen        (node, log) → the numbers that came
+    history     new files of the table
+    staged      files of newest events, under STAGING
+    newest_ms   the time of the newest event, Unix ms
     """
 
     seen: dict[tuple[str, str], Seen] = field(default_factory=dict)
@@ -59,12 +58,12 @@ class Written:
 
 
 def mark_name(node: str, log: str) -> str:
-    """The name of the `txn` action that keeps a log's highest committed number."""
+    """Return the name of the `txn` action that holds a log's highest committed number."""
     return f"events/{node}/{log}"
 
 
 class IndexTask:
-    """One task's rows, in parts of FLUSH_ROWS."""
+    """The writer of one task's rows, in parts of FLUSH_ROWS."""
 
     def __init__(self, store: Store) -> None:
         self.written = Written()
@@ -75,7 +74,7 @@ class IndexTask:
         self._waiting_rows = 0
 
     def write_all(self, batches: Iterable[pa.RecordBatch]) -> Written:
-        """All rows of the task; none is fine."""
+        """Write all rows of the task. There may be none."""
         for batch in batches:
             self._waiting.append(batch)
             self._waiting_rows += len(batch)
@@ -97,7 +96,7 @@ class IndexTask:
         if not len(events):
             return
         events = sort_by_job(with_final(events))
-        # Events of a node (it was started, it was emptied) belong to no job.
+        # A node's own events (it was started, it was flushed) belong to no job.
         of_jobs = events.filter(events["job_id"].is_valid()) if events["job_id"].null_count else events
         if len(of_jobs):
             self.written.staged.append(write_staged(self._store.under(STAGING), newest(of_jobs)))
@@ -109,7 +108,7 @@ class IndexTask:
             self.written.history.append(write_file(self._store.under(HISTORY), part, {"day": day.isoformat()}))
 
     def _unseen(self, events: pa.Table) -> pa.Table:
-        """Without what is committed, and without repetitions."""
+        """Return the events without committed and repeated ones."""
         numbers = [("seq", "min"), ("seq", "max"), ("seq", "count_distinct"), ("seq", "count")]
         logs = events.group_by(["node", "log"]).aggregate(numbers)
         keep = None
@@ -131,7 +130,7 @@ class IndexTask:
         return _distinct(events) if repeats else events
 
     def _mark(self, node: str, log: str) -> int:
-        """The highest number of this log that the table has; -1 for none."""
+        """Return the highest number of this log that the table has; -1 for none."""
         mark = self._marks.get((node, log))
         if mark is None:
             found = None if self._table is None else self._table.transaction_version(mark_name(node, log))
@@ -140,6 +139,6 @@ class IndexTask:
 
 
 def _distinct(events: pa.Table) -> pa.Table:
-    """Each (node, log, seq) once."""
+    """Return each (node, log, seq) once."""
     numbered = events.append_column("_row", pa.array(range(len(events)), pa.int64()))
     return events.take(numbered.group_by(["node", "log", "seq"]).aggregate([("_row", "min")])["_row_min"])

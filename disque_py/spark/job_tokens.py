@@ -1,23 +1,24 @@
-"""Fetching jobs by token: what a batch is, so that it can be read again and acknowledged as a whole.
+"""Batches of jobs fetched by token, so that a batch can be read again and acknowledged as a whole.
 
-Rows of a queue are not there to be read twice; tokens make them so. `GETJOB … TOKEN t` gives the same jobs
-again for the same t, as long as they are leased, and `ACKTOKEN t` acknowledges all of them
-(spec G1, G2, G3). A batch is a number and a list of shares, one per node: how many jobs and bytes
-it may give, and in how many GETJOBs at most. The tokens follow from these, so they are in Spark's checkpoint
-before a job is fetched, tasks may run anywhere and twice, and the acks need no word from them.
+A queue's jobs can't be read twice; with tokens they can. `GETJOB … TOKEN t` gives the same jobs again for the
+same t, as long as they are leased. `ACKTOKEN t` acknowledges all of them (spec G1, G2, G3).
+
+A batch is a number and a list of shares, one per node. A share says how many jobs and bytes the node may give,
+and in how many GETJOBs at most. The tokens follow from the number and the shares. So the tokens are in Spark's
+checkpoint before a job is fetched. Tasks may run anywhere and twice. The acks need no message from the tasks.
 
 A reply ends after the job with which it exceeds a megabyte. So a share has a token for each thousand jobs and one
-for each megabyte: tasks go on to the next token until they have their jobs or bytes, or the queues give nothing.
-A token that no task came to is unknown to its node, and does no harm.
+for each megabyte. A task goes on to the next token until it has its jobs or bytes, or the queues give nothing.
+A token that no task used is unknown to its node, and does no harm.
 
 An offset, as it stands in the checkpoint:
 
     {"id": "<random, of the query>", "n": 7, "shares": [["<node id>", 260, 4000, 268435456], …],
      "runs": {"<node id>": "<run id>"}}
 
-`n` counts batches; `shares` are those of the batch that ends here: node, GETJOBs, jobs, bytes. Offsets of older
-versions have no bytes, and the jobs of each GETJOB instead of those of the share. `runs` are the
-processes that were asked: one that was started again meanwhile may have given jobs of which nobody heard. Pure.
+`n` counts batches. `shares` are those of the batch that ends here: node, GETJOBs, jobs, bytes. Offsets of older
+versions have no bytes; they have the jobs of each GETJOB instead of the jobs of the share. `runs` names the server
+processes that were asked. A process that was restarted meanwhile may have sent jobs that never arrived. Pure.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 Offset: TypeAlias = dict[str, Any]
 
-# Jobs asked for with one GETJOB.
+# One GETJOB asks for this many jobs.
 JOBS_PER_TOKEN: Final = 1_000
 # A reply of GETJOB ends after the job with which it exceeds this (docs/commands.md).
 BYTES_PER_TOKEN: Final = 1 << 20
-# A task is worth its cost from about so many jobs on.
+# A task pays for its overhead from about this many jobs on.
 JOBS_PER_TASK: Final = 100
 
 
 class Share(NamedTuple):
     """One task's part of a batch.
 
-    first, tokens   numbers of its tokens at the node: the first, and how many
-    jobs, bytes     it is over when it has so many of either
+    first, tokens   number of its first token at the node, and count of its tokens
+    jobs, bytes     the task ends when it has this many of either
     """
 
     node: str
@@ -50,12 +51,12 @@ class Share(NamedTuple):
 
 
 def token(offset: Mapping[str, Any], node: str, number: int) -> bytes:
-    """The token of one GETJOB of the batch."""
+    """Return the token of one GETJOB of the batch."""
     return f"spark/{offset['id']}/{offset['n']}/{node[:8]}/{number}".encode()
 
 
 def tokens(offset: Mapping[str, Any]) -> dict[str, list[bytes]]:
-    """All tokens of the batch, by node."""
+    """Return all tokens of the batch, by node."""
     found: dict[str, list[bytes]] = {}
     for share in _whole(offset):
         found[share.node] = [token(offset, share.node, number) for number in range(share.tokens)]
@@ -63,12 +64,12 @@ def tokens(offset: Mapping[str, Any]) -> dict[str, list[bytes]]:
 
 
 def jobs_of(offset: Mapping[str, Any]) -> int:
-    """How many jobs the batch has at most."""
+    """Return the number of jobs that the batch has at most."""
     return sum(share.jobs for share in _whole(offset))
 
 
 def _whole(offset: Mapping[str, Any]) -> list[Share]:
-    """The shares of the nodes, each in one piece."""
+    """Return the shares of the nodes, each undivided."""
     found = []
     for node, count, jobs, *more in offset["shares"]:
         if more:
@@ -79,7 +80,7 @@ def _whole(offset: Mapping[str, Any]) -> list[Share]:
 
 
 def first_offset(query: str) -> Offset:
-    """Before the first batch."""
+    """Return the offset before the first batch."""
     return {"id": query, "n": 0, "shares": []}
 
 
@@ -90,7 +91,10 @@ def next_offset(
     bytes_max: int,
     runs: Mapping[str, str] | None = None,
 ) -> Offset:
-    """The next batch: at most `jobs_max` of the jobs that wait, from each node in proportion; `runs` by node."""
+    """Return the end of the next batch: at most `jobs_max` of the waiting jobs, from each node in proportion.
+
+    `waiting` and `runs` are by node.
+    """
     total = sum(waiting.values())
     wanted = min(total, jobs_max)
     shares: list[tuple[str, int, int, int]] = []
@@ -106,7 +110,7 @@ def next_offset(
 
 
 def shares_of(offset: Mapping[str, Any], pieces: int) -> list[Share]:
-    """The batch as tasks: about `pieces`, at least one per node that has something."""
+    """Divide the batch into about `pieces` tasks, at least one per node that has jobs."""
     whole = _whole(offset)
     found = []
     for share in whole:
@@ -122,5 +126,5 @@ def shares_of(offset: Mapping[str, Any], pieces: int) -> list[Share]:
 
 
 def _cut(whole: int, parts: int) -> list[int]:
-    """Where the parts begin, and the end of the last one."""
+    """Return where each part begins, and the end of the last one."""
     return [whole * part // parts for part in range(parts + 1)]

@@ -1,6 +1,6 @@
-"""`format("disque")`: one name for two things, as Kafka's: `readStream` consumes jobs, `write` makes them.
+"""The classes behind `format("disque")`: `readStream` consumes jobs, `write` and `writeStream` make them.
 
-Thin: jobs_reading.py fetches, sink.py writes.
+They only adapt: jobs_reading.py fetches, sink.py writes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from disque_py.spark.sink import JobStreamWriter, JobWriter, sink_options
 
 
 class JobPartition(InputPartition):
-    """A share of a batch, the offset its tokens follow from, and its node's address."""
+    """A share of a batch, the offset that determines its tokens, and the address of its node."""
 
     def __init__(self, offset: dict[str, Any], share: Share, address: Address | None) -> None:
         super().__init__(share)
@@ -38,7 +38,7 @@ class JobPartition(InputPartition):
 
 
 class JobStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Jobs of queues as rows."""
+    """The stream that takes jobs from queues as rows, at least once."""
 
     def __init__(self, options: JobOptions) -> None:
         self._options = options
@@ -46,72 +46,72 @@ class JobStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def _planner(self) -> JobPlanner:
-        # Made where it is used: connections and threads can't travel.
+        # Spark pickles the reader. Connections and threads can't be pickled, so they are made on first use.
         if self._kept is None:
             self._kept = JobPlanner(self._options)
         return self._kept
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 — Spark's name
-        """Note how many jobs wait now."""
+        """Remember how many jobs wait now."""
         self._planner.freeze()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 — Spark's name
-        """Before the first batch."""
+        """Return the offset before the first batch."""
         return self._planner.initial()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 — Spark's name
-        """Everything: maxJobsPerTrigger is applied by ourselves: an empty batch must pass any limit."""
+        """Return no limit: the planner applies maxJobsPerTrigger itself, as an empty batch must pass any limit."""
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 — Spark's name
-        """The next batch."""
+        """Return the end of the next batch."""
         return self._planner.latest(start)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Its tasks."""
+        """Return the tasks of a batch."""
         return [JobPartition(end, share, address) for share, address in self._planner.shares(end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """On an executor."""
+        """Fetch the jobs of a task; runs on an executor."""
         if isinstance(partition, JobPartition):
             yield from fetch(self._options, partition.offset, partition.share, partition.address)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Acknowledge."""
+        """Acknowledge the jobs of the batch that Spark has committed."""
         self._planner.commit(end)
 
     def stop(self) -> None:
-        """End what runs beside."""
+        """End the thread that extends leases, and close the connections."""
         self._planner.stop()
 
 
 class JobSource(DataSource):
-    """Queues of a cluster."""
+    """The format `disque`: the queues of a cluster. docs/spark.md lists its columns and options."""
 
     @classmethod
     def name(cls) -> str:
-        """The word in format(…)."""
+        """Return the name for format(…)."""
         return FORMAT
 
     def schema(self) -> str:
-        """Of the rows that are read."""
+        """Return the columns of rows that are read."""
         return SPARK_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """There is none: a job that is read is taken, and only a stream knows when it may be acknowledged."""
+        """Raise OptionError: reading takes a job, and only a stream knows when the job may be acknowledged."""
         raise OptionError(
             f"{FORMAT}: queues are read by streams only; use spark.readStream, with trigger(availableNow=True)"
         )
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 — Spark's name
-        """For spark.readStream."""
+        """Return the reader for spark.readStream. Raises OptionError."""
         check_own_schema(FORMAT, schema.fieldNames(), ARROW_SCHEMA.names)
         return JobStreamReader(job_options(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """For df.write."""
+        """Return the writer for df.write. Raises OptionError, SchemaError, ClusterError."""
         return JobWriter(sink_options(self.options, schema, overwrite=overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802 — Spark's name
-        """For df.writeStream."""
+        """Return the writer for df.writeStream. Raises OptionError, SchemaError, ClusterError."""
         return JobStreamWriter(sink_options(self.options, schema, overwrite=overwrite))

@@ -1,15 +1,15 @@
-"""Consuming queues: the driver's batches and acks, and the executors' fetching.
+"""Consuming queues: the driver plans batches and acknowledges them, the executors fetch.
 
-At least once. A batch is acknowledged when Spark has committed it; Spark says so only when the next one is
-made, so while jobs are unacknowledged and the queue is empty an empty batch is asked for, whose
-only purpose is that commit. Until then a thread beside the driver extends the leases of what was
-planned, so that a long batch is not delivered again meanwhile.
+The guarantee is at least once. A batch is acknowledged when Spark has committed it. Spark reports the commit only
+when the next batch is made. So while jobs are unacknowledged and the queues are empty, the planner makes an empty
+batch, whose only purpose is that commit. Until then a thread beside the driver extends the leases of the planned
+batches. So the jobs of a long batch are not delivered again meanwhile.
 
-What can't be fetched or acknowledged because its node is gone comes back after its RETRY, from a
-node that holds a copy: nothing is lost, and nothing has to be remembered.
+A job that can't be fetched or acknowledged because its node is gone comes back after its RETRY, from a node that
+holds a copy. Nothing is lost, and the planner has to remember nothing.
 
-How many jobs a batch plans says little: a reply ends at a megabyte, queues are paused, jobs leave for other nodes.
-So AvailableNow counts the jobs that came, as nodes tell of the batch's tokens.
+A batch may give fewer jobs than it plans: a reply ends at a megabyte, queues are paused, jobs move to other nodes.
+So AvailableNow counts the jobs that came. The nodes report this number for the batch's tokens.
 """
 
 from __future__ import annotations
@@ -58,16 +58,16 @@ OPTIONS: Final = (
 JOBS_MAX: Final = 100_000
 BYTES_MAX: Final = 256 << 20
 LEASE_MS: Final = 120_000
-# Tokens in one ACKTOKEN: a node serves nobody else while it acknowledges their jobs, some milliseconds per token.
+# Tokens in one ACKTOKEN: the node serves no other client while it acknowledges their jobs, some ms per token.
 ACK_TOKENS: Final = 4
-# After so many batches in a row in which a node gave none of its jobs, AvailableNow leaves these.
+# AvailableNow skips a node that gave none of its jobs in this many batches in a row.
 FRUITLESS_MAX: Final = 2
-# How long a node is asked again after a connection to it broke, and how often.
+# After a connection broke, the node is asked again for LOST_S, with pauses of PAUSE_S.
 LOST_S: Final = 10.0
 PAUSE_S: Final = 0.2
-# A line of INFO.
+# The start of a line of INFO.
 RUN_ID: Final = "run_id:"
-# Nodes that acknowledge side by side.
+# Acks go to this many nodes at a time.
 ACK_NODES: Final = 16
 
 SPARK_SCHEMA: Final = (
@@ -89,7 +89,7 @@ ARROW_SCHEMA: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
-    """What a query wants of which queues."""
+    """The options of a query that consumes queues."""
 
     cluster: ClusterOptions
     queues: tuple[str, ...]
@@ -100,12 +100,12 @@ class JobOptions:
 
     @property
     def lease_s(self) -> int:
-        """The lease in whole seconds, as commands take it."""
+        """Return the lease in whole seconds, as commands take it."""
         return -(-self.lease_ms // 1000)
 
 
 def job_options(given: Any) -> JobOptions:
-    """The options, checked. Raises OptionError."""
+    """Check the options and return them. Raises OptionError."""
     options = Options(FORMAT, given, OPTIONS)
     if options.has("where"):
         raise OptionError(
@@ -124,13 +124,13 @@ def job_options(given: Any) -> JobOptions:
 
 
 class JobPlanner:
-    """Plans batches and acknowledges them; one per query, in the process that Spark keeps for its reader."""
+    """A planner of batches, which also acknowledges them; one per query, in the process that Spark keeps for it."""
 
     def __init__(self, options: JobOptions) -> None:
         self.options = options
         self._nodes = Nodes(options.cluster)
         self._first: Offset | None = None
-        # AvailableNow: jobs that waited at its start, those that came since, and the batches they came in.
+        # AvailableNow: the jobs that waited at its start, the jobs that came since, and the batches that it planned.
         self._target: int | None = None
         self._came = 0
         self._own: set[int] = set()
@@ -143,22 +143,25 @@ class JobPlanner:
         self._open: dict[int, Offset] = {}
         self._acked = -1
         self._lock = threading.Lock()
-        self._keeper: threading.Thread | None = None
+        self._lease_thread: threading.Thread | None = None
         self._ended = threading.Event()
 
     def initial(self) -> Offset:
-        """Where a new query begins. Raises ClusterError before anything is fetched."""
+        """Return where a new query begins. Raises ClusterError before anything is fetched."""
         if self._first is None:
             self._nodes.discover()
             self._first = first_offset(uuid.uuid4().hex)
         return self._first
 
     def freeze(self) -> None:
-        """From now on, no more jobs than wait now (AvailableNow)."""
+        """Limit the query to as many jobs as wait now (AvailableNow)."""
         self._target = sum(self._waiting().values())
 
     def latest(self, start: Offset) -> Offset:
-        """The next batch; an empty one when only acks are due; `start` when there is nothing to do."""
+        """Return the end of the next batch.
+
+        The batch is empty when only acks are due. Return `start` itself when there is nothing to do.
+        """
         wanted = self.options.jobs_max
         is_due = bool(start["shares"]) and start["n"] > self._acked
         waiting: dict[str, int] = {}
@@ -169,7 +172,8 @@ class JobPlanner:
             is_open = is_due and start["n"] in self._own
             left = self._target - self._came - (jobs_of(start) if is_open else 0)
             if left <= 0 and is_open and any(waiting.values()):
-                # By the plan these came later than AvailableNow began; to ask what came costs the nodes a little.
+                # By the plan, the waiting jobs arrived after AvailableNow began. The plan may be wrong, so the nodes
+                # are asked what came; that costs them a little.
                 left = self._target - self._came - self._held(start)
             wanted = min(wanted, left)
         if wanted > 0 and any(waiting.values()):
@@ -180,12 +184,12 @@ class JobPlanner:
             end = next_offset(start, {}, 0, 0)
         else:
             return start
-        self._keep(start)
-        self._keep(end)
+        self._hold_leases(start)
+        self._hold_leases(end)
         return end
 
     def _fruitful(self, waiting: dict[str, int]) -> dict[str, int]:
-        """Without nodes that hand out none of their jobs, which would keep AvailableNow from its end."""
+        """Leave out nodes that hand out none of their jobs: they would keep AvailableNow from ending."""
         if self._target is None:
             return waiting
         for node, count in list(waiting.items()):
@@ -199,7 +203,7 @@ class JobPlanner:
         return waiting
 
     def _held(self, offset: Offset) -> int:
-        """How many jobs of a batch came, as nodes know by its tokens; those of nodes that don't answer count 0."""
+        """Return how many jobs of a batch came, as nodes know by its tokens. Nodes that don't answer count 0."""
         places = self._nodes.discover()
         count = 0
         for node, words in tokens(offset).items():
@@ -209,13 +213,13 @@ class JobPlanner:
         return count
 
     def _extend(self, nodes: Nodes, address: Address, words: list[bytes]) -> int:
-        """Extend the leases under these tokens → how many."""
+        """Extend the leases under these tokens and return their number."""
         lease_s = self.options.lease_s
         return sum(int(count) for count in nodes.ask_all(address, [(b"EXTENDTOKEN", one, lease_s) for one in words]))
 
     def shares(self, end: Offset) -> list[tuple[Share, Address | None]]:
-        """A batch as tasks, and where their nodes are; None for one that is away."""
-        self._keep(end)
+        """Return the tasks of a batch with the addresses of their nodes; None for a node that is away."""
+        self._hold_leases(end)
         if not end["shares"]:
             return []
         places = self._nodes.discover()
@@ -226,7 +230,7 @@ class JobPlanner:
         return found
 
     def commit(self, end: Offset) -> None:
-        """Acknowledge a batch, and older ones that could not be acknowledged then."""
+        """Acknowledge a batch, and older batches that are still open."""
         with self._lock:
             self._open.setdefault(end["n"], end)
             due = [offset for number, offset in self._open.items() if number <= end["n"]]
@@ -239,9 +243,9 @@ class JobPlanner:
                     for node, words in tokens(offset).items()
                 }
                 for node, one in asked.items():
-                    count, trouble = one.result()
-                    if trouble:
-                        warnings.warn(trouble, stacklevel=2)
+                    count, failure = one.result()
+                    if failure:
+                        warnings.warn(failure, stacklevel=2)
                         continue
                     self._fruitless[node] = 0 if count else self._fruitless[node] + 1
                     if offset["n"] in self._own:
@@ -251,10 +255,10 @@ class JobPlanner:
         self._acked = max(self._acked, end["n"])
 
     def _ack(self, offset: Offset, node: str, address: Address | None, words: list[bytes]) -> tuple[int, str]:
-        """Acknowledge a node's part of a batch → how many jobs, why that failed. Nodes are asked side by side.
+        """Acknowledge a node's part of a batch → number of jobs, reason of a failure. Nodes are asked in parallel.
 
-        A node that was started again may have given jobs whose rows never came, and know from its journal that they
-        were given: it takes back what it has under these tokens.
+        A node that was restarted may have sent jobs whose rows never arrived. It still knows from its journal that it
+        delivered them. So such a node takes the jobs under these tokens back (NACKTOKEN).
         """
         number, run = offset["n"], offset.get("runs", {}).get(node)
         try:
@@ -274,14 +278,14 @@ class JobPlanner:
         return sum(int(count) for count in counts), ""
 
     def stop(self) -> None:
-        """End the thread and hang up."""
+        """End the thread and close the connections."""
         self._ended.set()
-        if self._keeper is not None:
-            self._keeper.join()
+        if self._lease_thread is not None:
+            self._lease_thread.join()
         self._nodes.close()
 
     def _waiting(self) -> dict[str, int]:
-        """Jobs in the queues, by node; nodes that don't answer are left out. Raises ClusterError, ReplyError."""
+        """Count the jobs in the queues, by node, without nodes that don't answer. Raises ClusterError, ReplyError."""
         counts = {}
         away = {}
         for node, place in sorted(self._nodes.discover().items()):
@@ -290,11 +294,11 @@ class JobPlanner:
             except DisqueConnectionError as error:
                 if place.address.port:
                     away[node] = str(error)
-        self._away.tell(away)
+        self._away.report(away)
         return counts
 
     def _runs(self, nodes: Iterable[str]) -> dict[str, str]:
-        """Which processes the nodes are; without those that don't answer any more."""
+        """Return the run ids of the nodes, without nodes that no longer answer."""
         found = {}
         for node in nodes:
             with suppress(DisqueConnectionError):
@@ -302,22 +306,22 @@ class JobPlanner:
         return found
 
     def _run_of(self, address: Address) -> str:
-        """The id of a node's process. Raises DisqueConnectionError, ReplyError."""
+        """Return the run id of a node's process. Raises DisqueConnectionError, ReplyError."""
         info = text(self._nodes.ask(address, b"INFO", b"server"))
         return next((line.removeprefix(RUN_ID) for line in info.splitlines() if line.startswith(RUN_ID)), "")
 
-    def _keep(self, offset: Offset) -> None:
-        """See to it that a batch's leases are extended until it is acknowledged."""
+    def _hold_leases(self, offset: Offset) -> None:
+        """Have the thread extend a batch's leases until the batch is acknowledged."""
         if not offset["shares"] or offset["n"] <= self._acked:
             return
         with self._lock:
             self._open[offset["n"]] = offset
-        if self._keeper is None:
-            self._keeper = threading.Thread(target=self._extend_leases, name="disque leases", daemon=True)
-            self._keeper.start()
+        if self._lease_thread is None:
+            self._lease_thread = threading.Thread(target=self._extend_leases, name="disque leases", daemon=True)
+            self._lease_thread.start()
 
     def _extend_leases(self) -> None:
-        """The thread: connections of its own, tokens that nobody knows (yet, or any more) do no harm."""
+        """Run the thread, which has its own connections. Tokens that a node does not (or no longer) know do no harm."""
         nodes = Nodes(self.options.cluster)
         pause_s = self.options.lease_ms / 3000
         while not self._ended.wait(pause_s):
@@ -333,11 +337,11 @@ class JobPlanner:
 
 
 def fetch(options: JobOptions, offset: Offset, share: Share, address: Address | None) -> Iterator[pa.RecordBatch]:
-    """A task's jobs. Raises ClusterError when the node refuses the command.
+    """Fetch a task's jobs. Raises ClusterError when the node refuses the command.
 
-    A node that can't be reached gives no rows, and has nothing under these tokens that could be acknowledged:
-    its jobs come back after their RETRY. A connection that broke is another matter: the node may have given jobs
-    whose rows never came, and their token is acknowledged with the batch. So it is asked again, for LOST_S.
+    A node that can't be reached gives no rows, and has nothing under these tokens that could be acknowledged. Its
+    jobs come back after their RETRY. A broken connection is different: the node may have sent jobs whose rows never
+    arrived, and their token is acknowledged with the batch. So that node is asked again, for LOST_S.
     """
     reason = "it is no longer known to the cluster"
     if address is not None:
@@ -356,9 +360,9 @@ def fetch(options: JobOptions, offset: Offset, share: Share, address: Address | 
 
 
 def _batches(options: JobOptions, offset: Offset, share: Share, address: Address) -> Iterator[pa.RecordBatch]:
-    """What the tokens of a share give, until it has its jobs or bytes, or one gives nothing.
+    """Yield the jobs of a share, token by token, until it has its jobs or bytes, or a token gives nothing.
 
-    While rows are made of a reply, the next is fetched.
+    While a reply becomes rows, the next reply is fetched.
     """
     nodes = Nodes(options.cluster)
     jobs, size = share.jobs, share.bytes
@@ -371,7 +375,7 @@ def _batches(options: JobOptions, offset: Offset, share: Share, address: Address
         )  # fmt: skip
         return _ask(nodes, address, words, is_first=number == 0)
 
-    # A thread of its own asks, and nobody else uses the connection; leaving waits for it.
+    # One thread sends all requests, and nothing else uses the connection. Leaving the block waits for the thread.
     with closing(nodes), ThreadPoolExecutor(1) as beside:
         asked: Future[Any] = beside.submit(ask, 0)
         for number in range(share.tokens):
@@ -389,7 +393,10 @@ def _batches(options: JobOptions, offset: Offset, share: Share, address: Address
 
 
 def _ask(nodes: Nodes, address: Address, words: tuple[str | bytes | int, ...], *, is_first: bool) -> Any:
-    """A GETJOB by token, until it is answered. Raises DisqueConnectionError: at once if nothing can have been sent."""
+    """Repeat a GETJOB by token until it is answered.
+
+    Raises DisqueConnectionError after LOST_S, or at once if nothing can have been sent.
+    """
     may_be_sent = not is_first
     deadline = time.monotonic() + LOST_S
     while True:
@@ -404,7 +411,7 @@ def _ask(nodes: Nodes, address: Address, words: tuple[str | bytes | int, ...], *
 
 def _batch(entries: list[Any], node: str) -> pa.RecordBatch:
     first = entries[0]
-    # Name-value pairs behind queue, id and body come in the same order for all jobs of a reply.
+    # The name-value pairs after queue, id and body have the same order for all jobs of a reply.
     places = {bytes(name): at for at, name in zip(range(4, len(first), 2), first[3::2], strict=False)}
 
     def column(name: bytes) -> list[Any]:
@@ -424,7 +431,7 @@ def _batch(entries: list[Any], node: str) -> pa.RecordBatch:
 
 
 def _texts(values: list[bytes]) -> pa.Array:
-    """Names and ids; bytes that are no UTF-8 become U+FFFD, which is what events say of such a queue, too."""
+    """Return names or ids as text. Bytes that are not UTF-8 become U+FFFD, as they do in events."""
     try:
         return pa.array(values, pa.binary()).cast(pa.string())
     except pa.ArrowInvalid:
@@ -436,7 +443,7 @@ def _readable(value: bytes) -> str:
 
 
 def _metas(flats: list[list[bytes] | None]) -> pa.Array:
-    """Name-value lists as maps. Most jobs have none, and then there is nothing to look at."""
+    """Return name-value lists as maps. Batches without any, which are most, take the short way."""
     if not any(flats):
         none = pa.array([], pa.string())
         return pa.MapArray.from_arrays(pa.array(np.zeros(len(flats) + 1, np.int32)), none, none)

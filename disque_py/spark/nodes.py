@@ -1,9 +1,8 @@
-"""The nodes of a cluster, as the data sources need them: which there are, and a connection to a certain one.
+"""The nodes of a cluster, as the data sources need them: a list of nodes, and a connection to a chosen one.
 
-The client library chooses nodes by itself; event logs and tokens belong to one node, so here the
-caller chooses. HELLO of any node that answers names the others, by id: an id stays while addresses
-change. A node that can't be reached is left alone for a while, so that one dead node does not make
-every micro-batch wait for its timeout.
+The client library chooses nodes by itself. Event logs and tokens belong to one node, so here the caller chooses.
+HELLO of any node that answers names the others by id: ids stay while addresses change. A node that can't be
+reached is not tried again for a while. So one dead node does not make every micro-batch wait for its timeout.
 """
 
 from __future__ import annotations
@@ -21,53 +20,53 @@ from disque_py.client.results import hello
 from disque_py.client.socket_connection import SocketConnection, dial
 from disque_py.spark.options import ClusterOptions
 
-# Commands in one write.
+# Commands are written in chunks of this size.
 CHUNK_COMMANDS: Final = 64
 REST_S: Final = 5.0  # How long a node that could not be reached is not tried again.
 
 
 class ClusterError(RuntimeError):
-    """A node can't be reached or refuses us; the text names it and says what to do."""
+    """A node can't be reached or refuses the source. The text names the node and says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodePlace:
-    """A node and where it listens."""
+    """A node's id and the address at which it listens."""
 
     id: str
     address: Address
 
 
 class AwayNodes:
-    """The nodes that can't be reached. Each is told on stderr when it goes away, and when it is back.
+    """The nodes that can't be reached. A line on stderr reports each when it goes away, and when it is back.
 
-    format        the source that asks
-    consequence   what it means, for the end of the line
+    format        the name of the source
+    consequence   the effect on the query, for the end of the line
     """
 
     def __init__(self, format_name: str, consequence: str) -> None:
         self._format = format_name
         self._consequence = consequence
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
-    def tell(self, reasons: Mapping[str, str]) -> None:
-        """Say what has changed; `reasons` by node, for all nodes that are away now."""
-        # No Python warning: the same one is shown once per process, and a node may go away again.
-        for node in sorted(reasons.keys() - self._told):
+    def report(self, reasons: Mapping[str, str]) -> None:
+        """Report what has changed. `reasons` names all nodes that are away now, each with its reason."""
+        # A Python warning would be shown once per process only, and a node may go away again.
+        for node in sorted(reasons.keys() - self._reported):
             print(
                 f"{self._format}: warning: node {node} can't be reached ({reasons[node]}); {self._consequence}",
                 file=sys.stderr,
                 flush=True,
             )
-        for node in sorted(self._told - reasons.keys()):
+        for node in sorted(self._reported - reasons.keys()):
             print(f"{self._format}: node {node} is no longer away", file=sys.stderr, flush=True)
-        self._told = set(reasons)
+        self._reported = set(reasons)
 
 
 class Nodes:
-    """The cluster as one process sees it; connections are kept, and used by one thread at a time.
+    """The cluster as one process sees it. Connections are kept. One thread at a time may use an instance.
 
-    places   what HELLO said last, by id
+    places   the nodes that the last HELLO named, by id
     """
 
     def __init__(self, options: ClusterOptions) -> None:
@@ -78,8 +77,8 @@ class Nodes:
         self._resting: dict[Address, tuple[float, str]] = {}
 
     def discover(self) -> dict[str, NodePlace]:
-        """All nodes of the cluster, by id, asked of the first that answers. Raises ClusterError when none does."""
-        # Nodes that were found come too: a list of bootstrap servers may be years old.
+        """Ask the first node that answers for all nodes of the cluster, by id. Raises ClusterError when none does."""
+        # Nodes that were found earlier are asked too: a list of bootstrap servers may be years old.
         known = [place.address for place in self.places.values()]
         reasons = []
         for address in dict.fromkeys([*self._options.nodes, *known]):
@@ -100,20 +99,25 @@ class Nodes:
         )
 
     def id_at(self, address: Address) -> str:
-        """The node that listens there: HELLO may name an address that by now is another's. Raises as `ask`."""
+        """Return the id of the node that listens there: an address from HELLO may belong to another node by now.
+
+        Raises as `ask`.
+        """
         return hello(self.ask(address, b"HELLO")).id
 
     def ask(self, address: Address, *words: Word) -> Reply:
-        """One command to one node → its reply.
+        """Send one command to one node and return its reply. The command may be sent twice, so it must be repeatable.
 
-        Raises NotConnectedError when the node can't be reached, ConnectionLostError when it broke off
-        twice, ReplyError when it refuses the command, ClusterError when it refuses the password.
-        Only for commands that may be sent twice.
+        Raises NotConnectedError when the node can't be reached, ConnectionLostError when the connection broke
+        twice, ReplyError when the node refuses the command, and ClusterError when it refuses the password.
         """
         return self.ask_all(address, [words])[0]
 
     def ask_all(self, address: Address, commands: Sequence[Sequence[Word]]) -> list[Reply]:
-        """Several commands to one node, in one go → their replies. Raises as `ask`, for the first that is refused."""
+        """Send several commands to one node, pipelined, and return their replies.
+
+        Raises as `ask`, for the first command that is refused.
+        """
         payloads = [encode([word(value) for value in words]) for words in commands]
         chunks = [
             (b"".join(payloads[at : at + CHUNK_COMMANDS]), len(payloads[at : at + CHUNK_COMMANDS]))
@@ -128,7 +132,7 @@ class Nodes:
             self.drop(address)
             if not was_kept:
                 raise
-            # What was kept since the last batch may have been closed meanwhile: once more, on a new one.
+            # A connection kept since the last batch may have been closed meanwhile: try once more, on a new one.
             return self.ask_all(address, commands)
         for reply in replies:
             if isinstance(reply, ReplyError):
@@ -136,7 +140,7 @@ class Nodes:
         return replies
 
     def connect(self, address: Address) -> SocketConnection:
-        """The connection to this address. Raises NotConnectedError, ClusterError for a wrong password."""
+        """Return the connection to this address. Raises NotConnectedError, and ClusterError for a wrong password."""
         kept = self._connections.get(address)
         if kept is not None:
             if not kept.is_stale():
@@ -162,12 +166,12 @@ class Nodes:
         return connection
 
     def drop(self, address: Address) -> None:
-        """Forget a connection that broke; the next command opens another."""
+        """Close and forget a connection that broke. The next command opens another."""
         connection = self._connections.pop(address, None)
         if connection is not None:
             connection.close()
 
     def close(self) -> None:
-        """Hang up everywhere."""
+        """Close all connections."""
         for address in list(self._connections):
             self.drop(address)

@@ -1,4 +1,4 @@
-"""The error of a wrong option, apart from what reads options: `disque-query` must not load a client library for it."""
+"""The error for a wrong option. It has its own module so that `disque-query` need not load the client library."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Options of the data sources: names, numbers, and one sentence for each that is wrong.
+"""Options of the data sources: their names, their values, and one sentence for each wrong one.
 
-Spark hands a data source its options as text under lower-cased names. A source says which names it
-knows; one that it doesn't is refused, because a misspelled `maxOffsetsPerTriger` would otherwise do
-nothing, in silence. Everything is read before a connection is opened or a row is written.
-`disque.*` are settings of the connection (docs/spark.md lists them all). Pure.
+Spark hands a data source its options as text under lower-cased names. A source states the names that it knows.
+Other names are refused, because a misspelled `maxOffsetsPerTriger` would otherwise be ignored silently.
+All options are read before a connection is opened or a row is written. `disque.*` are settings of the
+connection (docs/spark.md lists them all). Pure.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CONNECTION_OPTIONS: Final = (
     "disque.ssl.key",
     "disque.ssl.verify",
 )
-# What Spark itself puts among the options of a source or a sink.
+# Spark itself adds these to the options of a source or a sink.
 SPARK_OPTIONS: Final = frozenset({"path", "checkpointlocation", "queryname", "paths"})
 
 TRUE: Final = frozenset({"true", "yes", "1", "on"})
@@ -56,26 +56,26 @@ class Options:
                 raise OptionError(f"{format_name} has no option {name!r}{hint}")
 
     def has(self, name: str) -> bool:
-        """Whether it was given."""
+        """Return whether the option was given."""
         return name.lower() in self._values
 
     def text(self, name: str, default: str = "") -> str:
-        """Its value as it was given."""
+        """Return the option's value as it was given."""
         return self._values.get(name.lower(), default)
 
     def required(self, name: str, example: str) -> str:
-        """Its value. Raises OptionError when it is missing or empty."""
+        """Return the option's value. Raises OptionError when it is missing or empty."""
         value = self.text(name).strip()
         if not value:
             raise OptionError(f'{self.format} needs the option {name}, such as .option("{name}", "{example}")')
         return value
 
     def integer(self, name: str, default: int, minimum: int = 0, maximum: int = 2**63 - 1) -> int:
-        """A whole number. Raises OptionError."""
+        """Return the option as a whole number. Raises OptionError for anything else, and outside the bounds."""
         return default if not self.has(name) else self._integer(name, minimum, maximum)
 
     def integer_or_none(self, name: str, minimum: int = 0, maximum: int = 2**63 - 1) -> int | None:
-        """A whole number, None when it was not given. Raises OptionError."""
+        """Return the option as a whole number, or None when it was not given. Raises OptionError as `integer`."""
         return self._integer(name, minimum, maximum) if self.has(name) else None
 
     def _integer(self, name: str, minimum: int, maximum: int) -> int:
@@ -90,7 +90,7 @@ class Options:
         return value
 
     def flag(self, name: str, *, default: bool) -> bool:
-        """Either true or false. Raises OptionError."""
+        """Return the option as true or false. Raises OptionError for other words."""
         if not self.has(name):
             return default
         value = self.text(name).strip().lower()
@@ -99,23 +99,23 @@ class Options:
         raise OptionError(f"{self.format}: option {name} is true or false, not {self.text(name)!r}")
 
     def choice(self, name: str, default: str, choices: tuple[str, ...]) -> str:
-        """One of some words. Raises OptionError."""
+        """Return the option, lower-cased, which must be one of `choices`. Raises OptionError for other words."""
         value = self.text(name, default).strip().lower()
         if value not in choices:
             raise OptionError(f"{self.format}: option {name} is one of {', '.join(choices)}, not {value!r}")
         return value
 
     def names(self, name: str) -> tuple[str, ...]:
-        """A comma list, blanks around its members dropped."""
+        """Return the members of a comma-separated list, without the blanks around them."""
         return tuple(word.strip() for word in self.text(name).split(",") if word.strip())
 
     def with_prefix(self, prefix: str) -> dict[str, str]:
-        """Options that begin with it, the prefix cut off."""
+        """Return the options whose names begin with `prefix`, with the prefix cut off."""
         return {name[len(prefix) :]: value for name, value in self._values.items() if name.startswith(prefix.lower())}
 
 
 def check_own_schema(format_name: str, given: Sequence[str], own: Sequence[str]) -> None:
-    """Columns that were asked for with .schema(…), beside those that there are. Raises OptionError when they differ."""
+    """Compare the columns of .schema(…) with the source's own columns. Raises OptionError when they differ."""
     if list(given) != list(own):
         raise OptionError(
             f"{format_name}: the source has columns of its own, and .schema({', '.join(given)}) has others; leave "
@@ -125,11 +125,11 @@ def check_own_schema(format_name: str, given: Sequence[str], own: Sequence[str])
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
-    """How to reach the cluster; plain values, so that it travels to executors.
+    """The settings with which a source reaches the cluster. They are plain values, so Spark can send them to executors.
 
-    format      the source that asks, for messages
+    format      the name of the source, for messages
     nodes       bootstrapServers
-    timeout_s, connect_timeout_s   as the client's
+    timeout_s, connect_timeout_s   as in the client library
     ssl_*       files and flags for TLS
     """
 
@@ -146,7 +146,7 @@ class ClusterOptions:
     ssl_verify: bool
 
     def client_options(self) -> ClientOptions:
-        """The same for the client library; certificates are read here."""
+        """Return the same settings for the client library. This reads the certificates."""
         return ClientOptions(
             seeds=self.nodes,
             username=self.username,
@@ -173,7 +173,7 @@ class ClusterOptions:
 
 
 def cluster_options(options: Options) -> ClusterOptions:
-    """The connection's part of the options. Raises OptionError."""
+    """Return the options of the connection. Raises OptionError."""
     words = options.required("bootstrapServers", "10.0.0.1:7711,10.0.0.2:7711").split(",")
     nodes = []
     for word in words:

@@ -2,7 +2,7 @@
 
     spark.streams.addListener(ProgressListener(path="/data/index", metrics_port=9464))
 
-The text is made in progress_text.py.
+progress_text.py makes the text.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from disque_py.spark.progress_text import figures_of, line_of, prometheus_of, ro
 
 
 class ProgressListener(StreamingQueryListener):
-    """Tells what queries do.
+    """A listener that reports the progress of streaming queries.
 
-    path           of the index, for what its sink notes; empty: none
-    metrics_file   replaced after every batch (for node_exporter's textfile collector)
-    metrics_port   served at /metrics on 127.0.0.1; 0 takes a free port, None serves nothing
-    quiet          no lines
+    path           path of the index (string); its sink's notes add figures. By default empty: no notes are read
+    metrics_file   file that is replaced after every batch, for node_exporter's textfile collector. By default empty: no
+                   file is written
+    metrics_port   port on 127.0.0.1 that serves /metrics; 0 takes a free port. By default None: nothing is served
+    quiet          true: no line per batch on stderr. By default false
     """
 
     def __init__(
@@ -47,16 +48,16 @@ class ProgressListener(StreamingQueryListener):
 
     @property
     def port(self) -> int:
-        """Where metrics are served; 0 for nowhere."""
+        """Return the port that serves metrics; 0 if none does."""
         return 0 if self._server is None else int(self._server.server_address[1])
 
     def text(self) -> str:
-        """All figures as Prometheus text."""
+        """Return all figures as Prometheus text."""
         names = {*self._figures, *self._noted}
         return prometheus_of({name: self._figures.get(name, {}) | self._noted.get(name, {}) for name in names})
 
     def hear(self, progress: dict[str, Any]) -> None:
-        """One batch, as Spark reports it."""
+        """Report one batch. `progress` is Spark's StreamingQueryProgress as a dict."""
         name = progress.get("name") or str(progress.get("id", ""))[:8]
         note = last_note(self._store) if self._store is not None else {}
         now_ms = time.time_ns() // 1_000_000
@@ -68,7 +69,7 @@ class ProgressListener(StreamingQueryListener):
         self._write()
 
     def note(self, name: str, figure: str, value: float) -> None:
-        """A figure of a query that Spark does not report."""
+        """Set a figure of query `name` that Spark does not report."""
         self._noted.setdefault(name, {})[figure] = value
         self._write()
 
@@ -79,23 +80,23 @@ class ProgressListener(StreamingQueryListener):
             fresh.replace(self._file)
 
     def close(self) -> None:
-        """Serve no more."""
+        """Stop serving metrics."""
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 — Spark's name
-        """Nothing to tell yet."""
+        """Do nothing: the first batch is the first report."""
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802 — Spark's name
-        """A batch is over."""
+        """Report a batch that is over."""
         self.hear(json.loads(event.progress.json))
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802 — Spark's name
-        """Nothing new: nothing to tell."""
+        """Do nothing: an idle query has no new figures."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 — Spark's name
-        """The query's own caller hears of it."""
+        """Do nothing: Spark tells the caller of the query."""
 
     def _serve(self, port: int) -> ThreadingHTTPServer:
         listener = self
@@ -104,7 +105,7 @@ class ProgressListener(StreamingQueryListener):
             """GET /metrics."""
 
             def do_GET(self) -> None:
-                """Answer."""
+                """Answer a request."""
                 body = listener.text().encode()
                 self.send_response(200 if self.path.startswith("/metrics") else 404)
                 self.send_header("Content-Type", "text/plain; version=0.0.4")
@@ -113,7 +114,7 @@ class ProgressListener(StreamingQueryListener):
                 self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:
-                """Silent: lines are for batches."""
+                """Log nothing: lines on stderr are for batches."""
 
         server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         threading.Thread(target=server.serve_forever, name="disque metrics", daemon=True).start()

@@ -1,8 +1,8 @@
-"""A small file beside the tables that says what the last batches of the index did.
+"""A small file beside the tables with figures of the index's last batch.
 
-Spark shows nothing that a Python sink would like to tell (rows merged, milliseconds of the merge),
-and the sink runs in a process of its own; so it leaves a note, and the progress listener
-(progress.py) and `disque-query` read it. Losing it loses nothing else.
+Spark does not show figures of a Python sink (rows merged, milliseconds of the merge), and the sink runs in a process
+of its own. So the sink writes a note, and the progress listener (progress.py) reads it. Nothing else depends on the
+file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NAME: Final = "_progress.json"
 
 
 def note_batch(store: Store, batch: int, figures: dict[str, Any]) -> None:
-    """Replace the note; only for local paths."""
+    """Replace the note. Paths that are not local have none."""
     if not store.is_local:
         return
     note = {"batch": batch, "at_ms": time.time_ns() // 1_000_000, **figures}
@@ -29,7 +29,7 @@ def note_batch(store: Store, batch: int, figures: dict[str, Any]) -> None:
 
 
 def last_note(store: Store) -> dict[str, Any]:
-    """The note of the last batch; empty without one."""
+    """Return the note of the last batch; empty if there is none."""
     if not store.is_local:
         return {}
     try:

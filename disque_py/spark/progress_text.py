@@ -1,8 +1,7 @@
-"""What a streaming query did, as one line for people and as Prometheus text. Pure.
+"""The progress of a streaming query, as one line for people and as Prometheus text. Pure.
 
-`progress` is Spark's own report of a batch (StreamingQueryProgress as a dict), `note` what the index
-sink left beside its tables (progress_file.py). Lag is counted in events: how many the logs had
-that were not in the batch when it ended.
+`progress` is Spark's own report of a batch (StreamingQueryProgress as a dict). `note` is the note that the index sink
+left beside its tables (progress_file.py). Lag is the number of events that the logs held beyond the end of the batch.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ HELP = {
 
 
 def lag_events(progress: Mapping[str, Any]) -> int | None:
-    """Events between the end of the batch and the ends of the logs; None when a source does not say."""
+    """Return the number of events between the end of the batch and the ends of the logs; None if no source says."""
     lag = None
     for source in progress.get("sources", ()):
         end, latest = _nodes(source.get("endOffset")), _nodes(source.get("latestOffset"))
@@ -47,7 +46,7 @@ def _nodes(offset: Any) -> dict[str, Any] | None:
 
 
 def _offset(offset: Any) -> Mapping[str, Any]:
-    """One of ours; empty for what is none."""
+    """Return an offset as a mapping; empty if it belongs to another kind of source."""
     if isinstance(offset, str):
         try:
             offset = json.loads(offset)
@@ -57,7 +56,7 @@ def _offset(offset: Any) -> Mapping[str, Any]:
 
 
 def lost(progress: Mapping[str, Any]) -> dict[str, int]:
-    """What the query has passed over because failOnDataLoss is false: `events` and `logs`; empty for nothing."""
+    """Return the losses that the query has passed over (failOnDataLoss=false): `events` and `logs`; empty for none."""
     total: dict[str, int] = {}
     for source in progress.get("sources", ()):
         end = _offset(source.get("endOffset"))
@@ -67,7 +66,7 @@ def lost(progress: Mapping[str, Any]) -> dict[str, int]:
 
 
 def lag_seconds(progress: Mapping[str, Any], note: Mapping[str, Any], now_ms: int) -> float | None:
-    """How old the newest indexed event is while others wait; 0 when none waits, None when nobody can tell."""
+    """Return the age of the newest indexed event while others wait; 0 when none waits, None when it is unknown."""
     waiting = lag_events(progress)
     if waiting is None or "newest_ms" not in note:
         return None
@@ -75,14 +74,14 @@ def lag_seconds(progress: Mapping[str, Any], note: Mapping[str, Any], now_ms: in
 
 
 def rows_of(progress: Mapping[str, Any], note: Mapping[str, Any]) -> int:
-    """Rows of the batch: what its sink says, since a row may carry many events; else what Spark says."""
+    """Return the rows of the batch: the sink's number, since a row may carry many events, or else Spark's."""
     if note.get("batch") == progress.get("batchId") and "rows" in note:
         return int(note["rows"]) + int(note.get("dropped", 0))
     return int(progress.get("numInputRows", 0))
 
 
 def line_of(name: str, progress: Mapping[str, Any], note: Mapping[str, Any], now_ms: int) -> str:
-    """A batch as one line."""
+    """Return a batch as one line."""
     took_ms = int(progress.get("durationMs", {}).get("triggerExecution", 0))
     rows = rows_of(progress, note)
     words = [f"{name}: batch {progress.get('batchId')}", f"{rows} rows in {took_ms} ms"]
@@ -107,7 +106,7 @@ def line_of(name: str, progress: Mapping[str, Any], note: Mapping[str, Any], now
 def figures_of(
     progress: Mapping[str, Any], note: Mapping[str, Any], rows_total: int, batches_total: int, now_ms: int
 ) -> dict[str, float]:
-    """A query's figures by their Prometheus names; what is not known is left out."""
+    """Return a query's figures by their Prometheus names, without unknown ones."""
     figures: dict[str, float | None] = {
         "disque_pipeline_rows_total": rows_total,
         "disque_pipeline_batches_total": batches_total,
@@ -124,7 +123,7 @@ def figures_of(
 
 
 def prometheus_of(queries: Mapping[str, Mapping[str, float]]) -> str:
-    """All queries' figures as Prometheus reads them; query name → figures."""
+    """Return the figures of all queries in Prometheus' text format. `queries` maps a query's name to its figures."""
     lines = []
     for name, (kind, text) in HELP.items():
         samples = [(query, figures[name]) for query, figures in sorted(queries.items()) if name in figures]
@@ -135,7 +134,7 @@ def prometheus_of(queries: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def _number(value: float) -> str:
-    """All of its digits: of a counter the last ones are what changes."""
+    """Return a number with all of its digits: the last digits of a counter are the ones that change."""
     number = float(value)
     return str(int(number)) if number.is_integer() else repr(number)
 

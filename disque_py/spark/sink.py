@@ -1,7 +1,7 @@
-"""`df.write.format("disque")` and `df.writeStream`: the classes that Spark asks for to make jobs of rows.
+"""The writers behind `format("disque")`, for `df.write` and `df.writeStream`: rows become jobs.
 
-Thin: job_columns.py encodes, adding.py sends. Options and columns are checked and the cluster is
-reached on the driver, before a row is written.
+They only adapt: job_columns.py encodes, adding.py sends. The driver checks options and columns and contacts the
+cluster before a row is written.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OPTIONS: Final = (*CONNECTION_OPTIONS, *ADD_OPTIONS, "onError", "errorsPath")
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """What a write wants; `run` makes automatic keys of a batch write differ from those of another one."""
+    """The options of a write. `run` is random: it makes the automatic keys of two batch writes differ."""
 
     cluster: ClusterOptions
     words: AddWords
@@ -43,7 +43,7 @@ class SinkOptions:
 
 
 class SinkMessage(WriterCommitMessage):
-    """What a task did."""
+    """The report of a task to the driver."""
 
     def __init__(self, rows: int, added: int, refused: Counter[str], routed: list[NewFile], schema: pa.Schema) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class SinkMessage(WriterCommitMessage):
 
 
 def sink_options(given: dict[str, str], schema: StructType, *, overwrite: bool) -> SinkOptions:
-    """The options and columns of a write, checked, and the cluster reached.
+    """Check the options and columns of a write, contact the cluster, and return the options.
 
     Raises OptionError, SchemaError, ClusterError.
     """
@@ -85,9 +85,9 @@ def sink_options(given: dict[str, str], schema: StructType, *, overwrite: bool) 
 
 
 def check_refused(table: DeltaTable, rows: pa.Schema) -> list[pa.Field]:
-    """The columns of refused rows that their table has not yet. SchemaError if it has one as another type.
+    """Return the columns of refused rows that their table still lacks. SchemaError if it has one with another type.
 
-    Files of another type than their table's make all of it unreadable, and of further columns nobody would know.
+    One file with another type makes the whole table unreadable. Readers ignore columns that the table does not know.
     """
     have = arrow_schema(table)
     new = []
@@ -104,7 +104,7 @@ def check_refused(table: DeltaTable, rows: pa.Schema) -> list[pa.Field]:
 
 
 def _key_prefix(run: str) -> str:
-    """What tells this task's rows from all others, the same when Spark repeats it."""
+    """Return a prefix that only this task's rows have. It is the same when Spark repeats the task."""
     context: Any = TaskContext.get()
     batch = context.getLocalProperty("streaming.sql.batchId")
     if batch is None:
@@ -113,7 +113,7 @@ def _key_prefix(run: str) -> str:
 
 
 def add_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> SinkMessage:
-    """A task's rows. Raises RefusedError, ClusterError."""
+    """Send a task's rows. Raises RefusedError, ClusterError."""
     prefix = _key_prefix(options.run) if options.words.auto_key else ""
     tally = Adder(options.cluster, options.words, options.on_error, prefix).add_all(batches)
     routed: list[NewFile] = []
@@ -126,7 +126,7 @@ def add_rows(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> SinkMes
 
 
 def finish(options: SinkOptions, messages: Sequence[WriterCommitMessage | None], what: str) -> None:
-    """On the driver: refused rows into their table, and one line when there were any."""
+    """Add refused rows to their table, and print one line if there were any; runs on the driver."""
     done = [message for message in messages if isinstance(message, SinkMessage)]
     refused: Counter[str] = sum((message.refused for message in done), Counter())
     files = [file for message in done for file in message.routed]
@@ -155,40 +155,40 @@ def finish(options: SinkOptions, messages: Sequence[WriterCommitMessage | None],
 
 
 class JobWriter(DataSourceArrowWriter):
-    """A batch write."""
+    """A batch write: at least once."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """On an executor."""
+        """Send a task's rows; runs on an executor."""
         return add_rows(self._options, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """On the driver."""
+        """Handle the refused rows of all tasks; runs on the driver."""
         finish(self._options, messages, "write")
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Jobs that were added stay: a broker has no transactions. Said once, so that nobody believes otherwise."""
+        """Print that the added jobs stay: a broker has no transactions."""
         added = sum(message.added for message in messages if isinstance(message, SinkMessage))
         print(f"{FORMAT}: the write failed; at least {added} jobs were added and stay", file=sys.stderr)
 
 
 class JobStreamWriter(DataSourceStreamArrowWriter):
-    """A streaming write."""
+    """A streaming write: at least once."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """On an executor."""
+        """Send a task's rows; runs on an executor."""
         return add_rows(self._options, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 — Spark's name
-        """On the driver."""
+        """Handle the refused rows of all tasks; runs on the driver."""
         finish(self._options, messages, f"batch {batchId}")
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 — Spark's name
-        """As for a batch write."""
+        """Print that the added jobs stay, as for a batch write."""
         added = sum(message.added for message in messages if isinstance(message, SinkMessage))
         print(f"{FORMAT}: batch {batchId} failed; at least {added} jobs were added and stay", file=sys.stderr)

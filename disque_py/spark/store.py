@@ -1,7 +1,7 @@
-"""A path with Delta tables, and how to get there: what readers need as well as writers.
+"""A path with Delta tables and its storage settings, for readers and writers.
 
-A path is a local folder or what delta-rs takes as a URI (`s3://…`, `abfss://…`); `storage.*` options are its settings,
-used for plain files too. Imports no pyarrow: `disque-query` answers before that would be loaded.
+A path is a local folder or a URI of delta-rs (`s3://…`, `abfss://…`). `storage.*` options are its settings, also for
+plain files. The module imports no pyarrow: `disque-query` answers in less time than loading it would take.
 """
 
 from __future__ import annotations
@@ -19,44 +19,44 @@ if TYPE_CHECKING:
 
 
 class TableError(RuntimeError):
-    """A table can't be used; the text names its path and says what to do."""
+    """A table can't be used. The text names its path and says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A path and how to get there; plain values, so that it travels to executors."""
+    """A path and its storage settings. They are plain values, so Spark can send them to executors."""
 
     path: str
     options: dict[str, str] = field(default_factory=dict)
 
     def under(self, name: str) -> Store:
-        """A folder below."""
+        """Return the folder `name` below this path."""
         return Store(f"{self.path.rstrip('/')}/{name}", self.options)
 
     @property
     def is_local(self) -> bool:
-        """Whether it is a folder of this machine (or one mounted there)."""
+        """Return whether the path is a folder on this machine, or mounted on it."""
         return "://" not in self.path or self.path.startswith("file://")
 
     @property
     def local_path(self) -> Path:
-        """Of a local one."""
+        """Return the path of a local folder."""
         return Path(self.path.removeprefix("file://"))
 
     def filesystem(self) -> pafs.FileSystem:
-        """For plain files; paths are relative to this store."""
+        """Return a file system for plain files. Its paths are relative to this store."""
         import pyarrow.fs as pafs
 
         if self.is_local:
             self.local_path.mkdir(parents=True, exist_ok=True)
             return pafs.SubTreeFileSystem(str(self.local_path.absolute()), pafs.LocalFileSystem())
-        # delta-rs's own way, so that one set of credentials opens tables and files.
+        # This is delta-rs's own access, so that one set of credentials opens tables and files.
         from deltalake.fs import DeltaStorageHandler
 
         return pafs.PyFileSystem(DeltaStorageHandler(self.path, self.options or None))
 
     def check_writable(self) -> None:
-        """Whether a folder can be written, or made. Raises TableError; of an object store only its own answers tell."""
+        """Check that a local folder can be written or made. Raises TableError. Object stores are not checked."""
         if not self.is_local:
             return
         folder = self.local_path.absolute()
@@ -65,7 +65,7 @@ class Store:
         if not folder.is_dir():
             raise TableError(f"{folder} is no folder, so {self.path} can't be written; name another path")
         try:
-            # Rights are not all: what is mounted read-only lets root pass, too.
+            # Permissions are not enough: root has them on a read-only mount too, so try to write.
             os.rmdir(tempfile.mkdtemp(prefix=".disque-", dir=folder))
         except OSError as error:
             raise TableError(
@@ -73,11 +73,11 @@ class Store:
             ) from None
 
     def exists(self) -> bool:
-        """Whether there is a Delta table here."""
+        """Return whether there is a Delta table here."""
         return bool(DeltaTable.is_deltatable(self.path, self.options or None))
 
     def table(self) -> DeltaTable:
-        """The table as it is now. Raises TableError when there is none or it can't be read."""
+        """Return the table as it is now. Raises TableError when there is none or it can't be read."""
         try:
             return DeltaTable(self.path, storage_options=self.options or None)
         except Exception as error:  # delta-rs has no common type for what its stores raise
@@ -85,7 +85,7 @@ class Store:
 
 
 def paths_of(store: Store, table: DeltaTable) -> list[str]:
-    """The table's files as DuckDB opens them: of a folder no URIs, in which a blank would be `%20`."""
+    """Return the table's files as DuckDB opens them. Local files are paths: in a URI a blank would be `%20`."""
     if not store.is_local:
         return list(table.file_uris())
     paths = table.get_add_actions(flatten=True).column("path").to_pylist()

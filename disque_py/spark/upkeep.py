@@ -1,9 +1,9 @@
-"""Keeping an index small: compaction, retention, and removing what no table knows.
+"""Upkeep of an index: compaction, retention, and removal of files that no table knows.
 
-Done by the process that commits, between batches, so that it never competes with a commit; also by
-`disque-pipeline upkeep`, when no query runs. `current` loses jobs that ended longer ago than
-`currentRetention`, `history` whole days older than `historyRetention`. Files go when nobody can
-still be reading them: an hour after they left the table.
+The process that commits does it, between batches, so that it never competes with a commit. `disque-pipeline upkeep`
+does it when no query runs. `current` loses jobs that ended longer ago than `currentRetention`. `history` loses whole
+days older than `historyRetention`. A file is removed an hour after it left the table, so that queries that still
+read it can end.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ _UNITS: Final = {"h": 3_600, "hour": 3_600, "hours": 3_600, "d": 86_400, "day": 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long what is kept; seconds, None for ever.
+    """The retention of both tables, in seconds; None: for ever.
 
     compact_every   batches between two rounds of upkeep; 0: none
+    current_s       how long `current` keeps jobs that have ended
+    history_s       how long `history` keeps days
     """
 
     compact_every: int = COMPACT_EVERY
@@ -42,7 +44,7 @@ class Retention:
 
 
 def retention_of(options: Options) -> Retention:
-    """From `compactEvery`, `currentRetention`, `historyRetention`. Raises OptionError."""
+    """Read `compactEvery`, `currentRetention` and `historyRetention`. Raises OptionError."""
     return Retention(
         options.integer("compactEvery", COMPACT_EVERY),
         read_span(options, "currentRetention"),
@@ -51,7 +53,7 @@ def retention_of(options: Options) -> Retention:
 
 
 def read_span(options: Options, name: str) -> int | None:
-    """A span such as `7 days`, `12h`; None when not given. Raises OptionError."""
+    """Return an option such as `7 days` or `12h` in seconds; None when it was not given. Raises OptionError."""
     if not options.has(name):
         return None
     found = re.fullmatch(r"\s*(\d+)\s*([a-z]+)\s*", options.text(name).lower())
@@ -63,7 +65,7 @@ def read_span(options: Options, name: str) -> int | None:
 
 
 def maintain(store: Store, retention: Retention, batch: int) -> int:
-    """A round of upkeep every `compact_every` batches → milliseconds it took."""
+    """Do a round of upkeep every `compact_every` batches, and return the milliseconds that it took."""
     if not retention.compact_every or batch % retention.compact_every != retention.compact_every - 1:
         return 0
     began = time.monotonic()
@@ -72,7 +74,7 @@ def maintain(store: Store, retention: Retention, batch: int) -> int:
 
 
 def tidy(store: Store, retention: Retention, now_s: float) -> dict[str, int]:
-    """One round now → what it did: rows and days deleted, files merged and removed."""
+    """Do one round now, and return its counts: rows and days deleted, files merged and removed."""
     done = {"jobs": 0, "days": 0, "files_merged": 0, "files_removed": 0}
     for name in (HISTORY, CURRENT):
         if not store.under(name).exists():
@@ -102,7 +104,7 @@ def _delete_days(table: DeltaTable, day: str) -> int:
 
 
 def _empty_staging(store: Store, now_s: float) -> None:
-    """Files of batches that nobody finished."""
+    """Remove staged files of batches that were never finished."""
     staging = store.under(STAGING)
     if not staging.is_local or not staging.local_path.exists():
         return

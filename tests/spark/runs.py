@@ -1,4 +1,4 @@
-"""What the Spark tests share: queries that run up to now, and tables read without Spark."""
+"""Helpers of the Spark tests: queries that run up to now, and tables read without Spark."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def places(folder: Path) -> list[tuple[str, str, int]]:
 
 
 def all_places(cluster: StubCluster) -> list[tuple[str, str, int]]:
-    """What the logs hold."""
+    """Return the events that the logs hold."""
     return sorted((node.id, node.log, node.first + at) for node in cluster.nodes for at in range(len(node.lines)))
 
 

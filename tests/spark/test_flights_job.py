@@ -20,6 +20,6 @@ def test_a_flight_is_a_job_with_its_departure_as_priority_and_four_words_of_meta
     assert rows[1].meta == {"carrier": "UA", "origin": "EWR", "dest": "IAH"}
 
 
-def test_what_is_indexed_is_counted_by_the_numbers_of_the_logs():
+def test_indexed_events_are_counted_by_the_numbers_of_the_logs():
     offset = '{"nodes": {"a": {"log": "x", "next": 11}, "b": {"log": "y", "next": 1}}}'
     assert indexed_events({"sources": [{"endOffset": offset}]}) == 10

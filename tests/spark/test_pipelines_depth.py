@@ -24,7 +24,7 @@ def test_depth_follows_each_job_from_state_to_state(spark, tmp_path):
     assert [(row["carrier"], row["state"], row["jobs"]) for row in by] == [("", "errored", 1)]
 
 
-def test_days_that_retention_took_stay_and_the_next_ones_are_counted_on_top_of_them(spark, tmp_path):
+def test_days_that_retention_removed_stay_and_the_next_days_add_to_them(spark, tmp_path):
     """Everything at once would not know what had been in the queues before."""
     day = 86_400_000
     index(tmp_path, batch(step(1, "a", 1, None, "pending", 0), step(2, "b", 1, None, "pending", 0)))

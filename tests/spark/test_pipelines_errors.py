@@ -1,4 +1,4 @@
-"""pipelines/errors.py: what failed."""
+"""pipelines/errors.py: failures by reason and worker."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def days_of_events(rng: random.Random) -> list[list[tuple[str, dict[str, Any]]]]
     return days
 
 
-def test_what_is_kept_and_what_is_new_make_the_same_as_everything_at_once(spark, tmp_path):
+def test_kept_and_new_rows_equal_those_computed_all_at_once(spark, tmp_path):
     seqs = {"n1": 0, "n2": 0}
     path = tmp_path / "index"
     first, second, third = days_of_events(random.Random(0))

@@ -53,8 +53,8 @@ def test_events_and_broker_agree_after_a_node_was_killed(spark, cluster, tmp_pat
     assert (states["completed"], sum(states.values()), twice) == (120, 200, [])
 
 
-def test_an_index_without_a_node_that_cannot_be_reached_is_no_success(tmp_path):
-    """What the others have is indexed all the same."""
+def test_an_index_that_lacks_an_unreachable_node_ends_with_an_error(tmp_path):
+    """The events of the other nodes are indexed."""
     with StubCluster(2) as stubs:
         for node in stubs.nodes:
             node.events(5)
@@ -77,7 +77,7 @@ def test_recency_reads_jobs_as_changes(spark, cluster, tmp_path):
     ):
         meta = ["META", "op", op, "META", "key", key, "META", "member", member, "META", "at", str(1_000 + number)]
         cluster.servers[number % 2].command("ADDJOB", "changes", "x", 5000, *meta)
-    # What is no moment must not end the query: the job's own counts.
+    # An invalid time must not end the query: the job's creation time counts.
     meta = ["META", "op", "add", "META", "key", "v", "META", "member", "a", "META", "at", "soon"]
     cluster.servers[0].command("ADDJOB", "changes", "x", 5000, *meta)
     wait_readable(cluster)

@@ -1,6 +1,6 @@
-"""What offsets know of a node when its process is another one: real nodes, killed and started again. No JVM.
+"""Offsets of nodes that were killed and started again: real nodes, no JVM.
 
-A log goes on or is another one; a process has its jobs and tokens, or may have given some unheard.
+A restarted node goes on in its log, or begins another one. Its last process may have sent jobs that never arrived.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def nodes(tmp_path):
 
 @pytest.fixture(autouse=True)
 def closed():
-    """Planners of a test hang up when it is over."""
+    """Planners close their connections when the test is over."""
     yield
     close_all()
 
@@ -53,7 +53,7 @@ def told(nodes: Cluster, found: list[tuple[str, int]]) -> list[int]:
 
 def test_a_killed_node_goes_on_in_its_log_and_so_do_its_readers(nodes):
     add(nodes[1], 5)
-    nodes[1].kill()  # What was answered is in the log, though nobody may have synced it.
+    nodes[1].kill()  # Acknowledged events are in the log, even if it was not synced.
     nodes[1].restart()
     plan = plan_of(nodes)
     found, end = drain(plan, plan.initial())
@@ -87,7 +87,7 @@ def test_a_node_that_lost_its_log_is_an_error_or_counted_and_then_read_from_the_
     assert loose.latest(end) is end
 
 
-def test_a_node_that_lost_everything_is_another_node_and_the_old_one_is_told_of(nodes, capsys):
+def test_a_node_that_lost_everything_is_another_node_and_the_old_one_is_reported(nodes, capsys):
     add(nodes[1], 5)
     plan = plan_of(nodes)
     _, end = drain(plan, plan.initial())
@@ -106,7 +106,7 @@ def test_a_node_that_lost_everything_is_another_node_and_the_old_one_is_told_of(
 
 
 def test_jobs_of_a_node_that_was_killed_before_their_commit_come_again(nodes):
-    """It has its jobs and their tokens from its journal; whether their rows have ever come, nobody can tell."""
+    """It has its jobs and their tokens from its journal, but their rows may never have arrived."""
     add(nodes[1], 20)
     add(nodes[0], 20)
     plan = JobPlanner(job_options({"bootstrapServers": places(nodes), "subscribe": "work"}))

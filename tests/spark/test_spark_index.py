@@ -58,7 +58,7 @@ def test_a_task_that_fails_once_rows_out_of_order_and_a_new_column(spark, tmp_pa
         }
 
 
-def test_a_query_that_goes_on_sees_what_comes(spark, tmp_path):
+def test_a_continuous_query_sees_new_events(spark, tmp_path):
     with StubCluster() as cluster:
         node = cluster.nodes[0]
         node.events(5)

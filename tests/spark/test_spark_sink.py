@@ -101,7 +101,7 @@ def test_refused_rows_fail_the_write_or_are_skipped_or_go_to_a_table_with_their_
         (("body", "queue"), {"onError": "route"}, "needs the option errorsPath"),
     ],
 )
-def test_what_makes_no_sense_is_said_before_a_row_is_written(spark, columns, options, text):
+def test_invalid_columns_and_options_are_refused_before_a_row_is_written(spark, columns, options, text):
     with StubCluster() as cluster:
         with pytest.raises(Exception, match=text):
             write(frame(spark).selectExpr(*columns), cluster, **options)

@@ -79,7 +79,7 @@ def connect(spark):
         spark.sql(f"DROP TABLE IF EXISTS {table}")
 
 
-def test_a_second_run_adds_what_is_new_and_nothing_twice(spark, connect, tmp_path):
+def test_a_second_run_adds_new_events_and_none_twice(spark, connect, tmp_path):
     """The program that `spark-pipelines` starts in its JVM, twice with a server that is there; checkpoints tell it."""
     client = [sys.executable, "-P", Path(pyspark.pipelines.__file__).with_name("cli.py"), "run"]
     with StubCluster() as cluster:

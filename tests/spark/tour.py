@@ -32,7 +32,7 @@ def where(_: Any) -> Any:
 
 
 def until_now(stream: Any, form: str, path: str, checkpoint: str) -> None:
-    """What there is now, into a table."""
+    """Read everything that there is now into a table."""
     writer = stream.writeStream.format(form).option("path", path).option("checkpointLocation", checkpoint)
     writer.trigger(availableNow=True).start().awaitTermination()
 

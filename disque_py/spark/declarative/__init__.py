@@ -1,1 +1,1 @@
-"""A project for `spark-pipelines run`, to be copied: `disque-pipeline declarative` says where it is."""
+"""A project for `spark-pipelines run`, to be copied. `disque-pipeline declarative` prints its folder."""

@@ -1,10 +1,10 @@
 """Pipelines: programs on the data sources. Each module has `run(spark, …)`; `disque-pipeline` runs them.
 
 index      events of all nodes → `history` and `current` (a stream)
-depth      how many jobs were in which state of which queue, over time
+depth      the number of jobs per queue and state, over time
 latency    how long jobs stayed in a state: percentiles by queue and hour
-errors     what failed: by queue, reason, worker and hour
+errors     failures by queue, reason, worker and hour
 recency    per key the most recent members, from adds, removes and uploads in any order (a stream)
 
-depth, latency and errors read an index and write small tables beside it, whole, each time they run.
+depth, latency and errors read an index and write small tables beside it. A run computes only the days that changed.
 """

@@ -1,12 +1,11 @@
-"""`disque-pipeline <name> …`: the pipelines from a shell, or under spark-submit.
+"""The command `disque-pipeline <name> …`: the pipelines from a shell, or under spark-submit.
 
     disque-pipeline index --nodes 10.0.0.1:7711 --path /data/index
     disque-pipeline latency --path /data/index --by carrier
     spark-submit "$(disque-pipeline where)" index --nodes … --path s3://bucket/index
 
-Wrong words are answered with one sentence and status 2, troubles with one sentence and status 1. What can be known
-before Spark is there (options, nodes, the password, an index that is missing) is looked at before: Spark takes half a
-minute to start, and says things in pages.
+Wrong arguments give one sentence and status 2, other errors one sentence and status 1. Options, nodes, the password
+and a missing index are checked before Spark starts: Spark takes half a minute to start, and its errors fill pages.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ ISSUE_WORDS: Final = ("OptionError", "ClusterError", "TableError", "DataLossErro
 
 
 def parser() -> argparse.ArgumentParser:
-    """What the command understands."""
+    """Return the parser of the command line."""
     top = argparse.ArgumentParser("disque-pipeline", description="Spark pipelines on the events of a Disque cluster.")
     names = top.add_subparsers(dest="name", required=True, metavar="name")
     index = names.add_parser("index", help="events of all nodes into the tables history and current")
@@ -38,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
         stream.add_argument("--nodes", required=True, help="host:port of some nodes, with commas")
         stream.add_argument("--path", required=True, help="folder or URI of the tables")
         stream.add_argument("--trigger", type=span, default="2 seconds", help="time between batches (2 seconds)")
-        stream.add_argument("--once", action="store_true", help="everything there is now, then end")
+        stream.add_argument("--once", action="store_true", help="read everything that there is now, then end")
         stream.add_argument("--checkpoint", default="", help="by default a folder below --path")
         stream.add_argument("--metrics-port", type=int, help="serve Prometheus text on 127.0.0.1")
         stream.add_argument("--metrics-file", default="", help="write Prometheus text into a file")
@@ -52,9 +51,9 @@ def parser() -> argparse.ArgumentParser:
     recency.add_argument("--key", default="key", help="the key of meta that names the key")
     recency.add_argument("--member", default="member", help="the key of meta that names the member")
     for name, text in (
-        ("depth", "how many jobs were in which state over time"),
+        ("depth", "the number of jobs in each state over time"),
         ("latency", "how long jobs stayed in a state, by queue and hour"),
-        ("errors", "what failed, by queue, reason and worker"),
+        ("errors", "failures by queue, reason and worker"),
     ):
         batch = names.add_parser(name, help=text)
         batch.add_argument("--path", required=True, help="folder or URI of an index")
@@ -63,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
         batch.add_argument("--until", default="", metavar="DAY", help="events up to this day, included")
         if name == "depth":
             batch.add_argument("--bucket", type=int, default=60, metavar="SECONDS", help="length of a span (60)")
-    upkeep = names.add_parser("upkeep", help="compact an index and drop what is too old, while no query writes")
+    upkeep = names.add_parser("upkeep", help="compact an index and drop old rows, while no query writes")
     upkeep.add_argument("--path", required=True, help="folder or URI of an index")
     upkeep.add_argument("--current-retention", default="", metavar="SPAN", help="ended jobs leave current, e.g. 7 days")
     upkeep.add_argument("--history-retention", default="", metavar="SPAN", help="days leave history, e.g. 90 days")
@@ -75,14 +74,14 @@ def parser() -> argparse.ArgumentParser:
 
 
 def span(text: str) -> str:
-    """A span of time as Spark's triggers take it. Raises ArgumentTypeError, whose text argparse shows."""
+    """Return a span of time as Spark's triggers take it. Raises ArgumentTypeError, whose text argparse shows."""
     if not SPAN.fullmatch(text.strip()):
         raise argparse.ArgumentTypeError(f"{text!r} is no span of time such as '2 seconds' or '1 minute'")
     return text.strip()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a pipeline → exit status."""
+    """Run a pipeline and return the exit status."""
     words = parser().parse_args(argv)
     here = os.path.dirname(os.path.abspath(__file__))
     if words.name == "where":
@@ -106,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def sentence_of(error: BaseException) -> str | None:
-    """What to say about a trouble that has a sentence of its own, wherever Spark has wrapped it; None for others."""
+    """Return the sentence of an error that has one, also where Spark has wrapped the error; None for other errors."""
     if type(error).__name__ in (*ISSUE_WORDS, "NoJavaError") or isinstance(error, ImportError | OSError):
         return str(error)
     for line in str(error).splitlines():
@@ -127,7 +126,7 @@ def _upkeep(words: argparse.Namespace) -> int:
     given = {"currentRetention": words.current_retention, "historyRetention": words.history_retention}
     options = Options("upkeep", {name: value for name, value in given.items() if value}, given)
     retention = retention_of(options)
-    open_existing(Store(words.path), HISTORY)  # A slip in the path is no index without work to do.
+    open_existing(Store(words.path), HISTORY)  # A wrong path is an error, not an empty index.
     done = tidy(Store(words.path), retention, time.time())
     print(", ".join(f"{name.replace('_', ' ')} {count}" for name, count in done.items()))
     return 0
@@ -150,7 +149,7 @@ def _run(words: argparse.Namespace) -> int:
     if password and not any(name.lower() == "disque.password" for name in source):
         source["disque.password"] = password
     watch = None
-    if "SPARK_REMOTE" not in os.environ:  # Else the server reads and writes, and sees other places than we do.
+    if "SPARK_REMOTE" not in os.environ:  # The server of Spark Connect may see other paths.
         watch = _check(words, source, sink)
     if not getattr(words, "quiet", False):
         print(f"{words.name}: Spark is starting …", file=sys.stderr, flush=True)
@@ -166,7 +165,7 @@ def _run(words: argparse.Namespace) -> int:
 
 
 def _check(words: argparse.Namespace, source: dict[str, str], sink: dict[str, str]) -> NodeWatch | None:
-    """What Spark would find wrong as well, later → the watch over the nodes of a stream.
+    """Check before Spark starts what Spark would find wrong later; return the watch over the nodes of a stream.
 
     Raises OptionError, ClusterError, TableError, ImportError.
     """

@@ -1,12 +1,10 @@
-"""Depth over time: how many jobs of a queue were in which state at the end of each span of time.
+"""Depth over time: the number of jobs per queue and state at the end of each span of time.
 
-A job is in a state from the event that led there until its next event, in the documented order; so
-the last row of each series is what `current` says, whatever came twice or out of order. Jobs that
-have ended are not counted. Where older events were removed by retention, the first one that is
-left says in which state the job was before.
+A job is in a state from the event that led there until its next event, in the documented order. So the last row of
+each series agrees with `current`, even if events came twice or out of order. Jobs that have ended are not counted.
+Where retention removed older events, the first remaining event says in which state the job was before.
 
-Writes the table `depth`: at, queue, state, the keys asked for, jobs. Only spans in which the number
-changed have a row.
+Writes the table `depth`: at, queue, state, the keys of `by`, jobs. Only spans in which the number changed have a row.
 """
 
 from __future__ import annotations
@@ -44,8 +42,8 @@ SQL: Final = """
            sum(change) OVER (PARTITION BY queue, state{names} ORDER BY at) AS jobs
     FROM spans ORDER BY at, queue, state
 """
-# Jobs that change what is kept: their first event says that they were there before; an older event moves, because a
-# newer one precedes it; or their queue was not known.
+# Jobs that change rows that are kept: their first event says that they existed before; an older event moves, because
+# a newer one precedes it; or their queue was unknown.
 BACKWARD_SQL: Final = """
     SELECT job_id FROM {events}
     GROUP BY job_id HAVING count_if(step = 1 AND {at} AND from_state IN {live} AND NOT {was_new}) > 0
@@ -58,7 +56,16 @@ BACKWARD_SQL: Final = """
 def run(
     spark: Any, path: str, *, by: Sequence[str] = (), bucket_s: int = BUCKET_S, since: str = "", until: str = ""
 ) -> Any:
-    """Compute and save the table → its rows as Arrow. `by` are keys of metadata, `since` and `until` days."""
+    """Compute and save the table `depth`, and return its rows as Arrow.
+
+    spark          a SparkSession with the data sources registered
+    path           folder or URI of an index
+    by             keys of metadata that divide the rows further; by default none
+    bucket_s       length of a span in seconds; by default 60
+    since, until   first and last day (YYYY-MM-DD, included); by default empty: no bound
+
+    Raises OptionError for a key that can't be quoted, TableError when there is no index.
+    """
     select, names = columns_of(by)
     plan = plan_of(spark, path, "depth", "at", {"by": list(by), "bucket": int(bucket_s)}, since, until)
     if plan.is_done:
@@ -77,7 +84,7 @@ def run(
 
 
 def _on_top(rows: pa.Table, plan: Plan, series: list[str]) -> pa.Table:
-    """Depths that were counted from zero, with the last depth of each series that is kept."""
+    """Add the last kept depth of each series to depths that were counted from zero."""
     if plan.kept is None:
         return rows
     known = plan.kept.select([*series, "jobs"]).to_pylist()

@@ -1,7 +1,7 @@
-"""What failed: events with a reason, by hour, queue, reason and worker.
+"""Failures: events with a reason, by hour, queue, reason and worker.
 
-Writes the table `errors`: hour, queue, error, worker, the keys asked for, failures, jobs, last_at, and the
-id of one job to look at.
+Writes the table `errors`: hour, queue, error, worker, the keys of `by`, failures, jobs, last_at, and the id of one
+job as an example.
 """
 
 from __future__ import annotations
@@ -24,7 +24,15 @@ SQL: Final = """
 
 
 def run(spark: Any, path: str, *, by: Sequence[str] = (), since: str = "", until: str = "") -> Any:
-    """Compute and save the table → its rows as Arrow. `by` are keys of metadata, `since` and `until` days."""
+    """Compute and save the table `errors`, and return its rows as Arrow.
+
+    spark          a SparkSession with the data sources registered
+    path           folder or URI of an index
+    by             keys of metadata that divide the rows further; by default none
+    since, until   first and last day (YYYY-MM-DD, included); by default empty: no bound
+
+    Raises OptionError for a key that can't be quoted, TableError when there is no index.
+    """
     select, names = columns_of(by)
     plan = plan_of(spark, path, "errors", "hour", {"by": list(by)}, since, until)
     if plan.is_done:

@@ -1,12 +1,12 @@
-"""What depth, latency and errors have in common: an index's history as a view, and where results go.
+"""The common part of depth, latency and errors: an index's history as a view, and the tables of results.
 
-Several nodes may make one transition, each on its side of a cut; equal (job_id, version, event) are
-one, and the earliest counts. Clocks differ: a job's events are put in the documented order, and a moment before its
-predecessor's counts as that.
+Several nodes may make one transition, each on its side of a network partition. Events with equal (job_id, version,
+event) are one transition, and the earliest counts. Clocks differ: a job's events are put in the documented order. An
+event with a time before its predecessor's gets the predecessor's time.
 
-A result keeps what it was made of: how many events each day of `history` had, and with which options, in the metadata
-of its table's commit. The next run computes the days from the first one that has changed, and keeps the rows before.
-Of earlier days it reads the events of jobs that went on since, for what those events say of the later ones.
+The metadata of a result's commit notes the options, and how many events each day of `history` had. The next run
+computes the days from the first one that has changed, and keeps the rows before. Of earlier days it reads only the
+events of jobs that went on since: the later events depend on them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from disque_py.spark.index_schema import DAY, HISTORY, arrow_schema, open_existi
 from disque_py.spark.options import OptionError
 
 VIEW: Final = "disque_events"
-# Where a commit says what its table was made of.
+# The key of a commit's metadata that notes the options and days of its table.
 NOTE: Final = "disque.made_of"
 # A job's ctime is Unix milliseconds times this, plus a number (docs/info.md).
 CTIMES_PER_MS: Final = 1_000_000
@@ -57,15 +57,15 @@ _KEY: Final = re.compile(r"[^`'\"\\\x00-\x1f]{1,200}")
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run computes.
+    """The work of a run.
 
-    options        of this run; a table made with others is made anew
-    days           events of each day of `history`
+    options        options of this run; a table made with other options is made anew
+    days           number of events of each day of `history`
     since, until   days to read, both included; empty: no bound
     first          the moment from which rows are computed; None: all of them
     kept           rows of the table before that moment
     is_done        nothing has changed since the last run
-    noted          events of each day that the table was made of; those of days that retention took stay in it
+    noted          number of events of each day at the last run, including days that retention has removed since
     """
 
     options: dict[str, Any]
@@ -79,22 +79,25 @@ class Plan:
 
     @property
     def is_trimmed(self) -> bool:
-        """Whether days that the table knows are gone from `history`, so that they can't be computed again."""
+        """Return whether `history` has lost days that the table has, so that they can't be computed again."""
         return bool(self.noted.keys() - self.days.keys())
 
     def whole(self) -> Plan:
-        """The same without what is kept."""
+        """Return a plan that keeps no rows and computes everything."""
         return Plan(self.options, self.days) if self.first is not None else self
 
     def bound(self, column: str) -> str:
-        """SQL that is true for rows to be computed."""
+        """Return SQL that is true for rows to be computed."""
         return "true" if self.first is None else f"{column} >= TIMESTAMP '{self.first:%Y-%m-%d %H:%M:%S}+00:00'"
 
 
 def plan_of(
     spark: Any, path: str, name: str, moment: str, options: dict[str, Any], since: str = "", until: str = ""
 ) -> Plan:
-    """What the result `name` lacks; `moment` is the column of its rows. Days that were asked for are all computed."""
+    """Return the plan for the result `name`. `moment` is its column of times.
+
+    With `since` or `until`, all days in these bounds are computed.
+    """
     store = Store(path)
     days = _days_of(store)
     if spark.conf.get("spark.sql.session.timeZone") not in UTC_NAMES:
@@ -121,7 +124,7 @@ def plan_of(
 
 
 def _days_of(store: Store) -> dict[str, int]:
-    """Events of each day; `history` is only added to, so equal counts are equal events."""
+    """Return the number of events of each day. `history` only grows, so equal numbers mean equal events."""
     actions = pa.table(open_existing(store, HISTORY).get_add_actions(flatten=True))
     days: Counter[str] = Counter()
     if len(actions):
@@ -131,7 +134,7 @@ def _days_of(store: Store) -> dict[str, int]:
 
 
 def open_history(spark: Any, path: str, plan: Plan) -> str:
-    """The events of a plan as SQL: a query to select from, in the order above."""
+    """Return the events of a plan as SQL: a query to select from, in the order above."""
     reader = spark.read.format("disque-index").option("table", "history")
     for name, value in (("since", plan.since), ("until", plan.until)):
         if value:
@@ -146,7 +149,7 @@ def open_history(spark: Any, path: str, plan: Plan) -> str:
 
 
 def events_before(store: Store, first: datetime) -> pa.Table | None:
-    """Events before that day's beginning of jobs that have later ones; None if there are no such jobs."""
+    """Return the events before `first` of jobs that also have later events; None if there are no such jobs."""
     history = open_existing(store, HISTORY)
     schema = arrow_schema(history)
     actions = pa.table(history.get_add_actions(flatten=True))
@@ -161,14 +164,14 @@ def events_before(store: Store, first: datetime) -> pa.Table | None:
         is_old = pc.and_(ids.is_valid(), pc.fill_null(pc.less(created, first_ctime), True))
         if pc.any(is_old).as_py():
             jobs.append(pc.unique(ids.filter(is_old)))
-            # A job whose creation is not known may be of any day.
+            # A job with an unknown creation time may be of any day.
             times = created.filter(is_old)
             least = 0 if times.null_count else pc.min(times).as_py()
             oldest = least if oldest is None else min(oldest, least)
     if oldest is None:
         return None
     wanted = pc.unique(pa.chunked_array(jobs))
-    # Clocks of nodes differ: an event may say a moment before its job's creation.
+    # Clocks of nodes differ: an event may have a time before its job's creation.
     since = str(datetime.fromtimestamp(oldest / CTIMES_PER_MS / 1000, UTC).date() - timedelta(days=1)) if oldest else ""
     found = [
         batch.filter(pc.is_in(batch.column("job_id"), value_set=wanted))
@@ -179,16 +182,16 @@ def events_before(store: Store, first: datetime) -> pa.Table | None:
 
 
 def check_keys(keys: Sequence[str]) -> None:
-    """Keys of `meta` that SQL is made with. Raises OptionError for one that could not be quoted."""
+    """Check keys of `meta` that become part of SQL. Raises OptionError for a key that can't be quoted."""
     for key in keys:
         if not _KEY.fullmatch(key):
             raise OptionError(f"{key!r} can't be a key of metadata; leave out quotes and control characters")
 
 
 def columns_of(by: Sequence[str]) -> tuple[str, str]:
-    """Keys of `meta` to tell rows apart by → the columns to select (with a comma in front), and their names alone.
+    """Return keys of `meta` as SQL: the columns to select (with a comma in front), and their names alone.
 
-    Raises OptionError for a key that could not be quoted.
+    Raises OptionError for a key that can't be quoted.
     """
     check_keys(by)
     select = "".join(f", coalesce(meta['{key}'], '') AS `{key}`" for key in by)
@@ -196,7 +199,7 @@ def columns_of(by: Sequence[str]) -> tuple[str, str]:
 
 
 def save(rows: pa.Table, path: str, name: str, plan: Plan) -> pa.Table:
-    """Replace the table `name` of the index by what was kept and these rows → all of them."""
+    """Replace the table `name` of the index by the kept rows and these rows, and return all of them."""
     if plan.kept is not None:
         rows = pa.concat_tables([plan.kept.cast(rows.schema), rows])
     store = Store(path).under(name)

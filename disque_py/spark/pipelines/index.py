@@ -1,7 +1,7 @@
-"""The index pipeline: events of all nodes into `history` and `current`, without end or up to now.
+"""The index pipeline: events of all nodes into `history` and `current`, as a stream or once up to now.
 
-One query, no state of its own: it may be stopped and killed at any point, its checkpoint may be lost
-(then the logs are read again from the beginning, and the tables know what they have).
+It is one query without state of its own. It may be stopped or killed at any point. If its checkpoint is lost, the
+logs are read again from the beginning, and the tables drop the events that they have.
 """
 
 from __future__ import annotations
@@ -22,22 +22,25 @@ def run(
     source: Mapping[str, str] | None = None,
     sink: Mapping[str, str] | None = None,
 ) -> Any:
-    """Start the query and return it.
+    """Start the query and return it as a StreamingQuery.
 
-    nodes        bootstrapServers
-    path         of the index
-    trigger      time between batches; None: everything there is now, then the query ends
-    checkpoint   by default a folder in the index
-    source, sink   further options of `disque-events` and `disque-index`
+    spark          a SparkSession with the data sources registered
+    nodes          the option bootstrapServers: `host:port`, with commas
+    path           folder or URI of the index
+    trigger        time between batches, by default "2 seconds"; None: read everything that there is now, then end
+    checkpoint     folder or URI of the checkpoint; by default `_checkpoint` in the index
+    source, sink   further options of `disque-events` and `disque-index`; by default none
+
+    Raises OptionError, ClusterError, TableError, IndexSchemaError, as Spark wraps them.
     """
     reader = spark.readStream.format("disque-events").option("bootstrapServers", nodes)
-    # Nothing is done to the events on their way, so Spark need not take them apart.
+    # The query does not change the events, so Spark need not convert them.
     reader = reader.option("startingOffsets", "earliest").option("reader", "spark-index").option("rows", "slices")
     for name, value in (source or {}).items():
         reader = reader.option(name, value)
     writer = reader.load().writeStream.format("disque-index").option("path", path).queryName("index")
     writer = writer.option("checkpointLocation", checkpoint or f"{path.rstrip('/')}/_checkpoint")
-    # Losses that the source may pass over are gaps to the sink.
+    # Events that the source may skip are gaps for the sink.
     if str((source or {}).get("failOnDataLoss", "true")).lower() == "false":
         writer = writer.option("gaps", "allow")
     for name, value in (sink or {}).items():

@@ -1,8 +1,7 @@
-"""Time in each state: how long jobs stayed where they were before they went on.
+"""Time in each state: how long jobs stayed in a state before the next one.
 
-An event says since when its job was in the state that it left; where it doesn't, the job's
-previous event does. Writes the table `latency`: hour, queue, state, the keys asked for, jobs, mean_ms,
-p50_ms, p95_ms, p99_ms, max_ms.
+An event says since when its job was in the state that it left. Where it doesn't, the time of the job's previous event
+counts. Writes the table `latency`: hour, queue, state, the keys of `by`, jobs, mean_ms, p50_ms, p95_ms, p99_ms, max_ms.
 """
 
 from __future__ import annotations
@@ -26,7 +25,15 @@ SQL: Final = """
 
 
 def run(spark: Any, path: str, *, by: Sequence[str] = (), since: str = "", until: str = "") -> Any:
-    """Compute and save the table → its rows as Arrow. `by` are keys of metadata, `since` and `until` days."""
+    """Compute and save the table `latency`, and return its rows as Arrow.
+
+    spark          a SparkSession with the data sources registered
+    path           folder or URI of an index
+    by             keys of metadata that divide the rows further; by default none
+    since, until   first and last day (YYYY-MM-DD, included); by default empty: no bound
+
+    Raises OptionError for a key that can't be quoted, TableError when there is no index.
+    """
     select, names = columns_of(by)
     plan = plan_of(spark, path, "latency", "hour", {"by": list(by)}, since, until)
     if plan.is_done:

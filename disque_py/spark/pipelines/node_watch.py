@@ -1,7 +1,7 @@
-"""Which nodes a streaming pipeline can't read from: looked at beside the query, for a gauge and the exit status.
+"""A watch over the nodes of a streaming pipeline: nodes that can't be read from count for a gauge and the exit status.
 
-The query's own planner is in a process of Spark's, and says what it sees on stderr alone. It also says nothing
-while no batch is made. So the command asks the nodes itself: before Spark starts, every ten seconds, at the end.
+The query's own planner runs in one of Spark's processes. It reports on stderr only, and only when a batch is made. So
+the command asks the nodes itself: before Spark starts, every ten seconds, and at the end.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ PERIOD_S: Final = 10.0
 class NodeWatch:
     """The nodes of a pipeline's source.
 
-    planner   asks them; nothing else may use it
-    period_s  between two looks
-    missed    nodes that could not be read from at any look, with the last reason
+    planner   asks the nodes; nothing else may use it
+    period_s  seconds between two checks
+    missed    nodes that could not be read from at some check, with the last reason
     """
 
     def __init__(self, planner: EventPlanner, period_s: float = PERIOD_S) -> None:
@@ -34,25 +34,28 @@ class NodeWatch:
         self._thread: threading.Thread | None = None
 
     def look(self) -> int:
-        """Ask all nodes → how many can't be read from. Raises ClusterError when none can, or one refuses us."""
+        """Ask all nodes, and return how many can't be read from.
+
+        Raises ClusterError when no node can be read from, or when one refuses the password.
+        """
         try:
             away = self._planner.reach()
         finally:
-            self._planner.close()  # Whether a node takes new connections is the question.
+            self._planner.close()  # The next check must test whether nodes take new connections.
         self.missed |= away
         return len(away)
 
     def start(self, tell: Callable[[int], None]) -> None:
-        """Look again and again; `tell` gets each count."""
+        """Check the nodes every period. `tell` gets each count."""
         self._thread = threading.Thread(target=self._run, args=(tell,), name="disque nodes", daemon=True)
         self._thread.start()
 
     def end(self) -> None:
-        """Look for the last time."""
+        """Check the nodes for the last time."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
-        with suppress(ClusterError, DisqueError):  # The query has ended by itself then, with a better sentence.
+        with suppress(ClusterError, DisqueError):  # The query itself has ended with a better error.
             self.look()
 
     def _run(self, tell: Callable[[int], None]) -> None:
@@ -61,7 +64,7 @@ class NodeWatch:
                 tell(self.look())
 
     def sentence(self) -> str:
-        """What the index lacks, empty for nothing."""
+        """Return a sentence that names the missed nodes; empty if there are none."""
         if not self.missed:
             return ""
         nodes = "; ".join(f"node {node}: {reason}" for node, reason in sorted(self.missed.items()))

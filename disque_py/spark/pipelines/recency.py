@@ -1,17 +1,17 @@
 """The recency pipeline: per key the N most recent members, from adds, removes and uploads in any order.
 
-    key      who looks (a user)             member   what is looked at (a contact, a group)
-    add      member belongs to key          remove   it no longer does
-    upload   something happened to member: it moves up for every key that it belongs to
+    key      the owner of a list (a user)   member   an entry of the list (a contact, a group)
+    add      member belongs to key          remove   member no longer belongs to key
+    upload   member was active: it moves up for every key that it belongs to
 
-Three Delta tables under the path. `links` (key, member, the newest add or remove) and `uploads` (member,
-newest time) are the source: merges that keep the newest, so order and repetition don't matter (at
-equal times a remove wins). `recency` has a row per key: its capped list (recent_list.py), updated
-for the keys that a batch touches, and filled from the source when a removal leaves too few.
-`latest` reads a key's list in milliseconds: rows lie in buckets by a hash of the key.
+There are three Delta tables under the path. `links` (key, member, the newest add or remove) and `uploads` (member,
+newest time) are the source. Their merges keep the newest, so order and repetition don't matter. At equal times a
+remove wins. `recency` has a row per key: its capped list (recent_list.py). A batch updates the lists of its keys. A
+list is filled from the source when a removal leaves too few. `latest` reads a key's list in milliseconds, because
+rows are in buckets by a hash of the key.
 
-A batch is merged into the source first, then the lists are brought up to date from it: a crash in
-between repeats the batch, and repeats do no harm.
+A batch is first merged into the source. Then the lists are updated from the source. A crash in between repeats the
+batch, which does no harm.
 """
 
 from __future__ import annotations
@@ -60,10 +60,19 @@ def run(
     checkpoint: str = "",
     source: Mapping[str, str] | None = None,
 ) -> Any:
-    """Start the query on the events of a cluster and return it: jobs carry `op`, and key and member, in their meta.
+    """Start the query on the events of a cluster and return it as a StreamingQuery.
 
-    A job's moment is its `at` (Unix ms) in meta, or else its creation time, so all events of one job
-    say the same. `source` has further options of `disque-events`. `run_on` takes any stream. Raises OptionError.
+    spark         a SparkSession with the data sources registered
+    nodes         the option bootstrapServers: `host:port`, with commas
+    path          folder or URI of the tables
+    limit         members per key; by default 100
+    key, member   names of the META pairs that hold key and member; by default "key" and "member"
+    trigger       time between batches, by default "5 seconds"; None: read everything that there is now, then end
+    checkpoint    folder or URI of the checkpoint; by default `_checkpoint_recency` below `path`
+    source        further options of `disque-events`; by default none
+
+    Jobs carry `op` (add, remove or upload), key and member in their meta. A job's time is `at` (Unix ms) in its meta,
+    or else its creation time. So all events of one job agree. `run_on` takes any stream. Raises OptionError.
     """
     check_keys((key, member))
     events = spark.readStream.format("disque-events").option("bootstrapServers", nodes)
@@ -75,16 +84,22 @@ def run(
         "meta['op'] AS op",
         f"meta['{key}'] AS key",
         f"meta['{member}'] AS member",
-        # Meta is anybody's words: what is no number is passed over, else one job would end the query for ever.
+        # Any producer writes meta. Ignore values that are not numbers, or one job would end the query for ever.
         "coalesce(try_cast(meta['at'] AS bigint), ctime DIV 1000000) AS at_ms",
     )
     return run_on(stream, path, limit=limit, trigger=trigger, checkpoint=checkpoint)
 
 
 def run_on(stream: Any, path: str, *, limit: int = LIMIT, trigger: str | None = None, checkpoint: str = "") -> Any:
-    """Start the query on a streaming DataFrame with the columns op, key (null for uploads), member, at_ms."""
+    """Start the query on a streaming DataFrame with the columns op, key (null for uploads), member, at_ms.
+
+    path         folder or URI of the tables
+    limit        members per key; by default 100
+    trigger      time between batches; by default None: read everything that there is now, then end
+    checkpoint   folder or URI of the checkpoint; by default `_checkpoint_recency` below `path`
+    """
     writer = stream.writeStream.queryName("recency").foreachBatch(
-        # Reduced by Spark first: of what comes many times, the driver sees the newest.
+        # Spark reduces the batch first, so the driver gets only the newest change of each link and member.
         lambda frame, _: apply(path, newest_of(frame).toArrow(), limit)
     )
     writer = writer.option("checkpointLocation", checkpoint or f"{path.rstrip('/')}/_checkpoint_recency")
@@ -93,7 +108,7 @@ def run_on(stream: Any, path: str, *, limit: int = LIMIT, trigger: str | None = 
 
 
 def newest_of(frame: Any) -> Any:
-    """The newest change per link, and the newest upload per member, of a batch."""
+    """Return the newest change per link, and the newest upload per member, of a batch."""
     return (
         frame.where("member IS NOT NULL AND at_ms IS NOT NULL")
         .selectExpr("CASE WHEN op = 'upload' THEN NULL ELSE key END AS key", "member", "at_ms", "op")
@@ -111,7 +126,7 @@ def _newest_columns() -> tuple[Any, Any]:
 
 
 def apply(path: str, changes: pa.Table, limit: int) -> None:
-    """One batch of `newest_of` into the tables."""
+    """Merge one batch of `newest_of` into the tables."""
     if not len(changes):
         return
     store = Store(path)
@@ -125,7 +140,7 @@ def apply(path: str, changes: pa.Table, limit: int) -> None:
     )
     new_uploads = changes.filter(is_upload).select(["member", "at_ms"]).cast(UPLOADS)
     if len(new_links):
-        # At the same moment a remove wins over an add, wherever it comes.
+        # At equal times a remove wins over an add, in whatever order they come.
         _merge(
             links, new_links, "key member", "s.at_ms > t.at_ms OR (s.at_ms = t.at_ms AND s.removed AND NOT t.removed)"
         )
@@ -143,7 +158,7 @@ def _update_lists(
             _view(db, name, files[name], schema)
         db.register("new_links", new_links)
         db.register("new_uploads", new_uploads)
-        # What is touched, as the source now has it.
+        # The changed links, as the source now has them.
         db.execute(
             """
             CREATE TEMP TABLE touched AS
@@ -177,7 +192,7 @@ def _update_lists(
 
 
 def _all_members(db: Any, keys: list[str]) -> dict[str, list[tuple[int, str]]]:
-    """Everything the source has of these keys."""
+    """Return all members that the source has for these keys."""
     found: dict[str, list[tuple[int, str]]] = {key: [] for key in keys}
     if keys:
         db.register("wanted", pa.table({"key": keys}))
@@ -207,12 +222,15 @@ def _rows(results: dict[str, RecentList]) -> pa.Table:
 
 
 def bucket_of(key: str) -> int:
-    """Where a key's row lies."""
+    """Return the bucket of a key's row."""
     return zlib.crc32(key.encode()) % BUCKETS
 
 
 def latest(path: str, key: str, count: int) -> list[tuple[str, int]]:
-    """The `count` most recent members of a key and their times in Unix ms, newest first; needs no Spark."""
+    """Return the `count` most recent members of a key with their times in Unix ms, newest first. Needs no Spark.
+
+    The list is empty for an unknown key, and when there are no tables under `path`.
+    """
     store = Store(path).under("recency")
     if not store.exists():
         return []

@@ -1,7 +1,6 @@
-"""A SparkSession for a pipeline: the one there is (spark-submit, notebooks), or a small local one.
+"""A SparkSession for a pipeline: the existing one (spark-submit, Spark Connect), or a small local one.
 
-What is set for a local session keeps it quiet, in UTC and on this machine; whatever the caller's
-Spark configuration says wins, since it is read from the environment and from spark-defaults.
+The settings of a local session keep it quiet, in UTC and on this machine.
 """
 
 from __future__ import annotations
@@ -21,14 +20,20 @@ LOCAL: Final = {
     "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.session.timeZone": "UTC",
-    # Short programs: compiling for the long run costs more than it brings.
+    # Programs are short, so full optimisation costs more than it saves.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
 }
 
 
 def open_session(name: str, **more: str) -> Any:
-    """A session in which the data sources are registered. Raises NoJavaError, ImportError."""
-    # Workers must find this package: by default Spark starts whatever python3 the path has.
+    """Return a session in which the data sources are registered.
+
+    name   the application's name in Spark
+    more   further settings of a local session
+
+    Raises NoJavaError, ImportError.
+    """
+    # Workers must find this package. By default Spark starts the first python3 on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     is_submitted = "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
     if not is_submitted:

@@ -1,10 +1,10 @@
-"""`disque-query <path> …`: an index in the terminal, or as an HTML report.
+"""The command `disque-query <path> …`: an index in the terminal, or as an HTML report.
 
     disque-query /data/index depth
     disque-query /data/index trace D-1fc4…
     disque-query /data/index report --out report.html
 
-Wrong words are answered with one sentence and status 2, troubles with one sentence and status 1.
+Wrong arguments give one sentence and status 2, other errors one sentence and status 1.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def parser() -> argparse.ArgumentParser:
-    """What the command understands."""
+    """Return the parser of the command line."""
     top = argparse.ArgumentParser(
         "disque-query", description="Ask the indexes that the Spark pipelines keep; needs no Spark."
     )
@@ -33,19 +33,19 @@ def parser() -> argparse.ArgumentParser:
     _add_common(top)
     top.set_defaults(format="table", timing=False, storage=[], storage_behind=[])
     questions = top.add_subparsers(dest="question", required=True, metavar="question")
-    trace = questions.add_parser("trace", help="everything that happened to a job")
+    trace = questions.add_parser("trace", help="the events of a job")
     trace.add_argument("job_id")
     depth = questions.add_parser("depth", help="jobs by queue and state, now and over time")
     depth.add_argument("--over-time", action="store_true", help="curves instead of the table")
     depth.add_argument(
         "--by-node",
         action="store_true",
-        help="also by the node that wrote the newest event, such as a dead one",
+        help="also by the node that wrote the newest event; shows the jobs of a dead node",
     )
     depth.add_argument("--queue", default="", help="only this queue (with --over-time)")
     latency = questions.add_parser("latency", help="time in each state: percentiles")
     latency.add_argument("--hourly", action="store_true", help="a row per hour")
-    errors = questions.add_parser("errors", help="what failed, and how often")
+    errors = questions.add_parser("errors", help="failures and their number")
     for question in (depth, latency, errors):
         question.add_argument(
             "--by", action="append", default=[], metavar="KEY", help="also by a key of the jobs' meta"
@@ -53,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
     sql = questions.add_parser("sql", help="any SQL of DuckDB; the tables are history and current")
     sql.add_argument("statement")
     report = questions.add_parser("report", help="an HTML file with charts")
-    report.add_argument("--out", default="report.html", help="where (report.html)")
+    report.add_argument("--out", default="report.html", help="name of the file (report.html)")
     report.add_argument("--by", action="append", default=[], metavar="KEY", help="time in states also by a key of meta")
     for question in questions.choices.values():
         _add_common(question, behind="_behind")
@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_common(words: argparse.ArgumentParser, behind: str = "") -> None:
-    """What may stand before the question and behind it; absent words leave alone what the others have said."""
+    """Add the options that may stand before or behind the question. An absent one does not reset the other."""
     absent = argparse.SUPPRESS
     words.add_argument(
         "--storage", action="append", default=absent, dest=f"storage{behind}", metavar="NAME=VALUE",
@@ -72,14 +72,14 @@ def _add_common(words: argparse.ArgumentParser, behind: str = "") -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Answer → exit status."""
+    """Answer a question and return the exit status."""
     words = parser().parse_args(argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # What an odd locale can't show.
+        sys.stdout.reconfigure(errors="backslashreplace")  # For characters that the locale can't show.
     try:
         return _answer(words)
     except BrokenPipeError:
-        return 0  # Somebody has seen enough, as `| head` does.
+        return 0  # The reader of the output has ended, such as `| head`.
     except ImportError as error:
         print(f"disque-query: {error}; install it with: pip install 'disque-py[query]'", file=sys.stderr)
         return 1

@@ -1,4 +1,4 @@
-"""Tables and curves made of characters. Pure text; the command prints it."""
+"""Tables and curves made of characters. Pure; the command prints the text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CELL_MAX: Final = 60
 
 
 def cell(value: Any) -> str:
-    """A value as people read it."""
+    """Return a value as readable text."""
     if value is None:
         return ""
     if isinstance(value, datetime):
@@ -27,17 +27,17 @@ def cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.1f}"
     text = " ".join(f"{key}={item}" for key, item in value.items()) if isinstance(value, Mapping) else str(value)
-    # What the name of a queue or its jobs' meta may contain must not move the cursor of who looks at it.
+    # Queue names and meta may contain control characters, which must not move the terminal's cursor.
     return "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 
 def is_number(value: Any) -> bool:
-    """Whether it stands at the right."""
+    """Return whether a value is a number, which is aligned to the right."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def table(answer: Answer, *, rows_max: int = 1_000) -> str:
-    """A table with a line under its head; columns that are empty throughout are left out."""
+    """Return a table with a line under its head, without columns that are empty in all rows."""
     rows = answer.rows[:rows_max]
     used = [at for at in range(len(answer.columns)) if any(row[at] not in (None, "", {}, []) for row in rows)]
     if not rows:
@@ -61,10 +61,10 @@ def table(answer: Answer, *, rows_max: int = 1_000) -> str:
 
 
 def curve(values: Sequence[float], width: int = 60, height: int = 1) -> list[str]:
-    """A curve of blocks, `height` lines, the highest first; each column shows the largest of its values."""
+    """Return a curve of blocks as `height` lines, the top first. Each column shows the largest of its values."""
     if not values:
         return [""] * height
-    width = max(1, min(width, len(values)))  # The terminal may be narrower than what stands beside the curve.
+    width = max(1, min(width, len(values)))  # The terminal may be narrower than the labels.
     columns = [
         max(values[at * len(values) // width : max(at * len(values) // width + 1, (at + 1) * len(values) // width)])
         for at in range(width)
@@ -75,7 +75,7 @@ def curve(values: Sequence[float], width: int = 60, height: int = 1) -> list[str
 
 
 def curves(answer: Answer, width: int = 60, height: int = 4) -> str:
-    """(moment, series, value) rows as a curve per series, with its largest value and the span of time."""
+    """Return (moment, series, value) rows as a curve per series, with its largest value and the span of time."""
     series: dict[str, list[tuple[Any, float]]] = {}
     for at, name, value in answer.rows:
         series.setdefault(str(name), []).append((at, float(value)))
@@ -93,7 +93,7 @@ def curves(answer: Answer, width: int = 60, height: int = 4) -> str:
 
 
 def bars(answer: Answer, label: str, value: str, width: int = 40, rows_max: int = 20) -> str:
-    """Rows as bars: the columns `label` and `value`."""
+    """Return rows as bars: labelled by the column `label`, as long as the column `value`."""
     at, of = answer.columns.index(label), answer.columns.index(value)
     rows = answer.rows[:rows_max]
     top = max((row[of] or 0 for row in rows), default=0)

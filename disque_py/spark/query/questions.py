@@ -1,7 +1,7 @@
-"""What people ask an index, as SQL for DuckDB: rows with column names.
+"""The questions to an index, as SQL for DuckDB. Answers are rows with column names.
 
-The same rules as in pipelines/history.py: equal (job_id, version, event) are one transition, a job's events
-are put in the documented order, a moment before its predecessor's counts as that.
+The rules are those of pipelines/history.py. Events with equal (job_id, version, event) are one transition. A job's
+events are put in the documented order. An event with a time before its predecessor's gets the predecessor's time.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from disque_py.spark.option_error import OptionError
 
 LIVE: Final = "('invisible', 'pending', 'running', 'errored')"
 RANK: Final = "CASE to_state WHEN 'completed' THEN 3 WHEN 'canceled' THEN 2 WHEN 'expired' THEN 1 ELSE 0 END"
-POINTS: Final = 120  # Of a curve.
+POINTS: Final = 120  # Points of a curve.
 
-# Of `rows`, one for each transition. Nearly all are there once: what can't be doubled, by a number made of what
-# identifies it, needs no sorting.
+# One row of `rows` for each transition. Nearly all transitions are there once. A hash finds the few that may be there
+# twice, so only those are sorted.
 ONCE: Final = """
             WITH keyed AS (SELECT *, hash(job_id, version, event) AS key FROM rows),
             doubled AS (SELECT key FROM keyed GROUP BY key HAVING count(*) > 1)
@@ -30,20 +30,20 @@ ONCE: Final = """
 
 @dataclass(slots=True)
 class Answer:
-    """A table."""
+    """The answer to a question: column names and rows."""
 
     columns: list[str]
     rows: list[tuple[Any, ...]]
 
 
 def ask(db: Any, sql: str, values: Sequence[Any] = ()) -> Answer:
-    """Rows of any SQL."""
+    """Return the rows of any SQL statement."""
     result = db.execute(sql, list(values))
     return Answer([column[0] for column in result.description or ()], result.fetchall())
 
 
 def trace(db: Any, job_id: str) -> Answer:
-    """Everything that happened to a job, in the documented order."""
+    """Return the events of a job, in the documented order."""
     return ask(
         db,
         f"""
@@ -57,7 +57,7 @@ def trace(db: Any, job_id: str) -> Answer:
 
 
 def depth(db: Any, by: Sequence[str] = (), *, by_node: bool = False) -> Answer:
-    """How many jobs are in which state of which queue now, with `by_node` also by the node of their newest event."""
+    """Return the number of jobs per queue and state now; with `by_node` also per node of their newest event."""
     select, names = _columns(by)
     if by_node:
         select, names = f", node{select}", f", node{names}"
@@ -71,7 +71,7 @@ def depth(db: Any, by: Sequence[str] = (), *, by_node: bool = False) -> Answer:
 
 
 def pending_note(answer: Answer) -> str:
-    """What a trace that ends with a pending job can't tell; empty for others."""
+    """Return a note about what a trace that ends with a pending job can't tell; empty for other traces."""
     if not answer.rows:
         return ""
     newest = dict(zip(answer.columns, answer.rows[-1], strict=True))
@@ -84,7 +84,7 @@ def pending_note(answer: Answer) -> str:
 
 
 def depth_over_time(db: Any, queue: str = "", points: int = POINTS) -> Answer:
-    """Jobs per state at the end of `points` equal spans: moment, state, jobs; of one queue or all."""
+    """Return the jobs per state at the end of `points` equal spans: moment, state, jobs; of one queue or all."""
     return ask(
         db,
         f"""
@@ -130,7 +130,7 @@ def depth_over_time(db: Any, queue: str = "", points: int = POINTS) -> Answer:
 
 
 def latency(db: Any, by: Sequence[str] = (), *, hourly: bool = False) -> Answer:
-    """Time in each state: percentiles in milliseconds, by queue (and hour, and keys of metadata)."""
+    """Return percentiles of the time in each state in milliseconds, by queue (and hour, and keys of metadata)."""
     select, names = _columns(by)
     hour, hour_name = ("date_trunc('hour', ts) AS hour, ", "hour, ") if hourly else ("", "")
     return ask(
@@ -164,7 +164,7 @@ def latency(db: Any, by: Sequence[str] = (), *, hourly: bool = False) -> Answer:
 
 
 def errors(db: Any, by: Sequence[str] = ()) -> Answer:
-    """What failed: by queue, reason and worker, the most frequent first."""
+    """Return failures by queue, reason and worker, the most frequent first."""
     select, names = _columns(by)
     return ask(
         db,
@@ -182,7 +182,7 @@ def errors(db: Any, by: Sequence[str] = ()) -> Answer:
 
 
 def summary(db: Any) -> dict[str, Any]:
-    """How much there is, and from when to when."""
+    """Return the numbers of events, jobs and nodes, and the times of the first and last event."""
     answer = ask(
         db,
         """
@@ -195,7 +195,7 @@ def summary(db: Any) -> dict[str, Any]:
 
 
 def _columns(by: Sequence[str]) -> tuple[str, str]:
-    """Keys of metadata as columns to select and to group by. Raises OptionError for what can't be quoted."""
+    """Return keys of metadata as columns to select and to group by. Raises OptionError for a bad key."""
     for key in by:
         if "'" in key or '"' in key or not key.isprintable() or not key:
             raise OptionError(f"--by {key!r} can't be a key of metadata; leave out quotes and control characters")

@@ -1,6 +1,7 @@
-"""One HTML file that shows an index: depth over time, time in states, failures. Charts are SVG, nothing is loaded.
+"""One HTML file that shows an index: depth over time, time in states, failures.
 
-Every word from the data is escaped; the file may be mailed and opened anywhere.
+Charts are SVG, and the file loads nothing. All text from the data is escaped. So the file may be mailed and opened
+anywhere.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from disque_py.spark.query.plots import cell, is_number
 from disque_py.spark.query.questions import Answer
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 860, 220, 70, 24
-# Told apart also by who does not see colours well (Okabe and Ito's palette).
+# Okabe and Ito's palette: colour-blind readers can tell these colours apart.
 COLORS: Final = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9")
 
 STYLE: Final = """
@@ -32,7 +33,7 @@ svg { width: 100%; height: auto; } svg text { font-size: 11px; fill: #555; }
 
 
 def page(title: str, summary: dict[str, Any], parts: Sequence[tuple[str, str]]) -> str:
-    """The whole file: a title, figures, and sections of (heading, HTML)."""
+    """Return the whole file: a title, figures, and sections of (heading, HTML)."""
     facts = ", ".join(f"{escape(cell(value))} {escape(name.replace('_', ' '))}" for name, value in summary.items())
     sections = "".join(f"<h2>{escape(heading)}</h2>\n{html}\n" for heading, html in parts)
     return (
@@ -43,7 +44,7 @@ def page(title: str, summary: dict[str, Any], parts: Sequence[tuple[str, str]]) 
 
 
 def table(answer: Answer, rows_max: int = 500) -> str:
-    """Rows as an HTML table."""
+    """Return rows as an HTML table."""
     if not answer.rows:
         return "<p>nothing</p>"
     head = "".join(f"<th>{escape(name)}</th>" for name in answer.columns)
@@ -58,7 +59,7 @@ def table(answer: Answer, rows_max: int = 500) -> str:
 
 
 def lines(answer: Answer) -> str:
-    """(moment, series, value) rows as a line chart."""
+    """Return (moment, series, value) rows as a line chart."""
     series: dict[str, list[tuple[Any, float]]] = {}
     for at, name, value in answer.rows:
         series.setdefault(str(name), []).append((at, float(value)))
@@ -97,7 +98,7 @@ def lines(answer: Answer) -> str:
 
 
 def bars(answer: Answer, labels: Sequence[str], value: str, rows_max: int = 30) -> str:
-    """Rows as horizontal bars: what the columns `labels` say, and the column `value`."""
+    """Return rows as horizontal bars: labelled by the columns `labels`, as long as the column `value`."""
     of = answer.columns.index(value)
     places = [answer.columns.index(name) for name in labels]
     rows = answer.rows[:rows_max]

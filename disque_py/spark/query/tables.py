@@ -1,10 +1,9 @@
-"""An index as a DuckDB connection: the views `history` and `current`, of the files that the tables have right now.
+"""An index as a DuckDB connection: the views `history` and `current`, of the tables' current files.
 
-delta-rs says which files those are; DuckDB reads them itself, which is faster than any detour, and
-skips what their statistics and filters rule out. A view that has no file yet has its columns all the same.
+delta-rs lists the files. DuckDB reads them itself, which is fastest, and skips the parts that their statistics and
+filters rule out. A view without files still has its columns.
 
-A question that a person waits for is over in less time than it takes to load pyarrow: so it is not loaded here, unless
-a table is empty.
+Most questions take less time than loading pyarrow. So pyarrow is not loaded here, unless a table is empty.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from disque_py.spark.store import Store, paths_of
 
 
 def open_index(path: str, storage: dict[str, str] | None = None) -> Any:
-    """A connection with both views, times in UTC. Raises TableError when there is no index."""
+    """Return a connection with both views and times in UTC. Raises TableError when there is no index."""
     store = Store(path, storage or {})
     db = duckdb.connect()
-    # Footers are read once, for the view and for the question.
+    # With the cache, footers are read once, for the view and for the question.
     db.execute("SET TimeZone = 'UTC'; SET parquet_metadata_cache = true")
     for name in (HISTORY, CURRENT):
         table = open_existing(store, name)
@@ -38,16 +37,16 @@ def _view(db: Any, name: str, files: list[str], table: DeltaTable) -> None:
         db.execute(f"CREATE VIEW {name} AS SELECT * FROM no_{name}")
         return
     words = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
-    # Columns that were added later are null in older files; to look for these, every footer has to be read.
+    # Columns that were added later are null in older files. To find such files, DuckDB reads every footer.
     options = "hive_partitioning = true" + (", union_by_name = true" if _may_lack_columns(table) else "")
     db.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet([{words}], {options})")
 
 
 def _may_lack_columns(table: DeltaTable) -> bool:
-    """Whether a file may be older than a column."""
+    """Return whether a file may be older than a column."""
     widened = table.metadata().configuration.get(WIDENED)
     if widened is None:
-        return True  # The table is of an older version, which did not say.
+        return True  # An older version made the table, and did not note the time.
     written = table.get_add_actions(flatten=True).column("modification_time").to_pylist()
     return any(_ms(moment) <= int(widened) for moment in written)
 

@@ -1,4 +1,4 @@
-"""adding.py: every row gets its answer, from one node or another."""
+"""adding.py: every row gets its reply, from one node or another."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def test_all_rows_are_added_in_their_order():
         assert (tally.rows, tally.added) == (3000, 3000)
 
 
-def test_a_connection_that_breaks_is_no_loss():
-    """What had no answer is sent again: perhaps a second time, never not at all."""
+def test_rows_without_a_reply_are_sent_again_when_a_connection_breaks():
+    """A row without a reply may be sent twice, but is never left out."""
     with StubCluster(2) as cluster:
         for node in cluster.nodes:
             node.hang_up_after = 500
@@ -53,7 +53,7 @@ def test_a_connection_that_breaks_is_no_loss():
         assert set(bodies(cluster)) == set(range(3000))
 
 
-def test_a_node_that_leaves_gets_no_more_and_another_the_rest():
+def test_a_leaving_node_gets_no_more_rows_and_another_node_gets_the_rest():
     with StubCluster(2) as cluster:
         leaving = cluster.nodes[0]
         leaving.refuse[b"q"] = b"LEAVING this node is leaving"
@@ -69,7 +69,7 @@ def test_a_refused_row_fails_the_task_with_node_queue_and_reason():
             add(cluster, 10, queues=("a", "b"))
 
 
-def test_refused_rows_are_counted_by_code_and_handed_back_when_asked_for():
+def test_refused_rows_are_counted_by_code_and_returned_with_route():
     with StubCluster() as cluster:
         cluster.nodes[0].refuse[b"b"] = b"PAUSED not now"
         assert add(cluster, 10, "skip", ("a", "b")).refused == {"PAUSED": 5}
@@ -104,12 +104,12 @@ def test_rows_with_nulls_are_skipped_or_routed_as_other_bad_rows_are():
         assert [(row["code"], row["reason"]) for row in routed] == [("NULL", reason) for reason in REASONS]
 
 
-def test_a_null_in_the_column_queue_is_no_matter_where_the_option_wins():
+def test_a_null_in_the_column_queue_is_ignored_when_the_option_queue_is_set():
     with StubCluster() as cluster:
         assert add_columns(cluster, {"body": ["a"], "queue": pa.array([None], pa.string())}, queue="q").added == 1
 
 
-def test_rows_that_find_no_node_fail_the_task_after_a_while(monkeypatch):
+def test_rows_that_no_node_accepts_fail_the_task_after_a_while(monkeypatch):
     monkeypatch.setattr(adding, "PATIENCE_S", 0.3)
     with StubCluster() as cluster:
         cluster.nodes[0].stop()

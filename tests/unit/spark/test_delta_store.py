@@ -1,4 +1,4 @@
-"""delta_store.py: files first, a table later."""
+"""delta_store.py: files are written first, and committed to a table later."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_file_is_written_into_the_folder_of_its_partition_and_read_again(tmp_p
 
 @pytest.mark.skipif(not HAS_FILTERS, reason="this pyarrow writes no Bloom filters")
 def test_a_file_has_a_filter_of_its_jobs(tmp_path):
-    """Ids are random: smallest and largest values of a small file rule nothing out."""
+    """Ids are random, so the smallest and largest values of a small file rule nothing out."""
     duckdb = pytest.importorskip("duckdb")
     file = write_file(Store(str(tmp_path)), ROWS)
     found = duckdb.execute(
@@ -76,7 +76,7 @@ def test_a_file_keeps_types_and_has_bounds_only_where_readers_use_them(tmp_path)
     assert {column.compression for column in columns.values()} == {"ZSTD"}
 
 
-def test_statistics_are_what_delta_keeps():
+def test_statistics_have_the_format_of_delta():
     stats = json.loads(stats_of(ROWS.append_column("ts", pa.array([0, 1_001_000], pa.timestamp("us", "UTC")))))
     assert stats["numRecords"] == 2
     assert stats["minValues"] == {"ts": "1970-01-01T00:00:00.000Z", "seq": 1, "job_id": "a"}
@@ -84,13 +84,13 @@ def test_statistics_are_what_delta_keeps():
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York", None])
-def test_moments_in_statistics_are_utc_whatever_spark_calls_it(zone):
-    """Readers pass files by that are not of the time they want."""
+def test_times_in_statistics_are_utc_under_any_of_its_names(zone):
+    """Readers skip files by these times."""
     ts = pa.array([1_769_900_400_000_000], pa.timestamp("us", tz=zone))
     assert json.loads(stats_of(pa.table({"ts": ts})))["maxValues"]["ts"] == "2026-01-31T23:00:00.000Z"
 
 
-def test_removing_what_is_gone_does_no_harm_and_no_table_is_one_sentence(tmp_path):
+def test_removing_missing_files_does_no_harm_and_a_missing_table_is_one_sentence(tmp_path):
     store = Store(str(tmp_path))
     delete_files(store, ["nothing.parquet"])
     assert not store.exists()

@@ -40,7 +40,7 @@ def rows(batches: list[pa.RecordBatch]) -> list[dict]:
 
 def of_lines(block: list[tuple], first: int = 1) -> list[dict]:
     lines = Lines()
-    # One at a time: an id that is no text makes lines the slow way, and nothing else.
+    # One at a time: an id that is not text is read the slow way, and nothing else is.
     data = "".join(line for at, event in enumerate(block, first) for line in lines.of(at, MS, [event])).encode()
     return rows([LineReader().batch("n1", "l1", data)])
 
@@ -69,14 +69,14 @@ EVENTS = {
 
 
 @pytest.mark.parametrize("what", EVENTS)
-def test_blocks_say_what_lines_say(what):
+def test_blocks_give_the_same_columns_as_lines(what):
     found = rows(batches_of("n1", "l1", packed(EVENTS[what]), 1, len(EVENTS[what])))
     for row, expected in zip(found, of_lines(EVENTS[what]), strict=True):
-        # A reader of lines can't tell no pairs from none at all.
+        # The reader of lines can't distinguish an empty map from a missing one.
         assert row | {"meta": row["meta"] or None} == expected | {"meta": expected["meta"] or None}
 
 
-def test_events_before_and_behind_what_was_asked_for_are_left_out():
+def test_events_outside_the_requested_range_are_left_out():
     block = [(events.ADDED, ID, CTIME + at, b"mail", at) for at in range(10)]
     data = packed(block, block, block, first=11)
     assert end_of(data) == 41
@@ -84,7 +84,7 @@ def test_events_before_and_behind_what_was_asked_for_are_left_out():
     assert [row["seq"] for row in rows(batches_of("n1", "l1", data, 22, 2))] == [22, 23]
 
 
-def test_blocks_that_are_cut_off_or_no_blocks_are_refused():
+def test_truncated_or_invalid_blocks_are_refused():
     data = packed(EVENTS["usual"])
     for broken in (data[:-1], data[:20], data[:25] + b"\xc1" * (len(data) - 25)):
         with pytest.raises(ValueError, match=r"block of event"):

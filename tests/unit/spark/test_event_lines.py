@@ -1,4 +1,4 @@
-"""event_lines.py: lines become columns, whatever is in them."""
+"""event_lines.py: lines become columns, whatever fields they have."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_metadata_that_looks_like_a_date_stays_text():
         assert [row["meta"] for row in rows] == [[("at", "2013-01-01 05:15:00")], [("at", "x"), ("n", "7")]]
 
 
-def test_a_field_that_nobody_knows_is_kept_as_text():
+def test_an_unknown_field_is_kept_as_text():
     rows = read({"seq": 1, "zone": "eu", "deep": {"a": [1]}, "meta": {"k": "v"}}, {"seq": 2})
     assert [row["extra"] for row in rows] == [[("zone", "eu"), ("deep", '{"a":[1]}')], []]
     assert rows[0]["meta"] == [("k", "v")]
@@ -65,11 +65,11 @@ def test_both_ways_of_reading_agree():
         {"seq": n, "ts": n, "since": n, "queue": f"q{n % 3}", "meta": {"k": str(n)} if n % 2 else {}} for n in range(50)
     ]
     plain = read(*events)
-    # What changes its type from line to line is too much for Arrow.
+    # Arrow can't read fields that change their type from line to line.
     slow = read(*({**event, "unknown": event["seq"] if event["seq"] % 2 else "text"} for event in events))
     assert [row | {"extra": []} for row in slow] == plain
 
 
-def test_what_is_no_json_names_the_log_and_the_line():
+def test_the_error_for_invalid_json_names_the_log_and_the_line():
     with pytest.raises(ValueError, match=r"node n, log l: an event is no JSON .*rubbish"):
         LineReader().batch("n", "l", b'{"seq": 1}\nrubbish\n')

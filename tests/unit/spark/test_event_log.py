@@ -36,7 +36,7 @@ def test_a_slice_is_whole_lines_from_a_number_on(asked):
     assert read_slice(known, address, "log1a", 2, 2, 1 << 20) == Slice(b"".join(node.lines[2:4]), 4)
 
 
-def test_what_is_gone_is_said_not_raised(asked):
+def test_trimmed_events_and_unknown_logs_are_reported_not_raised(asked):
     node, known, address = asked
     node.events(5)
     node.trim(3)

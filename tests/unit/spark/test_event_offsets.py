@@ -1,4 +1,4 @@
-"""event_offsets.py: where a query stands, and how far the next batch goes."""
+"""event_offsets.py: the position of a query, and the end of its next batch."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def test_an_offset_survives_its_journey_as_json():
     assert list(offset_of(places, {})["nodes"]) == ["a", "b"]
 
 
-def test_a_limit_is_shared_by_what_each_node_has_waiting():
+def test_a_limit_is_divided_in_proportion_to_waiting_events():
     assert split_limit({"a": 100, "b": 300, "c": 0}, 40) == {"a": 10, "b": 30, "c": 0}
     assert split_limit({"a": 1, "b": 1000}, 10) == {"a": 1, "b": 9}
     assert split_limit({"a": 5, "b": 5}, None) == {"a": 5, "b": 5}
 
 
-def test_nobody_starves_under_a_limit_smaller_than_the_cluster():
+def test_no_node_starves_under_a_limit_smaller_than_the_cluster():
     assert split_limit({"a": 9, "b": 9, "c": 9}, 1) == {"a": 1, "b": 1, "c": 1}
 
 

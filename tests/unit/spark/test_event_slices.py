@@ -1,4 +1,4 @@
-"""event_slices.py: many events in a row, and out of it again."""
+"""event_slices.py: many events are packed into a row, and unpacked again."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_slice_is_one_row_and_gives_its_events_back():
     assert list(events_of([packed])) == [LineReader().batch("n1", "l1", lines(7, 27))]
 
 
-def test_a_slice_may_be_blocks_of_which_some_is_not_meant():
+def test_a_slice_may_be_blocks_with_further_events():
     packed = slice_of("n1", "l1", 7, 20, [blocks(5, 17, 4), blocks(17, 33, 8)])
     found = pa.Table.from_batches(events_of([packed]))
     assert found["seq"].to_pylist() == list(range(7, 27))
@@ -53,7 +53,7 @@ def test_rows_are_slices_by_their_columns():
     assert not is_slices(pa.schema([("node", pa.string()), ("packed", pa.binary())]))
 
 
-def test_a_slice_that_holds_other_events_than_it_says_is_refused():
+def test_a_slice_that_holds_other_events_than_it_states_is_refused():
     with pytest.raises(ValueError, match="a slice of node n1, log l1 has not the events 8 to 12"):
         list(events_of([slice_of("n1", "l1", 8, 5, [lines(7, 12)])]))
     with pytest.raises(ValueError, match="a slice of node n1, log l1 has not the events 5 to 12"):

@@ -1,4 +1,4 @@
-"""events_planning.py: batches are planned without loss or repetition, or a sentence says why not."""
+"""events_planning.py: batches are planned without loss or repetition, or an error says why not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spark_stub import StubCluster
 
 @pytest.fixture(autouse=True)
 def closed():
-    """Planners of a test hang up when it is over."""
+    """Planners close their connections when the test is over."""
     yield
     close_all()
 
@@ -32,7 +32,7 @@ def test_everything_from_the_earliest_in_batches_of_the_limit():
 
 
 def test_a_first_batch_repeated_after_a_crash_begins_where_it_began():
-    """Spark then asks for the initial offset again, which by then is another place."""
+    """Spark then asks for the initial offset again, which is another position by then."""
     with StubCluster() as cluster:
         cluster.nodes[0].events(5)
         plan = planner(cluster, startingOffsets="latest")
@@ -76,7 +76,7 @@ def test_a_node_that_was_away_when_the_query_began_at_the_end_begins_at_that_mom
         assert drain(plan, start)[0] == [(away.id, 2), (away.id, 3)]
 
 
-def test_a_node_that_cannot_be_reached_is_told_of_once_each_time(capsys):
+def test_a_node_that_cannot_be_reached_is_reported_once_each_time(capsys):
     with StubCluster(2) as cluster:
         away = cluster.nodes[1]
         plan = planner(cluster)
@@ -129,7 +129,7 @@ def test_a_log_begun_anew_is_read_after_the_rest_of_the_old_one():
 
 
 def test_a_node_without_a_log_is_an_error_at_the_start_and_away_later():
-    """Its log could not be written; the next one begins when it can."""
+    """The node's log could not be written. Another log begins when the disk works again."""
     with StubCluster(2) as cluster:
         node = cluster.nodes[1]
         node.events(3)
@@ -160,7 +160,7 @@ def test_a_log_that_is_gone_is_an_error_that_names_both():
         assert (found, end["lost"]) == (all_of(node), {"events": 0, "logs": 1})
 
 
-def test_a_new_log_that_lost_its_beginning_before_we_came_is_no_silent_loss():
+def test_a_new_log_without_its_beginning_is_reported_as_a_loss():
     with StubCluster() as cluster:
         node = cluster.nodes[0]
         node.events(5)
@@ -178,7 +178,7 @@ def test_a_new_log_that_lost_its_beginning_before_we_came_is_no_silent_loss():
             assert drain(loose, end)[0] == all_of(node)
 
 
-def test_what_was_passed_over_is_counted_in_the_offset():
+def test_losses_are_counted_in_the_offset():
     with StubCluster(2) as cluster:
         for node, cut in zip(cluster.nodes, (3, 4), strict=True):
             node.events(10)
@@ -192,7 +192,7 @@ def test_what_was_passed_over_is_counted_in_the_offset():
         assert plan.latest(end)["lost"] == {"events": 7, "logs": 0}
 
 
-def test_a_node_that_nobody_knows_any_more_is_told_of_once(capsys):
+def test_a_node_that_the_cluster_no_longer_knows_is_reported_once(capsys):
     with StubCluster(2) as cluster:
         gone = cluster.nodes[1]
         gone.events(3)
@@ -205,7 +205,7 @@ def test_a_node_that_nobody_knows_any_more_is_told_of_once(capsys):
 
 
 def test_an_emptied_node_is_not_read_under_the_id_it_had_before():
-    """The others still tell the old id with the address; under that id its events would be read a second time."""
+    """Other nodes still name the address with the old id. Under that id its events would be read twice."""
     with StubCluster(2) as cluster:
         node = cluster.nodes[1]
         node.events(3)
@@ -220,7 +220,7 @@ def test_an_emptied_node_is_not_read_under_the_id_it_had_before():
         assert drain(plan, end)[0] == all_of(node)
 
 
-def test_a_node_whose_address_is_another_ones_now_is_told_of_and_keeps_its_place(capsys):
+def test_a_node_that_lost_its_address_to_another_is_reported_and_keeps_its_position(capsys):
     with StubCluster(2) as cluster:
         node = cluster.nodes[1]
         node.events(3)
@@ -263,7 +263,7 @@ def test_a_batch_read_is_everything_between_two_places():
             batch(cluster, endingOffsets=f'{{"{node.id}": 60}}').batch()
 
 
-def test_a_batch_read_wants_all_nodes():
+def test_a_batch_read_needs_all_nodes():
     with StubCluster(2) as cluster:
         cluster.nodes[0].events(1)
         cluster.nodes[1].stop()

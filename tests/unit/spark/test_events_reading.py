@@ -1,4 +1,4 @@
-"""events_reading.py: ranges are read without loss or repetition, or a sentence says why not."""
+"""events_reading.py: ranges are read without loss or repetition, or an error says why not."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from spark_stub import StubCluster
 
 @pytest.fixture(autouse=True)
 def closed():
-    """Planners of a test hang up when it is over."""
+    """Planners close their connections when the test is over."""
     yield
     close_all()
 
 
-def test_events_trimmed_between_planning_and_reading_are_not_passed_over_in_silence():
+def test_events_trimmed_between_planning_and_reading_are_not_skipped_silently():
     with StubCluster() as cluster:
         node = cluster.nodes[0]
         node.events(10)
@@ -60,7 +60,7 @@ def test_a_node_that_gives_less_than_it_announced_is_named():
             rows(planner(cluster, fetch__timeoutMs="100"), end)
 
 
-def test_numbers_that_were_not_asked_for_are_refused():
+def test_numbers_that_were_not_requested_are_refused():
     with StubCluster() as cluster:
         node = cluster.nodes[0]
         node.events(5)

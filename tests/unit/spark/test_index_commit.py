@@ -37,7 +37,7 @@ def test_a_batch_that_comes_again_changes_nothing(tmp_path):
     assert len(rows(tmp_path, "history")) == 2
 
 
-def test_a_batch_that_overlaps_adds_what_is_new(tmp_path):
+def test_an_overlapping_batch_adds_only_new_events(tmp_path):
     index(tmp_path, batch(event(1, "a"), event(2, "b")))
     index(tmp_path, batch(event(2, "b"), event(3, "c")))
     assert [row["seq"] for row in rows(tmp_path, "history")] == [1, 2, 3]
@@ -93,7 +93,7 @@ def test_a_column_that_changes_its_type_is_refused(tmp_path):
 
 @pytest.mark.parametrize("last", [{"meta": None}, {"queue": None}, {"priority": None}])
 @pytest.mark.parametrize("seed", range(2))
-def test_what_an_event_lacks_never_replaces_what_an_older_one_said(tmp_path, seed, last):
+def test_a_missing_value_never_replaces_the_value_of_an_older_event(tmp_path, seed, last):
     name = next(iter(last))
     values = {"meta": {"k": "2"}, "queue": "q2", "priority": 2}
     events = [
@@ -111,7 +111,7 @@ def test_what_an_event_lacks_never_replaces_what_an_older_one_said(tmp_path, see
 
 @pytest.mark.parametrize("seed", range(3))
 def test_any_order_any_cut_any_repetition_gives_the_same_current(tmp_path, seed):
-    """Jobs change on three nodes; versions tie, what is final wins, some events lack a queue."""
+    """Jobs change on three nodes; versions tie, final states win, some events lack a queue."""
     rng = random.Random(seed)
     seqs = {"n1": 0, "n2": 0, "n3": 0}
     expected: dict[str, tuple] = {}
@@ -134,7 +134,7 @@ def test_any_order_any_cut_any_repetition_gives_the_same_current(tmp_path, seed)
     while made:
         part, made = made[:40], made[40:]
         by_node = {node: [one for where, one in part if where == node] for node in seqs}
-        # Marks are for logs that come in order; here the merge is asked, so every part is a log of its own.
+        # Marks need logs in order. This test is about the merge, so every part is a log of its own.
         log = f"l{len(made)}"
         index(tmp_path, *(batch(*some, node=node, log=log) for node, some in by_node.items() if some), may_gap=True)
     found = {row["job_id"]: row for row in rows(tmp_path, "current")}

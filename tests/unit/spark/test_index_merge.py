@@ -1,4 +1,4 @@
-"""index_merge.py: a batch rewrites the files its jobs are in, and no others."""
+"""index_merge.py: a batch rewrites only the files that hold its jobs."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def test_a_batch_rewrites_only_the_files_its_jobs_are_in(tmp_path):
     assert [row["to_state"] for row in rows(tmp_path, "current")][12] == "running"
 
 
-def test_files_that_may_have_a_job_and_do_not_have_it_stay(tmp_path):
-    """Spans may overlap; the ids tell."""
+def test_files_whose_span_fits_but_that_lack_the_job_stay(tmp_path):
+    """Spans may overlap; the job ids decide."""
     index(tmp_path, batch(*(event(1 + at, f"D-{at:03d}", ctime=at) for at in range(8))))
     store = Store(str(tmp_path))
     merge = CurrentMerge(store, store.under(CURRENT).table())
@@ -87,7 +87,7 @@ def test_rows_between_files_that_stay_do_not_widen_a_span():
     assert bounds_of(np.zeros(25, np.int64), []).tolist() == [0]
 
 
-def test_files_of_unknown_span_and_small_ones_are_always_touched():
+def test_files_of_unknown_span_and_small_files_are_always_considered():
     known, small = SpanFile("a", 1, 50, 0, 9), SpanFile("b", 1, 2, 20, 29)
     unknown = SpanFile("c", 1, 50, None, None)
     assert dirty([known, small, unknown], np.array([100])) == ([small, unknown], [known])
@@ -96,7 +96,7 @@ def test_files_of_unknown_span_and_small_ones_are_always_touched():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_jobs_without_a_creation_time_are_one_row_all_the_same(tmp_path, seed):
+def test_jobs_without_a_creation_time_have_one_row_too(tmp_path, seed):
     rng = random.Random(seed)
     seq = 0
     for _ in range(4):
@@ -111,7 +111,7 @@ def test_jobs_without_a_creation_time_are_one_row_all_the_same(tmp_path, seed):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_any_batches_of_new_and_old_jobs_leave_the_newest_row_of_each(tmp_path, seed):
-    """Whether files are patched, merged or left alone."""
+    """This holds whether files are patched, merged or left alone."""
     rng = random.Random(seed)
     versions: dict[int, int] = {}
     seq = known = 0
@@ -139,7 +139,7 @@ def test_jobs_without_a_creation_time_have_a_file_of_their_own(tmp_path):
     ]  # fmt: skip
 
 
-def test_small_neighbours_are_put_together(tmp_path):
+def test_small_files_are_merged(tmp_path):
     for at in range(5):
         index(tmp_path, jobs(at * 20, at * 20 + 10, at * 10 + 1))
     index(tmp_path, batch(*(event(51 + at, f"D-{200 + at}", ctime=200 + at) for at in range(2))))
@@ -151,8 +151,8 @@ def test_small_neighbours_are_put_together(tmp_path):
     assert len(rows(tmp_path, "current")) == 52
 
 
-def test_another_name_of_utc_is_no_other_type(tmp_path):
-    """Spark calls its time zone as its session does: Etc/UTC, say."""
+def test_another_name_of_utc_is_the_same_type(tmp_path):
+    """Spark names the time zone as its session does, for example Etc/UTC."""
     index(tmp_path, jobs(0, 4, 1))
     store = Store(str(tmp_path))
     merge = CurrentMerge(store, store.under(CURRENT).table())

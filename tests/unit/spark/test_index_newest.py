@@ -1,4 +1,4 @@
-"""index_newest.py: the newest of each job, in whatever order events come."""
+"""index_newest.py: the newest event of each job, in whatever order events come."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def newest_of(*batches: pa.RecordBatch) -> list[dict]:
     return newest(sort_by_job(with_final(pa.Table.from_batches(batches)))).to_pylist()
 
 
-def test_what_is_final_wins_then_the_version_then_the_node():
+def test_the_final_state_wins_then_the_version_then_the_node():
     done = batch(event(1, "a", 2, to_state="completed"), event(2, "a", 9, to_state="errored"))
     tie = [batch(event(7, "b", 3), node="n1"), batch(event(1, "b", 3), node="n2")]
     assert [(row["to_state"], row["node"]) for row in newest_of(done, *tie)] == [("completed", "n1"), ("pending", "n2")]
@@ -33,7 +33,7 @@ def test_keys_as_text_compare_as_the_order_does():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_reducing_in_parts_is_reducing_at_once(seed):
-    """Also for what events lack: the value of the newest event that has one."""
+    """This includes missing values, which come from the newest event that has one."""
     rng = random.Random(seed)
     batches = [
         batch(

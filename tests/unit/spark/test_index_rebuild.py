@@ -1,4 +1,4 @@
-"""index_rebuild.py: the table of newest events comes back from history, and is never begun anew in silence."""
+"""index_rebuild.py: `current` is rebuilt from history, and never begun anew silently."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def test_a_lost_table_is_rebuilt_as_it_was(tmp_path, seed, monkeypatch):
     shutil.rmtree(tmp_path / "current")
     assert rebuild(Store(str(tmp_path))) == (40, 7)
     assert rows(tmp_path, "current") == before
-    assert rebuild(Store(str(tmp_path))) == (40, 7)  # Twice does no harm.
+    assert rebuild(Store(str(tmp_path))) == (40, 7)  # A second rebuild does no harm.
     assert rows(tmp_path, "current") == before
 
 
 def test_a_batch_never_begins_a_lost_table_anew(tmp_path):
-    """It would hold the jobs of that batch alone, and look whole."""
+    """The new table would hold the jobs of that batch alone, and look complete."""
     make(tmp_path)
     shutil.rmtree(tmp_path / "current")
     with pytest.raises(TableError, match=LOST):

@@ -28,7 +28,7 @@ def test_tables_have_the_columns_of_events_and_their_own(tmp_path):
     assert arrow_schema(current) == current_schema()
 
 
-def test_a_place_where_no_table_can_be_made_is_one_sentence(tmp_path):
+def test_a_path_where_no_table_can_be_made_is_one_sentence(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(TableError, match=r"file/history can't be reached or written: .*; check the option path"):
         open_tables(Store(str(tmp_path / "file")), ARROW_SCHEMA)
@@ -39,7 +39,7 @@ def test_further_columns_are_added_once(tmp_path):
     for schema in (ARROW_SCHEMA, wide, wide, ARROW_SCHEMA):
         history, _ = open_tables(Store(str(tmp_path)), schema)
     assert "tenant" in arrow_schema(history).names
-    assert history.version() == 2  # First that there will be a column, then the column.
+    assert history.version() == 2  # One version for the property, one for the column.
 
 
 def test_a_table_of_a_newer_version_is_left_alone(tmp_path):
@@ -48,7 +48,7 @@ def test_a_table_of_a_newer_version_is_left_alone(tmp_path):
         open_tables(Store(str(tmp_path)), ARROW_SCHEMA)
 
 
-def test_a_table_that_is_not_there_says_what_to_run(tmp_path):
+def test_the_error_for_a_missing_table_says_what_to_run(tmp_path):
     with pytest.raises(TableError, match="run the index pipeline first"):
         open_existing(Store(str(tmp_path)), "current")
 

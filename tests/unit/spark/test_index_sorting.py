@@ -25,7 +25,7 @@ def by_columns(rows: pa.Table) -> pa.Table:
 @pytest.mark.parametrize("version_max", [5, 2**62])
 @pytest.mark.parametrize("seed", range(5))
 def test_rows_are_sorted_as_their_columns_compare(seed, version_max):
-    """With versions that leave room for the rest, and with some that don't."""
+    """Some versions leave enough bits for the other columns, some don't."""
     rng = random.Random(seed)
     batches = [
         batch(
@@ -55,7 +55,7 @@ def test_rows_without_a_version_are_the_newest_of_their_job_and_those_of_the_nod
     assert found["seq"].to_pylist() == [1, 4, 2, 3]
 
 
-def test_columns_that_say_the_same_in_all_rows_are_right_too():
+def test_columns_with_one_value_in_all_rows_stay_correct():
     rows = pa.table(
         {
             "text": ["x", "y", "x"],

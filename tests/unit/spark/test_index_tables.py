@@ -1,4 +1,4 @@
-"""index_tables.py: a table that can't be used is one sentence."""
+"""index_tables.py: the error for a table that can't be used is one sentence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from disque_py.spark.store import Store, TableError
 from index_events import batch, event, index
 
 
-def test_a_table_that_is_not_there_is_told_apart_from_one_that_was_lost(tmp_path):
+def test_a_missing_table_is_distinguished_from_a_lost_one(tmp_path):
     store = Store(str(tmp_path))
     with pytest.raises(TableError, match="has no table current; run the index pipeline first"):
         open_existing(store, "current")
@@ -25,7 +25,7 @@ def test_a_table_that_is_not_there_is_told_apart_from_one_that_was_lost(tmp_path
         open_existing(store, "current")
 
 
-def test_a_lost_history_is_no_lost_current(tmp_path):
+def test_a_lost_history_is_not_reported_as_a_lost_current(tmp_path):
     index(tmp_path, batch(event(1, "a")))
     shutil.rmtree(tmp_path / "history")
     check_not_lost(Store(str(tmp_path)))

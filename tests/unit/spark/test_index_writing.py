@@ -1,4 +1,4 @@
-"""index_writing.py: a task's events as files, without what the table has."""
+"""index_writing.py: a task's events become files, without events that the table has."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_repetitions_inside_a_task_are_dropped(tmp_path):
     assert (written.rows, written.dropped) == (3, 1)
 
 
-def test_what_the_table_has_is_dropped_and_still_counted_as_seen(tmp_path):
+def test_events_that_the_table_has_are_dropped_and_still_counted_as_seen(tmp_path):
     index(tmp_path, batch(event(1, "a"), event(2, "b")))
     written = write(tmp_path, batch(event(1, "a"), event(2, "b"), event(3, "c")))
     assert (written.rows, written.dropped, written.seen) == (1, 2, {("n1", "l1"): Seen(1, 3, 3)})

@@ -78,7 +78,7 @@ def test_large_batches_are_encoded_in_parts(monkeypatch):
     assert [argv[2].decode() for argv in commands({"body": bodies}, queue="q")] == bodies
 
 
-def test_rows_that_can_be_no_job_are_told_with_their_reason():
+def test_rows_that_can_not_be_jobs_are_returned_with_their_reason():
     metas = [[("k", None), ("l", None)], [("k", None)], [], [("k", "v"), ("l", None)]]
     batch = pa.record_batch({"body": ["a", None, "c", "d"], "meta": pa.array(metas, META)})
     words = add_words(Options("disque", {"queue": "q"}, ADD_OPTIONS))
@@ -105,6 +105,6 @@ def test_columns_are_checked_by_name_and_type(columns, text):
     check_columns({"BODY": "binary", "dedupkey": "string", "priority": "integer"}, has_queue_option=True)
 
 
-def test_no_copy_at_all_is_no_job():
+def test_replicate_0_is_refused():
     with pytest.raises(OptionError, match="replicate is at least 1"):
         add_words(Options("disque", {"replicate": "0"}, ADD_OPTIONS))

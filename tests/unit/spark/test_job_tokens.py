@@ -1,4 +1,4 @@
-"""job_tokens.py: what a batch is follows from its offset alone."""
+"""job_tokens.py: the offset alone determines a batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_a_batch_takes_from_each_node_in_proportion():
     assert offset == {"id": "x", "n": 1, "shares": [["a", 14, 4_500, 9 * MB], ["b", 2, 500, MB]]}
 
 
-def test_it_never_asks_for_much_more_than_the_limit():
+def test_a_batch_never_asks_for_much_more_than_the_limit():
     for limit in (1, 7, 999, 1_001, 70_334, 123_456):
         offset = next_offset(first_offset("x"), {"a": 70_001, "b": 333, "c": 1}, limit, MB)
         assert min(limit, 70_335) <= jobs_of(offset) < limit + 3
@@ -43,7 +43,7 @@ def test_tasks_cover_all_tokens_jobs_and_bytes_once():
 
 
 def test_an_offset_of_an_older_version_is_understood():
-    """It said how many jobs each GETJOB asks for, and had no bytes."""
+    """It has the jobs of each GETJOB, and no bytes."""
     offset = {"id": "x", "n": 2, "shares": [["a", 3, 900]]}
     assert shares_of(offset, 1) == [Share("a", 0, 3, 2_700, 3 * MB)]
 

@@ -1,4 +1,4 @@
-"""jobs_reading.py: batches of jobs by token, acknowledged after their commit, again when that is unsure."""
+"""jobs_reading.py: batches of jobs by token, acknowledged after their commit, or delivered again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPEN: list[JobPlanner] = []
 
 @pytest.fixture(autouse=True)
 def stopped():
-    """Planners of a test end when it is over."""
+    """Planners stop when the test is over."""
     yield
     while OPEN:
         OPEN.pop().stop()
@@ -74,7 +74,7 @@ def test_every_job_once_and_all_acknowledged_the_last_batch_by_an_empty_one():
         assert end["shares"] == []
 
 
-def test_a_row_says_what_the_node_said():
+def test_a_row_has_the_values_of_the_nodes_reply():
     with StubCluster() as cluster:
         cluster.nodes[0].fill("work", 1, carrier="UA")
         plan = planner(cluster)
@@ -83,7 +83,7 @@ def test_a_row_says_what_the_node_said():
         assert row["node"] == cluster.nodes[0].id
 
 
-def test_jobs_whose_answer_was_lost_are_asked_for_again_so_that_no_ack_takes_them_unread():
+def test_jobs_of_a_lost_reply_are_fetched_again_so_that_they_are_not_acknowledged_unread():
     with StubCluster() as cluster:
         node = cluster.nodes[0]
         plan, end = planned(cluster, 2500, minPartitions="1")
@@ -93,8 +93,8 @@ def test_jobs_whose_answer_was_lost_are_asked_for_again_so_that_no_ack_takes_the
         assert len(node.acked) == len({row["id"] for row in found}) == 2500
 
 
-def test_a_node_that_was_started_again_takes_back_what_it_may_have_given_unheard():
-    """Its journal knows the tokens, and nobody knows whether their rows have ever come."""
+def test_a_restarted_node_takes_back_jobs_whose_rows_may_be_lost():
+    """Its journal knows the tokens, but their rows may never have arrived."""
     with StubCluster(2) as cluster:
         for node in cluster.nodes:
             node.fill("work", 10)
@@ -109,7 +109,7 @@ def test_a_node_that_was_started_again_takes_back_what_it_may_have_given_unheard
         assert len(again) + 10 == 20
 
 
-def test_what_is_no_text_is_readable_all_the_same_and_jobs_without_meta_have_an_empty_one():
+def test_undecodable_bytes_are_replaced_and_jobs_without_meta_have_an_empty_map():
     names = [b"nacks", 0, b"additional-deliveries", 0, b"meta"]
     entries = [[b"w\xff", b"D-1", b"\xfe", *names, []], [b"work", b"D-2", b"", *names, [b"k\xff", b"v"]]]
     first, second = _batch(entries, "n1").to_pylist()
@@ -138,7 +138,7 @@ def test_a_query_that_starts_again_acknowledges_what_it_had_committed():
         assert again.latest(bump) is bump
 
 
-def test_available_now_takes_what_waited_at_the_start():
+def test_available_now_takes_the_jobs_that_waited_at_the_start():
     with StubCluster() as cluster:
         cluster.nodes[0].fill("work", 50)
         plan = planner(cluster, maxJobsPerTrigger="20")
@@ -150,8 +150,8 @@ def test_available_now_takes_what_waited_at_the_start():
 
 
 @pytest.mark.parametrize(("count", "size"), [(10_000, 2_000), (5_000, 10_000), (500, 100_000)])
-def test_available_now_takes_all_whatever_a_reply_holds(count, size):
-    """A reply ends at a megabyte, with fewer jobs than were asked for: what came is counted, not what was planned."""
+def test_available_now_takes_all_jobs_however_few_a_reply_holds(count, size):
+    """A reply ends at a megabyte, with fewer jobs than requested. Delivered jobs count, not planned ones."""
     with StubCluster() as cluster:
         cluster.nodes[0].fill("work", count, size)
         plan = planner(cluster)
@@ -179,7 +179,7 @@ def test_available_now_goes_on_after_batches_that_were_full_of_bytes():
         assert end["n"] <= 6
 
 
-def test_nodes_are_asked_what_came_only_when_the_plan_may_be_wrong():
+def test_nodes_are_asked_for_delivered_jobs_only_when_the_plan_may_be_wrong():
     """EXTENDTOKEN touches every job of the batch."""
     with StubCluster() as cluster:
         node = cluster.nodes[0]
@@ -190,8 +190,8 @@ def test_nodes_are_asked_what_came_only_when_the_plan_may_be_wrong():
         assert node.extended == []
 
 
-def test_available_now_ends_when_a_node_hands_out_nothing_and_says_so():
-    """As for queues that are paused, and jobs of RETRY 0, which no token gets: both are counted by QLEN."""
+def test_available_now_ends_with_a_warning_when_a_node_hands_out_nothing():
+    """QLEN counts jobs of paused queues, and jobs with RETRY 0, but no token gets them."""
     with StubCluster(2) as cluster:
         for node in cluster.nodes:
             node.fill("work", 10)
@@ -216,7 +216,7 @@ def test_a_node_that_is_gone_gives_no_rows_and_a_warning():
             fresh.commit(end)
 
 
-def test_a_node_whose_queues_cannot_be_looked_at_is_told_of(capsys):
+def test_a_node_that_can_not_be_asked_for_its_queues_is_reported(capsys):
     with StubCluster(2) as cluster:
         cluster.nodes[1].stop()
         fresh = planner(cluster)
@@ -224,7 +224,7 @@ def test_a_node_whose_queues_cannot_be_looked_at_is_told_of(capsys):
         assert f"disque: warning: node {cluster.nodes[1].id} can't be reached" in capsys.readouterr().err
 
 
-def test_leases_of_what_is_not_acknowledged_are_extended():
+def test_leases_of_unacknowledged_jobs_are_extended():
     with StubCluster() as cluster:
         cluster.nodes[0].fill("work", 10)
         plan = planner(cluster, leaseMs="1000")
@@ -236,7 +236,7 @@ def test_leases_of_what_is_not_acknowledged_are_extended():
 
 
 def test_deliveries_last_as_long_as_the_option_says():
-    """Not as long as each job's RETRY: that may be over before the first extension, and the batch for nothing."""
+    """A job's RETRY may be over before the first extension, and would make the batch useless."""
     with StubCluster() as cluster:
         node = cluster.nodes[0]
         plan, end = planned(cluster, 10, leaseMs="7500")

@@ -1,4 +1,4 @@
-"""nodes.py: who is in the cluster, and one connection to each."""
+"""nodes.py: the nodes of the cluster, and one connection to each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OPEN: list[Nodes] = []
 
 @pytest.fixture(autouse=True)
 def closed():
-    """What a test opened is closed when it is over."""
+    """Connections are closed when the test is over."""
     yield
     while OPEN:
         OPEN.pop().close()
@@ -26,7 +26,7 @@ def nodes(servers: str, **more: str) -> Nodes:
     return OPEN[-1]
 
 
-def test_any_node_names_all():
+def test_any_node_names_all_nodes():
     with StubCluster(3) as cluster:
         found = nodes(cluster.nodes[2].place).discover()
         assert {node: place.address.port for node, place in found.items()} == {
@@ -34,7 +34,7 @@ def test_any_node_names_all():
         }
 
 
-def test_a_dead_bootstrap_server_is_passed_over_and_all_dead_is_an_error_that_names_them():
+def test_a_dead_bootstrap_server_is_skipped_and_if_all_are_dead_the_error_names_them():
     with StubCluster(2) as cluster:
         cluster.nodes[0].stop()
         known = nodes(cluster.servers)
@@ -53,7 +53,7 @@ def test_a_wrong_password_is_one_sentence_that_names_node_and_option():
         assert nodes(cluster.servers, disque__password="secret").discover()
 
 
-def test_a_node_that_failed_rests_for_a_while():
+def test_a_node_that_failed_is_not_tried_again_for_a_while():
     known = nodes("127.0.0.1:1")
     for _ in range(2):
         with pytest.raises(NotConnectedError):

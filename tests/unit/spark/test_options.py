@@ -19,7 +19,7 @@ def test_a_misspelled_option_is_refused_with_the_nearest_name():
         options(maxOffsetsPerTriger="3")
 
 
-def test_names_are_compared_without_case_and_sparks_own_are_welcome():
+def test_names_are_compared_without_case_and_sparks_own_are_accepted():
     assert options(MAXOFFSETSPERTRIGGER="3", path="x", checkpointLocation="y").integer("maxOffsetsPerTrigger", 1) == 3
 
 
@@ -29,7 +29,7 @@ def test_a_number_is_whole_and_inside_its_bounds(value):
         options(maxOffsetsPerTrigger=value).integer("maxOffsetsPerTrigger", 1)
 
 
-def test_flags_and_choices_name_what_they_may_be():
+def test_errors_of_flags_and_choices_name_the_allowed_values():
     assert options(failOnDataLoss=" FALSE ").flag("failOnDataLoss", default=True) is False
     with pytest.raises(OptionError, match="failOnDataLoss is true or false, not 'maybe'"):
         options(failOnDataLoss="maybe").flag("failOnDataLoss", default=True)

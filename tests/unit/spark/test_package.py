@@ -1,4 +1,4 @@
-"""The package: what may be imported without Spark, and what a missing extra says."""
+"""The package imports without Spark, and the error for a missing extra says what to install."""
 
 from __future__ import annotations
 

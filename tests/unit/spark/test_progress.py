@@ -1,4 +1,4 @@
-"""progress.py: what a query did, heard from Spark."""
+"""progress.py: the progress of a query, as Spark reports it."""
 
 from __future__ import annotations
 

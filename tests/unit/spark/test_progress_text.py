@@ -39,14 +39,14 @@ def test_rows_are_what_the_sink_counted_because_a_row_may_carry_many_events():
     assert rows_of(PROGRESS, note | {"batch": 3}) == 500
 
 
-def test_what_was_lost_is_told_with_every_batch():
+def test_losses_are_reported_with_every_batch():
     progress = PROGRESS | {"sources": [{"endOffset": json.dumps(END | {"lost": {"events": 3, "logs": 1}})}]}
     assert "lost 3 events and the ends of 1 logs" in line_of("index", progress, NOTE, 12_500)
     assert figures_of(progress, {}, 1, 1, 0)["disque_pipeline_lost_events"] == 3
 
 
 def test_numbers_have_all_their_digits():
-    """Of a counter that grows slowly the last ones are what changes."""
+    """The last digits of a slow counter are the ones that change."""
     figures = {"disque_pipeline_rows_total": 123456789.0, "disque_pipeline_lag_seconds": 1.5}
     text = prometheus_of({"q": figures})
     assert '{query="q"} 123456789\n' in text

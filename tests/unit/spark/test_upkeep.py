@@ -1,4 +1,4 @@
-"""upkeep.py: an index stays small, and nobody who reads it notices."""
+"""upkeep.py: an index stays small, and its readers notice nothing."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_small_files_are_merged_and_every_row_stays(tmp_path):
     assert len(rows(tmp_path, "history")) == 6
 
 
-def test_upkeep_has_its_turn_every_so_many_batches(tmp_path, monkeypatch):
+def test_upkeep_runs_every_compact_every_batches(tmp_path, monkeypatch):
     turns = []
     monkeypatch.setattr("disque_py.spark.upkeep.tidy", lambda *_: turns.append(1))
     for number in range(10):

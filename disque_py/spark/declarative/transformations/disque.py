@@ -1,8 +1,7 @@
-"""Index and depth, declared: what flows where, run by `spark-pipelines run`; settings stand in spark-pipeline.yml.
+"""Index and depth as a declarative pipeline. `spark-pipelines run` runs it; spark-pipeline.yml has the settings.
 
-`index` is the flow into the tables that disque-query reads. `events` is the same stream as a table of
-Spark's own catalog, and `depth` a materialized view of it: how many jobs are in which state of
-which queue.
+`index` is the flow into the tables that disque-query reads. `events` is the same stream as a table of Spark's own
+catalog. `depth` is a materialized view of it: the number of jobs per queue and state.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ PATH = spark.conf.get("disque.path")
 
 
 def logs() -> Any:
-    """The event logs of all nodes."""
+    """Return the stream of all nodes' event logs."""
     events = spark.readStream.format("disque-events").option("bootstrapServers", NODES)
     return events.option("startingOffsets", "earliest").load()
 
 
 def events() -> Any:
-    """Every event, as a table of the catalog."""
+    """Return every event, as a table of the catalog."""
     return logs()
 
 
 def depth() -> Any:
-    """Jobs by queue and state, each by its newest event in the documented order."""
+    """Return the number of jobs by queue and state, from each job's newest event in the documented order."""
     rank = "CASE to_state WHEN 'completed' THEN 3 WHEN 'canceled' THEN 2 WHEN 'expired' THEN 1 ELSE 0 END"
     newest = f"max_by(struct(queue, to_state), struct({rank}, version, node, seq))"
     jobs = spark.read.table("events").where("job_id IS NOT NULL").groupBy("job_id")

@@ -1,4 +1,4 @@
-"""pipelines/command.py: the words of disque-pipeline, and what troubles say."""
+"""pipelines/command.py: the arguments of disque-pipeline, and its errors."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ import pytest
 
 from disque_py.spark.options import OptionError
 from disque_py.spark.pipelines.command import main, parser, sentence_of
-from made import make_index
 from spark_stub import StubCluster
 
 
 @pytest.fixture
 def started(monkeypatch):
-    """Names of the pipelines for which Spark was started, which ends them."""
+    """The names of the pipelines that started Spark. The start is replaced by an error."""
     pytest.importorskip("pyspark", reason="the extra disque-py[spark] is not installed")
     from disque_py.spark.pipelines import session
 
@@ -32,14 +31,14 @@ def started(monkeypatch):
 
 
 def sentence(capsys, *words):
-    """What a pipeline that can't run says."""
+    """Return the error of a pipeline that can't run."""
     assert main(words) == 1
     lines = [line for line in capsys.readouterr().err.splitlines() if "Spark is starting" not in line]
     assert len(lines) == 1
     return lines[0].removeprefix("disque-pipeline: ")
 
 
-def test_every_pipeline_has_its_words():
+def test_every_pipeline_has_its_arguments():
     words = parser().parse_args(["index", "--nodes", "a", "--path", "p", "--once", "--source", "failOnDataLoss=false"])
     assert (words.name, words.once, words.source) == ("index", True, ["failOnDataLoss=false"])
     for name in ("depth", "latency", "errors"):
@@ -53,7 +52,7 @@ def test_every_pipeline_has_its_words():
         ["index", "--nodes", "a", "--path", "p", "--trigger", "soon"],
     ],
 )  # fmt: skip
-def test_wrong_words_are_status_2(words, capsys):
+def test_wrong_arguments_give_status_2(words, capsys):
     with pytest.raises(SystemExit) as ended:
         main(words)
     assert ended.value.code == 2
@@ -61,32 +60,32 @@ def test_wrong_words_are_status_2(words, capsys):
 
 
 @pytest.mark.parametrize("name", ["where", "declarative"])
-def test_it_says_where_its_files_are(name, capsys):
+def test_the_command_prints_where_its_files_are(name, capsys):
     assert main([name]) == 0
     assert Path(capsys.readouterr().out.strip()).exists()
 
 
-def test_a_trouble_is_found_inside_what_spark_makes_of_it():
+def test_an_error_is_found_inside_the_error_of_spark():
     wrapped = RuntimeError("Traceback\n  File x\ndisque_py.spark.nodes.ClusterError: disque: no node\n SQLSTATE: 38000")
     assert sentence_of(wrapped) == "disque: no node"
     assert sentence_of(OptionError("wrong")) == "wrong"
     assert sentence_of(RuntimeError("boom")) is None
 
 
-def test_a_span_that_makes_no_sense_is_one_sentence(tmp_path, capsys):
+def test_an_invalid_span_is_one_sentence(tmp_path, capsys):
     pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not installed")
     assert main(["upkeep", "--path", str(tmp_path), "--history-retention", "soon"]) == 1
     assert capsys.readouterr().err.startswith("disque-pipeline: upkeep: option historyRetention is a span")
 
 
-def test_the_upkeep_of_no_index_is_one_sentence(tmp_path, capsys):
+def test_upkeep_of_a_missing_index_is_one_sentence(tmp_path, capsys):
     pytest.importorskip("deltalake", reason="the extra disque-py[spark] is not installed")
     assert main(["upkeep", "--path", str(tmp_path)]) == 1
     assert "has no table history; run the index pipeline first" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["index", "recency"])
-def test_nodes_that_cannot_be_read_are_told_of_before_spark_starts(name, started, tmp_path, capsys):
+def test_nodes_that_cannot_be_read_are_reported_before_spark_starts(name, started, tmp_path, capsys):
     words = (name, "--path", str(tmp_path), "--nodes")
     assert "127.0.0.1:1" in sentence(capsys, *words, "127.0.0.1:1")
     assert "option bootstrapServers" in sentence(capsys, *words, "127.0.0.1:x")
@@ -110,7 +109,7 @@ def test_a_password_comes_from_the_environment_or_an_option(started, tmp_path, c
         assert started == ["recency"]
 
 
-def test_what_the_index_would_refuse_is_told_before_spark_starts(started, tmp_path, capsys):
+def test_wrong_options_of_the_index_are_reported_before_spark_starts(started, tmp_path, capsys):
     with StubCluster() as cluster:
         words = ("index", "--nodes", cluster.nodes[0].place, "--path", str(tmp_path), "--sink")
         assert "did you mean compactEvery" in sentence(capsys, *words, "compactEvry=3")
@@ -119,7 +118,7 @@ def test_what_the_index_would_refuse_is_told_before_spark_starts(started, tmp_pa
 
 
 @pytest.mark.parametrize("name", ["index", "recency"])
-def test_a_path_that_cannot_be_written_is_told_of_before_spark_starts(name, started, tmp_path, capsys):
+def test_a_path_that_cannot_be_written_is_reported_before_spark_starts(name, started, tmp_path, capsys):
     file = tmp_path / "file"
     file.write_text("")
     with StubCluster() as cluster:
@@ -143,7 +142,9 @@ def test_a_pipeline_says_that_it_waits_for_spark(started, tmp_path, capsys):
         assert "Spark is starting" not in capsys.readouterr().err
 
 
-def test_a_lost_table_is_told_of_before_spark_starts_and_a_command_rebuilds_it(started, tmp_path, capsys):
+def test_a_lost_table_is_reported_before_spark_starts_and_a_command_rebuilds_it(started, tmp_path, capsys):
+    from made import make_index
+
     make_index(tmp_path)
     shutil.rmtree(tmp_path / "current")
     with StubCluster() as cluster:
@@ -154,7 +155,7 @@ def test_a_lost_table_is_told_of_before_spark_starts_and_a_command_rebuilds_it(s
         assert sentence(capsys, *words) == "as far as Spark"
 
 
-def test_a_batch_without_an_index_and_keys_that_are_no_keys_are_told_of_before_spark_starts(started, tmp_path, capsys):
+def test_a_missing_index_and_invalid_keys_are_reported_before_spark_starts(started, tmp_path, capsys):
     for name in ("depth", "latency", "errors"):
         assert "has no table history" in sentence(capsys, name, "--path", str(tmp_path))
         assert "can't be a key" in sentence(capsys, name, "--path", str(tmp_path), "--by", "it's")

@@ -57,7 +57,7 @@ def test_only_days_from_the_first_changed_one_are_computed_again(tmp_path):
     assert made_of(tmp_path).is_done
 
 
-def test_a_table_made_otherwise_is_made_anew(tmp_path):
+def test_a_table_made_with_other_options_is_made_anew(tmp_path):
     index(tmp_path, batch(event(1, "a"), event(2, "b", ts=TS + DAY_MS)))
     made_of(tmp_path)
     assert plan_of(CONF, str(tmp_path), "errors", "hour", {"by": ["k"]}).kept is None
@@ -66,7 +66,7 @@ def test_a_table_made_otherwise_is_made_anew(tmp_path):
     assert plan_of(CONF, str(tmp_path), "errors", "hour", {}, since="2023-11-15").kept is None
 
 
-def test_what_retention_took_from_history_stays_in_the_results(tmp_path):
+def test_days_that_retention_removed_from_history_stay_in_the_results(tmp_path):
     index(tmp_path, batch(event(1, "a"), event(2, "b", ts=TS + DAY_MS)))
     made_of(tmp_path)
     Store(str(tmp_path)).under("history").table().delete("day < '2023-11-15'")
@@ -74,7 +74,7 @@ def test_what_retention_took_from_history_stays_in_the_results(tmp_path):
     assert (plan.is_done, len(plan.kept)) == (True, 2)
 
 
-def test_of_earlier_days_only_jobs_that_go_on_are_read(tmp_path):
+def test_only_jobs_that_go_on_are_read_of_earlier_days(tmp_path):
     old, new = {"ctime": TS * CTIMES_PER_MS}, {"ctime": (TS + 2 * DAY_MS) * CTIMES_PER_MS}
     later = {"ts": TS + 2 * DAY_MS}
     index(

@@ -17,7 +17,7 @@ def watch_of(cluster: StubCluster, **given: float) -> NodeWatch:
     return NodeWatch(EventPlanner(event_options({"bootstrapServers": cluster.servers}, is_stream=True)), **given)
 
 
-def test_a_node_that_was_away_once_is_told_at_the_end():
+def test_a_node_that_was_away_once_is_reported_at_the_end():
     with StubCluster(2) as cluster:
         away = cluster.nodes[1]
         watch = watch_of(cluster)
@@ -29,7 +29,7 @@ def test_a_node_that_was_away_once_is_told_at_the_end():
         assert f"node {away.id}: 127.0.0.1:1: " in watch.sentence()
 
 
-def test_the_last_look_is_at_the_end():
+def test_the_last_check_is_at_the_end():
     with StubCluster(2) as cluster:
         watch = watch_of(cluster)
         assert (watch.look(), watch.sentence()) == (0, "")
@@ -38,7 +38,7 @@ def test_the_last_look_is_at_the_end():
         assert watch.sentence().startswith("1 nodes could not be read from")
 
 
-def test_it_looks_again_and_again_and_tells_how_many_are_away():
+def test_the_watch_checks_periodically_and_reports_how_many_nodes_are_away():
     with StubCluster(2) as cluster:
         watch, told, changed = watch_of(cluster, period_s=0.02), [], threading.Event()
 

@@ -46,7 +46,7 @@ def test_the_folder_may_have_any_name(tmp_path):
     assert latest(path, "u", 5) == [("b", 2), ("a", 1)]
 
 
-def test_what_comes_late_or_twice_changes_nothing(tmp_path):
+def test_late_and_repeated_changes_change_nothing(tmp_path):
     """Spec E7."""
     path = str(tmp_path)
     apply(path, changes(("remove", "u", "a", 5)), 10)
@@ -55,7 +55,7 @@ def test_what_comes_late_or_twice_changes_nothing(tmp_path):
     assert latest(path, "u", 5) == [("b", 5)]
 
 
-def test_a_list_that_lost_too_many_is_filled_from_the_source(tmp_path):
+def test_a_list_that_lost_too_many_members_is_filled_from_the_source(tmp_path):
     path = str(tmp_path)
     apply(path, changes(*(("add", "u", f"m{at:02d}", at) for at in range(30))), 5)
     apply(path, changes(*(("remove", "u", f"m{at:02d}", 50) for at in range(22, 30))), 5)

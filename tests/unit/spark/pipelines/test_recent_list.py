@@ -16,7 +16,7 @@ def test_a_list_is_cut_when_it_is_a_fifth_too_long():
     assert (len(cut.members), cut.is_cut, cut.members[0]) == (10, True, (99, "new"))
 
 
-def test_what_lies_below_a_cut_list_does_not_come_in():
+def test_members_below_a_cut_list_do_not_enter_it():
     cut = RecentList([(9, "a"), (8, "b")], True)
     assert changed(cut, {"old": 3}, 2) == cut
 
@@ -30,8 +30,8 @@ def test_a_removal_that_leaves_too_few_asks_for_the_source_only_when_there_are_o
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_at_every_moment_it_is_the_top_of_the_set(seed):
-    """Members come, go, move up; late news are dropped by the source, as the merge does it."""
+def test_the_list_is_the_top_of_the_set_at_every_moment(seed):
+    """Members come, go and move up. The source drops late changes, as the merge does."""
     rng = random.Random(seed)
     limit = rng.randint(1, 6)
     source: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""pipelines/session.py: what a local session is told."""
+"""pipelines/session.py: the settings of a local session."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from disque_py.spark.pipelines import session
 
 
 class Builder:
-    """Notes what it is told."""
+    """A builder that notes its settings."""
 
     def __init__(self) -> None:
         self.said: dict[str, str] = {}

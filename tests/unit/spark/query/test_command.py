@@ -29,7 +29,7 @@ def test_every_question_has_an_answer(path, capsys):
 
 
 def test_a_trace_that_ends_pending_says_that_the_node_may_be_down(path, tmp_path, capsys):
-    """The killed node wrote the last event; no other says anything until it queues the job again."""
+    """The killed node wrote the last event. No other node writes one until it queues the job again."""
     assert main([path, "trace", "a"]) == 0
     assert capsys.readouterr().err == ""
     index(tmp_path, batch(event(3, "b")))
@@ -37,13 +37,13 @@ def test_a_trace_that_ends_pending_says_that_the_node_may_be_down(path, tmp_path
     assert "pending means that node n1 put the job into its queue" in capsys.readouterr().err
 
 
-def test_depth_tells_the_jobs_of_a_dead_node_apart(path, capsys):
+def test_depth_by_node_separates_the_jobs_of_a_dead_node(path, capsys):
     assert main([path, "--format", "json", "depth", "--by-node"]) == 0
     assert json.loads(capsys.readouterr().out)["node"] == "n1"
 
 
 def test_a_question_loads_no_library_that_its_answer_does_not_need(path):
-    """Loading is most of what a short answer takes."""
+    """Loading libraries is most of the time of a short answer."""
     code = (
         "import sys, duckdb, deltalake; duckdb.sql('SELECT now()').fetchall(); theirs = set(sys.modules)\n"
         "from disque_py.spark.query.command import main; main(sys.argv[1:]); print(*set(sys.modules) - theirs)"
@@ -74,7 +74,7 @@ def test_a_report_is_a_file(path, tmp_path, capsys):
     assert "<svg" in (tmp_path / "r.html").read_text()
 
 
-def test_troubles_are_one_sentence_and_status_1(path, tmp_path, capsys):
+def test_errors_are_one_sentence_and_status_1(path, tmp_path, capsys):
     assert main([str(tmp_path / "nothing"), "depth"]) == 1
     assert "run the index pipeline first" in capsys.readouterr().err
     assert main([path, "trace", "D-unknown"]) == 1
@@ -85,7 +85,7 @@ def test_troubles_are_one_sentence_and_status_1(path, tmp_path, capsys):
     assert capsys.readouterr().err.startswith("disque-query: [Errno 2]")
 
 
-def test_what_the_locale_can_not_show_is_no_traceback(path):
+def test_characters_that_the_locale_can_not_show_are_escaped(path):
     program = "import sys; from disque_py.spark.query.command import main; sys.exit(main())"
     result = subprocess.run(
         [sys.executable, "-c", program, path, "depth"],
@@ -99,6 +99,6 @@ def test_what_the_locale_can_not_show_is_no_traceback(path):
     assert r"\u2500" in result.stdout
 
 
-def test_time_is_told_when_asked_for(path, capsys):
+def test_timing_prints_the_time_of_the_query(path, capsys):
     assert main([path, "--timing", "depth"]) == 0
     assert capsys.readouterr().err.endswith(" ms\n")

@@ -1,4 +1,4 @@
-"""query/questions.py: what people ask, answered from the files."""
+"""query/questions.py: questions are answered from the files."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_queue_has_its_own_curves(db):
     assert questions.depth_over_time(db, "another").rows == []
 
 
-def test_time_in_states_counts_one_transition_once_and_looks_back_where_nobody_said_since_when(db):
+def test_time_in_states_counts_a_transition_once_and_falls_back_to_the_previous_event(db):
     rows = {row[1]: row for row in questions.latency(db).rows}
     assert rows["pending"][2:5] == (2, 1_500, 1_500)
     assert rows["running"][2] == 2
@@ -79,7 +79,7 @@ def test_failures_are_counted_by_reason(db):
     assert [row[:5] for row in answer.rows] == [("q", "no fuel", "", 1, 1)]
 
 
-def test_a_summary_says_how_much_there_is(db):
+def test_a_summary_counts_events_jobs_and_nodes(db):
     assert {name: questions.summary(db)[name] for name in ("events", "jobs", "nodes")} == {
         "events": 7,
         "jobs": 2,

@@ -47,10 +47,10 @@ def test_a_page_is_whole_and_loads_nothing():
     assert "http" not in html
 
 
-def test_nothing_is_said_in_words():
+def test_no_rows_give_the_word_nothing():
     empty = Answer(["queue", "n"], [])
     assert table(empty) == lines(empty) == bars(empty, ["queue"], "n") == "<p>nothing</p>"
 
 
-def test_long_tables_say_what_they_leave_out():
+def test_long_tables_say_how_many_rows_they_leave_out():
     assert "… and 3 more" in table(Answer(["n"], [(number,) for number in range(5)]), rows_max=2)

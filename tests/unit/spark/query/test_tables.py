@@ -42,7 +42,7 @@ def test_footers_are_all_read_only_while_a_file_may_lack_a_column(tmp_path):
 
 @pytest.mark.parametrize("name", ["a b", "ü", "a#b?", "[1]*"])
 def test_a_folder_may_have_any_name(tmp_path, name):
-    """As a URI it reads otherwise."""
+    """A URI would encode the name."""
     index(tmp_path / name, batch(event(1, "a")))
     with open_index(str(tmp_path / name)) as db:
         assert db.execute("SELECT job_id FROM history JOIN current USING (job_id)").fetchall() == [("a",)]
