@@ -29,7 +29,7 @@ def test_all_answered_is_done():
     """Refusals are answers."""
     bulk = bulk_of(Repeat.ASK, Repeat.ASK)
     refusal = from_reply("PAUSED no")
-    bulk.heard([b"id", refusal], 2, None)
+    bulk.end_round([b"id", refusal], 2, None)
     assert bulk.is_done
     assert bulk.replies == [b"id", refusal]
     assert bulk.made_progress
@@ -38,11 +38,11 @@ def test_all_answered_is_done():
 def test_after_a_break_only_what_may_be_repeated_goes_out_again():
     """Answered; may have been executed and harmful; may have been executed and harmless; never sent."""
     bulk = bulk_of(Repeat.ASK, Repeat.ASK, Repeat.SAFE, Repeat.ASK)
-    bulk.heard([b"first"], 3, LOST)
+    bulk.end_round([b"first"], 3, LOST)
     assert round_of(bulk) == b"2.3."
     assert isinstance(bulk.replies[1], ConnectionLostError)
     assert bulk.replies[1].sent
-    bulk.heard([b"third", b"fourth"], 2, None)
+    bulk.end_round([b"third", b"fourth"], 2, None)
     assert bulk.is_done
     assert [bulk.replies[index] for index in (0, 2, 3)] == [b"first", b"third", b"fourth"]
 
@@ -50,23 +50,23 @@ def test_after_a_break_only_what_may_be_repeated_goes_out_again():
 def test_callers_may_allow_a_second_execution():
     """The client's `retry_unsafe`."""
     bulk = bulk_of(Repeat.ASK, Repeat.NEVER, retry_unsafe=True)
-    bulk.heard([], 2, LOST)
+    bulk.end_round([], 2, LOST)
     assert round_of(bulk) == b"0."
 
 
 def test_a_node_that_leaves_does_not_spoil_the_others_results():
     """What it refused goes to another node."""
     bulk = bulk_of(Repeat.ASK, Repeat.ASK)
-    bulk.heard([b"id", from_reply("LEAVING go")], 2, None)
+    bulk.end_round([b"id", from_reply("LEAVING go")], 2, None)
     assert bulk.wants_elsewhere
     assert round_of(bulk) == b"1."
-    bulk.heard([b"id2"], 1, None)
+    bulk.end_round([b"id2"], 1, None)
     assert bulk.replies == [b"id", b"id2"]
 
 
 def test_when_nobody_could_be_reached_every_command_says_so():
     """And none of them was executed."""
     bulk = bulk_of(Repeat.NEVER)
-    bulk.heard((), 0, NotConnectedError("nobody"))
+    bulk.end_round((), 0, NotConnectedError("nobody"))
     assert isinstance(bulk.replies[0], NotConnectedError)
     assert not bulk.made_progress
