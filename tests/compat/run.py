@@ -117,7 +117,7 @@ def take(guest: Guest, python: str) -> str:
 
 
 def last_line(text: str | None) -> str:
-    """What usually says most."""
+    """Return the last line, which is usually the most informative."""
     lines = [line.strip() for line in (text or "").splitlines() if line.strip()]
     return lines[-1] if lines else "it said nothing"
 

@@ -44,7 +44,7 @@ Work = Callable[[threading.Event], None]
 
 
 class Oracle:
-    """What producers and consumers know of each other, over all rounds; sets grow under the interpreter's lock.
+    """The knowledge of producers and consumers over all rounds. Sets grow under the interpreter's lock.
 
     added       ids that ADDJOB answered with
     ack_sent    ids that an ACKJOB was sent for; acked: … and answered
@@ -133,7 +133,7 @@ def load(servers: Sequence[Server], oracle: Oracle, ack_share: float) -> list[Wo
 
 
 def kill_at_once(victims: Sequence[Server]) -> None:
-    """SIGKILL for all of them before anybody is waited for, as a power cut would do."""
+    """Send SIGKILL to all of them before waiting for any, as in a power cut."""
     for victim in victims:
         os.kill(victim.pid, signal.SIGKILL)
     for victim in victims:

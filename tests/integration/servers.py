@@ -214,7 +214,7 @@ class Server:
             raise AssertionError(f"the node on port {self.port} did not end:\n{self.output()}") from None
 
     def kill(self) -> None:
-        """SIGKILL: no chance to say goodbye."""
+        """Send SIGKILL: the process ends without a farewell."""
         self._hang_up()
         if self.process is not None:
             self.process.kill()
@@ -236,11 +236,11 @@ class Server:
         os.kill(self.pid, signal.SIGCONT)
 
     def close(self) -> None:
-        """The end, however it was left."""
+        """End the process, whatever its state."""
         self.kill()
 
     def output(self) -> str:
-        """Everything it printed, over all its runs."""
+        """Return its output over all its runs."""
         path = self.folder / "output"
         return path.read_text(errors="replace") if path.exists() else ""
 
@@ -354,7 +354,7 @@ class Cluster:
         until(lambda: all(server.sees_well(count) for server in self.servers if server.is_running), seconds)
 
     def close(self) -> None:
-        """The end of all of them."""
+        """End all nodes."""
         for server in self.servers:
             server.close()
 
@@ -368,7 +368,7 @@ def until(condition: Callable[[], object], seconds: float = START_SECONDS) -> No
 
 
 def free_port() -> int:
-    """A port that nobody listens on now, nor on the bus port above it, and that was not given out before."""
+    """Return a port that is free now, together with its bus port, and was not returned before."""
     for port in random.sample(PORTS, 200):
         if port not in GIVEN_OUT and is_free(port) and is_free(port + BUS_PORT_ABOVE):
             GIVEN_OUT.add(port)
@@ -377,7 +377,7 @@ def free_port() -> int:
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens there."""
+    """Return whether no process listens there."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,4 +1,4 @@
-"""The client library against real nodes: three of them, of which some leave and some are killed."""
+"""The client library against three real nodes, of which some leave and some are killed."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def client(cluster):
         yield disque
 
 
-def test_a_job_takes_its_way(client):
+def test_a_job_goes_through_all_its_states(client):
     """Added, seen, fetched, prolonged, put back, fetched again with its counter, acknowledged, gone."""
     job_id = client.add_job("way", "body", retry=30, replicate=2)
     info = client.show(job_id)
@@ -148,7 +148,7 @@ def test_a_job_takes_its_way(client):
 
 
 def test_refusals_have_types(client):
-    """As the node words them."""
+    """With the texts of the node."""
     with pytest.raises(BadIdError):
         client.ack("nonsense")
     with pytest.raises(NoJobError):
@@ -189,7 +189,7 @@ def test_queues_and_jobs_are_listed(client):
 
 
 def test_threads_wait_for_jobs_of_other_threads(cluster):
-    """A waiting GETJOB holds nobody up."""
+    """A waiting GETJOB does not delay other commands."""
     with Disque(*cluster.addresses, pool_size=1) as disque:
         found = []
         waiting = [
@@ -226,7 +226,7 @@ def test_thousands_of_jobs_go_through_a_pipeline(cluster):
 
 
 def test_a_cancelled_fetch_loses_nothing(cluster):
-    """Whoever asks next gets every job, long before its RETRY."""
+    """The next consumer gets every job, long before its RETRY."""
 
     async def run():
         async with AsyncDisque(cluster.addresses[0], discover=False) as disque:
@@ -333,7 +333,7 @@ def test_a_job_that_always_fails_rests_and_is_given_up(cluster):
     assert all(later - earlier > 0.45 for earlier, later in pairwise(tried))
 
 
-def test_what_an_iterator_does_not_hand_out_is_there_for_others(client):
+def test_jobs_that_an_iterator_does_not_hand_out_go_to_other_consumers(client):
     """At once, and for every node."""
     client.add_jobs("batch", [b"%d" % number for number in range(10)], retry=300)
     first = next(iter(client.jobs("batch", count=10, idle_ms=5_000)))
@@ -344,7 +344,7 @@ def test_what_an_iterator_does_not_hand_out_is_there_for_others(client):
     assert len({first.id, *(job.id for job in rest)}) == 10
 
 
-def test_a_consumer_sits_down_where_its_jobs_are_made(cluster):
+def test_a_consumer_moves_to_the_node_that_makes_its_jobs(cluster):
     """Spec X4."""
 
     async def run():
@@ -401,7 +401,7 @@ def test_producers_and_consumers_survive_a_killed_node(fragile):
     assert added <= found
 
 
-def test_clients_go_when_a_node_is_leaving(fragile):
+def test_clients_change_nodes_when_a_node_is_leaving(fragile):
     """Without an error, also those that wait."""
     with Disque(*fragile.addresses) as disque:
         address = str(disque.node)

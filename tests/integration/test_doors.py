@@ -1,4 +1,4 @@
-"""Who is let in, and what a Redis client's habits do to the jobs: real nodes, sockets and redis-py."""
+"""Access from other machines, and the default behaviour of redis-py, with real nodes and sockets."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def test_without_bind_and_password_other_machines_are_refused(tmp_path, foreign,
 
 
 @pytest.mark.parametrize("options", [("--bind", "0.0.0.0"), ("--protected-mode", "no"), ("--requirepass", "x")])
-def test_each_of_three_things_lets_other_machines_in(tmp_path, foreign, options):
+def test_each_of_three_settings_admits_other_machines(tmp_path, foreign, options):
     with Unbound(tmp_path, None, options) as server, socket.create_connection((foreign, server.port)) as sock:
         talk = Connection(sock)
         talk.send("PING")
         assert "DENIED" not in str(talk.read())
 
 
-def test_a_unix_socket_is_this_machine(tmp_path):
+def test_a_unix_socket_counts_as_local(tmp_path):
     with Unbound(tmp_path, free_port(), ("--unixsocket", tmp_path / "sock")), socket.socket(socket.AF_UNIX) as sock:
         sock.connect(str(tmp_path / "sock"))
         assert Connection(sock).command("PING") == b"PONG"

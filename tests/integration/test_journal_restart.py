@@ -1,4 +1,4 @@
-"""Nodes with a journal, stopped, killed and started again: what comes back, and how."""
+"""Nodes with a journal that are stopped, killed and started again: the jobs that return, and their state."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def segments(server: Server) -> list[str]:
 
 
 def refusal(server: Server) -> str:
-    """What a node says that doesn't start."""
+    """Return the error text of a node that doesn't start."""
     before = len(server.output())
     server.launch()
     assert server.wait_ended() == 1
@@ -71,8 +71,8 @@ def test_a_killed_process_loses_nothing_that_it_acknowledged(make_server, policy
 
 
 @pytest.mark.parametrize("how", ["kill", "stop", "SHUTDOWN"])
-def test_the_queue_is_back_at_once_when_it_is_certain(make_server, how):
-    """Under `always`, or after a clean stop: what nobody else can have needs no RETRY first. RETRY 0 included."""
+def test_queued_jobs_return_at_once_when_their_state_is_certain(make_server, how):
+    """Under `always`, or after a clean stop, a job that no other node can have needs no RETRY first, even RETRY 0."""
     server = make_server(*(ALWAYS if how == "kill" else JOURNAL)).start()
     ids = [server.command("ADDJOB", "q", f"body {n}", 0, "RETRY", 0 if n % 2 else 300) for n in range(10)]
     if how == "SHUTDOWN":
@@ -86,7 +86,7 @@ def test_the_queue_is_back_at_once_when_it_is_certain(make_server, how):
     server.kill()
 
 
-def test_without_always_a_kill_leaves_at_most_once_jobs_to_be_seen_and_not_delivered(make_server):
+def test_without_always_at_most_once_jobs_are_visible_but_not_delivered_after_a_kill(make_server):
     """It can't be known whether they were delivered; a clean stop afterwards doesn't make it known either."""
     server = make_server(*JOURNAL).start()
     job_id = server.command("ADDJOB", "q", "body", 0, "RETRY", 0)
@@ -111,7 +111,7 @@ def test_a_delivered_at_most_once_job_never_comes_again(make_server):
         assert ids_in(server, "q") == []
 
 
-def test_delay_and_retry_go_on_from_where_they_were(make_server):
+def test_delay_and_retry_continue_after_a_restart(make_server):
     """Not from zero (spec Q22): half of the time had passed before the restart."""
     server = make_server(*ALWAYS).start()
     delayed = server.command("ADDJOB", "later", "body", 0, "DELAY", 4, "RETRY", 100)
@@ -129,7 +129,7 @@ def test_delay_and_retry_go_on_from_where_they_were(make_server):
     until(lambda: ids_in(server, "q") == [leased], 4)
 
 
-def test_a_ttl_goes_on_while_the_node_is_down(make_server):
+def test_a_ttl_runs_while_the_node_is_down(make_server):
     server = make_server(*ALWAYS).start()
     job_id = server.command("ADDJOB", "q", "body", 0, "TTL", 2, "RETRY", 1)
     server.kill()
@@ -140,7 +140,7 @@ def test_a_ttl_goes_on_while_the_node_is_down(make_server):
 
 
 def test_sigterm_under_load_loses_nothing_acknowledged(make_server):
-    """What was answered is in the journal; what wasn't may be, or not."""
+    """The journal has every job with a reply. Jobs without a reply may be in it or not."""
     server = make_server(*JOURNAL).start()
     ids = []
     with server.connect() as client:
@@ -187,7 +187,7 @@ def launch_and_connect(server: Server) -> Connection:
     return found[0]
 
 
-def test_requests_of_a_young_start_wait_for_the_journal(make_server):
+def test_early_requests_wait_for_the_journal(make_server):
     """A script that starts a node and uses it sees no -LOADING, and all is done in order."""
     server = make_server(*JOURNAL, "--loading-wait", 60).start()
     fill(server, JOBS_TO_LOAD)
@@ -213,7 +213,7 @@ def test_shutdown_works_while_requests_wait_for_the_journal(make_server):
         assert server.wait_ended() == 0
 
 
-def test_while_it_loads_a_node_says_so_and_answers_what_needs_no_jobs(make_server):
+def test_a_loading_node_says_so_and_answers_commands_that_need_no_jobs(make_server):
     """LOADING for commands about jobs; PING, too; INFO tells how far it is. Then everything is there."""
     server = make_server(*JOURNAL, "--loading-wait", 0).start()
     fill(server, JOBS_TO_LOAD)
@@ -243,7 +243,7 @@ def test_while_it_loads_a_node_says_so_and_answers_what_needs_no_jobs(make_serve
 
 
 def test_sigterm_while_it_loads_ends_the_node_and_changes_nothing(make_server):
-    """It has served nobody, so it does not say that it was ready either."""
+    """It has served no client, so it has not logged that it was ready either."""
     server = make_server(*JOURNAL).start()
     fill(server, JOBS_TO_LOAD)
     server.stop()
@@ -323,7 +323,7 @@ def test_a_journal_of_a_newer_version_is_refused(make_server):
 
 
 def test_a_second_node_on_one_journal_does_not_start(make_server):
-    """It says who has it."""
+    """The error names the process that has it."""
     first = make_server(*JOURNAL).start()
     second = make_server(*JOURNAL, "--dir", first.folder, "--cluster-config-file", "second.conf")
     said = refusal(second)
@@ -331,7 +331,7 @@ def test_a_second_node_on_one_journal_does_not_start(make_server):
     assert first.command("PING") == b"PONG"
 
 
-def test_a_foreign_journal_is_not_passed_by_in_silence(make_server):
+def test_a_journal_of_the_original_is_not_ignored_silently(make_server):
     """Starting empty beside the original's file would look like losing everything."""
     server = make_server(*JOURNAL)
     (server.folder / "disque.aof").write_bytes(b"*2\r\n$6\r\nDELJOB\r\n$40\r\n" + b"D-" + b"0" * 38 + b"\r\n")

@@ -30,8 +30,8 @@ def with_pool(node, scenario, **settings):
     asyncio.run(run())
 
 
-def test_one_plain_connection_serves_everybody():
-    """Also when many ask for it at the same moment."""
+def test_one_plain_connection_serves_all_callers():
+    """Also when many callers ask for it at the same moment."""
     with Node() as node:
 
         async def scenario(pool, take):
@@ -103,8 +103,8 @@ def test_moving_consumers_leaves_no_idle_connections_behind():
         with_pool(here, scenario)
 
 
-def test_a_consumers_node_that_can_not_be_reached_is_given_up():
-    """Home is never far."""
+def test_consumers_return_home_if_their_node_can_not_be_reached():
+    """The next GETJOB goes to the home node."""
     with Node("a") as here, Node("b") as there:
         here.peers = [there]
         there.close()
@@ -119,7 +119,7 @@ def test_a_consumers_node_that_can_not_be_reached_is_given_up():
 
 
 def test_a_broken_connection_counts_once_against_its_node():
-    """However many waited on it; what was never sent does not count."""
+    """The number of waiting commands does not matter, and unsent commands do not count."""
     with Node() as node:
 
         async def scenario(pool, take):

@@ -25,7 +25,7 @@ def test_commands_travel_in_chunks():
     assert [count for _, count in large.chunks()] == [1, 1]
 
 
-def test_all_answered_is_done():
+def test_a_bulk_is_done_when_all_commands_are_answered():
     """Refusals are answers."""
     bulk = bulk_of(Repeat.ASK, Repeat.ASK)
     refusal = from_reply("PAUSED no")
@@ -35,7 +35,7 @@ def test_all_answered_is_done():
     assert bulk.made_progress
 
 
-def test_after_a_break_only_what_may_be_repeated_goes_out_again():
+def test_after_a_break_only_repeatable_commands_are_sent_again():
     """Answered; may have been executed and harmful; may have been executed and harmless; never sent."""
     bulk = bulk_of(Repeat.ASK, Repeat.ASK, Repeat.SAFE, Repeat.ASK)
     bulk.end_round([b"first"], 3, LOST)
@@ -47,7 +47,7 @@ def test_after_a_break_only_what_may_be_repeated_goes_out_again():
     assert [bulk.replies[index] for index in (0, 2, 3)] == [b"first", b"third", b"fourth"]
 
 
-def test_callers_may_allow_a_second_execution():
+def test_a_caller_may_allow_a_second_execution():
     """The client's `retry_unsafe`."""
     bulk = bulk_of(Repeat.ASK, Repeat.NEVER, retry_unsafe=True)
     bulk.end_round([], 2, LOST)
@@ -55,7 +55,7 @@ def test_callers_may_allow_a_second_execution():
 
 
 def test_a_node_that_leaves_does_not_spoil_the_others_results():
-    """What it refused goes to another node."""
+    """The refused command goes to another node."""
     bulk = bulk_of(Repeat.ASK, Repeat.ASK)
     bulk.end_round([b"id", from_reply("LEAVING go")], 2, None)
     assert bulk.wants_elsewhere
@@ -64,9 +64,9 @@ def test_a_node_that_leaves_does_not_spoil_the_others_results():
     assert bulk.replies == [b"id", b"id2"]
 
 
-def test_when_nobody_could_be_reached_every_command_says_so():
+def test_without_a_reachable_node_every_command_gets_an_error():
     """And none of them was executed."""
     bulk = bulk_of(Repeat.NEVER)
-    bulk.end_round((), 0, NotConnectedError("nobody"))
+    bulk.end_round((), 0, NotConnectedError("no node"))
     assert isinstance(bulk.replies[0], NotConnectedError)
     assert not bulk.made_progress

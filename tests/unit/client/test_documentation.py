@@ -57,7 +57,7 @@ def test_every_parameter_of_every_method_is_explained(method):
 
 @pytest.mark.parametrize("each", [Worker, Backoff])
 def test_every_parameter_of_a_class_is_explained(each):
-    """In the class's own words."""
+    """The docstring of the class explains them."""
     check(inspect.signature(each).parameters, each.__doc__)
 
 
@@ -68,8 +68,8 @@ def test_every_setting_of_a_client_is_explained(each):
 
 
 @pytest.mark.parametrize("method", list(methods()))
-def test_every_command_tells_its_errors(method):
-    """What all commands raise is said once, and shown by each."""
+def test_every_command_documents_its_errors(method):
+    """The errors of all commands are written once and shown by each."""
     if method.__name__ not in {"pipeline", "stop", "close"}:
         assert re.search(r"Raises |Like every command", method.__doc__ or "")
 
@@ -104,7 +104,7 @@ Worker(AsyncDisque("h"), ["q"], print, max_attempts=3, on_give_up=lambda job, er
 
 @pytest.mark.timeout(300)
 def test_a_type_checker_finds_typos_and_fractions(tmp_path):
-    """And has nothing to say against what is right."""
+    """It reports no error in correct code."""
     pytest.importorskip("mypy")
     lines = ["from disque_py.client import AsyncDisque, Disque, Worker", *SNIPPETS]
     (tmp_path / "wrong.py").write_text("\n".join(lines) + "\n")

@@ -1,4 +1,4 @@
-"""Methods made from the table of commands."""
+"""The methods that are derived from the commands."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_method_takes_the_arguments_of_its_command():
 
 
 def test_a_method_shows_its_signature_and_documentation():
-    """`help(client.qpeek)` is of use."""
+    """So `help(client.qpeek)` is useful."""
     assert (
         str(inspect.signature(BlockingCommands.qpeek)) == "(self, /, queue: 'str | bytes', count: 'int') -> 'list[Job]'"
     )

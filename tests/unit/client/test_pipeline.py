@@ -44,7 +44,7 @@ def test_execute_returns_errors_in_their_places():
 
 
 def test_an_exception_in_the_block_sends_nothing():
-    """Half a thought is not executed."""
+    """An incomplete pipeline is not executed."""
     sent = []
     with pytest.raises(KeyError), Pipeline(sent.append) as pipe:
         _ = {}[pipe.qlen("a")]

@@ -1,4 +1,4 @@
-"""A node whose disk fills up, vanishes or becomes read-only: what it refuses, what it says, and how it recovers."""
+"""A node whose disk fills up, vanishes or becomes read-only: its refusals, its reports and its recovery."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def add_until_refused(server, *, limit_s=20):
 
 
 def answered(waiting):
-    """What the ADDJOBs got that had to wait, once the disk is back."""
+    """Return the replies to the waiting ADDJOBs, once the disk is back."""
     replies = []
     for connection in waiting:
         with connection:
@@ -108,7 +108,7 @@ def journal_info(server):
 
 
 @pytest.mark.parametrize("options", [ALWAYS, EVERYSEC], ids=["always", "everysec"])
-def test_a_full_disk_refuses_jobs_and_lets_work_go_on(crowded, small_disk, options):
+def test_a_node_with_a_full_disk_refuses_jobs_but_delivers_and_acknowledges(crowded, small_disk, options):
     """MISCONF for ADDJOB and PING; RETRY jobs are delivered and acknowledged; INFO and log say why; it recovers.
 
     Spec Q40.
@@ -181,8 +181,8 @@ def test_acks_free_a_full_disk(crowded, options):
     assert not any(server.command("SHOW", job_id) for job_id in ids if job_id in got)
 
 
-def test_a_start_on_a_full_disk_goes_on_when_there_is_room(crowded, small_disk):
-    """What became of an at-most-once job has to be recorded before anybody is served."""
+def test_a_start_on_a_full_disk_continues_when_there_is_room(crowded, small_disk):
+    """The state of at-most-once jobs has to be recorded before the node serves a client."""
     server = crowded(*EVERYSEC, "--loading-wait", 0)
     job_id = server.command("ADDJOB", "q", "body", 0, "RETRY", 0)
     server.kill()
@@ -200,7 +200,7 @@ def test_a_start_on_a_full_disk_goes_on_when_there_is_room(crowded, small_disk):
     assert accepts(server)
 
 
-def test_a_file_size_limit_is_a_disk_in_trouble_like_any_other(make_server):
+def test_a_file_size_limit_is_a_disk_error_like_any_other(make_server):
     """A quota, as far as the process can tell (RLIMIT_FSIZE): no signal kills it, and lifting it helps."""
     server = make_server(*EVERYSEC).start()
     prlimit = shutil.which("prlimit")
@@ -274,7 +274,7 @@ def test_a_disk_that_became_read_only(crowded):
     assert server.command("SHOW", job_id)
 
 
-def test_switching_the_journal_off_ends_its_trouble(crowded, small_disk):
+def test_switching_the_journal_off_clears_its_disk_errors(crowded, small_disk):
     """And on again is a new journal with all jobs (spec Q27)."""
     server = crowded(*EVERYSEC)
     path = ballast(small_disk)
