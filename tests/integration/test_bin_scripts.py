@@ -113,7 +113,7 @@ PROGRAMS = sorted(path.name for path in BIN.iterdir() if os.access(path, os.X_OK
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_every_program_has_help(program):
-    """On standard output, with status 0; nothing is tested, fetched or installed for it."""
+    """Help goes to standard output, with status 0. The program tests, fetches and installs nothing for it."""
     status, output, _ = output_of(BIN / program, "--help", DISQUE_VENV=Path(sys.executable).parents[1])
     assert status == 0
     assert output.lower().startswith(("usage:", "disque-cli", "make the virtual"))

@@ -26,7 +26,7 @@ from disque_py.client import (
     Worker,
 )
 
-# Longer than the cluster's slowest way to bring a job to its consumer: these tests judge the client.
+# Longer than the slowest delivery in a cluster, because these tests judge the client.
 PATIENT_MS = 45_000
 UNKNOWN = "D-ffffffff-" + "x" * 24 + "-05a1"
 
@@ -148,7 +148,7 @@ def test_a_job_goes_through_all_its_states(client):
 
 
 def test_refusals_have_types(client):
-    """With the texts of the node."""
+    """The errors have the texts of the node."""
     with pytest.raises(BadIdError):
         client.ack("nonsense")
     with pytest.raises(NoJobError):
@@ -166,7 +166,7 @@ def test_refusals_have_types(client):
 
 
 def test_nodes_describe_themselves(client):
-    """In typed answers."""
+    """The answers are typed."""
     me = client.cluster_myid()
     assert client.hello().id == me
     assert {node.id for node in client.cluster_nodes()} == {node.id for node in client.hello().nodes}
@@ -249,7 +249,7 @@ def test_a_cancelled_fetch_loses_nothing(cluster):
 
 
 def test_a_worker_handles_every_job_once(cluster):
-    """While two nodes feed it."""
+    """Two nodes feed the worker."""
     done = []
 
     async def handle(job):
@@ -263,7 +263,7 @@ def test_a_worker_handles_every_job_once(cluster):
                     await producer.add_jobs("worked", [f"{address}/{number}" for number in range(300)])
             worker = Worker(disque, ["worked"], handle, concurrency=20)
             serving = asyncio.ensure_future(worker.serve())
-            until = time.monotonic() + 60  # What a cluster may take is another test's business.
+            until = time.monotonic() + 60  # Other tests limit the time of a cluster.
             while len(done) < 600 and time.monotonic() < until:
                 await asyncio.sleep(0.02)
             worker.stop()
@@ -402,7 +402,7 @@ def test_producers_and_consumers_survive_a_killed_node(fragile):
 
 
 def test_clients_change_nodes_when_a_node_is_leaving(fragile):
-    """Without an error, also those that wait."""
+    """No client gets an error, not even one that waits."""
     with Disque(*fragile.addresses) as disque:
         address = str(disque.node)
         found = []

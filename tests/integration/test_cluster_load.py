@@ -146,9 +146,11 @@ def test_a_reply_that_is_asked_for_again_and_again_does_not_fill_the_memory(make
 
 @pytest.mark.parametrize("body_bytes", [1_000, 1_000_000])
 def test_a_node_that_does_not_read_for_seconds_delays_no_other(make_cluster, body_bytes):
-    """Stopped and not suspected yet, it is sent to as before. What it does not read is kept for it up to a limit, then
-    the link is cut, and again if it goes on. The others notice nothing, and it catches up when it is back (spec
-    Q34)."""
+    """The node is stopped and not suspected yet, so others send to it as before.
+
+    They keep unread data for it up to a limit. Then they cut the link, and again if it goes on. The others are not
+    delayed, and the node catches up when it is back (spec Q34).
+    """
     cluster = make_cluster(3, "--cluster-node-timeout", 60_000, "--proto-max-bulk-len", "2mb")
     a, b, c = cluster.servers
     added, got = [], [Counter(), Counter()]

@@ -21,7 +21,7 @@ class Unbound(Server):
 
 
 def own_address():
-    """An address of this machine that is no loopback address, or "". Nothing is sent."""
+    """Return an address of this machine that is no loopback address, or "". Nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
             sock.connect(("203.0.113.1", 9))
@@ -39,7 +39,7 @@ def foreign():
 
 @pytest.fixture
 def client():
-    """Of redis-py, for a node."""
+    """A function that makes a redis-py client for a node."""
     made = []
 
     def make(server, host=HOST, **options):

@@ -20,7 +20,7 @@ def position(server: Server) -> tuple[str, int, int]:
 
 
 def events(server: Server, count: int) -> list[dict[str, Any]]:
-    """So many events of jobs, waiting for them to be on disk."""
+    """Return `count` events of jobs, once they are on disk."""
     log_id, seq, _ = position(server)
     found: list[dict[str, Any]] = []
     while len(found) < count:
@@ -94,7 +94,7 @@ def test_a_node_that_can_not_write_its_log_serves(make_server, tmp_path):
 
 
 def test_nodes_without_journals_may_share_a_directory_and_have_separate_logs(make_server, tmp_path):
-    """As conf/cluster does. When one is gone for good the other doesn't come into possession of its log."""
+    """The nodes of conf/cluster do so. When one is gone for good, the other does not take over its log."""
     one, two = (make_server("--dir", tmp_path, "--cluster-config-file", f"{name}.conf").start() for name in "ab")
     logs = [position(server)[0] for server in (one, two)]
     assert logs[0] != logs[1]

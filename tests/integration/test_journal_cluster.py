@@ -99,7 +99,7 @@ def test_copies_that_came_from_others_are_journaled(pair):
 
 
 def test_an_ack_in_progress_continues_after_the_restart(make_cluster):
-    """The holder that does not know hears of it from the restarted node, long before its RETRY."""
+    """The restarted node tells the other holder, long before its RETRY."""
     cluster = make_cluster(3, *ALWAYS)
     a, b, c = cluster.servers
     job_id = a.command("ADDJOB", "q", "body", 5000, "RETRY", 300, "REPLICATE", 3)

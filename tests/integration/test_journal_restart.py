@@ -54,7 +54,7 @@ def refusal(server: Server) -> str:
 
 @pytest.mark.parametrize("policy", ["always", "everysec", "no"])
 def test_a_killed_process_loses_nothing_that_it_acknowledged(make_server, policy):
-    """Written to the system before the reply, with any policy; bodies, acks, pauses and counters alike."""
+    """With any policy, records reach the system before the reply: bodies, acks, pauses and counters."""
     server = make_server(*JOURNAL, "--appendfsync", policy).start()
     waiting, acked, nacked = (server.command("ADDJOB", "q", word, 0, "RETRY", 1) for word in ("w", "a", "n"))
     assert ids_in(server, "q") == [waiting, acked, nacked]
@@ -101,7 +101,7 @@ def test_without_always_at_most_once_jobs_are_visible_but_not_delivered_after_a_
 
 
 def test_a_delivered_at_most_once_job_never_comes_again(make_server):
-    """However often the node dies or stops afterwards."""
+    """The node may die or stop any number of times afterwards."""
     server = make_server(*ALWAYS).start()
     job_id = server.command("ADDJOB", "q", "body", 0, "RETRY", 0)
     assert ids_in(server, "q") == [job_id]
@@ -162,7 +162,7 @@ def test_sigterm_under_load_loses_nothing_acknowledged(make_server):
 
 
 def fill(server: Server, count: int, body: int = 100, queue: str = "q") -> None:
-    """So many jobs with RETRY."""
+    """Add `count` jobs with RETRY."""
     request = hiredis.pack_command(("ADDJOB", queue, "x" * body, 0, "RETRY", 300)) * 500
     with server.connect() as client:
         for _ in range(count // 500):
@@ -172,7 +172,7 @@ def fill(server: Server, count: int, body: int = 100, queue: str = "q") -> None:
 
 
 def launch_and_connect(server: Server) -> Connection:
-    """A connection to a node that was just started, and may be reading its journal."""
+    """Start a node and return a connection to it. The node may be reading its journal."""
     server.launch()
     found: list[Connection] = []
 
@@ -268,7 +268,7 @@ def is_up(server: Server) -> bool:
 
 
 def tear(server: Server) -> int:
-    """Cut the last bytes off the journal; how many it has then."""
+    """Cut the last bytes off the journal. Return its new size."""
     path = server.folder / FOLDER / segments(server)[-1]
     size = path.stat().st_size - 7
     os.truncate(path, size)
@@ -344,7 +344,7 @@ def test_a_journal_of_the_original_is_not_ignored_silently(make_server):
 
 
 def test_an_ack_is_not_forgotten_by_a_restart(make_cluster):
-    """One holder is down when the job is acknowledged, then the one that knows restarts: the job stays done."""
+    """One holder is down when the job is acknowledged. Then the other one restarts, and the job stays acknowledged."""
     cluster = make_cluster(2, *ALWAYS)
     a, b = cluster.servers
     job_id = a.command("ADDJOB", "q", "body", 5000, "REPLICATE", 2, "RETRY", 1)

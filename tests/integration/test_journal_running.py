@@ -16,7 +16,7 @@ FOLDER = "disque.aof.d"
 
 
 def fill(server: Server, count: int, queue: str = "q", retry: int = 300) -> list[bytes]:
-    """So many jobs of 100 bytes; their ids."""
+    """Add `count` jobs of 100 bytes. Return their ids."""
     request = hiredis.pack_command(("ADDJOB", queue, "x" * 100, 0, "RETRY", retry))
     with server.connect() as client:
         client.send_raw(request * count)
@@ -46,7 +46,7 @@ def is_rewritten(server: Server) -> bool:
 
 
 def test_a_journal_that_is_switched_on_has_the_earlier_jobs(make_server):
-    """Also those that come while they are being recorded; `wait-rewrite` until then."""
+    """It also gets jobs that arrive during the recording. Until its end the state is `wait-rewrite`."""
     server = make_server().start()
     ids = fill(server, 10_000)
     server.command("CONFIG", "SET", "appendonly", "yes")
@@ -116,7 +116,7 @@ def test_of_two_switches_in_one_packet_the_last_one_counts(make_server):
 
 
 def test_an_unusable_journal_is_refused_and_changes_nothing(make_server):
-    """Something else is in its place; or another node has it."""
+    """Another file is in its place, or another node uses it."""
     server = make_server().start()
     (server.folder / FOLDER).write_text("precious")
     with pytest.raises(hiredis.ReplyError, match="ERR Unable to turn on AOF"):
@@ -161,7 +161,7 @@ def test_the_journal_does_not_grow_without_limit(make_server):
 
 
 def test_a_kill_in_the_middle_of_a_rewrite_loses_nothing(make_server):
-    """Time and again, with jobs and acks coming in meanwhile."""
+    """The kill is repeated, while jobs and acks arrive."""
     server = make_server(*ALWAYS, "--auto-aof-rewrite-percentage", 0).start()
     ids = fill(server, 10_000)
     gone = set()
@@ -206,7 +206,7 @@ def test_pauses_survive_a_rewrite(make_server):
 
 
 def test_debug_loadaof_restores_the_jobs_of_the_journal(make_server):
-    """Everything that the journal knows; clients meanwhile hear LOADING; and the node goes on writing."""
+    """It restores all jobs of the journal. Clients get LOADING meanwhile, and the node goes on writing."""
     server = make_server(*JOURNAL).start()
     ids = fill(server, 5000)
     once = server.command("ADDJOB", "once", "body", 0, "RETRY", 0)
@@ -254,7 +254,7 @@ def test_commands_before_a_shutdown_in_one_packet_are_on_disk(make_server):
 
 @pytest.mark.parametrize("last", ["QUIT", "NONSENSE", "end of file"])
 def test_a_disconnecting_client_gets_the_replies_that_wait_for_the_journal(make_server, last):
-    """Of what it sent before QUIT, before a mistake that ends the connection, or before it closed its side."""
+    """These are replies to commands before QUIT, before a protocol error, or before the client closed its side."""
     server = make_server(*ALWAYS).start()
     with server.connect() as client:
         request = hiredis.pack_command(("ADDJOB", "q", "body", 0)) * 3

@@ -187,7 +187,7 @@ def test_a_nodes_file_that_is_a_link_stays_one(server, tmp_path):
 
 
 def test_replies_to_requests_before_the_end_still_arrive(server):
-    """A client that is slow to read gets all of it, although the node is told to stop meanwhile."""
+    """A slow client gets all its replies, although the node is told to stop meanwhile."""
     job_id = server.command("ADDJOB", "q", b"x" * 8_000_000, 0)
     with server.connect() as slow:
         slow.send("SHOW", job_id)
@@ -220,7 +220,7 @@ def test_a_client_that_never_reads_can_not_keep_a_node_alive(server):
 
 
 def test_a_second_interrupt_ends_a_node_at_once(server):
-    """While it waits for clients to take their replies; the status is 1."""
+    """The first one lets it wait for clients to take their replies. The status is 1."""
     job_id = server.command("ADDJOB", "q", b"x" * 1_000_000, 0)
     with server.connect() as stuffed:
         for _ in range(20):
@@ -251,7 +251,7 @@ def test_the_configuration_may_come_from_standard_input(tmp_path):
 
 
 def test_a_daemon_reports_when_it_is_ready_and_removes_its_pid_file(tmp_path):
-    """The program that was started ends when the node serves; the rest of its life is the log's."""
+    """The started program ends when the node serves. Afterwards the node reports to its log."""
     port = free_port()
     words = ["--port", port, "--bind", HOST, "--dir", tmp_path, "--logfile", "log"]
     status, output, errors = run(*words, "--daemonize", "yes", "--pidfile", "pid", folder=tmp_path)

@@ -47,7 +47,7 @@ def test_a_url_names_nodes_password_and_options():
 
 
 def test_disques_means_tls_and_a_user_may_be_named():
-    """As rediss is to redis."""
+    """The scheme disques relates to disque as rediss to redis."""
     url = parse_url("disques://ann:secret@h")
     assert (url.tls, url.username, url.password, url.nodes) == (True, "ann", "secret", (Address("h", 7711),))
 

@@ -106,7 +106,7 @@ def test_errors_have_types():
 
 
 def test_the_next_seed_is_tried_when_one_is_dead():
-    """Until an available one is found (spec X4)."""
+    """The client tries seeds until it finds an available one (spec X4)."""
     with Node() as node:
         dead = [f"127.0.0.1:{closed_port()}" for _ in range(3)]
         assert with_client(lambda client: client.ping(), *dead, node) == "PONG"

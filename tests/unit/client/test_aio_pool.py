@@ -44,7 +44,7 @@ def test_one_plain_connection_serves_all_callers():
 
 
 def test_adds_open_another_connection_only_when_all_are_busy():
-    """And not more than pool_size."""
+    """There are at most pool_size connections."""
     with Node(answers={"ADDJOB": SILENCE}) as node:
 
         async def scenario(pool, take):
@@ -149,7 +149,7 @@ def test_a_pinned_request_goes_nowhere_else():
 
 
 def test_a_closed_pool_dials_no_more():
-    """And says why."""
+    """The error has the reason."""
     with Node() as node:
 
         async def scenario(pool, take):
@@ -161,7 +161,7 @@ def test_a_closed_pool_dials_no_more():
 
 
 def test_a_node_that_can_not_be_reached_is_a_warning(caplog):
-    """With its address and the reason, once."""
+    """The log has its address and the reason, once."""
 
     async def run():
         pool = AsyncPool(make_options((f"127.0.0.1:{closed_port()}",), {}), Random(1))

@@ -42,7 +42,7 @@ def test_jobs_are_scanned_by_state_and_queue():
 
 
 def test_a_scan_can_return_whole_jobs():
-    """As SHOW shows them."""
+    """Each job has the fields of SHOW."""
     entry = b"*4\r\n" + bulk("id") + bulk(JOB_A) + bulk("state") + bulk("active")
     with Node(answers={"JSCAN": page(0, entry)}) as node:
         (info,) = collect(node, lambda client: client.jscan_info())

@@ -44,7 +44,7 @@ def test_a_job_is_added_fetched_and_acknowledged():
 
 
 def test_threads_share_a_client():
-    """With as many connections as run commands at a time."""
+    """It has as many connections as commands run at a time."""
     with Node(answers={"SAY": lambda words: bulk(words[1])}) as node, client_of(node, pool_size=3) as client:
         heard = []
 
@@ -69,7 +69,7 @@ def test_errors_have_types():
 
 
 def test_the_next_seed_is_tried_when_one_is_dead():
-    """Until an available one is found."""
+    """The client tries seeds until it finds an available one."""
     with Node() as node, client_of(f"127.0.0.1:{closed_port()}", node) as client:
         assert client.ping() == "PONG"
         assert str(client.node) == node.address
@@ -96,7 +96,7 @@ def test_a_harmless_command_is_repeated_on_another_node():
 
 
 def test_an_addjob_that_may_have_been_executed_is_not_repeated():
-    """Unless the caller allows it."""
+    """It is repeated only if the caller allows it."""
     answers = {"ADDJOB": in_turn(HANG_UP, HANG_UP, f"+{JOB_A}\r\n".encode())}
     with Node(answers=answers) as node, client_of(node) as client:
         with pytest.raises(ConnectionLostError) as caught:
@@ -106,7 +106,7 @@ def test_an_addjob_that_may_have_been_executed_is_not_repeated():
 
 
 def test_a_refusal_of_a_leaving_node_moves_the_client_to_another_node():
-    """Also when it says so only at the command."""
+    """The node may refuse only the command itself."""
     with Node("a", {"GETJOB": LEAVING}) as bad, Node("b", {"GETJOB": jobs_reply(JOB_B)}) as good:
         bad.peers = [good]
         with client_of(bad) as client:
@@ -199,7 +199,7 @@ def test_jobs_come_as_an_iterator():
 
 
 def test_scans_follow_their_cursors():
-    """To the end."""
+    """The scan ends with cursor 0."""
     pages = in_turn(b"*2\r\n$1\r\n7\r\n*1\r\n$1\r\na\r\n", b"*2\r\n$1\r\n0\r\n*1\r\n$1\r\nb\r\n")
     with Node(answers={"QSCAN": pages, "JSCAN": b"*2\r\n$1\r\n0\r\n*0\r\n"}) as node, client_of(node) as client:
         assert list(client.qscan()) == ["a", "b"]
@@ -207,7 +207,7 @@ def test_scans_follow_their_cursors():
 
 
 def test_closing_ends_the_waits_of_other_threads():
-    """And every later call."""
+    """Every later call fails too."""
     with Node(answers={"GETJOB": SILENCE}) as node:
         client = client_of(node).connect()
         timer = threading.Timer(0.05, client.close)
@@ -243,7 +243,7 @@ def test_an_addjob_without_replicate_waits_for_missing_nodes():
 
 
 def test_an_iterator_that_ends_early_puts_the_remaining_jobs_back():
-    """When its loop is left, by whatever way; when it is closed; and with its client."""
+    """It ends when its loop is left in any way, when it is closed, and when its client is closed."""
     with Node(answers={"GETJOB": jobs_reply(JOB_A, JOB_B), "NACK": b":1\r\n"}) as node:
         with client_of(node) as client:
             for _ in client.jobs("q", count=2):
@@ -259,7 +259,7 @@ def test_an_iterator_that_ends_early_puts_the_remaining_jobs_back():
 
 
 def test_get_job_fills_in_the_requested_fields():
-    """And counts where it comes from, as jobs in a list do."""
+    """It counts as received from its maker, as jobs in a list do."""
     entry = b"*1\r\n*5\r\n" + bulk("q") + bulk(JOB_A) + bulk(b"hi") + bulk("meta") + b"*2\r\n" + bulk("a") + bulk("b")
     with Node(answers={"GETJOB": entry}) as node, client_of(node, decode="utf-8") as client:
         job = client.get_job("q", withmeta=True)

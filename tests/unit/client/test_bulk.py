@@ -18,7 +18,7 @@ def round_of(bulk):
 
 
 def test_commands_travel_in_chunks():
-    """By number and by size, none left out."""
+    """Chunks are limited by number and by size, and contain every command."""
     many = Bulk([b"x"] * (CHUNK_COMMANDS + 1), [Repeat.SAFE] * (CHUNK_COMMANDS + 1), retry_unsafe=False)
     assert [count for _, count in many.chunks()] == [CHUNK_COMMANDS, 1]
     large = Bulk([b"x" * CHUNK_BYTES] * 2, [Repeat.SAFE] * 2, retry_unsafe=False)
@@ -65,7 +65,7 @@ def test_a_node_that_leaves_does_not_spoil_the_others_results():
 
 
 def test_without_a_reachable_node_every_command_gets_an_error():
-    """And none of them was executed."""
+    """None of the commands was executed."""
     bulk = bulk_of(Repeat.NEVER)
     bulk.end_round((), 0, NotConnectedError("no node"))
     assert isinstance(bulk.replies[0], NotConnectedError)

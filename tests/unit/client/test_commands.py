@@ -103,7 +103,7 @@ def test_commands_about_a_job_go_where_it_was_fetched():
 
 
 def test_jobs_of_several_nodes_are_grouped():
-    """In the order in which the nodes appear."""
+    """Groups are in the order in which the nodes appear."""
     one, two, three = Job("q", "1", b"", node=A), Job("q", "2", b"", node=B), Job("q", "3", b"", node=A)
     assert commands.by_node([one, two, "4", three]) == {A: [one, three], B: [two], None: ["4"]}
 

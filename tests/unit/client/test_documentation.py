@@ -17,7 +17,7 @@ from disque_py.client import AsyncDisque, AsyncPipeline, Backoff, Disque, Pipeli
 from disque_py.client.options import ClientSettings
 
 CLASSES = (AsyncDisque, Disque, AsyncPipeline, Pipeline, Worker)
-# They are there for the library's own parts.
+# Methods for the library's own parts.
 INNER = {"run_adding", "iterate", "add", "run"}
 PARAMETER = re.compile(r"^ {4,}([a-z_]+)  +(\S.*(?:\n {12,}\S.*)*)", re.MULTILINE)
 
@@ -49,7 +49,7 @@ def check(parameters, doc):
 
 @pytest.mark.parametrize("method", list(methods()))
 def test_every_parameter_of_every_method_is_explained(method):
-    """With its default, and the unit of a span."""
+    """The docstring has its default, and the unit of a span."""
     parameters = dict(inspect.signature(method).parameters)
     del parameters["self"]
     check(parameters, method.__doc__)
@@ -63,7 +63,7 @@ def test_every_parameter_of_a_class_is_explained(each):
 
 @pytest.mark.parametrize("each", [AsyncDisque, Disque])
 def test_every_setting_of_a_client_is_explained(each):
-    """Also those that a typed dictionary carries."""
+    """The settings in the typed dictionary are explained too."""
     assert set(told(each.__init__.__doc__)) == {"nodes", *ClientSettings.__annotations__}
 
 

@@ -24,7 +24,7 @@ def test_fewer_jobs_than_a_window_cause_no_move():
 
 
 def test_jobs_made_on_the_consumers_node_cause_no_move():
-    """So do mixed sources: there is no better place."""
+    """Mixed sources cause no move either, because no other node is better."""
     assert FeedWatch().count_jobs(ids(HERE), HERE, 0.0) == ""
     assert FeedWatch().count_jobs(ids(THERE, 120) + ids(HERE, 80), HERE, 0.0) == ""
 

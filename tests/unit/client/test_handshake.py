@@ -10,7 +10,7 @@ from disque_py.client.options import make_options
 
 
 def test_hello_alone_is_enough():
-    """Without password and name."""
+    """A connection without password and name sends HELLO only."""
     assert handshake(make_options((), {})) == [b"*1\r\n$5\r\nHELLO\r\n"]
 
 

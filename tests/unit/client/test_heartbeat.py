@@ -48,7 +48,7 @@ def test_a_long_retry_needs_few_heartbeats():
 
 
 def test_a_job_that_ended_gets_no_heartbeat():
-    """Nor one that is never delivered again."""
+    """A job that is never delivered again gets none either."""
     with Node(answers={"WORKING": b":1\r\n"}) as node:
         beat(node, 0.3, JOB_A, ONCE, ended=[JOB_A])
         assert node.named("WORKING") == []

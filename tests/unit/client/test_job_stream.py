@@ -26,7 +26,7 @@ class Batches:
 
 
 def test_a_stream_ends_with_the_first_empty_batch():
-    """And an iterator that is over stays so."""
+    """An iterator that has ended stays ended."""
     batches = Batches(2, 1, 0, 5)
 
     async def scenario():

@@ -90,7 +90,7 @@ def test_a_broken_connection_frees_its_place_and_moves_the_home():
 
 
 def test_a_closed_pool_dials_no_more():
-    """And closes what comes back."""
+    """It closes connections that are given back."""
     with Node() as node:
         pool = pool_of(node)
         connection = take(pool)
@@ -136,7 +136,7 @@ def test_a_forked_child_starts_with_connections_of_its_own():
 
 
 def test_a_node_that_can_not_be_reached_is_a_warning(caplog):
-    """With its address and the reason, once."""
+    """The log has its address and the reason, once."""
     pool = Pool(make_options((f"127.0.0.1:{closed_port()}",), {}), Random(1))
     for _ in range(2):
         with pytest.raises(NotConnectedError):

@@ -30,7 +30,7 @@ def test_an_unsent_command_may_always_be_repeated(repeat):
 
 @pytest.mark.parametrize("error", [SENT, ReplyTimeoutError("silent", sent=True)])
 def test_a_sent_command_is_repeated_if_that_does_no_harm(error):
-    """Or if the client allows it, for commands where it matters."""
+    """Other commands are repeated if the client allows it."""
     assert may_repeat(error, Repeat.SAFE, retry_unsafe=False)
     assert not may_repeat(error, Repeat.ASK, retry_unsafe=False)
     assert may_repeat(error, Repeat.ASK, retry_unsafe=True)
@@ -73,7 +73,7 @@ def test_no_patience_at_all_means_one_attempt():
 
 
 def test_pauses_double_up_to_a_limit():
-    """With jitter, never less than half."""
+    """Jitter never cuts a pause below its half."""
     patience = Patience(10.0, Random(1))
     pauses = [patience.pause_s() for _ in range(20)]
     assert pauses[0] <= 0.02

@@ -53,7 +53,7 @@ def test_a_command_larger_than_all_buffers_leaves_in_parts():
 
 
 def test_a_long_pipeline_stays_within_its_window():
-    """And comes back whole and in order."""
+    """All replies arrive, in order."""
     count = 5 * WINDOW_COMMANDS
     with Node(answers={"SAY": lambda words: bulk(words[1])}) as node:
         connection = connect(node)

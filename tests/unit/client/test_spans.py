@@ -51,7 +51,7 @@ def test_a_number_that_is_not_whole_is_refused_by_every_command(build):
 
 
 def test_a_timedelta_is_accepted_like_a_number():
-    """In seconds where Disque takes seconds, in milliseconds where it takes these."""
+    """It is counted in seconds or milliseconds, as the command takes them."""
     minute = timedelta(minutes=1)
     spans = commands.add_job("q", "b", timeout_ms=HALF, delay=minute, retry=minute, ttl=timedelta(hours=1))
     assert spans.argv == commands.add_job("q", "b", timeout_ms=500, delay=60, retry=60, ttl=3600).argv

@@ -167,7 +167,7 @@ def test_failures_may_be_left_to_their_retry():
 
 
 def test_plain_functions_run_in_threads():
-    """As many as `concurrency`, at the same time."""
+    """Up to `concurrency` of them run at the same time."""
     barrier = threading.Barrier(3)
     names = set()
 
@@ -433,7 +433,7 @@ def test_a_job_of_retry_0_has_one_attempt():
 
 
 def test_a_job_that_could_not_be_given_up_rests():
-    """And is given up again; the handler does not run any more."""
+    """It is given up again later. The handler does not run any more."""
     tries = []
 
     async def bury(job, error):
