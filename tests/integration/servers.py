@@ -297,7 +297,7 @@ class Server:
     def sees_well(self, count: int) -> bool:
         """Return whether it knows `count` nodes, itself included, all of them linked and without a fault.
 
-        Handshakes under way don't count.
+        Handshakes in progress don't count.
         """
         rows = [row for row in self.nodes().values() if row[1] != "handshake"]
         good = [row for row in rows if row[1] in ("myself", "noflags") and row[4] == "connected"]

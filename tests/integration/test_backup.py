@@ -71,10 +71,10 @@ def test_a_running_node_under_load_is_backed_up_and_restored_elsewhere(make_serv
     load.start()
     until(lambda: len(load.acknowledged) > 300)
     before = set(load.acknowledged)
-    told = done("disque-cluster", "backup", f"127.0.0.1:{server.port}", "--to", tmp_path / "backup.tar.gz")
+    output = done("disque-cluster", "backup", f"127.0.0.1:{server.port}", "--to", tmp_path / "backup.tar.gz")
     until(lambda: len(load.acknowledged) > len(before) + 50)
     load.stop()
-    assert "Gathered" in told
+    assert "Gathered" in output
     node_id = server.node_id
     server.kill()
     other = make_server(*JOURNAL)

@@ -365,7 +365,7 @@ def test_a_consumer_moves_to_the_node_that_makes_its_jobs(cluster):
 
 
 def test_producers_and_consumers_survive_a_killed_node(fragile):
-    """Every job that was acknowledged to its producer arrives; errors are told, and only of the DisqueError kind."""
+    """Every job that was acknowledged to its producer arrives; callers get errors of type DisqueError only."""
     added, found, errors = set(), set(), []
 
     async def produce(disque, number):

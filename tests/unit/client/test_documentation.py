@@ -29,13 +29,13 @@ def methods():
                 yield pytest.param(method, id=f"{each.__name__}.{name}")
 
 
-def told(doc):
-    """The parameters that a docstring explains, with what it says of each."""
+def documented(doc):
+    """Return the parameters that a docstring explains, with their texts."""
     return {name: re.sub(r"\s+", " ", text) for name, text in PARAMETER.findall(doc or "")}
 
 
 def check(parameters, doc):
-    said = told(doc)
+    said = documented(doc)
     assert set(said) == set(parameters)
     for name, parameter in parameters.items():
         text, default = said[name], parameter.default
@@ -64,7 +64,7 @@ def test_every_parameter_of_a_class_is_explained(each):
 @pytest.mark.parametrize("each", [AsyncDisque, Disque])
 def test_every_setting_of_a_client_is_explained(each):
     """The settings in the typed dictionary are explained too."""
-    assert set(told(each.__init__.__doc__)) == {"nodes", *ClientSettings.__annotations__}
+    assert set(documented(each.__init__.__doc__)) == {"nodes", *ClientSettings.__annotations__}
 
 
 @pytest.mark.parametrize("method", list(methods()))

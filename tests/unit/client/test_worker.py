@@ -39,7 +39,7 @@ class Queue(Node):
         return sorted(word.decode() for words in self.named(name) for word in words[1:])
 
 
-class Told(WorkerHooks):
+class RecordingHooks(WorkerHooks):
     """Hooks that keep a worker's notifications."""
 
     def __init__(self):
@@ -104,16 +104,16 @@ def test_a_worker_fetches_as_many_jobs_as_handlers_are_free():
 
 def test_a_job_is_put_back_when_its_handler_raises():
     """The hook gets the reason."""
-    told = Told()
+    hooks = RecordingHooks()
 
     async def handle(job):
         if job.body == b"01":
             raise ValueError("no")
 
     with Queue(3) as node:
-        work(node, handle, until=lambda: len(node.ids_of("ACKJOB")) == 2, hooks=told)
+        work(node, handle, until=lambda: len(node.ids_of("ACKJOB")) == 2, hooks=hooks)
         assert node.ids_of("NACK") == [node.ids[1]]
-        assert sorted(told.lines) == ["failure no", "start", "start", "start", "success", "success"]
+        assert sorted(hooks.lines) == ["failure no", "start", "start", "start", "success", "success"]
 
 
 def test_a_handler_that_waited_for_a_cancelled_task_has_failed():
@@ -160,9 +160,9 @@ def test_failures_may_be_left_to_their_retry():
     async def handle(job):
         raise ValueError
 
-    told = Told()
+    hooks = RecordingHooks()
     with Queue(1) as node:
-        work(node, handle, until=lambda: len(told.lines) == 2, hooks=told, on_failure="leave")
+        work(node, handle, until=lambda: len(hooks.lines) == 2, hooks=hooks, on_failure="leave")
         assert node.named("NACK") == []
 
 
@@ -252,12 +252,12 @@ def test_acks_are_not_lost_with_a_connection():
 
 def test_a_worker_survives_the_loss_of_its_node():
     """The worker reports the error, and continues when the node is back."""
-    told = Told()
+    hooks = RecordingHooks()
     with Queue(2) as node:
         node.close()
 
         def is_done():
-            if "NotConnectedError" in told.lines and node.port and node.greetings < 2 and not is_back:
+            if "NotConnectedError" in hooks.lines and node.port and node.greetings < 2 and not is_back:
                 is_back.append(True)
                 node.listen()
             return len(node.ids_of("ACKJOB")) == 2
@@ -266,7 +266,7 @@ def test_a_worker_survives_the_loss_of_its_node():
 
         async def run():
             client = AsyncDisque(node.address, patience=0.05)
-            worker = Worker(client, ["q"], nothing, hooks=told)
+            worker = Worker(client, ["q"], nothing, hooks=hooks)
             serving = asyncio.ensure_future(worker.serve())
             until = time.monotonic() + 10
             while not is_done():
@@ -367,9 +367,9 @@ def test_by_default_a_job_rests_for_about_a_second():
 
 def test_resting_jobs_do_not_delay_others():
     """They take no handler's place."""
-    told = Told()
+    hooks = RecordingHooks()
     with Queue(20, WORKING=b":300\r\n") as node:
-        work(node, fail, until=lambda: len(told.lines) == 40, concurrency=1, hooks=told)
+        work(node, fail, until=lambda: len(hooks.lines) == 40, concurrency=1, hooks=hooks)
 
 
 def test_a_worker_that_stops_puts_resting_jobs_back():
