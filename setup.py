@@ -1,9 +1,9 @@
-"""What pyproject.toml cannot say: the pure modules become C, where there is a compiler.
+"""The part of the build that pyproject.toml can't describe: mypyc compiles the pure modules to C.
 
-disque-py is plain Python and runs from source as it is. Its pure modules (no sockets, files, threads) are fully typed,
-so mypyc can translate them: the same behaviour, at twice the speed (docs/performance.md). A wheel that is built where a
-C compiler and Python's headers are found has them compiled; DISQUE_PY_COMPILE=no makes a wheel of pure Python,
-DISQUE_PY_COMPILE=yes fails where it can't compile instead of going on without. An editable install stays Python.
+disque-py is plain Python and runs from source. Its pure modules (no sockets, files, threads) are fully typed, so mypyc
+can translate them. Behaviour stays the same, at twice the speed (docs/performance.md). A wheel has compiled modules if
+the build finds a C compiler and Python's headers. DISQUE_PY_COMPILE=no makes a wheel of pure Python.
+DISQUE_PY_COMPILE=yes fails if it can't compile, instead of falling back to Python. An editable install stays Python.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-# Every module below these folders becomes C, unless a line of its own says why it stays Python.
+# Every module below these folders becomes C, unless a line in it gives the reason why it stays Python.
 FOLDERS = (
     "cluster_bus",
     "persistence",
@@ -36,7 +36,7 @@ BUILDS = {"bdist_wheel", "build", "build_ext"}
 
 
 def wanted() -> str:
-    """yes, no or auto."""
+    """Return the value of DISQUE_PY_COMPILE: yes, no or auto."""
     word = os.environ.get("DISQUE_PY_COMPILE", "auto")
     if word not in ("yes", "no", "auto"):
         sys.exit(f"DISQUE_PY_COMPILE is {word!r}; it may be yes, no or auto")
@@ -44,14 +44,14 @@ def wanted() -> str:
 
 
 def has_compiler() -> bool:
-    """Whether there is the compiler that Python was built with, and Python's headers."""
+    """Return whether the compiler that Python was built with and Python's headers are installed."""
     compiler = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
     header = Path(sysconfig.get_path("include")) / "Python.h"
     return sys.implementation.name == "cpython" and shutil.which(compiler.split()[0]) is not None and header.exists()
 
 
 def modules() -> list[str]:
-    """The modules that are compiled, as paths from here."""
+    """Return the modules that are compiled, as paths relative to this folder."""
     here = Path(__file__).resolve().parent
     found = (path for folder in FOLDERS for path in (here / folder).rglob("*.py") if path.name != "__init__.py")
     return sorted(
@@ -60,10 +60,10 @@ def modules() -> list[str]:
 
 
 class Build(build_ext):
-    """All cores; and what can't be built isn't, unless that was asked for."""
+    """A build that uses all cores. Without DISQUE_PY_COMPILE=yes, a failed build makes pure Python."""
 
     def build_extensions(self) -> None:
-        """As many compilers as cores: all modules are one extension, whose files would be compiled one by one."""
+        """Run as many compilers as cores. All modules are one extension, whose files would be compiled one by one."""
         compile_in_order = self.compiler.compile
 
         def compile_at_once(sources: list[str], *args: Any, **options: Any) -> list[str]:
@@ -75,7 +75,7 @@ class Build(build_ext):
         super().build_extensions()
 
     def run(self) -> None:
-        """Compile, or say why not."""
+        """Compile, or print the reason why not."""
         try:
             super().run()
         except Exception as error:
@@ -88,17 +88,17 @@ class Build(build_ext):
 
 
 def compiled() -> list[Extension]:
-    """What is to be compiled: nothing where that is not wanted, or not possible."""
+    """Return the extensions to compile; none if that is not wanted or not possible."""
     if wanted() == "no" or not BUILDS & set(sys.argv) or (wanted() == "auto" and not has_compiler()):
         return []
     from mypyc.build import mypycify
 
-    # The libraries are not there when a wheel is built, and neither is what of mypy's settings speaks of them. One unit
-    # of C per module: slower to call each other by nothing, quicker to compile on several cores.
+    # When a wheel is built, the libraries are not installed, so mypy must not report them as missing. Each module is
+    # one unit of C. Calls between modules are as fast as in a single unit, and several cores compile sooner.
     options = ["--ignore-missing-imports", "--no-warn-unused-ignores"]
     try:
         return mypycify([*options, *modules()], opt_level="1", debug_level="0", multi_file=True)
-    except SystemExit:  # How mypyc says that it can't; it has said why.
+    except SystemExit:  # mypyc can't compile, and has printed the reason.
         if wanted() == "yes":
             raise
         sys.stderr.write("not compiled, so this will be pure Python: mypyc refuses\n")

@@ -1,8 +1,8 @@
 """Runs a program of this checkout without installing it.
 
 The scripts beside this file call `run`. If a dependency is missing, the script starts again with the Python of the
-checkout's virtual environment; bin/prepare makes that where it is missing or too old. This file must be readable to any
-Python 3, so that an old one gets a sentence instead of a syntax error.
+checkout's virtual environment. bin/prepare makes that environment if it is missing or too old. Any Python 3 must be
+able to parse this file, so that an old one prints a clear message instead of a syntax error.
 """
 
 import importlib.util
@@ -13,20 +13,20 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 VENV_PYTHON = os.path.join(ROOT, ".venv", "bin", "python")
 PREPARE = os.path.join(ROOT, "bin", "prepare")
-# Set in a process that was started again, so that each happens once: FOUND, by the environment that was there;
-# PREPARED, by the one that bin/prepare made or brought up to date.
+# Set in a process that was started again, so that each way is tried once. FOUND: in the existing environment.
+# PREPARED: in the environment that bin/prepare has made or updated.
 AGAIN = "DISQUE_CHECKOUT_AGAIN"
 FOUND, PREPARED = "found", "prepared"
 OURS = ("disque_py", "cluster_bus", "persistence")
-# What pyproject.toml depends on. Some of it is imported only when it is needed, which is too late to start again.
+# The dependencies in pyproject.toml. Some are imported only on demand, which is too late to start again.
 NEEDED = ("click", "hiredis", "librt", "msgpack", "mypy_extensions", "prompt_toolkit", "rich", "uvloop")
 
 
 def run(module):
-    """Import disque_py.<module> and exit with what its main() returns."""
+    """Import disque_py.<module> and exit with the status that its main() returns."""
     if sys.version_info < (3, 11):
         start_again("Python 3.11 or newer is needed, this is {}.{}".format(*sys.version_info[:2]))
-    # In front, so that this checkout wins; the folder of the scripts is no place to import from.
+    # First in the path, so that this checkout wins. Nothing may be imported from the folder of the scripts.
     sys.path[0] = ROOT
     for name in NEEDED:
         if importlib.util.find_spec(name) is None:
@@ -42,7 +42,7 @@ def run(module):
 
 
 def start_again(reason):
-    """Go on with the virtual environment's Python, which is made first where there is none; or say what is missing."""
+    """Start again with the virtual environment's Python. Make the environment if needed, or print what is missing."""
     tried = os.environ.get(AGAIN)
     if not tried and not os.environ.get("DISQUE_VENV") and os.access(VENV_PYTHON, os.X_OK):
         go_on_with(VENV_PYTHON, FOUND)
@@ -58,6 +58,6 @@ def start_again(reason):
 
 
 def go_on_with(python, how):
-    """Be this program again, in another interpreter."""
+    """Replace this process by the same program in another interpreter."""
     os.environ[AGAIN] = how
     os.execv(python, [python, os.path.abspath(sys.argv[0]), *sys.argv[1:]])

@@ -5,10 +5,11 @@
         job = await client.get_job("mail")
         await client.ack(job)
 
-It speaks RESP and knows nothing else of this project; docs/client.md tells what it promises. How it
-is built: commands.py says every command once, faces.py makes methods of them; aio*.py and
-blocking.py, pool.py, socket_connection.py are the two shells; cluster.py, feed.py, retry.py, bulk.py
-and spans.py are the rules that both follow, pure; worker.py, heartbeat.py and backoff.py run handlers.
+It speaks RESP and imports nothing else of this project. docs/client.md describes its guarantees.
+
+commands.py declares every command once, and faces.py makes methods of them. There are two shells: aio*.py for
+asyncio, and blocking.py, pool.py and socket_connection.py for threads. Both follow the pure rules in cluster.py,
+feed.py, retry.py, bulk.py and spans.py. worker.py, heartbeat.py and backoff.py run handlers.
 """
 
 from disque_py.client.address import Address

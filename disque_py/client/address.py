@@ -1,9 +1,9 @@
-"""Where nodes are: addresses, and the URL that names a cluster.
+"""Addresses of nodes, and URLs of clusters.
 
-`host:port`, `[v6]:port`, `host` (port 7711), `unix:/path`; a cluster is one URL
-`disque://[[user]:password@]host:port,host:port/?option=value`, `disques://` the same over TLS,
-`unix:///path?…` one socket. `redis://` and `rediss://` mean the same as `disque://` and `disques://`, for programs that
-are configured by such URLs; a node without a port is on 7711 there, too. Pure text; nothing is resolved here.
+An address is `host:port`, `[v6]:port`, `host` (port 7711) or `unix:/path`. A cluster's URL is
+`disque://[[user]:password@]host:port,host:port/?option=value`. `disques://` means TLS, and `unix:///path?…` names one
+socket. `redis://` and `rediss://` mean the same as `disque://` and `disques://`, for programs that are configured by
+such URLs. There, too, the default port is 7711. Pure text; nothing is resolved here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Address:
 
 
 def parse_address(words: str) -> Address:
-    """An address as people write it. Raises ValueError with the text it could not read."""
+    """Return the address that a text names. Raises ValueError with the text if it can't be read."""
     if words.startswith("unix:"):
         path = words.removeprefix("unix://") if words.startswith("unix://") else words.removeprefix("unix:")
         if not path:
@@ -62,7 +62,7 @@ def _port(digits: str, words: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ClusterUrl:
-    """A URL taken apart; `options` are the words after the question mark, still text."""
+    """The parts of a URL. `options` are those after the question mark, as text."""
 
     nodes: tuple[Address, ...]
     tls: bool
@@ -72,7 +72,7 @@ class ClusterUrl:
 
 
 def parse_url(url: str) -> ClusterUrl:
-    """A cluster's URL taken apart. Raises ValueError for another scheme or an address it can't read."""
+    """Return the parts of a cluster's URL. Raises ValueError for another scheme or an address that can't be read."""
     scheme, colon, rest = url.partition("://")
     if not colon or scheme not in SCHEMES:
         raise ValueError(f"a URL starts with disque://, disques://, redis://, rediss:// or unix://, not {scheme!r}")
@@ -89,7 +89,7 @@ def parse_url(url: str) -> ClusterUrl:
         return ClusterUrl((Address(path=unquote(places)),), False, username, password, options)
     hosts, _, path = places.partition("/")
     if path == "0" and url.startswith(REDIS_SCHEMES):
-        path = ""  # The one database there is.
+        path = ""  # Database 0 is the only one.
     if path:
         raise ValueError(f"a path means nothing to Disque: {'/' + path!r}")
     nodes = tuple(parse_address(unquote(place)) for place in hosts.split(",") if place)

@@ -1,8 +1,8 @@
 """AsyncDisque: the client for asyncio programs.
 
-Every command is a coroutine; any number of tasks may share one client. What is repeated after a
-failure, and what is not, is retry.py; which node is asked, cluster.py and aio_pool.py. Here these
-are put together: one loop for single commands, one for waiting GETJOBs, one for many at once.
+Every command is a coroutine, and any number of tasks may share one client. retry.py decides which commands are
+repeated after a failure. cluster.py and aio_pool.py choose the node. This module puts them together: one loop for
+single commands, one for waiting GETJOBs, one for many commands at once.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from disque_py.client.templates import Adding
 
 T = TypeVar("T")
 
-# A GETJOB that waits longer is asked in slices: silence past a slice means a dead node, where a wait for ever
-# could not tell one from an empty queue.
+# A GETJOB that waits longer is repeated in slices of this length. Silence past a slice means a dead node. A single wait
+# for ever could not tell a dead node from an empty queue.
 SLICE_MS: Final = 30_000
 
-# Writes of a pipeline that may be under way: the node always has work, and memory stays flat.
+# Writes of a pipeline that may be in flight. The node always has work, and memory use stays flat.
 WINDOW: Final = 4
 
-# How long an abandoned GETJOB may still answer.
+# The seconds in which an abandoned GETJOB may still answer.
 HANG_UP_S: Final = 1.0
-# … and how long when the client is closed, at a node that is near: one that is silent must not hold up a program's end.
+# The same when the client is closed and the node is near. A silent node must not delay the end of a program.
 CLOSE_S: Final = 0.1
 
 
 class Sending:
-    """A round of a pipeline: writes that were not answered yet, and the answers to those before them."""
+    """One round of a pipeline: the writes without an answer, and the answers to earlier writes."""
 
     __slots__ = ("connection", "is_over", "replies", "window")
 
@@ -63,7 +63,7 @@ class Sending:
 class AsyncDisque(AsyncScans):
     """A client of a cluster.
 
-    Connections are made when they are needed; `async with` or `connect()` makes the first at once.
+    Connections are made when they are needed. `async with` and `connect()` make the first one at once.
     """
 
     def __init__(self, *nodes: str | Address, **settings: Unpack[ClientSettings]) -> None:
@@ -110,7 +110,7 @@ class AsyncDisque(AsyncScans):
 
     @property
     def pool(self) -> AsyncPool:
-        """The connections; made in the loop that uses them first."""
+        """The connections. The pool is made in the loop that uses it first."""
         if self._pool is None:
             self._pool = AsyncPool(self.options, self._rng)
         return self._pool
@@ -122,7 +122,7 @@ class AsyncDisque(AsyncScans):
 
     @property
     def consumer_node(self) -> Address | None:
-        """The node that this client's consumers sit at now."""
+        """The node that this client's consumers use now."""
         return self._pool.cluster.consumer_home if self._pool is not None else None
 
     async def connect(self) -> Self:
@@ -131,10 +131,10 @@ class AsyncDisque(AsyncScans):
         return self
 
     async def close(self) -> None:
-        """Close all connections. Jobs that were fetched and not handed out are given back first.
+        """Close all connections. Jobs that were fetched and not handed out are put back first.
 
-        A node that does not answer holds this up for a tenth of a second, or four times the time that it took to
-        connect; one that takes jobs back, for two seconds at most.
+        A node that does not answer delays this by a tenth of a second, or by four times the time that it took to
+        connect. Putting jobs back takes two seconds at most.
         """
         for stream in list(self._streams):
             stream.give_back()
@@ -192,7 +192,7 @@ class AsyncDisque(AsyncScans):
             await asyncio.sleep(patience.pause_s())
 
     async def _fetch(self, request: Request[T]) -> T:
-        """A GETJOB that may wait: in slices, on a connection of its own, never losing what came when cancelled."""
+        """Execute a GETJOB that may wait: in slices, on its own connection. A cancelled call loses no job."""
         pool = self.pool
         patience = self._patience()
         until = self._now() + (request.wait_ms or 0) / 1000 if request.wait_ms else None
@@ -232,7 +232,7 @@ class AsyncDisque(AsyncScans):
             raise
 
     async def _abandon(self, batch: Batch, connection: AsyncConnection, lane: Lane) -> None:
-        """Nobody waits for this GETJOB any more; jobs that come all the same go back to their queues."""
+        """Put back the jobs that still arrive for a GETJOB whose caller was cancelled."""
         if lane is Lane.OWN and batch.replies:
             self.pool.give_back(connection)
         else:
@@ -240,14 +240,17 @@ class AsyncDisque(AsyncScans):
         self._put_back(batch.replies, connection.address)
 
     async def _last_words(self, batches: Collection[Batch], connection: AsyncConnection, lane: Lane) -> None:
-        """Read what is still on its way to a caller that has gone; other callers share a connection of another lane."""
+        """Read the replies that are still in flight to a cancelled caller.
+
+        A connection of another lane stays open, because other callers share it.
+        """
         if lane is Lane.OWN:
             await self.pool.hang_up(connection, HANG_UP_S)
         elif batches:
             await asyncio.wait([batch.future for batch in batches])
 
     def _put_back(self, replies: Iterable[Reply], node: Address) -> None:
-        """Answers to GETJOBs that nobody has read."""
+        """Put back the jobs in replies to GETJOBs that no caller has read."""
         found = [job for reply in replies if isinstance(reply, list) for job in jobs(reply)]
         for job in found:
             job.node = node
@@ -260,7 +263,7 @@ class AsyncDisque(AsyncScans):
 
     def _watch_feed(self, found: Sequence[Job], connection: AsyncConnection) -> None:
         cluster, now = self.pool.cluster, self._now()
-        prefix = self._feed.saw([job.id for job in found], cluster.prefix_of(connection.address), now)
+        prefix = self._feed.count_jobs([job.id for job in found], cluster.prefix_of(connection.address), now)
         address = cluster.node_with_prefix(prefix, now) if prefix else None
         if address is not None:
             self._feed.moved(now)
@@ -291,7 +294,7 @@ class AsyncDisque(AsyncScans):
         return stream
 
     def _give_back(self, leftover: Collection[Job]) -> None:
-        """Jobs that were fetched and not handed out go back to their queues, beside whatever goes on."""
+        """Put back jobs that were fetched and not handed out, in a task of their own."""
         self._do(self._nack_all(leftover), self._put_backs)
 
     async def run_adding(self, adding: Adding) -> list[str]:
@@ -301,17 +304,17 @@ class AsyncDisque(AsyncScans):
         for bulk in adding.bulks(retry_unsafe=self.options.retry_unsafe):
             await self._run_bulk(bulk, template.request)
             replies += bulk.replies
-            if not bulk.is_done:  # The patience is over, once for all of them.
+            if not bulk.is_done:  # The patience has ended for the whole call, so the rest is not tried.
                 replies += adding.unsent(bulk)
                 break
         return template.ids(replies)
 
     async def scanned_node(self) -> Address:
-        """The node whose queues and jobs a scan lists: the one that commands go to. Raises NotConnectedError."""
+        """Return the node that a scan lists: the one that commands go to. Raises NotConnectedError."""
         return (await self.pool.connection(commands.ping(), self._patience())).address
 
     def pipeline(self) -> AsyncPipeline:
-        """Commands collected and sent together (pipeline.py)."""
+        """Return a pipeline, which collects commands and sends them together (pipeline.py)."""
         return AsyncPipeline(self._run_many)
 
     async def _run_many(self, requests: Sequence[Request[Any]]) -> list[Any]:
@@ -327,7 +330,7 @@ class AsyncDisque(AsyncScans):
         return read_all(requests, bulk.replies, node, self.options.decode)
 
     async def _run_bulk(self, bulk: Bulk, cover: Request[Any]) -> Address | None:
-        """Send until everything is answered or may not be repeated → the node that was asked last."""
+        """Send until each command is answered or may not be repeated. Return the node that was asked last."""
         pool = self.pool
         patience = self._patience()
         limit_s = cover.limit_s(self.options.timeout)
@@ -337,12 +340,12 @@ class AsyncDisque(AsyncScans):
                 try:
                     connection = pool.ready(cover) or await pool.connection(cover, patience)
                 except NotConnectedError as error:
-                    bulk.heard((), 0, error)
+                    bulk.end_round((), 0, error)
                     return None
                 sending = Sending(connection)
-                trouble = await self._send(bulk, sending, limit_s)
-                if trouble is not None:
-                    pool.broke(connection, trouble)
+                failure = await self._send(bulk, sending, limit_s)
+                if failure is not None:
+                    pool.broke(connection, failure)
                 elif cover.lane is Lane.OWN:
                     pool.give_back(connection)
                 if bulk.made_progress:
@@ -358,10 +361,10 @@ class AsyncDisque(AsyncScans):
             raise
 
     async def _send(self, bulk: Bulk, sending: Sending, limit_s: float | None) -> DisqueConnectionError | None:
-        """One round over one connection, a few writes ahead of the answers."""
+        """Send one round over one connection, a few writes ahead of the answers."""
         connection, window, replies = sending.connection, sending.window, sending.replies
         sent_count = 0
-        trouble: DisqueConnectionError | None = None
+        failure: DisqueConnectionError | None = None
         try:
             for payload, count in bulk.chunks():
                 window.append(connection.submit(payload, count, limit_s))
@@ -373,21 +376,21 @@ class AsyncDisque(AsyncScans):
                 replies += await asyncio.shield(window[0].future)
                 sent_count += window.popleft().count
         except DisqueConnectionError as error:
-            trouble = error
+            failure = error
             for batch in window:
                 replies += batch.replies
                 sent_count += batch.count if batch.is_sent else 0
-        bulk.heard(replies, sent_count, trouble)
+        bulk.end_round(replies, sent_count, failure)
         sending.is_over = True
-        return trouble
+        return failure
 
     async def _abandon_bulk(self, bulk: Bulk, sending: Sending, lane: Lane) -> None:
-        """Nobody waits for this pipeline any more; jobs that its GETJOBs got, or still get, go back to their queues."""
+        """Put back the jobs that the GETJOBs of a cancelled pipeline got, or still get."""
         connection = sending.connection
         if not sending.is_over:
             await self._last_words(sending.window, connection, lane)
             for batch in sending.window:
                 sending.replies += batch.replies
             gone = ConnectionLostError(f"{connection.address}: abandoned", sent=True)
-            bulk.heard(sending.replies, len(sending.replies), gone)
+            bulk.end_round(sending.replies, len(sending.replies), gone)
         self._put_back([bulk.replies[place] for place in bulk.getjobs], connection.address)

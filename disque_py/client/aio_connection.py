@@ -1,11 +1,11 @@
 """One asyncio connection: many callers, replies in order.
 
-A caller hands in bytes and the number of replies they ask for, and gets a Batch with one future:
-a pipeline of a thousand commands costs one future, not a thousand tasks. What is handed in during
-one pass of the loop leaves in one write. A single timer watches the batch at the head: silence
-for longer than it allows means a dead node, and the connection is given up with all that wait.
+A caller submits bytes and the number of replies they ask for, and gets a Batch with one future. So a pipeline of a
+thousand commands costs one future, not a thousand tasks. Bytes that are submitted during one pass of the loop leave in
+one write. A single timer watches the batch at the head. Silence for longer than that batch allows means a dead node;
+then the connection is closed, and all its batches fail.
 
-Knows nothing of nodes to choose from or of repeating; the pool does.
+The connection chooses no node and repeats nothing; the pool and the client do.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ from disque_py.client.results import Hello
 
 
 class Batch:
-    """Commands that were sent together, and what has come of their replies.
+    """Commands that were sent together, and the replies that have arrived.
 
-    future    done when all `count` replies are in `replies`, or the connection broke: then those that came are there
-    limit_s   silence that means a dead node; None: no limit
+    future    done when all `count` replies are in `replies`, or when the connection broke. In that case `replies` has
+              those that arrived before
+    limit_s   seconds of silence that mean a dead node; None: no limit
     is_sent   some of its bytes may have left
     """
 
@@ -55,9 +56,9 @@ class AsyncConnection(asyncio.Protocol):
     """A connection to one node.
 
     address   where it was dialled
-    hello     what the node said of itself and the others; set by `greet`
-    pending   replies that are owed: the pool's measure of how busy it is
-    is_blamed its failure was counted against the node: once, however many callers it had
+    hello     the node's answer to HELLO; set by `greet`
+    pending   number of replies that are owed: the pool's measure of load
+    is_blamed its failure was counted against the node. That happens once, however many callers it had
     """
 
     __slots__ = (
@@ -102,10 +103,10 @@ class AsyncConnection(asyncio.Protocol):
         """Whether nothing more can be sent."""
         return self._error is not None
 
-    # What callers do.
+    # For callers.
 
     def submit(self, payload: bytes, count: int, limit_s: float | None) -> Batch:
-        """Send commands that ask for `count` replies. Raises ConnectionLostError(sent=False) on a closed connection."""
+        """Send commands that have `count` replies. Raises ConnectionLostError(sent=False) on a closed connection."""
         if self._error is not None or self._transport is None:
             raise ConnectionLostError(f"{self.address}: {self._error or 'not connected'}", sent=False)
         batch = Batch(count, limit_s, self._loop.create_future())
@@ -122,28 +123,28 @@ class AsyncConnection(asyncio.Protocol):
         return batch
 
     async def ask(self, payload: bytes, limit_s: float | None) -> Reply:
-        """One command, one reply (a ReplyError is returned, not raised). Raises ConnectionLostError, ProtocolError."""
+        """Send one command, return its reply (also a ReplyError). Raises ConnectionLostError, ProtocolError."""
         return (await self.submit(payload, 1, limit_s).future)[0]
 
     async def drain(self) -> None:
-        """Wait while the system's buffers are full."""
+        """Wait until the system's buffers have room."""
         if not self._is_writable and self._error is None:
             if self._writable is None:
                 self._writable = self._loop.create_future()
             await asyncio.shield(self._writable)
 
     async def greet(self, options: ClientOptions) -> None:
-        """AUTH, CLIENT SETNAME, HELLO in one write. Raises ReplyError, ConnectionLostError."""
+        """Send AUTH, CLIENT SETNAME and HELLO in one write. Raises ReplyError, ConnectionLostError."""
         payloads = handshake(options)
         replies = await self.submit(b"".join(payloads), len(payloads), options.connect_timeout).future
         self.hello = read_handshake(replies)
 
     def close(self) -> None:
-        """Give up at once; what waits gets ConnectionLostError."""
+        """Close at once. Batches without their replies get ConnectionLostError."""
         self._fail(ConnectionLostError(f"{self.address}: connection closed", sent=True))
 
     async def hang_up(self, limit_s: float) -> None:
-        """Say that nothing more comes and read what the node still sends, so that no job is lost on the way."""
+        """Close our side and read the node's last replies, so that no job in flight is lost."""
         if self._transport is not None and self._error is None and self._transport.can_write_eof():
             self._flush()
             self._transport.write_eof()
@@ -151,11 +152,11 @@ class AsyncConnection(asyncio.Protocol):
                 await asyncio.wait_for(asyncio.shield(self._closed), limit_s)
         self.close()
 
-    # What the transport does.
+    # For the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: connected."""
-        # Not asserted: those of uvloop are one in all but name.
+        # Not asserted: uvloop's transports behave like asyncio.Transport, but don't derive from it.
         self._transport = cast(asyncio.Transport, transport)
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family != socket.AF_UNIX:
@@ -163,7 +164,7 @@ class AsyncConnection(asyncio.Protocol):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     def data_received(self, data: bytes) -> None:
-        """asyncio: bytes; complete replies go to the batches, first come first served."""
+        """asyncio: bytes arrived. Complete replies go to the batches in the order of submission."""
         decoder = self._decoder
         decoder.feed(data)
         batches = self._batches
@@ -216,10 +217,10 @@ class AsyncConnection(asyncio.Protocol):
         self._unsent.clear()
 
     def _watch_head(self) -> None:
-        """Have a timer that ends no later than the patience with the batch at the head.
+        """Set a timer that ends no later than the limit of the batch at the head.
 
-        Nobody behind it can be answered earlier. A timer that ends too early looks again, so
-        under load one is armed per `limit_s`, not one per batch.
+        No batch behind it can be answered earlier. A timer that ends too early is set again. So under load one timer
+        is set per `limit_s`, not one per batch.
         """
         limit_s = self._batches[0].limit_s
         if limit_s is None:
@@ -258,17 +259,17 @@ class AsyncConnection(asyncio.Protocol):
         for batch in batches:
             if not batch.future.done():
                 batch.future.set_exception(failure(error, sent=batch.is_sent))
-                batch.future.exception()  # Seen: a caller that was cancelled must not leave a warning behind.
+                batch.future.exception()  # Mark it as retrieved: a cancelled caller must not cause a warning.
 
 
 def _unasked(address: Address, reply: Reply) -> DisqueConnectionError:
     if isinstance(reply, ReplyError):
         return NotConnectedError(f"{address}: {reply.text}")
-    return ProtocolError(f"{address}: a reply that nobody asked for")
+    return ProtocolError(f"{address}: a reply to no command")
 
 
 async def dial(address: Address, options: ClientOptions, tls: ssl.SSLContext | None) -> AsyncConnection:
-    """Connect and greet. Raises NotConnectedError, or the ReplyError of a node that refuses us."""
+    """Connect and greet. Raises NotConnectedError, or the node's ReplyError if it refuses the client."""
     loop = asyncio.get_running_loop()
     connection = AsyncConnection(address)
     try:

@@ -1,11 +1,11 @@
-"""The connections of one asyncio client, and the way to a node that works.
+"""The connections of one asyncio client, and its search for a working node.
 
-Three kinds per node (request.Lane). One *plain* connection carries every command that is answered
-at once, of any number of tasks. ADDJOBs share a few, because each may wait for copies and
-replies come in order; another is opened only when all are busy. A GETJOB that may wait has one
-to itself and leaves it for the next.
+A node has three kinds of connections (request.Lane). One *plain* connection carries the commands that are answered at
+once, of any number of tasks. ADDJOBs share a few connections, because each may wait for copies and replies come in
+order. Another one is opened only when all are busy. A GETJOB that may wait has a connection of its own, and leaves it
+to the next GETJOB.
 
-The pool dials and keeps `Cluster` informed; it repeats nothing.
+The pool dials and reports to `Cluster`. It repeats no command.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from disque_py.client.options import ClientOptions
 from disque_py.client.request import Lane, Request
 from disque_py.client.retry import Patience, is_hopeless
 
-# Owed replies on a connection from which ADDJOBs open another one: below it, sharing saves more than waiting costs.
+# From this many owed replies on, an ADDJOB opens another connection. Below it, sharing saves more than waiting costs.
 LANE_BUSY: Final = 8
 
 _log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 class AsyncPool:
     """Connections by node and lane; `rng` chooses among equal nodes.
 
-    greeting_s   how long the last node took to take a connection and answer the greeting: how far away nodes are
+    greeting_s   seconds that the last dialled node took to accept and answer the greeting: a measure of distance
     """
 
     def __init__(self, options: ClientOptions, rng: Random) -> None:
@@ -52,12 +52,12 @@ class AsyncPool:
         self._own: set[AsyncConnection] = set()
         self._dialling = asyncio.Lock()
         self._locks: dict[tuple[Address, Lane], asyncio.Lock] = {}
-        self._trouble = "none is due, all failed a moment ago"
+        self._last_error = "none is due, all failed a moment ago"
         self._is_closed = False
         self.greeting_s = 0.0
 
     def ready(self, request: Request[Any]) -> AsyncConnection | None:
-        """The connection for a command if it is there at once: the way of nearly all of them."""
+        """Return the connection for a command if one is open. Nearly all commands take this way."""
         home = self.cluster.home
         if home is None or request.lane is Lane.OWN or request.is_pinned:
             return None
@@ -72,7 +72,7 @@ class AsyncPool:
         return plain if plain is not None and not plain.is_closed else None
 
     async def connection(self, request: Request[Any], patience: Patience) -> AsyncConnection:
-        """A connection for a command, of its lane, to the node it belongs to.
+        """Return a connection for a command, of its lane, to the node it belongs to.
 
         Raises NotConnectedError when the patience is over, AuthError, ClientClosedError.
         """
@@ -98,7 +98,7 @@ class AsyncPool:
             await asyncio.sleep(patience.pause_s())
 
     async def _find_home(self) -> Address:
-        """The first node that answers and is not leaving, else one that is. One search at a time.
+        """Return the first node that answers and is not leaving, else one that is leaving. One search at a time.
 
         Raises NotConnectedError, AuthError, ClientClosedError.
         """
@@ -115,13 +115,13 @@ class AsyncPool:
                 except ClientClosedError:
                     raise
                 except DisqueConnectionError as error:
-                    self._trouble = str(error)
+                    self._last_error = str(error)
                     continue
                 last_resort = address
                 if self.cluster.is_good(address):
                     break
             if last_resort is None:
-                raise NotConnectedError(f"no node can be reached; the last tried: {self._trouble}")
+                raise NotConnectedError(f"no node can be reached; the last tried: {self._last_error}")
             self.cluster.home = last_resort
             return last_resort
 
@@ -190,7 +190,7 @@ class AsyncPool:
             raise ClientClosedError("the client is closed")
 
     def give_back(self, connection: AsyncConnection) -> None:
-        """A GETJOB is over: its connection is kept for the next one if this is still where we consume."""
+        """Keep the connection of a finished GETJOB for the next one, if consumers still use this node."""
         here = self.cluster.consumer_home
         idle = self._idle.setdefault(connection.address, [])
         if connection.is_closed or connection.address != here or len(idle) >= self._options.pool_size:
@@ -200,17 +200,17 @@ class AsyncPool:
             idle.append(connection)
 
     async def hang_up(self, connection: AsyncConnection, limit_s: float) -> None:
-        """A GETJOB was abandoned: read what is still on its way, then close."""
+        """Read the replies in flight to an abandoned GETJOB, then close its connection."""
         await connection.hang_up(limit_s)
         self._own.discard(connection)
 
     def drop(self, connection: AsyncConnection) -> None:
-        """A connection whose answer nobody wants any more."""
+        """Close a connection whose answers are not wanted any more."""
         self._own.discard(connection)
         connection.close()
 
     def broke(self, connection: AsyncConnection, error: DisqueConnectionError) -> None:
-        """A connection failed under a command; one that owed an answer speaks against its node."""
+        """Handle a connection that failed during a command. If it owed an answer, its node counts as failed."""
         self._own.discard(connection)
         owed = not isinstance(error, ConnectionLostError) or error.sent
         if owed and not connection.is_blamed and not self._is_closed:
@@ -218,7 +218,7 @@ class AsyncPool:
             self.cluster.failed(connection.address, asyncio.get_running_loop().time())
 
     def move_consumers(self, address: Address) -> None:
-        """Consume at another node from the next GETJOB on; if it can't be reached, `Cluster` takes it back."""
+        """Consume at another node from the next GETJOB on. If it can't be reached, `Cluster` undoes the move."""
         self.cluster.move_consumers(address)
         for old, idle in self._idle.items():
             if old != address:
@@ -227,7 +227,7 @@ class AsyncPool:
                 idle.clear()
 
     def close(self) -> None:
-        """Close every connection; what waits on them gets ConnectionLostError, what comes later ClientClosedError."""
+        """Close every connection. Waiting commands get ConnectionLostError, later ones ClientClosedError."""
         self._is_closed = True
         for connection in self._plain.values():
             connection.close()

@@ -1,7 +1,8 @@
 """Iterators over queues, jobs and events, for asyncio.
 
-A scan belongs to one node: its cursors mean nothing elsewhere, so it never fails over; a lost node
-ends it with an error. Everything that is there during the whole scan comes at least once. So does a log of events.
+A scan belongs to one node. Its cursors mean nothing on another node, so it never fails over: a lost node ends it with
+an error. Each queue or job that exists during the whole scan comes at least once. A log of events belongs to one node
+too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How long a job rests after each failure, until it is tried again.
+"""The rest of a job after each failure, until its next attempt.
 
-The policy and its arithmetic are those that Disque-style brokers use for their own (`exponential:<base-ms>:<cap-ms>:
-<jitter-percent>`): after k failures base, base × k or base × 2^(k−1), at most cap, then shortened at random by up to
-jitter percent, so that jobs which failed together don't come back together. Pure; chance is handed in.
+The policy has the form `exponential:<base-ms>:<cap-ms>:<jitter-percent>`, as in Disque-style brokers. After k failures
+a job rests for base, base × k or base × 2^(k−1), at most cap. The rest is then shortened at random by up to jitter
+percent, so that jobs which failed together don't come back together. Pure; the caller passes the random source.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from disque_py.client.spans import Milliseconds, milliseconds, whole
 
-# Beyond it every cap is reached; the power itself must stay small.
+# Every cap is reached before this exponent. It bounds the size of the power.
 DOUBLINGS_MAX: Final = 62
 
 
@@ -24,7 +24,7 @@ class Backoff:
     kind             "fixed", "linear" or "exponential", the default: how the wait grows with each failure
     base_ms          milliseconds after the first failure, 1000 by default
     cap_ms           milliseconds at most, 300000 (five minutes) by default
-    jitter_percent   up to so much of a wait is left out at random, 25 by default
+    jitter_percent   the share of a wait that is left out at random, at most; 25 by default
 
     Raises ValueError for a policy that makes no sense.
     """

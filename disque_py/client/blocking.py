@@ -1,7 +1,7 @@
-"""Disque: the client for programs with threads, or with none.
+"""Disque: the blocking client, for programs with threads or without.
 
-The blocking twin of aio.py: the same commands, the same rules for repeating and for choosing
-nodes, one connection per running command. One client may be shared by any number of threads.
+It has the same commands as aio.py, and the same rules for repeating commands and choosing nodes. Each running command
+has a connection of its own. Any number of threads may share one client.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SLICE_MS: Final = 30_000
 class Disque(BlockingCommands):
     """A client of a cluster.
 
-    Connections are made when they are needed; `with` or `connect()` makes the first at once.
+    Connections are made when they are needed. `with` and `connect()` make the first one at once.
     """
 
     def __init__(self, *nodes: str | Address, **settings: Unpack[ClientSettings]) -> None:
@@ -93,7 +93,7 @@ class Disque(BlockingCommands):
 
     @property
     def consumer_node(self) -> Address | None:
-        """The node that this client's consumers sit at now."""
+        """The node that this client's consumers use now."""
         return self._pool.cluster.consumer_home
 
     def connect(self) -> Self:
@@ -102,12 +102,12 @@ class Disque(BlockingCommands):
         return self
 
     def close(self) -> None:
-        """Close all connections; threads that wait on one get ConnectionLostError.
+        """Close all connections. Threads that wait on one get ConnectionLostError.
 
-        Iterators over jobs that were not read to the end give the rest of what they have fetched back first.
+        Before that, iterators over jobs put back the jobs that they have fetched and not handed out.
         """
         for stream in list(self._streams):
-            with suppress(ValueError):  # Another thread runs it: that one is about to meet the closed client.
+            with suppress(ValueError):  # Another thread runs it, and is about to meet the closed client.
                 stream.close()
         self._pool.close()
 
@@ -155,7 +155,7 @@ class Disque(BlockingCommands):
             time.sleep(patience.pause_s())
 
     def _words(self, request: Request[Any], until: float | None) -> tuple[bytes, float | None]:
-        """The command as it is sent now, and the silence that means a dead node: waiting goes in slices."""
+        """Return the command's bytes for the next slice, and the seconds of silence that mean a dead node."""
         if request.wait_word is None:
             return request.payload(), request.limit_s(self.options.timeout)
         left_ms = SLICE_MS if until is None else max(1, round((until - time.monotonic()) * 1000))
@@ -169,7 +169,7 @@ class Disque(BlockingCommands):
             now = time.monotonic()
             cluster = self._pool.cluster
             with self._pool.lock:
-                prefix = self._feed.saw([job.id for job in found], cluster.prefix_of(connection.address), now)
+                prefix = self._feed.count_jobs([job.id for job in found], cluster.prefix_of(connection.address), now)
                 address = cluster.node_with_prefix(prefix, now) if prefix else None
                 if address is not None:
                     self._feed.moved(now)
@@ -191,7 +191,7 @@ class Disque(BlockingCommands):
                 while found:
                     yield found.popleft()
             finally:
-                # The loop was left, perhaps because the node is gone: one attempt, and RETRY brings back the others.
+                # The loop was left, perhaps because the node is gone. So there is one attempt; RETRY does the rest.
                 for group in commands.by_node(found).values():
                     with suppress(DisqueError):
                         self._run(commands.nack(*group), Patience(0.0, self._rng))
@@ -203,13 +203,13 @@ class Disque(BlockingCommands):
         for bulk in adding.bulks(retry_unsafe=self.options.retry_unsafe):
             self._run_bulk(bulk, template.request)
             replies += bulk.replies
-            if not bulk.is_done:  # The patience is over, once for all of them.
+            if not bulk.is_done:  # The patience has ended for the whole call, so the rest is not tried.
                 replies += adding.unsent(bulk)
                 break
         return template.ids(replies)
 
     def pipeline(self) -> Pipeline:
-        """Commands collected and sent together (pipeline.py)."""
+        """Return a pipeline, which collects commands and sends them together (pipeline.py)."""
         return Pipeline(self._run_many)
 
     def _run_many(self, requests: Sequence[Request[Any]]) -> list[Any]:
@@ -223,7 +223,7 @@ class Disque(BlockingCommands):
         return read_all(requests, bulk.replies, node, self.options.decode)
 
     def _run_bulk(self, bulk: Bulk, cover: Request[Any]) -> Address | None:
-        """Send until everything is answered or may not be repeated → the node that was asked last."""
+        """Send until each command is answered or may not be repeated. Return the node that was asked last."""
         pool = self._pool
         patience = Patience(self.options.patience, self._rng)
         limit_s = cover.limit_s(self.options.timeout)
@@ -231,20 +231,20 @@ class Disque(BlockingCommands):
             try:
                 connection = pool.take(cover, patience)
             except NotConnectedError as error:
-                bulk.heard((), 0, error)
+                bulk.end_round((), 0, error)
                 return None
             replies: list[Reply] = []
-            trouble: DisqueConnectionError | None = None
+            failure: DisqueConnectionError | None = None
             try:
                 connection.exchange(bulk.chunks(), limit_s, replies)
                 pool.give_back(connection)
             except DisqueConnectionError as error:
-                trouble = error
+                failure = error
                 pool.broke(connection, error)
             except BaseException as error:
                 pool.broke(connection, error)
                 raise
-            bulk.heard(replies, connection.sent_count, trouble)
+            bulk.end_round(replies, connection.sent_count, failure)
             if bulk.made_progress:
                 patience.renew()
             if bulk.wants_elsewhere:
@@ -256,7 +256,7 @@ class Disque(BlockingCommands):
     # Iterators: a scan belongs to one node, whose cursors mean nothing elsewhere (aio_scan.py).
 
     def scanned_node(self) -> Address:
-        """The node whose queues and jobs a scan lists: the one that commands go to. Raises NotConnectedError."""
+        """Return the node that a scan lists: the one that commands go to. Raises NotConnectedError."""
         patience = Patience(self.options.patience, self._rng)
         connection = self._pool.take(commands.ping(), patience)
         self._pool.give_back(connection)

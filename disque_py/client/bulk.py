@@ -1,8 +1,8 @@
-"""Many commands as one: what was answered, what goes out again, in rounds.
+"""The progress of many commands that are sent together, in rounds.
 
-A pipeline breaks in the middle: some commands were answered, some may have been executed, some
-never left. This is the bookkeeping of it, shared by the asyncio and the blocking client, which do
-the sending. Pure. Results keep the order of the commands whatever happens.
+A pipeline may break in the middle. Then some commands were answered, some may have been executed, and some never left.
+This module keeps track of them and decides which ones go out in the next round. The asyncio and the blocking client
+share it and do the sending. Results keep the order of the commands in every case. Pure.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from disque_py.client.protocol import Reply
 from disque_py.client.request import Repeat
 from disque_py.client.retry import is_refused_for_now, may_repeat
 
-# One write of a pipeline. Large enough that the system call does not matter, small enough to keep memory flat.
+# Limits of one write of a pipeline: large enough to make the system call cheap, small enough to keep memory use flat.
 CHUNK_COMMANDS: Final = 256
 CHUNK_BYTES: Final = 128 * 1024
 
 
 class Bulk:
-    """Commands on their way.
+    """Commands that are being sent.
 
-    replies           per command the reply, or the error that took its place
-    getjobs           the places of commands that take jobs
-    awaiting_nodes    the places of commands that wait for missing nodes
-    wants_elsewhere   the last round met a node that wants us to go elsewhere
-    made_progress     …and it answered something for good
+    replies           per command the reply, or the error in its place
+    getjobs           the indexes of commands that take jobs
+    awaiting_nodes    the indexes of commands that wait for missing nodes
+    wants_elsewhere   the node of the last round asked for another node
+    made_progress     the last round answered at least one command for good
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Bulk:
         return not self._todo
 
     def chunks(self) -> Iterator[tuple[bytes, int]]:
-        """What has to be sent in this round: bytes and the number of commands in them."""
+        """Yield the writes of this round: bytes, and the number of commands in them."""
         part: list[bytes] = []
         size = 0
         for index in self._todo:
@@ -69,10 +69,11 @@ class Bulk:
         if part:
             yield b"".join(part), len(part)
 
-    def heard(self, replies: Sequence[Reply], sent_count: int, error: DisqueConnectionError | None) -> None:
-        """A round is over: the first `sent_count` commands may have been executed, `replies` are the answers that came.
+    def end_round(self, replies: Sequence[Reply], sent_count: int, error: DisqueConnectionError | None) -> None:
+        """End a round: the first `sent_count` commands may have been executed, and `replies` arrived.
 
-        `error` says why there are fewer than commands. What may go out again makes the next round.
+        `error` is the reason why there are fewer replies than commands. Commands that may be repeated form the next
+        round.
         """
         self.wants_elsewhere = False
         self.made_progress = False

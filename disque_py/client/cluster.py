@@ -1,16 +1,14 @@
-"""Which node to talk to (spec X4).
+"""The choice of a node (spec X4).
 
-A client begins at a random seed; HELLO tells it the others and how well each is. It stays with
-one node, its *home*, until that fails or leaves; its consumers may have another one, the node
-that feeds them (feed.py). A node that failed is tried again after a pause that doubles, with
-jitter, so that a thousand clients of a dead node don't return in step.
+A client begins at a random seed. HELLO tells it the other nodes and the state of each. The client stays with one node,
+its *home*, until that node fails or leaves. Its consumers may use another one, the node that feeds them (feed.py). A
+node that failed is tried again after a pause. The pause doubles and has jitter, so that a thousand clients of a dead
+node don't return in step.
 
-Seeds come before nodes that only HELLO named: an announced address may not be reachable from
-here (NAT, containers), a seed was given by someone who knows. Addresses that turn out to be one
-node (its id says so) are kept once.
+Seeds come before nodes that only HELLO named. An announced address may not be reachable from here (NAT, containers),
+but the user has chosen the seeds. Addresses with the same node id are one node and are kept once.
 
-Pure: the shells pass the time in seconds and dial; nothing here waits. Callers with threads hold
-their own lock.
+Pure: the shells pass the time in seconds and dial; nothing here waits. Callers with threads hold their own lock.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ GOOD: Final = 1
 SUSPECTED: Final = 10
 LEAVING: Final = 100
 
-# The first pause is shorter than a restart takes, the last long enough to cost a dead node nothing.
+# The first pause is shorter than a restart. The last is so long that attempts at a dead node cost nothing.
 PAUSE_S_MIN: Final = 0.1
 PAUSE_S_MAX: Final = 3.0
 
@@ -38,7 +36,7 @@ PREFIX_LENGTH: Final = 8
 
 @dataclass(slots=True)
 class Place:
-    """A node as this client sees it: `retry_at` is a moment of the shell's clock, 0 when nothing is wrong."""
+    """A client's view of a node. `retry_at` is a moment of the shell's clock, 0 after no failure."""
 
     address: Address
     is_seed: bool
@@ -49,10 +47,10 @@ class Place:
 
 
 class Cluster:
-    """The nodes a client knows, and which it uses.
+    """The nodes that a client knows, and those that it uses.
 
-    home       where commands go; None before the first connection and after a failure
-    feeder     where consumers go if not home; None: home
+    home       the node for commands; None before the first connection and after a failure
+    feeder     the node for consumers; None: home
     """
 
     def __init__(self, seeds: Iterable[Address], rng: Random, *, discover: bool = True) -> None:
@@ -63,28 +61,31 @@ class Cluster:
         self._places = {address: Place(address, True) for address in seeds}
 
     def choices(self, now: float) -> list[Address]:
-        """Nodes to try now, the best first, random among equals. Empty: all are in their pause."""
+        """Return the nodes to try now: the best first, equals in random order. Empty: all are in their pause."""
         due = [place for place in self._places.values() if place.retry_at <= now]
         self._rng.shuffle(due)
         due.sort(key=lambda place: (place.priority >= SUSPECTED, not place.is_seed, place.priority))
         return [place.address for place in due]
 
     def next_choice(self, tried: Collection[Address], now: float) -> Address | None:
-        """The best node that was not tried yet; nodes that were heard of meanwhile count."""
+        """Return the best node that was not tried yet. Nodes that became known meanwhile count."""
         return next((address for address in self.choices(now) if address not in tried), None)
 
     def is_due(self, address: Address, now: float) -> bool:
-        """Whether a node is known and not in its pause."""
+        """Return whether a node is known and not in its pause."""
         place = self._places.get(address)
         return place is not None and place.retry_at <= now
 
     @property
     def consumer_home(self) -> Address | None:
-        """Where this client consumes."""
+        """The node that this client's consumers use."""
         return self.feeder or self.home
 
     def wanted(self, request: Request[Any], now: float) -> Address | None:
-        """The node that a command belongs to; None: the home. One in its pause is asked only if no other will do."""
+        """Return the node that a command belongs to; None: the home.
+
+        A node in its pause is returned only if the command must go there.
+        """
         if request.node is not None and (request.is_pinned or self.is_due(request.node, now)):
             return request.node
         return self.feeder if request.is_consumers else None
@@ -94,7 +95,7 @@ class Cluster:
         self.feeder = None if address == self.home else address
 
     def greeted(self, address: Address, hello: Hello) -> None:
-        """A node answered HELLO, just now."""
+        """Take in a node's answer to HELLO."""
         place = self._places.setdefault(address, Place(address, False))
         place.node_id = hello.id
         place.failures = 0
@@ -108,7 +109,7 @@ class Cluster:
             if known is not None and (known.is_seed or known is place or known.address == named):
                 known.priority = node.priority
             elif self._discover and node.host and node.port:
-                if known is not None:  # The node has another address now, or this one is known over TLS only now.
+                if known is not None:  # The node has a new address, or the client has just learned its TLS address.
                     self._places.pop(known.address, None)
                 self._add(named, node.id, node.priority)
             elif known is not None:
@@ -116,7 +117,7 @@ class Cluster:
         self._forget_strangers({node.id for node in hello.nodes} | {hello.id})
 
     def is_good(self, address: Address) -> bool:
-        """Whether a node is one to stay with: neither leaving nor failed, as far as the last HELLO told."""
+        """Return whether a node was neither leaving nor failed in the last HELLO."""
         place = self._places.get(address)
         return place is not None and place.priority < LEAVING
 
@@ -126,7 +127,7 @@ class Cluster:
         place.priority = priority
 
     def _drop_aliases(self, place: Place) -> None:
-        # Only announced addresses go: a seed stays, whatever name it has, or a client could lose all it was given.
+        # Only announced addresses are dropped. Without its seeds a client could lose all its nodes.
         for other in list(self._places.values()):
             if other is not place and other.node_id == place.node_id and not other.is_seed:
                 del self._places[other.address]
@@ -137,7 +138,10 @@ class Cluster:
                 del self._places[place.address]
 
     def failed(self, address: Address, now: float) -> bool:
-        """A node could not be reached, or its connection broke while it owed an answer → whether that is news."""
+        """Note that a node could not be reached, or that its connection broke while it owed an answer.
+
+        Return whether this is its first failure in a row.
+        """
         place = self._places.get(address)
         is_news = place is not None and place.failures == 0
         if place is not None:
@@ -148,7 +152,7 @@ class Cluster:
         return is_news
 
     def left(self, address: Address) -> None:
-        """A node said that it is leaving (or loading): others come first, but it stays the last resort."""
+        """Note that a node is leaving (or loading). Other nodes come first, but it remains the last resort."""
         place = self._places.get(address)
         if place is not None:
             place.priority = LEAVING
@@ -161,13 +165,13 @@ class Cluster:
             self.feeder = None
 
     def node_with_prefix(self, prefix: str, now: float) -> Address | None:
-        """A node in good state whose id begins so (the middle of a job id says who made the job)."""
+        """Return a node in good state whose id has this prefix (a job id carries the prefix of its maker)."""
         for place in self._places.values():
             if prefix and place.node_id.startswith(prefix) and place.priority < SUSPECTED and place.retry_at <= now:
                 return place.address
         return None
 
     def prefix_of(self, address: Address) -> str:
-        """The first digits of a node's id as job ids carry them; empty while unknown."""
+        """Return the prefix of a node's id that job ids carry; empty while the id is unknown."""
         place = self._places.get(address)
         return place.node_id[:PREFIX_LENGTH] if place is not None else ""

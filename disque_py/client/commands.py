@@ -1,9 +1,9 @@
-"""Every command, once: typed arguments → Request.
+"""The commands: functions that make a Request of typed arguments.
 
-The faces (AsyncDisque, Disque, the pipelines) derive their methods from these functions, so a signature and its
-documentation stand here only. Spans of time are whole numbers or a `timedelta` (spans.py): seconds where Disque takes
-seconds, milliseconds where an argument ends in `_ms`. Commands that have no function here go by `execute`. Pure.
-Spec R8.
+AsyncDisque, Disque and the pipelines derive their methods from these functions (faces.py). So each signature and its
+documentation are written here only. Spans of time are whole numbers or a `timedelta` (spans.py): seconds where Disque
+takes seconds, milliseconds where an argument ends in `_ms`. Commands without a function here go through `execute`.
+Pure. Spec R8.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Meta: TypeAlias = Mapping[str, str | bytes]
 PauseState: TypeAlias = Literal["in", "out", "all", "none"]
 JobState: TypeAlias = Literal["wait-repl", "active", "queued", "acked"]
 
-# How long a node may take for the copies of a job. Disque makes every caller choose; ours may leave it out.
+# The default time for the copies of a job. In Disque's protocol it is mandatory; here it has a default.
 ADD_TIMEOUT_MS: Final = 5_000
 
 
@@ -40,7 +40,7 @@ def add_options(
     meta: Meta | None = None,
     key: str | bytes | None = None,
 ) -> tuple[bytes, ...]:
-    """ADDJOB's words after the timeout; None leaves the choice to the node."""
+    """Return ADDJOB's words after the timeout. None leaves the choice to the node."""
     options: list[bytes] = []
     for name, value in (
         ("REPLICATE", None if replicate is None else whole("replicate", replicate)),
@@ -81,19 +81,19 @@ def add_job(
 
     queue          name of the queue
     body           the job's content; text becomes UTF-8
-    timeout_ms     milliseconds that the node may take for the copies, 5000 by default; 0 waits for ever
+    timeout_ms     milliseconds in which the node has to make the copies, 5000 by default; 0 waits for ever
     replicate      number of copies; by default the node chooses
     delay          seconds until the job is queued; by default it is queued at once
     retry          seconds without an ack after which the job is queued again; by default the node chooses.
                    0: it is delivered at most once
     ttl            seconds after which the job is dropped; by default the node chooses
-    maxlen         refuse the job if the queue is as long as this already; by default no queue is too long
+    maxlen         refuse the job if the queue has this many jobs or more; by default there is no limit
     async_         answer before the copies are made
     priority       a lower number is served first; by default the creation time in Unix milliseconds
     meta           pairs of names and values that travel with the job, none by default
     key            one job per queue and key: if the key has a job already, the answer is that job's id. None by default
-    retry_unsafe   send it again after an answer that never came; the job may exist twice then.
-                   None takes the client's setting. With a key it is always sent again, for that makes no second job
+    retry_unsafe   send the command again when its answer was lost. Then the job may exist twice. None, the default,
+                   takes the client's setting. With a key it is always sent again, because a key prevents a second job
 
     Raises NoReplError, PausedError, MaxLenError, OutOfMemoryError, UnreachableError; ConnectionLostError when the
     connection broke and the job may exist; ValueError for a number that is not whole.
@@ -136,7 +136,7 @@ def get_jobs(
     """GETJOB → up to `count` jobs; an empty list when none came in time.
 
     queues         names of queues; jobs of the first are given before those of the next
-    count          number of jobs at most, 1 by default. A call that had to wait gets one job, whatever the count
+    count          number of jobs at most, 1 by default. A call that had to wait gets one job, with any count
     timeout_ms     milliseconds to wait for the first job; 0, the default, waits for ever
     nohang         do not wait at all
     withcounters   `Job.nacks` and `Job.additional_deliveries` are filled in
@@ -145,12 +145,12 @@ def get_jobs(
     lease          seconds for which these deliveries last; by default each job's RETRY
     token          none by default. The same token on the same node is answered with the same jobs, as long as they
                    are leased. `ack_token`, `nack_token` and `extend_token` work on all of them. With a token or a
-                   lease, jobs of RETRY 0 are passed by
-    node           ask this node, and no other: a token belongs to the node that answered (`Job.node`). By default the
-                   client chooses
+                   lease, jobs of RETRY 0 are skipped
+    node           ask this node only. A token belongs to the node that answered (`Job.node`). By default the client
+                   chooses
 
-    A connection that breaks while the call waits is replaced; jobs lost on the way come again after their RETRY.
-    Cancelling the call is safe in the asyncio client: jobs on their way are given back.
+    A connection that breaks while the call waits is replaced. Jobs that are lost in flight come again after their
+    RETRY. Cancelling the call is safe in the asyncio client: it puts back the jobs in flight.
 
     Raises ValueError for a number that is not whole, or without a queue.
     """
@@ -214,7 +214,7 @@ def get_job(
     withlease      `Job.lease_ms` and `Job.attempt` are filled in
     lease          seconds for which this delivery lasts; by default the job's RETRY
     token          none by default. The same token on the same node is answered with the same job (see `get_jobs`)
-    node           ask this node, and no other; by default the client chooses
+    node           ask this node only; by default the client chooses
 
     Raises ValueError for a number that is not whole, or without a queue.
     """
@@ -252,7 +252,7 @@ def jobs(
     lease: Seconds | None = None,
     node: Address | None = None,
 ) -> Request[list[Job]]:
-    """Iterate over jobs: for ever, or until none came for `idle_ms`. Acknowledge each.
+    """Iterate over jobs: for ever, or until none came for `idle_ms`. The caller acknowledges each.
 
     queues         names of queues; jobs of the first are given before those of the next
     count          number of jobs that are fetched at once at most, 1 by default
@@ -261,10 +261,10 @@ def jobs(
     withmeta       `Job.meta` is filled in
     withlease      `Job.lease_ms` and `Job.attempt` are filled in
     lease          seconds for which each delivery lasts; by default the job's RETRY
-    node           ask this node, and no other; by default the client chooses
+    node           ask this node only; by default the client chooses
 
-    An iterator that is left early gives back the jobs that it has fetched and not handed out: when its loop is left,
-    when it is closed, and when the client is closed.
+    An iterator that ends early puts back the jobs that it has fetched and not handed out. It ends when its loop is
+    left, when it is closed, and when the client is closed.
 
     Raises ValueError for a number that is not whole, or without a queue.
     """
@@ -281,7 +281,7 @@ def jobs(
 
 
 def by_node(jobs: Iterable[JobRef]) -> dict[Address | None, list[JobRef]]:
-    """Jobs grouped by the node that delivered them: there their lease is known."""
+    """Return jobs grouped by the node that delivered them. That node knows their lease."""
     groups: dict[Address | None, list[JobRef]] = {}
     for job in jobs:
         groups.setdefault(job.node if isinstance(job, Job) else None, []).append(job)
@@ -301,7 +301,7 @@ def _about_jobs(name: bytes, jobs: Iterable[JobRef], repeat: Repeat) -> Request[
 
 
 def ack(*jobs: JobRef) -> Request[int]:
-    """ACKJOB → number of jobs that were known at the nodes that delivered them; others are acknowledged, too.
+    """ACKJOB → number of jobs that were known at the nodes that delivered them. Unknown jobs are acknowledged too.
 
     jobs   jobs, or their ids
 
@@ -311,7 +311,7 @@ def ack(*jobs: JobRef) -> Request[int]:
 
 
 def fast_ack(*jobs: JobRef) -> Request[int]:
-    """FASTACK → number of jobs that were known: cheaper than `ack`, more second deliveries when nodes fail.
+    """FASTACK → number of jobs that were known. It is cheaper than `ack`; failing nodes cause more second deliveries.
 
     jobs   jobs, or their ids
 
@@ -323,9 +323,9 @@ def fast_ack(*jobs: JobRef) -> Request[int]:
 def nack(*jobs: JobRef) -> Request[int]:
     """NACK, at the nodes that delivered the jobs → number of jobs that went back into their queues.
 
-    jobs   jobs that could not be processed, or their ids; those that the node does not know count 0
+    jobs   jobs that could not be processed, or their ids. Jobs that the node does not know are not counted
 
-    It is not sent a second time by itself: it could hit the next delivery.
+    The client does not repeat it after a failure, because a second NACK could hit the next delivery.
 
     Raises BadIdError.
     """
@@ -336,8 +336,8 @@ def ack_token(*tokens: str | bytes, node: Address | None = None) -> Request[int]
     """ACKTOKEN → number of jobs that were acknowledged: all that are still leased under these tokens.
 
     tokens   tokens of GETJOBs
-    node     the node that answered the GETJOB; another one knows nothing of the token, and answers 0. By default the
-             client chooses
+    node     the node that answered the GETJOB. Other nodes don't know the token and answer 0. By default the client
+             chooses
     """
     return _about_tokens(b"ACKTOKEN", tokens, node)
 
@@ -351,7 +351,7 @@ def nack_token(*tokens: str | bytes, node: Address | None = None) -> Request[int
     return _about_tokens(b"NACKTOKEN", tokens, node)
 
 
-# The parameter hides the function of that name.
+# The parameter shadows the function of that name.
 _as_seconds: Final = seconds
 
 
@@ -437,7 +437,7 @@ def qlen(queue: str | bytes) -> Request[int]:
 
 
 def qpeek(queue: str | bytes, count: int) -> Request[list[Job]]:
-    """QPEEK → jobs of the queue, not fetched.
+    """QPEEK → jobs of the queue, without fetching them.
 
     queue   name of the queue
     count   number of jobs at most: the oldest first, or with a negative count the newest first
@@ -477,7 +477,7 @@ def qscan_page(
     maxlen: int | None = None,
     importrate: int | None = None,
 ) -> Request[tuple[int, list[str]]]:
-    """QSCAN → the next cursor (0: done) and names of queues. Cursors mean something on their node only."""
+    """QSCAN → the next cursor (0: done) and names of queues. A cursor is valid on its node only."""
     argv = [b"QSCAN", b"%d" % cursor]
     _add(argv, b"COUNT", None if count is None else whole("count", count))
     if busyloop:
@@ -557,7 +557,7 @@ def time() -> Request[tuple[int, int]]:
 
 
 def info(section: str | None = None) -> Request[dict[str, str | int | float]]:
-    """INFO → its fields; numbers as numbers.
+    """INFO → its fields. Values that are numbers become numbers.
 
     section   name of one section; by default all
     """
@@ -642,13 +642,13 @@ def cluster_saveconfig() -> Request[str]:
 def execute(
     *argv: Word, repeat: bool = False, wait_ms: Milliseconds | None = None, node: Address | None = None
 ) -> Request[Reply]:
-    """Any command, any words → the reply as it came: bytes, int, None, lists.
+    """Execute any command → the raw reply: bytes, int, None, lists.
 
     argv      the command and its arguments
-    repeat    it may be sent twice; by default it is sent again only if it never left
-    wait_ms   milliseconds that the command may take by its own word, 0 for ever; it gets a connection of its own.
-              By default it is answered at once
-    node      ask this node, and no other; by default the client chooses
+    repeat    the command may be executed twice. By default it is sent again only if no byte of it left
+    wait_ms   milliseconds that the command itself may wait, 0 for ever; then it has a connection of its own. By default
+              the node answers at once
+    node      ask this node only; by default the client chooses
     """
     lane = Lane.PLAIN if wait_ms is None else Lane.OWN
     again = Repeat.SAFE if repeat else Repeat.NEVER

@@ -1,9 +1,8 @@
-"""What can go wrong, as types to catch.
+"""The errors of the library, as types to catch.
 
-Two families: a node *answered* with an error (`ReplyError` and the subclasses of its codes: the
-command was understood and refused), or the answer never came (`DisqueConnectionError`). For the
-second kind the question that matters is whether the command may have been executed: that is
-`ConnectionLostError.sent`. Nothing here knows sockets or retries.
+There are two families. `ReplyError` and its subclasses mean that a node answered with an error: it understood the
+command and refused it. `DisqueConnectionError` means that no answer came. Then the command may have been executed or
+not; `ConnectionLostError.sent` says which. This module knows no sockets and no retries.
 """
 
 from __future__ import annotations
@@ -13,15 +12,15 @@ from typing import Final
 
 
 class DisqueError(Exception):
-    """Anything this library raises on purpose."""
+    """The base class of the errors that this library raises on purpose."""
 
 
 class DisqueConnectionError(DisqueError, ConnectionError):
-    """No answer: also a builtin ConnectionError, so that general network handling catches it."""
+    """No answer came. Also a builtin ConnectionError, so that general network handling catches it."""
 
 
 class NotConnectedError(DisqueConnectionError):
-    """No node could be reached in the time the client is patient; nothing was sent."""
+    """No node could be reached within the client's `patience`. Nothing was sent."""
 
 
 class ClientClosedError(DisqueConnectionError):
@@ -31,7 +30,7 @@ class ClientClosedError(DisqueConnectionError):
 class ConnectionLostError(DisqueConnectionError):
     """The connection broke before the answer came.
 
-    sent   False: no byte of the command left, it was not executed. True: it may have been.
+    sent   False: no byte of the command left, so it was not executed. True: it may have been executed.
     """
 
     def __init__(self, text: str, *, sent: bool) -> None:
@@ -40,21 +39,21 @@ class ConnectionLostError(DisqueConnectionError):
 
 
 class ReplyTimeoutError(ConnectionLostError, TimeoutError):
-    """The node said nothing for too long; the connection was given up. The command may have been executed."""
+    """The node was silent for too long, and the connection was closed. The command may have been executed."""
 
 
 class ProtocolError(DisqueConnectionError):
-    """What came is not RESP; the connection was closed."""
+    """The peer sent bytes that are not RESP. The connection was closed."""
 
 
 class AttemptsSpentError(DisqueError):
-    """A worker got a job that had all its attempts already: the last one ended with its worker, not with an error."""
+    """A worker got a job without attempts left. The last attempt ended with its worker, not with an error."""
 
 
 class BatchError(DisqueError):
     """Some commands of a batch failed.
 
-    results   one entry per command, in order: its value, or the DisqueError that it met
+    results   one entry per command, in order: its value, or its DisqueError
     """
 
     def __init__(self, results: Sequence[object]) -> None:
@@ -78,7 +77,7 @@ class ReplyError(DisqueError):
 
 
 class NoReplError(ReplyError):
-    """The job could not be copied to enough nodes in time; it may exist on some and be delivered all the same."""
+    """The job could not be copied to enough nodes in time. It may exist on some of them, and may be delivered."""
 
 
 class PausedError(ReplyError):
@@ -90,15 +89,15 @@ class MaxLenError(ReplyError):
 
 
 class UnreachableError(ReplyError):
-    """The job's key may be used on a node that can't be asked now, and the job is to be delivered at most once."""
+    """The at-most-once job was refused, because its key may be in use on a node that can't be reached."""
 
 
 class LeavingError(ReplyError):
-    """The node is leaving the cluster. The client changes nodes by itself; seen only when no other can be reached."""
+    """The node is leaving the cluster. The client changes nodes by itself, unless no other node can be reached."""
 
 
 class BadIdError(ReplyError):
-    """Not a job id; nothing was done for any id of the command."""
+    """An argument is not a job id. Nothing was done for any id of the command."""
 
 
 class NoJobError(ReplyError):
@@ -106,7 +105,7 @@ class NoJobError(ReplyError):
 
 
 class TooLateError(ReplyError):
-    """More than half of the job's TTL is over: its next delivery can't be postponed any more."""
+    """More than half of the job's TTL is over, so its next delivery can't be postponed any more."""
 
 
 class OutOfMemoryError(ReplyError):
@@ -126,20 +125,20 @@ class AuthError(ReplyError):
 
 
 class EventsTrimmedError(ReplyError):
-    """The event that was asked for is no longer in the node's log of events."""
+    """The requested event is no longer in the node's event log."""
 
     @property
     def first(self) -> int:
-        """The oldest one that can be read."""
+        """The number of the oldest event that can be read."""
         return int(self.text.split()[1])
 
 
 class NoEventLogError(ReplyError):
-    """The node has no log of events, or not the one that was asked for: it has begun another."""
+    """The node has no event log, or it has begun another one than the requested one."""
 
     @property
     def log(self) -> str | None:
-        """The log it has; None without one."""
+        """The id of the node's log; None if it has none."""
         found = self.text.split()[1]
         return None if found == "none" else found
 
@@ -162,12 +161,12 @@ BY_CODE: Final[dict[str, type[ReplyError]]] = {
     "WRONGPASS": AuthError,
 }
 
-# AUTH itself answers with the general code; only the text tells.
+# AUTH itself answers with the general code ERR, so only the text identifies its errors.
 AUTH_TEXTS: Final = ("ERR invalid password", "ERR Client sent AUTH")
 
 
 def from_reply(text: str) -> ReplyError:
-    """The error for a reply line (without the dash), by its code."""
+    """Return the error for a reply line without its dash, by its code."""
     kind = BY_CODE.get(text.partition(" ")[0])
     if kind is None:
         kind = AuthError if text.startswith(AUTH_TEXTS) else ReplyError

@@ -1,9 +1,9 @@
-"""EVENTS: the log of what became of jobs on one node, as commands and as typed events (docs/events.md).
+"""The EVENTS commands: one node's log of job transitions, as lines and as typed events (docs/events.md).
 
-A log belongs to a node and has an id; its events are numbered without gaps. A program keeps (log id,
-next number) beside what it makes of the events, and goes on there. So these commands are about one
-node: name it, or use a client of that node alone. Lines stay bytes until somebody wants events of
-them: taking JSON apart costs more than all the rest. Pure.
+A log belongs to a node and has an id. Its events are numbered without gaps. A program stores the log's id and the next
+number together with its own results, and resumes there. So these commands concern one node: pass `node`, or use a
+client of that node alone. Lines stay bytes until `events` is called, because parsing JSON costs more than all the rest.
+Pure.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from disque_py.client.protocol import Reply, text, word
 from disque_py.client.request import Lane, Request
 from disque_py.client.spans import Milliseconds, milliseconds, whole
 
-# What one read asks for, if the caller does not say.
+# The limits of one read, by default.
 COUNT: Final = 10_000
 MAX_BYTES: Final = 1 << 20
-# How long one read of a tail waits before it asks again: silence beyond it means a dead node.
+# The wait of one read of a tail, before the next one. Longer silence means a dead node.
 TAIL_BLOCK_MS: Final = 10_000
 
 
 @dataclass(slots=True)
 class EventLog:
-    """EVENTS INFO: events from `first` up to, without, `next` can be read; `bytes` on disk."""
+    """The answer to EVENTS INFO. Events from `first` up to, without, `next` can be read; `bytes` is their size."""
 
     log: str
     first: int
@@ -37,9 +37,10 @@ class EventLog:
 
 @dataclass(slots=True)
 class Event:
-    """One transition of a job, or something that happened to the node (`job_id` is None then).
+    """One transition of a job, or an event of the node itself (then `job_id` is None).
 
-    ts, since     Unix milliseconds: now, and when the state that is left was entered (None: not known)
+    ts, since     Unix milliseconds: the moment of the event, and the moment when the job entered the state that it
+                  leaves (None: not known)
     ctime         the job's creation, milliseconds times 1,000,000 plus a sequence
     priority      a lower one is served first
     more          further fields, of newer nodes or rare events: `reason`, `body`
@@ -71,7 +72,7 @@ _FIELDS: Final = frozenset(each.name for each in fields(Event)) - {"more"}
 
 
 def event_of(line: bytes | str) -> Event:
-    """A line as an event; fields that are not known here are in `more`. Raises ValueError for what is none."""
+    """Return the event of a line. Unknown fields are in `more`. Raises ValueError for a line that is no event."""
     found = json.loads(line)
     if not isinstance(found, dict) or not {"seq", "ts", "event"} <= found.keys():
         raise ValueError(f"not an event: {line[:100]!r}")
@@ -81,7 +82,7 @@ def event_of(line: bytes | str) -> Event:
 
 @dataclass(slots=True)
 class EventLines:
-    """EVENTS READ: whole lines, from event `seq` of `log` on; none when there are no more (yet)."""
+    """The answer to EVENTS READ: whole lines, from event `seq` of `log` on; none if there are no more yet."""
 
     log: str
     seq: int
@@ -92,16 +93,16 @@ class EventLines:
 
     @property
     def next(self) -> int:
-        """The number to ask for next."""
+        """The number of the event after these."""
         return self.seq + len(self)
 
     def events(self) -> list[Event]:
-        """The lines as events."""
+        """Return the lines as events."""
         return [event_of(line) for line in self.lines.splitlines()]
 
 
 def events_info(*, node: Address | None = None) -> Request[EventLog]:
-    """EVENTS INFO → the node's log: its id, and which events can be read.
+    """EVENTS INFO → the node's log: its id, and the range of events that can be read.
 
     node   the node whose log it is; by default the one that commands go to
 
@@ -122,13 +123,13 @@ def events_read(
 ) -> Request[EventLines]:
     """EVENTS READ → lines from event `seq` on: at most `count`, about `max_bytes`, and at least one if there is one.
 
-    It may give fewer although there are more; there are no more when it gives none.
+    It may return fewer lines although there are more. An empty answer means that there are no more.
 
     log         the log's id, as EVENTS INFO tells it
     seq         the number of the first event that is wanted
     count       number of events at most, 10000 by default
     max_bytes   bytes of lines, 1048576 by default
-    block_ms    milliseconds to wait for the first one, 0 for ever; by default it answers at once
+    block_ms    milliseconds to wait for the first one, 0 for ever; by default the node answers at once
     reader      a name under which INFO shows how far behind this reader is; none by default
     node        the node whose log it is; by default the one that commands go to
 
@@ -153,7 +154,7 @@ def events_read(
 
 
 def events_seek(ms: int, *, node: Address | None = None) -> Request[int]:
-    """EVENTS SEEK → the first event at or after a moment; the next number when all are older.
+    """EVENTS SEEK → the number of the first event at or after a moment; the next number if all events are older.
 
     ms     the moment, in Unix milliseconds
     node   the node whose log it is; by default the one that commands go to

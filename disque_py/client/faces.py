@@ -1,8 +1,8 @@
-"""The commands as methods: one table per kind of client, all made from commands.py.
+"""The commands as methods: one class per kind of client, all derived from commands.py.
 
-A method is a function of commands.py with `self` in front: its name, its parameters and its
-documentation are said there once, and type checkers see them through `ParamSpec`. What needs more
-than one command (acks that belong to several nodes) is written out here.
+A method is a function of commands.py with `self` in front. Its name, parameters and documentation are written there
+once, and type checkers see them through `ParamSpec`. Methods that need more than one command are written here: acks of
+jobs that several nodes have delivered.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from disque_py.client.request import Request
 from disque_py.client.results import Job
 from disque_py.client.templates import Adding
 
-# Said once, at the end of each method's documentation.
+# The end of each method's documentation.
 EVERY_COMMAND: Final = """
     Like every command: DisqueConnectionError when no node answers, AuthError for a wrong password, another ReplyError
     when the node refuses.
@@ -34,7 +34,7 @@ Jobs: TypeAlias = "Generator[Job, None, None]"
 
 
 class Result(Generic[T]):
-    """The answer to a command of a pipeline, once that was executed."""
+    """The answer to a command of a pipeline. It is available once the pipeline was executed."""
 
     __slots__ = ("_outcome",)
 
@@ -42,19 +42,19 @@ class Result(Generic[T]):
         self._outcome: T | Exception = RuntimeError("the pipeline was not executed")
 
     def settle(self, outcome: T | Exception) -> None:
-        """The pipeline was executed: the value, or the error in its place."""
+        """Set the value, or the error in its place, when the pipeline was executed."""
         self._outcome = outcome
 
     @property
     def value(self) -> T:
-        """What the command answered. Raises its error; RuntimeError before the pipeline was executed."""
+        """The command's answer. Raises its error; RuntimeError before the pipeline was executed."""
         if isinstance(self._outcome, Exception):
             raise self._outcome
         return self._outcome
 
 
 def _dress(method: Callable[..., Any], build: Callable[..., Any], answer: str = "") -> None:
-    """Give a derived method the signature and the documentation that people and tools look for."""
+    """Give a derived method the signature and the documentation that users and tools see."""
     signature = inspect.signature(build)
     me = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     answer = answer or str(signature.return_annotation).removeprefix("Request[").removesuffix("]")
@@ -144,7 +144,7 @@ class AsyncCommands(ABC):
 
     @abstractmethod
     def iterate(self, request: Request[list[Job]]) -> JobStream:
-        """Repeat a GETJOB for as long as it has jobs."""
+        """Return an iterator that repeats a GETJOB as long as it returns jobs."""
 
     async def _run_by_node(self, build: Callable[..., Request[int]], jobs: Iterable[JobRef]) -> int:
         groups = by_node(jobs)
@@ -153,7 +153,7 @@ class AsyncCommands(ABC):
         return sum(await asyncio.gather(*(self.run(build(*group)) for group in groups.values())))
 
     async def ack(self, *jobs: JobRef) -> int:
-        """ACKJOB, at the nodes that delivered the jobs → number of those known there; others are acknowledged, too.
+        """ACKJOB, at the nodes that delivered the jobs → number of those known there. Others are acknowledged too.
 
         jobs   jobs, or their ids
 
@@ -162,7 +162,7 @@ class AsyncCommands(ABC):
         return await self._run_by_node(commands.ack, jobs)
 
     async def fast_ack(self, *jobs: JobRef) -> int:
-        """FASTACK → number of jobs that were known: cheaper than `ack`, more second deliveries when nodes fail.
+        """FASTACK → number of jobs that were known. It is cheaper than `ack`; failing nodes cause more redeliveries.
 
         jobs   jobs, or their ids
 
@@ -256,7 +256,7 @@ class BlockingCommands(ABC):
 
     @abstractmethod
     def iterate(self, request: Request[list[Job]]) -> Jobs:
-        """Repeat a GETJOB for as long as it has jobs."""
+        """Return an iterator that repeats a GETJOB as long as it returns jobs."""
 
     def _run_by_node(self, build: Callable[..., Request[int]], jobs: Iterable[JobRef]) -> int:
         groups = by_node(jobs)
@@ -265,7 +265,7 @@ class BlockingCommands(ABC):
         return sum(self.run(build(*group)) for group in groups.values())
 
     def ack(self, *jobs: JobRef) -> int:
-        """ACKJOB, at the nodes that delivered the jobs → number of those known there; others are acknowledged, too.
+        """ACKJOB, at the nodes that delivered the jobs → number of those known there. Others are acknowledged too.
 
         jobs   jobs, or their ids
 
@@ -274,7 +274,7 @@ class BlockingCommands(ABC):
         return self._run_by_node(commands.ack, jobs)
 
     def fast_ack(self, *jobs: JobRef) -> int:
-        """FASTACK → number of jobs that were known: cheaper than `ack`, more second deliveries when nodes fail.
+        """FASTACK → number of jobs that were known. It is cheaper than `ack`; failing nodes cause more redeliveries.
 
         jobs   jobs, or their ids
 
@@ -356,11 +356,11 @@ class BlockingCommands(ABC):
 
 
 class PipelineCommands(ABC):
-    """Every command as a promise: a Result that has its value once the pipeline was executed."""
+    """Every command as a method that returns a Result. The Result has its value once the pipeline was executed."""
 
     @abstractmethod
     def add(self, request: Request[T]) -> Result[T]:
-        """Take one command into the pipeline."""
+        """Add one command to the pipeline."""
 
     add_job = _queued(commands.add_job)
     get_job = _queued(commands.get_job)

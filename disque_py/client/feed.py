@@ -1,11 +1,11 @@
-"""Noticing that another node feeds us (spec X4).
+"""Detection of the node that feeds this client's consumers (spec X4).
 
-Job ids say which node made a job (`D-<8 hex>-`). When nearly all jobs that a consumer gets come
-from one other node, every one of them crosses the cluster first; the consumer had better sit there.
+A job id names the node that made the job (`D-<8 hex>-`). If nearly all jobs of a consumer come from one other node,
+each of them crosses the cluster first. Then the consumer should use that node.
 
-Never flapping is the rule: a move needs a large majority over a whole window, nothing moves for
-a while after a move, and that while doubles when moves come in a row, so producers that
-alternate between nodes stop attracting us. Pure; knows ids and time only.
+A consumer must not flap. So a move needs a large majority over a whole window. After a move there is a rest without
+moves, and the rest doubles when moves come in a row. So producers that alternate between nodes stop attracting
+consumers. Pure; this module knows ids and time only.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-# Two hundred jobs say something about a stream; at one per second that is minutes, and then a move would gain little.
+# Two hundred jobs describe a stream well. At one job per second that takes minutes, but then a move would gain little.
 WINDOW_JOBS: Final = 200
 MAJORITY: Final = 0.8
 
 REST_S_MIN: Final = 15.0
 REST_S_MAX: Final = 1_800.0
-# After this many rests without a wish to move the producers have settled.
+# After this many rests without a reason to move, the rest is short again: the producers have settled.
 SETTLED_RESTS: Final = 4
 
 PREFIX: Final = slice(2, 10)
 
 
 class FeedWatch:
-    """Counts the makers of the jobs a client receives, and says when to move.
+    """A counter of the makers of received jobs, which decides when to move.
 
-    One window at a time: counts begin anew when it is full, so that old traffic doesn't vote.
+    It has one window at a time. Counts begin anew when the window is full, so that old traffic has no vote.
     """
 
     __slots__ = ("_counts", "_moved_at", "_rest_s", "_total")
@@ -39,11 +39,11 @@ class FeedWatch:
         self._rest_s = 0.0
         self._moved_at = 0.0
 
-    def saw(self, ids: Iterable[str], here: str, now: float) -> str:
-        """Jobs came while the consumer sits at the node `here` (8 hex digits).
+    def count_jobs(self, ids: Iterable[str], here: str, now: float) -> str:
+        """Count jobs that came while the consumer uses the node `here` (8 hex digits).
 
-        Returns the prefix of the node to move to, or an empty string. The caller says by `moved` that it tries;
-        if it knows no node of that name, it is asked again after the next window.
+        Return the prefix of the node to move to, or an empty string. The caller calls `moved` if it tries to move. If
+        it knows no such node, the answer may come again after the next window.
         """
         counts = self._counts
         for job_id in ids:
@@ -61,7 +61,7 @@ class FeedWatch:
         return maker
 
     def moved(self, now: float) -> None:
-        """The consumer moves: the next move has to wait, longer if this one came soon after the last."""
+        """Note that the consumer moves. The next move has to wait, longer if this one came soon after the last."""
         calm = self._rest_s == 0.0 or now - self._moved_at > SETTLED_RESTS * self._rest_s
         self._rest_s = REST_S_MIN if calm else min(REST_S_MAX, 2 * self._rest_s)
         self._moved_at = now

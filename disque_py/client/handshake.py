@@ -1,7 +1,7 @@
-"""How every connection begins, and how it ends for those who wait on it.
+"""The beginning of a connection, and the errors of its callers at its end.
 
-Pure; shared by the asyncio and the blocking connection. AUTH, CLIENT SETNAME and HELLO leave in one
-write: a connection is ready after one round trip (spec X4).
+AUTH, CLIENT SETNAME and HELLO leave in one write, so a connection is ready after one round trip (spec X4). The asyncio
+and the blocking connection share this module. Pure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from disque_py.client.results import Hello
 
 
 def handshake(options: ClientOptions) -> list[bytes]:
-    """The commands a connection begins with."""
+    """Return the commands that a connection begins with."""
     commands: list[list[bytes]] = []
     if options.password is not None:
         secret = word(options.password)
@@ -26,7 +26,7 @@ def handshake(options: ClientOptions) -> list[bytes]:
 
 
 def read_handshake(replies: list[Reply]) -> Hello:
-    """HELLO out of a handshake's replies. Raises the first ReplyError among them."""
+    """Return the HELLO among a handshake's replies. Raises the first ReplyError among them."""
     for reply in replies:
         if isinstance(reply, ReplyError):
             raise reply
@@ -34,6 +34,6 @@ def read_handshake(replies: list[Reply]) -> Hello:
 
 
 def failure(error: DisqueConnectionError, *, sent: bool) -> DisqueConnectionError:
-    """A connection's failure as one of its callers sees it: an object of its own, with its own traceback."""
+    """Return a connection's failure for one of its callers: a new object, with a traceback of its own."""
     kind = type(error) if isinstance(error, ConnectionLostError) else ConnectionLostError
     return kind(str(error), sent=sent)

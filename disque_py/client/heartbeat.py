@@ -1,12 +1,12 @@
-"""Keeping running jobs invisible: WORKING at half of each job's RETRY.
+"""Heartbeats, which extend the leases of running jobs: WORKING at half of each job's RETRY.
 
-Most handlers are done in milliseconds, so a job costs nothing here until it has run for a moment.
-Then the first WORKING tells its RETRY (spec L7), and further ones follow at half of
-it. RETRY 0 jobs are never delivered again and need none. WORKING only works where the job is known:
-at the node that delivered it, or else at the one that made it.
+Most handlers end within milliseconds, so a job costs nothing here until it has run for a moment. Then the answer to the
+first WORKING tells its RETRY (spec L7), and further ones follow at half of it. Jobs of RETRY 0 are never delivered
+again and need no WORKING. WORKING only works where the job is known: at the node that delivered it, or else at the node
+that made it.
 
-A job whose lease can't be prolonged (unknown by now, or past half of its TTL) goes on running; the
-worker is told, once, that it may run elsewhere too.
+A lease can't be extended if the job is unknown by now, or past half of its TTL. Then the job goes on running, and the
+worker is told once that it may run elsewhere too.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from disque_py.client.results import Job, is_at_most_once
 
 TICK_S: Final = 0.1
 
-# After trouble on the way: soon enough for the smallest RETRY that a heartbeat can serve.
+# The pause after a connection error. It is short enough for the smallest RETRY that a heartbeat can serve.
 AGAIN_S: Final = 0.5
 
 
 class Heartbeat:
-    """Which jobs run, and when each needs its next WORKING.
+    """The running jobs, and the moment of each one's next WORKING.
 
-    first_s   a job that runs longer than this gets its first WORKING; below half of the smallest RETRY in use
+    first_s   seconds after which a running job gets its first WORKING; below half of the smallest RETRY in use
     lease     seconds that a WORKING asks for; None: the job's RETRY
-    on_lost   called once with a job whose next delivery can't be put off any more, and the reason
+    on_lost   called once with a job whose next delivery can't be postponed any more, and the reason
     """
 
     def __init__(
@@ -51,21 +51,21 @@ class Heartbeat:
         self._due: dict[str, tuple[float, Job]] = {}
 
     def started(self, job: Job, now: float) -> None:
-        """A handler took the job."""
+        """Note that a handler took the job."""
         if not is_at_most_once(job.id):
             self._due[job.id] = (now + self._first_s, job)
 
     def rests(self, job: Job, now: float) -> None:
-        """The job waits for its next attempt: its lease is prolonged at once, for it may have run for long."""
+        """Note that the job rests. Its lease is extended at once, because the handler may have run for long."""
         if not is_at_most_once(job.id):
             self._due[job.id] = (now, job)
 
     def ended(self, job: Job) -> None:
-        """The job is over for now: WORKING is no longer needed."""
+        """Note that the job needs no more WORKING."""
         self._due.pop(job.id, None)
 
     async def beat_for_ever(self) -> None:
-        """Look at all running jobs every TICK_S; cancelled by the worker. No job waits for another's answer."""
+        """Check all running jobs every TICK_S, until the worker cancels it. No job waits for another's answer."""
         loop = asyncio.get_running_loop()
         beats: set[asyncio.Task[None]] = set()
         try:
@@ -73,7 +73,7 @@ class Heartbeat:
                 await asyncio.sleep(TICK_S)
                 now = loop.time()
                 for job in [job for due_at, job in self._due.values() if due_at <= now]:
-                    self._due[job.id] = (math.inf, job)  # Until this one is answered.
+                    self._due[job.id] = (math.inf, job)  # Until this WORKING is answered.
                     beats.add(loop.create_task(self._beat(job)))
                 for beat in [beat for beat in beats if beat.done()]:
                     beats.remove(beat)
@@ -92,7 +92,7 @@ class Heartbeat:
             if job.id in self._due:
                 self._on_lost(job, error)
         except DisqueError:
-            pass  # The way was broken, not the job: again soon, on a node that works.
+            pass  # The connection failed, not the job. The next attempt follows soon, on a working node.
         if job.id in self._due:  # It may have ended meanwhile.
             if wait_s is None:
                 del self._due[job.id]

@@ -1,9 +1,9 @@
-"""Jobs one by one, for asyncio: what `AsyncDisque.jobs` returns.
+"""The asyncio iterator over jobs that `AsyncDisque.jobs` returns.
 
-A GETJOB may bring more jobs than its caller looks at. An iterator that is left early (its loop was left, its task was
-cancelled, its client is closed) gives the rest back at once; otherwise those jobs would wait for their RETRY. Giving
-back is a task of the client, which `AsyncDisque.close` waits for: an async generator would do it too late, when the
-loop comes to its finalizers. Knows no connection; the client hands in its ways to fetch and to give back.
+A GETJOB may bring more jobs than its caller uses. An iterator ends early if its loop was left, its task was cancelled
+or its client is closed. Then it puts the remaining jobs back at once; otherwise they would wait for their RETRY. A task
+of the client does this, and `AsyncDisque.close` waits for it. An async generator would do it too late, in the loop's
+finalizers. The iterator knows no connection; the client passes functions to fetch and to put back.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from disque_py.client.results import Job
 class JobStream(AsyncIterator[Job]):
     """An iterator over jobs, which fetches when it has none.
 
-    `aclose` ends it; so does leaving a loop over it, as long as nothing else refers to it.
+    `aclose` ends it. Leaving a loop over it ends it too, if nothing else refers to it.
     """
 
     def __init__(
@@ -51,18 +51,18 @@ class JobStream(AsyncIterator[Job]):
         return self._found.popleft()
 
     async def aclose(self) -> None:
-        """End the iterator; jobs that it has fetched and not handed out are given back."""
+        """End the iterator and put back the jobs that it has fetched and not handed out."""
         self.give_back()
 
     def give_back(self) -> None:
-        """End the iterator without waiting until the jobs are given back. To be called in its loop."""
+        """End the iterator without waiting until the jobs are put back. Call it in the iterator's loop."""
         self._is_over = True
         if self._found:
             found, self._found = self._found, deque()
             self._give_back(found)
 
     def __del__(self) -> None:
-        # In the loop, or wherever garbage is collected. Without a running loop nothing can be sent: RETRY brings them.
+        # This runs in any thread that collects garbage. Without a running loop nothing can be sent, and RETRY acts.
         loop, found = self._loop, self._found
         if found and loop is not None and loop.is_running():
             if _is_running_here(loop):

@@ -1,6 +1,6 @@
-"""A client's settings, from keyword arguments or a URL.
+"""The settings of a client, from keyword arguments or a URL.
 
-Pure, except that a TLS context is made here (it reads certificate files once).
+Pure, with one exception: making a TLS context reads certificate files.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ DEFAULT_NODE: Final = Address(host="127.0.0.1", port=7711)
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """Settings of a client as they are in force; times in seconds.
+    """The settings of a client after parsing; times are in seconds.
 
     seeds             nodes to begin with, in no order
     username, password   for AUTH; a user name only where the server knows users
-    decode            how `Job.value` reads a body: an encoding, a function of bytes, None for bytes
-    timeout           silence of a node that should have answered, before it is given up
+    decode            the decoding of `Job.value`: an encoding, a function of bytes, None for bytes
+    timeout           silence after which a node that owes an answer counts as dead
     connect_timeout   for one node: connecting, AUTH and HELLO together
-    patience          how long a command looks for a node that works, before NotConnectedError
+    patience          the time that a command searches for a working node, before NotConnectedError
     pool_size         connections to one node for ADDJOBs at most (blocking client: for all commands
                       that don't wait for jobs); waiting GETJOBs have connections of their own
     discover          also use the nodes that HELLO names; False: the seeds only
     follow            move this client's consumers to the node that feeds them
-    retry_unsafe      send again what may have been executed and would then be done twice (ADDJOB, NACK, ENQUEUE)
+    retry_unsafe      repeat commands that may have been executed and would then act twice (ADDJOB, NACK, ENQUEUE)
     name              CLIENT SETNAME of every connection
     tls               a context, True for the system's authorities, False for plain TCP
     """
@@ -55,14 +55,14 @@ class ClientOptions:
     tls: ssl.SSLContext | bool = False
 
     def tls_context(self) -> ssl.SSLContext | None:
-        """What connections are wrapped in; None for plain ones."""
+        """Return the TLS context of connections; None for plain ones."""
         if isinstance(self.tls, ssl.SSLContext):
             return self.tls
         return trusting() if self.tls else None
 
 
 class ClientSettings(TypedDict, total=False):
-    """What a client may be told when it is made; ClientOptions says what each means, and its default."""
+    """The keyword arguments of a client. ClientOptions explains each of them and has its default."""
 
     username: str | None
     password: str | None
@@ -82,7 +82,7 @@ SPANS: Final = ("timeout", "connect_timeout", "patience")
 
 
 def make_options(nodes: tuple[str | Address, ...], settings: ClientSettings) -> ClientOptions:
-    """Options from a client's arguments. Raises ValueError, or TypeError for a word that is no setting."""
+    """Return the options of a client's arguments. Raises ValueError, or TypeError for a word that is no setting."""
     seeds = tuple(node if isinstance(node, Address) else parse_address(node) for node in nodes)
     values: dict[str, Any] = dict(settings)
     check_words(values, ClientSettings.__annotations__, "setting of a client")
@@ -102,7 +102,7 @@ def make_options(nodes: tuple[str | Address, ...], settings: ClientSettings) -> 
 
 
 def check_words(words: Mapping[str, object], known: Mapping[str, object], kind: str) -> None:
-    """Raises TypeError for a word that is not known, with the one that was probably meant."""
+    """Raise TypeError for an unknown word, with the word that was probably meant."""
     for word in words:
         if word not in known:
             near = get_close_matches(word, known, 1)
@@ -110,10 +110,10 @@ def check_words(words: Mapping[str, object], known: Mapping[str, object], kind: 
 
 
 def settings_of_url(url: str) -> tuple[tuple[Address, ...], ClientSettings]:
-    """The nodes and settings that a URL names; `ca`, `cert`, `key` and `verify=no` make the TLS context.
+    """Return the nodes and settings that a URL names. `ca`, `cert`, `key` and `verify=no` make the TLS context.
 
-    redis:// and rediss:// mean the same as disque:// and disques://; there the names that Redis clients give to
-    options are understood, too.
+    redis:// and rediss:// mean the same as disque:// and disques://. In such URLs, the option names of Redis clients
+    are understood too.
 
     Raises ValueError for an option that does not exist or a value that can't be read.
     """
@@ -136,7 +136,7 @@ def settings_of_url(url: str) -> tuple[tuple[Address, ...], ClientSettings]:
     return parts.nodes, cast(ClientSettings, found)
 
 
-# Options in the URLs of Redis clients, and what they are called here.
+# Options in the URLs of Redis clients, with their names here.
 REDIS_WORDS: Final = {
     "client_name": "name",
     "socket_timeout": "timeout",

@@ -1,14 +1,13 @@
-"""Explicit pipelines: commands collected, sent together, each with its own result.
+"""Explicit pipelines: commands that are collected and sent together, each with its own result.
 
     async with client.pipeline() as pipe:
         first = pipe.add_job("mail", b"...")
         length = pipe.qlen("mail")
     print(first.value, length.value)
 
-Leaving the block executes what was collected and raises BatchError if a command failed;
-`execute()` does the same without raising and returns values and errors in order. Everything goes
-over one connection, so one node executes it in order. What a broken connection leaves in doubt
-is an error in its place, unless it may be repeated (retry.py).
+Leaving the block executes the collected commands and raises BatchError if a command failed. `execute()` does the same
+without raising, and returns values and errors in order. All commands go over one connection, so one node executes them
+in order. If the connection breaks, commands without an answer get an error, unless they may be repeated (retry.py).
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from disque_py.client.results import Decode
 
 T = TypeVar("T")
 
-# Heavier lanes carry lighter commands too.
+# Lanes from light to heavy. A heavier lane carries lighter commands too.
 _WEIGHT = {Lane.PLAIN: 0, Lane.ADDS: 1, Lane.OWN: 2}
 
 
 class Collected(PipelineCommands):
-    """Commands and the results that wait for them."""
+    """The collected commands, and the results that wait for them."""
 
     def __init__(self) -> None:
         self._requests: list[Request[Any]] = []
@@ -41,7 +40,7 @@ class Collected(PipelineCommands):
         return len(self._requests)
 
     def add(self, request: Request[T]) -> Result[T]:
-        """Take one command into the pipeline."""
+        """Add one command to the pipeline."""
         result: Result[T] = Result()
         self._requests.append(request)
         self._results.append(result)
@@ -61,7 +60,7 @@ class AsyncPipeline(Collected):
         self._send = send
 
     async def execute(self) -> list[Any]:
-        """Execute what was collected → per command its value or its DisqueError, in order.
+        """Execute the collected commands → per command its value or its DisqueError, in order.
 
         Raises ValueError when commands name different nodes, AuthError for a wrong password.
         """
@@ -88,7 +87,7 @@ class Pipeline(Collected):
         self._send = send
 
     def execute(self) -> list[Any]:
-        """Execute what was collected → per command its value or its DisqueError, in order.
+        """Execute the collected commands → per command its value or its DisqueError, in order.
 
         Raises ValueError when commands name different nodes, AuthError for a wrong password.
         """
@@ -115,16 +114,16 @@ def settle(results: Sequence[Result[Any]], outcomes: list[Any]) -> list[Any]:
 
 
 def raise_failures(outcomes: Sequence[Any]) -> None:
-    """Raises BatchError if one of the outcomes is an error."""
+    """Raise BatchError if one of the outcomes is an error."""
     if any(isinstance(outcome, DisqueError) for outcome in outcomes):
         raise BatchError(outcomes)
 
 
 def envelope(requests: Sequence[Request[Any]]) -> Request[Any]:
-    """One request that stands for all when a connection is chosen: the heaviest lane, the longest wait.
+    """Return one request that represents all of them in the choice of a connection.
 
-    It goes to the node that one of them must go to, or that all of them ask for. Raises ValueError if two must go to
-    different ones: the second would be executed where it means nothing.
+    It has the heaviest lane and the longest wait. It goes to the node that one of them must go to, or that all of them
+    ask for. Raises ValueError if two must go to different nodes: the second would be executed on the wrong node.
     """
     nodes = {request.node for request in requests if request.is_pinned} or {request.node for request in requests}
     waits = [request.wait_ms for request in requests if request.wait_ms is not None]
@@ -147,7 +146,7 @@ def envelope(requests: Sequence[Request[Any]]) -> Request[Any]:
 def read_all(
     requests: Sequence[Request[Any]], replies: Sequence[Reply], node: Address | None, decode: Decode
 ) -> list[Any]:
-    """Replies as values, errors left in their place."""
+    """Return replies as values, with errors in their places."""
     outcomes: list[Any] = []
     for request, reply in zip(requests, replies, strict=True):
         is_error = isinstance(reply, Exception)

@@ -1,12 +1,11 @@
 """The connections of one blocking client, shared by its threads.
 
-A thread takes a connection, uses it alone, and gives it back. At most `pool_size` are in use for
-commands that are answered soon; a GETJOB that may wait takes none of these places, so waiting
-consumers never stop producers. The pool dials and keeps `Cluster` informed, under one lock that
-is never held while dialling or waiting for a node; it repeats nothing.
+A thread takes a connection, uses it alone, and gives it back. At most `pool_size` connections are in use for commands
+that are answered soon. A GETJOB that may wait takes none of these places, so waiting consumers never stop producers.
+The pool dials and reports to `Cluster`. It holds one lock, but never while it dials or waits for a node. It repeats no
+command.
 
-After a fork the child starts with no connections: two processes on one socket would read each
-other's replies.
+After a fork the child starts without connections, because two processes on one socket would read each other's replies.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Pool:
 
     def _begin(self) -> None:
         self._pid = os.getpid()
-        # Reentrant: a generator of jobs may be closed, and give them back, whenever Python collects garbage.
+        # Reentrant: a garbage collection may close a generator of jobs at any moment, and then it puts jobs back.
         self.lock = threading.RLock()
         self._room = threading.Condition(self.lock)
         self._searching = threading.RLock()
@@ -55,13 +54,13 @@ class Pool:
         self._idle: dict[Address, list[SocketConnection]] = {}
         self._busy: set[SocketConnection] = set()
         self._counted = 0
-        self._trouble = "none is due, all failed a moment ago"
+        self._last_error = "none is due, all failed a moment ago"
 
     def take(self, request: Request[Any], patience: Patience) -> SocketConnection:
-        """A connection for a command, to the node it belongs to; the caller gives it back or says that it broke.
+        """Return a connection for a command, to the node it belongs to. The caller calls `give_back` or `broke`.
 
-        Raises NotConnectedError when the patience is over or all places are taken so long,
-        AuthError, ClientClosedError.
+        Raises NotConnectedError when the patience is over or all places are taken for so long, AuthError,
+        ClientClosedError.
         """
         if self._pid != os.getpid():
             self._begin()
@@ -110,7 +109,7 @@ class Pool:
             time.sleep(patience.pause_s())
 
     def _find_home(self) -> Address:
-        """The first node that answers and is not leaving, else one that is. One search at a time.
+        """Return the first node that answers and is not leaving, else one that is leaving. One search at a time.
 
         Raises NotConnectedError, AuthError, ClientClosedError.
         """
@@ -130,14 +129,14 @@ class Pool:
                 except ClientClosedError:
                     raise
                 except DisqueConnectionError as error:
-                    self._trouble = str(error)
+                    self._last_error = str(error)
                     continue
                 self.give_back(connection)
                 last_resort = address
                 if self.cluster.is_good(address):
                     break
             if last_resort is None:
-                raise NotConnectedError(f"no node can be reached; the last tried: {self._trouble}")
+                raise NotConnectedError(f"no node can be reached; the last tried: {self._last_error}")
             with self.lock:
                 self.cluster.home = last_resort
             return last_resort
@@ -187,7 +186,7 @@ class Pool:
             raise ClientClosedError("the client is closed")
 
     def give_back(self, connection: SocketConnection) -> None:
-        """The command is over; the connection is kept for the next one, unless its node failed."""
+        """Keep the connection for the next command, unless its node failed."""
         with self._room:
             self._forget(connection)
             idle = self._idle.setdefault(connection.address, [])
@@ -202,7 +201,7 @@ class Pool:
         connection.close()
 
     def broke(self, connection: SocketConnection, error: BaseException) -> None:
-        """A connection failed under a command; one that owed an answer speaks against its node."""
+        """Handle a connection that failed during a command. If it owed an answer, its node counts as failed."""
         connection.close()
         with self._room:
             self._forget(connection)
@@ -210,7 +209,7 @@ class Pool:
                 isinstance(error, ConnectionLostError) and not error.sent
             )
             if owed and not self._is_closed and connection.address in (self.cluster.home, self.cluster.feeder):
-                # Once per change of node: other threads that lose their connections find another home already.
+                # Once per change of node. Other threads that lose their connections find another home already.
                 self.cluster.failed(connection.address, time.monotonic())
 
     def _forget(self, connection: SocketConnection) -> None:
@@ -221,14 +220,14 @@ class Pool:
             self._room.notify()
 
     def left(self, address: Address) -> None:
-        """A node wants its clients to go elsewhere."""
+        """Note that a node asks its clients to use another node."""
         with self.lock:
             self.cluster.left(address)
 
     def close(self) -> None:
-        """Close every connection; threads that wait on one get ConnectionLostError, later calls ClientClosedError.
+        """Close every connection. Threads that wait on one get ConnectionLostError, later calls ClientClosedError.
 
-        In a forked child: none, for those it knows of are its parent's, and shutting a socket down ends it for both.
+        A forked child closes none: the connections are its parent's, and shutting a socket down ends it for both.
         """
         if self._pid != os.getpid():
             self._begin()

@@ -1,8 +1,8 @@
-"""RESP on the client's side: commands to bytes, bytes to replies.
+"""The client's side of RESP: commands to bytes, bytes to replies.
 
-Pure. Commands are arrays of bulk strings; replies are parsed by hiredis into bytes, int, None,
-lists of these, and `ReplyError` objects in the place where an error came (never raised here).
-We stay in RESP2 (spec R4: RESP3 would change only nil and maps).
+Commands are arrays of bulk strings. hiredis parses replies into bytes, int, None and lists of these. An error becomes a
+`ReplyError` object in its place; it is never raised here. The library uses RESP2 (spec R4: RESP3 would change only nil
+and maps). Pure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import hiredis
 
 from disque_py.client.errors import ProtocolError, from_reply
 
-# bytes | int | None | ReplyError | list of Reply: hiredis builds it, the parsers of results.py know its shape.
+# bytes | int | None | ReplyError | list of Reply. hiredis builds it, and the parsers of results.py know its shape.
 Reply: TypeAlias = Any
 Word: TypeAlias = "str | bytes | bytearray | memoryview | int | float"
 
@@ -25,12 +25,12 @@ class NoReplyYet:
 
 NOTHING: Final = NoReplyYet()
 
-# hiredis builds the whole command in C; a tuple of bytes only, because it knows no surrogates.
+# hiredis builds the whole command in C. It takes a tuple of bytes only, because it can't encode surrogates.
 _pack: Final[Callable[..., bytes]] = hiredis.pack_command
 
 
 def word(value: Word) -> bytes:
-    """One argument as bytes; text becomes UTF-8 and bytes that `text()` could not decode come back as they were."""
+    """Return one argument as bytes. Text becomes UTF-8; the bytes that `text()` could not decode are restored."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):
@@ -43,17 +43,17 @@ def word(value: Word) -> bytes:
 
 
 def text(value: bytes) -> str:
-    """Bytes as text without loss: queue names are binary safe, most are UTF-8."""
+    """Return bytes as text without loss. Queue names are binary safe, though most are UTF-8."""
     return value.decode("utf-8", "surrogateescape")
 
 
 def encode(argv: Sequence[bytes]) -> bytes:
-    """One command as it goes over the wire."""
+    """Return the bytes of one command."""
     return _pack(tuple(argv))
 
 
 class Decoder:
-    """Bytes in any pieces → replies, in order."""
+    """A parser that takes bytes in any pieces and returns replies in order."""
 
     __slots__ = ("_reader",)
 
@@ -61,9 +61,9 @@ class Decoder:
         self._reader = hiredis.Reader(protocolError=ProtocolError, replyError=from_reply, notEnoughData=NOTHING)
 
     def feed(self, data: bytes) -> None:
-        """Bytes as they came."""
+        """Take in bytes from the connection."""
         self._reader.feed(data)
 
     def next(self) -> Reply:
-        """The next whole reply, or NOTHING. Raises ProtocolError."""
+        """Return the next whole reply, or NOTHING. Raises ProtocolError."""
         return self._reader.gets()

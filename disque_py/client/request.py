@@ -1,9 +1,9 @@
-"""A command on its way: its words, how to read the answer, and what may be done when the answer never comes.
+"""The request: a command's words, the parser of its answer, and the rule for repeating it.
 
-Every shell (asyncio, blocking, pipeline) takes Requests from commands.py; none builds commands
-itself. The rule for repeating, in one place: a command of which no byte left may always be sent
-again; one that may have been executed only if executing it twice does no harm (`Repeat.SAFE`) or
-its caller has said so.
+Every shell (asyncio, blocking, pipeline) takes Requests from commands.py; none builds commands itself.
+
+A command of which no byte left may always be sent again. A command that may have been executed is sent again only if a
+second execution does no harm (`Repeat.SAFE`), or if its caller allows it.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ T = TypeVar("T")
 
 
 class Repeat(Enum):
-    """What a second execution would do."""
+    """The effect of a second execution."""
 
-    SAFE = "safe"  # Nothing that the first has not done.
-    ASK = "ask"  # A second job, an extra delivery: only if the caller or the client's `retry_unsafe` says yes.
-    NEVER = "never"  # It means one node, and another would not be asked in its place.
+    SAFE = "safe"  # A second execution does nothing that the first has not done.
+    ASK = "ask"  # It makes a second job or an extra delivery. The caller or the client's `retry_unsafe` must allow it.
+    NEVER = "never"  # The command is about one node, and no other node may execute it in its place.
 
 
 class Lane(Enum):
-    """Which kind of connection: what waits must not hold up what doesn't."""
+    """A kind of connection. Commands that wait must not delay commands that don't."""
 
-    PLAIN = "plain"  # Answered at once.
-    ADDS = "adds"  # ADDJOB: answered after the copies are made.
-    OWN = "own"  # GETJOB: may wait for ever.
+    PLAIN = "plain"  # Commands that are answered at once.
+    ADDS = "adds"  # ADDJOB, which is answered after the copies are made.
+    OWN = "own"  # GETJOB, which may wait for ever.
 
 
 @dataclass(slots=True)
@@ -42,14 +42,14 @@ class Request(Generic[T]):
 
     argv             its words
     read             reply → value
-    repeat           what a second execution would do
-    lane             where it travels
-    wait_ms          how long the node may take by the command's own word: None at once, 0 for ever
-    wait_word        the place of that number in argv, when the wait may be shortened (GETJOB)
-    node             the node it should go to; None: the client's own choice
-    is_pinned        …and must: no other will do (cursors)
-    is_consumers     it belongs where this client consumes
-    awaits_nodes     a refusal for missing nodes is waited out: the caller asked for no number of copies
+    repeat           the effect of a second execution
+    lane             its kind of connection
+    wait_ms          milliseconds that the command itself may wait; None: it is answered at once, 0: for ever
+    wait_word        the index of that number in argv, if the wait may be shortened (GETJOB)
+    node             the node it should go to; None: the client chooses
+    is_pinned        it must go to `node` and to no other (cursors)
+    is_consumers     it goes to the node that this client's consumers use
+    awaits_nodes     it is repeated when nodes are missing, because the caller asked for no number of copies
     """
 
     argv: tuple[bytes, ...]
@@ -65,28 +65,28 @@ class Request(Generic[T]):
 
     @property
     def takes_jobs(self) -> bool:
-        """Whether its answer is jobs that are leased from then on: nobody else gets what an abandoned caller leaves."""
+        """Whether its answer has jobs with leases. If its caller is gone, other consumers wait until these end."""
         return self.argv[:1] == (b"GETJOB",)
 
     def payload(self) -> bytes:
-        """The command as bytes."""
+        """Return the command as bytes."""
         return encode(self.argv)
 
     def payload_waiting(self, wait_ms: int) -> bytes:
-        """The command as bytes, waiting `wait_ms` instead of what it says; only where `wait_word` is set."""
+        """Return the command as bytes, with the wait `wait_ms` instead of its own. It needs `wait_word`."""
         assert self.wait_word is not None
         argv = list(self.argv)
         argv[self.wait_word] = b"%d" % wait_ms
         return encode(argv)
 
     def limit_s(self, timeout_s: float) -> float | None:
-        """Silence that means a dead node, in seconds: the command's own wait and `timeout_s` on top. None: no limit."""
+        """Return the seconds of silence that mean a dead node: the command's wait plus `timeout_s`. None: no limit."""
         if self.wait_ms is None:
             return timeout_s
         return None if self.wait_ms == 0 else self.wait_ms / 1000 + timeout_s
 
     def value(self, reply: Reply, node: Address | None, decode: Decode) -> T:
-        """The typed answer; jobs are told where they were fetched. Raises the ReplyError that came instead."""
+        """Return the typed answer. Jobs get the node that delivered them. Raises the reply if it is a ReplyError."""
         if isinstance(reply, Exception):
             raise reply
         value = self.read(reply)

@@ -1,9 +1,8 @@
-"""What commands answer, as typed objects.
+"""The answers of commands as typed objects, and their parsers.
 
-Formats: spec R5: name-value replies may grow more pairs
-at the end, and GETJOB entries more words, so every parser reads by name and keeps what it doesn't
-know in `more`. Pure. Queue names and ids are text, bodies stay bytes: only the program knows what
-they are, and `Job.value` decodes them when it is asked, in the handler, where an error belongs.
+Spec R5 has the formats. Later versions may add pairs to name-value replies, and words to GETJOB entries. So every
+parser reads by name, and keeps unknown fields in `more`. Queue names and ids are text. Bodies stay bytes, because only
+the program knows their encoding. `Job.value` decodes a body on demand, so that an error is raised in the handler. Pure.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from disque_py.client.address import Address
 from disque_py.client.protocol import Reply, text
 
-# An encoding name, or what makes a value of a body (`json.loads`).
+# The name of an encoding, or a function that makes a value of a body (`json.loads`).
 Decode: TypeAlias = "str | Callable[[bytes], Any] | None"
 
 ID_LENGTH: Final = 40
@@ -23,13 +22,13 @@ ID_LENGTH: Final = 40
 
 @dataclass(slots=True)
 class Job:
-    """A job as GETJOB and QPEEK give it.
+    """A job as GETJOB and QPEEK return it.
 
     nacks, additional_deliveries   None unless asked for (`withcounters=True`)
-    meta                           pairs it was added with; None unless asked for (`withmeta=True`)
-    lease_ms, attempt              how long this delivery lasts, and its number; None unless `withlease=True`
+    meta                           the pairs that it was added with; None unless asked for (`withmeta=True`)
+    lease_ms, attempt              the milliseconds and the number of this delivery; None unless `withlease=True`
     more                           further name-value pairs of the entry
-    node                           where it was fetched: WORKING and NACK only work where the job is known
+    node                           the node that delivered it: WORKING and NACK only work where the job is known
     """
 
     queue: str
@@ -46,9 +45,9 @@ class Job:
 
     @property
     def delivery_count(self) -> int | None:
-        """How often the job was delivered, this time included, as far as counters tell; None without any.
+        """The number of deliveries, this one included, as far as counters show; None without counters.
 
-        It counts from `attempt` (`withlease=True`), or from `nacks` and `additional_deliveries` (`withcounters=True`).
+        It comes from `attempt` (`withlease=True`), or from `nacks` and `additional_deliveries` (`withcounters=True`).
         """
         if self.attempt is not None:
             return self.attempt
@@ -58,7 +57,7 @@ class Job:
 
     @property
     def value(self) -> Any:
-        """The body through the client's `decode`; without one the bytes. Raises what `decode` raises."""
+        """The body, decoded by the client's `decode`; the bytes without one. Raises the errors of `decode`."""
         if self.decode is None:
             return self.body
         return self.body.decode(self.decode) if isinstance(self.decode, str) else self.decode(self.body)
@@ -82,7 +81,7 @@ class NodeInfo:
 
 @dataclass(slots=True)
 class Hello:
-    """HELLO: who answers, and whom it knows (itself included)."""
+    """The answer to HELLO: the node that answers, and the nodes that it knows, itself included."""
 
     version: int
     id: str
@@ -91,7 +90,7 @@ class Hello:
 
 @dataclass(slots=True)
 class ClusterNode:
-    """A line of CLUSTER NODES; `flags` as the node prints them, empty when none."""
+    """A line of CLUSTER NODES. `flags` are as the node prints them, empty if there are none."""
 
     id: str
     host: str
@@ -104,7 +103,7 @@ class ClusterNode:
 
 @dataclass(slots=True)
 class QueueStat:
-    """QSTAT; ages in seconds, `import_rate` in jobs per second, `pause` none, in, out or all."""
+    """The answer to QSTAT. Ages are in seconds, `import_rate` in jobs per second; `pause` is none, in, out or all."""
 
     name: str
     len: int
@@ -121,11 +120,11 @@ class QueueStat:
 
 @dataclass(slots=True)
 class JobInfo:
-    """SHOW: a job as one node sees it.
+    """The answer to SHOW: a job as one node sees it.
 
     state                     wait-repl, active, queued or acked
-    ttl, delay, retry         seconds; ttl is what is left
-    ctime                     creation: milliseconds times 1,000,000, plus a sequence
+    ttl, delay, retry         seconds; ttl is the remaining time
+    ctime                     the creation: milliseconds times 1,000,000, plus a sequence
     next_*_within             milliseconds, None when never
     queue, body               None for an ack of a job that the node never had
     """
@@ -149,7 +148,7 @@ class JobInfo:
 
 
 def job_id(reply: Reply) -> str:
-    """An id, the answer of ADDJOB."""
+    """Return an id, the answer to ADDJOB."""
     return str(reply, "ascii")
 
 
@@ -159,12 +158,12 @@ def is_at_most_once(text_id: str) -> bool:
 
 
 def jobs(reply: Reply) -> list[Job]:
-    """GETJOB's and QPEEK's array; no array is no jobs."""
+    """Return the jobs of GETJOB's or QPEEK's array; none if there is no array."""
     return [_job(entry) for entry in reply] if reply else []
 
 
 def first_job(reply: Reply) -> Job | None:
-    """GETJOB's array as one job; None without any."""
+    """Return the first job of GETJOB's array; None without any."""
     return _job(reply[0]) if reply else None
 
 
@@ -184,7 +183,7 @@ def _job(entry: Reply) -> Job:
 
 
 def hello(reply: Reply) -> Hello:
-    """HELLO without arguments: format, own id, then one array of four strings per node."""
+    """Return HELLO's answer: a format, the node's own id, then one array of four strings per node."""
     nodes = [
         NodeInfo(text(entry[0]), text(entry[1]), int(entry[2]), int(entry[3]), _pairs(entry[4:])) for entry in reply[2:]
     ]
@@ -192,7 +191,7 @@ def hello(reply: Reply) -> Hello:
 
 
 def cluster_nodes(reply: Reply) -> list[ClusterNode]:
-    """CLUSTER NODES: six fields per line; later fields are left alone."""
+    """Return the lines of CLUSTER NODES: six fields each. Later fields are ignored."""
     nodes = []
     for line in text(reply).splitlines():
         if not line.strip():
@@ -205,7 +204,7 @@ def cluster_nodes(reply: Reply) -> list[ClusterNode]:
 
 
 def queue_stat(reply: Reply) -> QueueStat | None:
-    """QSTAT; None for a queue this node does not have."""
+    """Return QSTAT's answer; None for a queue that the node does not have."""
     if reply is None:
         return None
     pairs = _pairs(reply)
@@ -225,7 +224,7 @@ def queue_stat(reply: Reply) -> QueueStat | None:
 
 
 def job_info(reply: Reply) -> JobInfo | None:
-    """SHOW; None for a job this node does not know."""
+    """Return SHOW's answer; None for a job that the node does not know."""
     if reply is None:
         return None
     names = reply[::2]
@@ -253,7 +252,7 @@ def job_info(reply: Reply) -> JobInfo | None:
 
 
 def info(reply: Reply) -> dict[str, str | int | float]:
-    """INFO and CLUSTER INFO: `name:value` lines; values that read as numbers become numbers."""
+    """Return the `name:value` lines of INFO or CLUSTER INFO. Values that are numbers become numbers."""
     fields: dict[str, str | int | float] = {}
     for line in text(reply).splitlines():
         name, colon, value = line.partition(":")
@@ -262,7 +261,7 @@ def info(reply: Reply) -> dict[str, str | int | float]:
     return fields
 
 
-# Hexadecimal, and by chance of digits only.
+# Hexadecimal ids, which may consist of digits only.
 HEX_FIELDS: Final = ("run_id", "build_id", "sha1")
 
 
@@ -277,7 +276,7 @@ def _number(value: str) -> str | int | float:
 
 
 def pairs(reply: Reply) -> dict[str, str]:
-    """CONFIG GET: names and values, flat."""
+    """Return the names and values of CONFIG GET, whose reply is flat."""
     return {text(name): text(value) for name, value in zip(reply[::2], reply[1::2], strict=True)}
 
 

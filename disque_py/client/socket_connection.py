@@ -1,8 +1,8 @@
 """One blocking connection: a socket, used by one thread at a time.
 
-Sending and receiving go on together: a node stops reading from a client that does not read its
-replies (spec B1), so sending a long pipeline first and reading afterwards
-could wait for ever. Knows nothing of nodes to choose from or of repeating; the pool does.
+It sends and receives at the same time. A node stops reading from a client that does not read its replies (spec B1). So
+a client that sends a long pipeline before it reads could wait for ever. The connection chooses no node and repeats
+nothing; the pool and the client do.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from disque_py.client.results import Hello
 
 READ_BYTES: Final = 65_536
 
-# Commands on their way at a time: the node always has work, and its replies fit into the system's buffers.
+# Commands in flight at a time. The node always has work, and its replies fit into the system's buffers.
 WINDOW_COMMANDS: Final = 1_024
 
 
-# poll takes 31 bits of milliseconds; nobody is silent for three weeks and then speaks.
+# The longest wait: poll takes 31 bits of milliseconds. No node answers after three weeks of silence.
 POLL_S_MAX: Final = 2_000_000
 
 
 class SocketConnection:
     """A connection to one node.
 
-    hello         what the node said of itself and the others
+    hello         the node's answer to HELLO
     sent_count    commands of the present exchange of which a byte may have left
     is_counted    it takes one of the pool's places
     """
@@ -66,20 +66,20 @@ class SocketConnection:
         return not self._is_open
 
     def is_stale(self) -> bool:
-        """Whether an unused connection was closed by its node, or says something nobody asked for."""
+        """Return whether an idle connection was closed by its node, or has bytes that answer no command."""
         return not self._is_open or bool(self._poll.poll(0))
 
     def ask(self, payload: bytes, limit_s: float | None) -> Reply:
-        """One command, one reply (a ReplyError is returned, not raised). Raises ConnectionLostError, ProtocolError."""
+        """Send one command, return its reply (also a ReplyError). Raises ConnectionLostError, ProtocolError."""
         replies: list[Reply] = []
         self.exchange(iter(((payload, 1),)), limit_s, replies)
         return replies[0]
 
     def exchange(self, chunks: Iterator[tuple[bytes, int]], limit_s: float | None, replies: list[Reply]) -> None:
-        """Send chunks (bytes, commands in them) and append their replies, as they come, to `replies`.
+        """Send chunks (bytes, number of commands in them) and append their replies to `replies` as they arrive.
 
-        `limit_s` is the silence that means a dead node. Raises ConnectionLostError, ProtocolError;
-        then the connection is closed, `replies` has what came and `sent_count` tells what may have left.
+        `limit_s` is the seconds of silence that mean a dead node. Raises ConnectionLostError, ProtocolError. Then the
+        connection is closed, `replies` has the replies that arrived, and `sent_count` says how many may have left.
         """
         self.sent_count = 0
         try:
@@ -105,7 +105,7 @@ class SocketConnection:
                 continue
             if not out and len(replies) == self.sent_count:
                 return
-            # Also when a part has left: a node that has half a command owes no answer that would wake us.
+            # Also after a part has left: a node that has half a command owes no answer that would wake this thread.
             self._wait(limit_s, wants_room=len(out) > 0)
             self._receive(replies)
 
@@ -138,24 +138,24 @@ class SocketConnection:
             while (reply := decoder.next()) is not NOTHING:
                 replies.append(reply)
             if len(replies) > self.sent_count:
-                raise ProtocolError(f"{self.address}: a reply that nobody asked for")
-            # TLS keeps what it has decrypted to itself: poll would not tell.
+                raise ProtocolError(f"{self.address}: a reply to no command")
+            # TLS may hold decrypted bytes, which poll does not report.
             is_more = len(data) == READ_BYTES or (isinstance(self._sock, ssl.SSLSocket) and self._sock.pending() > 0)
 
     def greet(self, options: ClientOptions) -> None:
-        """AUTH, CLIENT SETNAME, HELLO in one write. Raises ReplyError, ConnectionLostError."""
+        """Send AUTH, CLIENT SETNAME and HELLO in one write. Raises ReplyError, ConnectionLostError."""
         payloads = handshake(options)
         replies: list[Reply] = []
         self.exchange(iter(((b"".join(payloads), len(payloads)),)), options.connect_timeout, replies)
         self.hello = read_handshake(replies)
 
     def shut_down(self) -> None:
-        """Wake the thread that waits on this connection: it gets ConnectionLostError, and closes."""
+        """Wake the thread that waits on this connection. It gets ConnectionLostError and closes the connection."""
         with suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Close; more than once does no harm."""
+        """Close the connection. Closing it again has no effect."""
         if self._is_open:
             self._is_open = False
             with suppress(KeyError, ValueError, OSError):
@@ -164,11 +164,11 @@ class SocketConnection:
 
 
 def dial(address: Address, options: ClientOptions, tls: ssl.SSLContext | None) -> SocketConnection:
-    """Connect and greet. Raises NotConnectedError, or the ReplyError of a node that refuses us."""
+    """Connect and greet. Raises NotConnectedError, or the node's ReplyError if it refuses the client."""
     began = time.monotonic()
     try:
         sock = _connect(address, options, tls)
-    except (OSError, UnicodeError) as error:  # UnicodeError: a name that can't be one, such as "a..b".
+    except (OSError, UnicodeError) as error:  # UnicodeError: an impossible host name, such as "a..b".
         raise NotConnectedError(f"{address}: {error}") from error
     connection = SocketConnection(address, sock)
     if time.monotonic() - began > options.connect_timeout:

@@ -1,8 +1,8 @@
-"""Numbers and spans of time as commands carry them: whole, or refused.
+"""Checks of numbers and spans of time in commands: whole numbers only.
 
-Disque counts seconds and milliseconds in whole numbers. A fraction that was cut off would change a promise in silence:
-RETRY 0.9 would become RETRY 0, which delivers a job at most once. So a number with a fraction is an error here, and
-spans may be given as `datetime.timedelta` wherever a command takes seconds or milliseconds. Pure.
+Disque counts seconds and milliseconds in whole numbers. Cutting off a fraction would silently change a guarantee: RETRY
+0.9 would become RETRY 0, which delivers a job at most once. So a number with a fraction is an error here. Wherever a
+command takes seconds or milliseconds, a `datetime.timedelta` is accepted too. Pure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, SupportsIndex, TypeAlias
 # Whole numbers of seconds or milliseconds, or the same as a span.
 Seconds: TypeAlias = "int | timedelta"
 Milliseconds: TypeAlias = "int | timedelta"
-# Settings of the library itself, which may have a fraction.
+# Settings of the library itself. They may have a fraction.
 Span: TypeAlias = "float | timedelta"
 
 SECOND: Final = timedelta(seconds=1)

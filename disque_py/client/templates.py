@@ -1,7 +1,7 @@
-"""Many ADDJOBs in one pipeline: what they have in common is encoded once.
+"""Many ADDJOBs in one pipeline, with their common part encoded once.
 
-`add_jobs` is the command as its callers see it; the clients derive their methods from it, as they do from commands.py.
-Pure; shared by the asyncio and the blocking client, which send the parts.
+`add_jobs` is the public command. The clients derive their methods from it, as from the functions of commands.py. The
+asyncio and the blocking client share this module and send the parts. Pure.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from disque_py.client.protocol import Reply, word
 from disque_py.client.request import Repeat, Request
 from disque_py.client.spans import Milliseconds, Seconds, milliseconds
 
-# Bodies encoded at a time: a generator of millions must not be in memory as a whole.
+# Bodies encoded at a time. A generator of millions must not be in memory as a whole.
 SLAB: Final = 8_192
 
 Key: TypeAlias = "str | bytes"
 
 
 class AddTemplate:
-    """ADDJOB <queue> … <timeout> <options>, with a hole for the body, and room for options of one body behind it.
+    """ADDJOB <queue> … <timeout> <options>, with a gap for the body, and room for a body's own options at the end.
 
-    request   stands for every command of the batch when a connection is chosen
+    request   represents every command of the batch in the choice of a connection
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class AddTemplate:
         self._tail = b"".join(_bulk(value) for value in (b"%d" % timeout_ms, *options))
 
     def payload(self, body: Body, more: Sequence[bytes] = ()) -> bytes:
-        """The command for one body; `more` are the words of its own options."""
+        """Return the command for one body. `more` are the words of its own options."""
         body = word(body)
         head, tail = self._head, self._tail
         if more:
@@ -59,13 +59,13 @@ class AddTemplate:
         return b"%b$%d\r\n%b\r\n%b" % (head, len(body), body, tail)
 
     def bulk(self, payloads: Sequence[bytes], *, retry_unsafe: bool) -> Bulk:
-        """The commands of some bodies, ready to be sent; `retry_unsafe` is the client's setting."""
+        """Return the commands of some bodies, ready to be sent. `retry_unsafe` is the client's setting."""
         repeats: list[Repeat] = [self.request.repeat] * len(payloads)
         awaiting = range(len(payloads)) if self.request.awaits_nodes else ()
         return Bulk(payloads, repeats, retry_unsafe=retry_unsafe, awaiting_nodes=awaiting)
 
     def ids(self, replies: Sequence[Reply]) -> list[str]:
-        """The answers as ids. Raises BatchError if one is an error."""
+        """Return the answers as ids. Raises BatchError if one is an error."""
         if any(isinstance(reply, Exception) for reply in replies):
             read = self.request.read
             raise BatchError([reply if isinstance(reply, Exception) else read(reply) for reply in replies])
@@ -73,7 +73,7 @@ class AddTemplate:
 
 
 class Adding:
-    """Bodies on their way into a queue: `bulks` one after the other, `unsent` for the rest when one was given up."""
+    """Bodies that are being added to a queue: `bulks` one after the other, `unsent` for the rest after a failure."""
 
     def __init__(
         self, template: AddTemplate, bodies: Iterable[Body], words_of: Callable[[Body], Sequence[bytes]] | None
@@ -83,7 +83,7 @@ class Adding:
         self._slabs = slabs(bodies)
 
     def bulks(self, *, retry_unsafe: bool) -> Iterator[Bulk]:
-        """The commands in parts; `retry_unsafe` is the client's setting."""
+        """Yield the commands in parts. `retry_unsafe` is the client's setting."""
         template, words_of = self.template, self._words_of
         for slab in self._slabs:
             if words_of is None:
@@ -93,7 +93,7 @@ class Adding:
             yield template.bulk(payloads, retry_unsafe=retry_unsafe)
 
     def unsent(self, bulk: Bulk) -> list[Reply]:
-        """Errors in place of the ids of all bodies that are left, when `bulk` could not be sent in time."""
+        """Return errors in place of the ids of all remaining bodies, if `bulk` could not be sent in time."""
         reason = next(reply for reply in bulk.replies if isinstance(reply, Exception))
         error = NotConnectedError(f"not sent: {reason}")
         return [error for slab in self._slabs for _ in slab]
@@ -119,21 +119,21 @@ def add_jobs(
 
     queue          name of the queue
     bodies         the jobs' contents; a generator is read in parts
-    timeout_ms     milliseconds that the node may take for the copies of a job, 5000 by default; 0 waits for ever
+    timeout_ms     milliseconds in which the node has to make the copies of a job, 5000 by default; 0 waits for ever
     replicate      number of copies; by default the node chooses
     delay          seconds until the jobs are queued; by default they are queued at once
     retry          seconds without an ack after which a job is queued again; by default the node chooses.
                    0: each is delivered at most once
     ttl            seconds after which a job is dropped; by default the node chooses
-    maxlen         refuse a job if the queue is as long as this already; by default no queue is too long
+    maxlen         refuse a job if the queue has this many jobs or more; by default there is no limit
     async_         answer before the copies are made
     priority       a lower number is served first; one number for all, or a function of the body. By default the
                    creation time in Unix milliseconds
-    meta           pairs that travel with each job; the same for all, or a function of the body. None by default
+    meta           pairs that are stored with each job; the same for all, or a function of the body. None by default
     key            makes the call safe to repeat: one job per queue and key. A function of the body, or as many keys as
                    bodies, in their order. None by default
-    retry_unsafe   send jobs again after an answer that never came; they may exist twice then. None takes the client's
-                   setting. With keys they are always sent again
+    retry_unsafe   send jobs again when their answer was lost. Then they may exist twice. None, the default, takes the
+                   client's setting. With keys they are always sent again
 
     Raises BatchError when some failed; its `results` has an id or an error for each. ValueError for a number that is
     not whole, or for fewer keys than bodies; TypeError for one key for all of them.
@@ -185,7 +185,7 @@ def _bulk(value: bytes) -> bytes:
 
 
 def slabs(bodies: Iterable[Body]) -> Iterator[list[Body]]:
-    """Bodies in parts of SLAB."""
+    """Yield bodies in parts of SLAB."""
     rest = iter(bodies)
     while part := list(islice(rest, SLAB)):
         yield part

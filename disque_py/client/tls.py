@@ -1,4 +1,4 @@
-"""Whom a client trusts, the same for the library, the programs of the command line, and Spark."""
+"""The TLS context of clients. The library, the command line programs and Spark share it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import ssl
 
 
 def trusting(ca_file: str | None = None) -> ssl.SSLContext:
-    """A context that trusts the system's authorities, or those in a file alone. OSError when that can't be read.
+    """Return a context that trusts the system's authorities, or only those in a file. Raises OSError for the file.
 
-    Python 3.13 and later refuse certificates that don't follow RFC 5280 to the letter (VERIFY_X509_STRICT). Those of
-    an authority of one's own, made with three lines of openssl, seldom do, and whoever names it trusts it: such a
-    file means the same with every version of Python. The system's authorities are held to the letter.
+    Python 3.13 and later refuse certificates that don't follow RFC 5280 strictly (VERIFY_X509_STRICT). The certificates
+    of a private authority, made with three lines of openssl, seldom follow it. But the user has named that authority
+    and trusts it. So such a file means the same with every version of Python. The system's authorities are checked
+    strictly.
     """
     context = ssl.create_default_context(cafile=ca_file or None)
     if ca_file:

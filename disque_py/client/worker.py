@@ -1,20 +1,20 @@
-"""Worker: fetch jobs, run a handler on each, acknowledge what worked.
+"""The worker: it fetches jobs, runs a handler on each, and acknowledges those that succeed.
 
     async def handle(job): ...
     Worker(AsyncDisque("127.0.0.1:7711"), ["mail"], handle, concurrency=50).run()
 
-As many jobs are fetched as handlers are free, so none waits here while its lease runs. A handler that returns has its
-job acknowledged. Acks are collected while the last ones are on their way: under load one command carries many.
+The worker fetches as many jobs as handlers are free, so no job waits here while its lease runs. When a handler returns,
+its job is acknowledged. Acks are collected while the last ones are in flight, so under load one command carries many.
 Handlers that are plain functions run in threads, as many as `concurrency`.
 
-A handler that raises makes its job *rest* (backoff.py): the worker keeps the lease with WORKING, without a handler, and
-puts the job back with NACK when the rest is over. Other jobs are served meanwhile. After `max_attempts` deliveries the
-job goes to `on_give_up` instead, and is acknowledged then. Deliveries are counted by the cluster, so attempts add up
-over all workers.
+When a handler raises, its job *rests* (backoff.py). The worker extends the lease with WORKING while no handler runs. At
+the end of the rest it puts the job back with NACK. Other jobs are served meanwhile. After `max_attempts` deliveries the
+job goes to `on_give_up` instead, and is then acknowledged. The cluster counts deliveries, so attempts add up over all
+workers.
 
-The worker outlives its nodes: trouble is reported, and it goes on when a node is back. Trouble that no waiting can end
-(a wrong password, a GETJOB that the node does not understand) ends it. Stopping is graceful: nothing new is fetched,
-running handlers may finish within `grace_s`, all other jobs are put back at once.
+The worker survives the loss of its nodes: it reports the error, and continues when a node is back. An error that no
+waiting can end stops it: a wrong password, or a GETJOB that the node does not understand. Stopping is graceful: the
+worker fetches no more jobs, running handlers may finish within `grace_s`, and all other jobs are put back at once.
 """
 
 from __future__ import annotations
@@ -40,55 +40,56 @@ from disque_py.client.spans import Seconds, Span, float_seconds, seconds, whole
 Handler: TypeAlias = "Callable[[Job], Awaitable[Any]] | Callable[[Job], Any]"
 GiveUp: TypeAlias = "Callable[[Job, BaseException], Awaitable[Any]] | Callable[[Job, BaseException], Any]"
 
-# After trouble: the client has been patient already, this only keeps a broken worker from spinning.
-TROUBLE_PAUSE_S: Final = 1.0
+# The pause after an error. The client has used its patience already; this only keeps a broken worker from spinning.
+ERROR_PAUSE_S: Final = 1.0
 
-# Jobs done but not acknowledged, from which the worker fetches no more.
+# The worker fetches no more jobs while more than this many are done but not acknowledged.
 UNACKED_MIN: Final = 1_000
 
-# Jobs that rest at a time. A further one that fails is left to its RETRY: it costs no memory and no WORKING here.
+# Jobs that rest at a time. Beyond it a failed job is left to its RETRY, so it costs no memory and no WORKING here.
 RESTING_MAX: Final = 1_000
 
-# A job that rests needs a WORKING even where running ones get none.
+# A job that rests needs WORKING even if running jobs get none.
 HEARTBEAT_S: Final = 0.4
 
-# How long the last acks of a worker that stops may take.
+# The time limit for the last acks of a worker that stops.
 LAST_ACKS_S: Final = 5.0
 
 _log = logging.getLogger(__name__)
 
 
 class WorkerHooks:
-    """What a worker tells; override what is of interest. Called in the loop: to be quick, and not to raise.
+    """The notifications of a worker. Override those of interest.
 
-    By default failures and trouble go to the logger `disque_py.client.worker`.
+    They are called in the loop, so they must be quick and must not raise. By default failures and errors are logged to
+    `disque_py.client.worker`.
     """
 
     def on_start(self, job: Job) -> None:
         """A handler takes the job."""
 
     def on_success(self, job: Job, seconds: float) -> None:
-        """The handler returned; the ack is on its way."""
+        """The handler returned. The ack follows."""
 
     def on_failure(self, job: Job, error: BaseException, seconds: float) -> None:
-        """The handler raised; the job rests, is put back, left to its RETRY, or given up. Logged with its traceback."""
+        """The handler raised. The job rests, is put back, left to its RETRY, or given up. Logged with a traceback."""
         _log.warning("job %s of %s failed, delivery %s", job.id, job.queue, job.delivery_count, exc_info=error)
 
     def on_give_up(self, job: Job, error: BaseException) -> None:
-        """The job has had all its attempts; the worker's `on_give_up` takes it."""
+        """The job has no attempts left. The worker's `on_give_up` takes it."""
         _log.error("job %s of %s is given up, delivery %s: %r", job.id, job.queue, job.delivery_count, error)
 
     def on_lost(self, job: Job, error: DisqueError) -> None:
-        """A job still runs, but its next delivery can't be put off any more: it may run elsewhere too."""
+        """A job still runs, but its next delivery can't be postponed any more. It may run elsewhere too."""
         _log.warning("job %s of %s may be delivered again while it runs: %s", job.id, job.queue, error)
 
     def on_trouble(self, error: DisqueError) -> None:
-        """Fetching or acknowledging failed; it is tried again."""
+        """Fetching or acknowledging failed. The worker tries again."""
         _log.warning("%s: %s", type(error).__name__, error)
 
 
 class Worker:
-    """Runs `handler` on the jobs of `queues`.
+    """A worker, which runs `handler` on the jobs of `queues`.
 
     client         the client that fetches and acknowledges; workers may share one
     queues         names of queues; jobs of the first are served before those of the next
@@ -98,17 +99,17 @@ class Worker:
     grace_s        seconds that running handlers may go on after `stop`, 25 by default
     on_failure     "nack", the default: a job whose handler raised rests, then it is put back; "leave": it comes again
                    after its RETRY
-    backoff        how long such a job rests; by default `Backoff()`, from one second, doubling up to five minutes.
-                   None: it is put back at once
+    backoff        the rest of such a job; by default `Backoff()`, from one second, doubling up to five minutes. None:
+                   the job is put back at once
     max_attempts   deliveries after which a job is given up; by default it is never. A job of RETRY 0 has one
-    on_give_up     takes a job that is given up, and the last error; none by default. A coroutine function, or a plain
-                   one that runs in threads. Then the job is acknowledged. If it raises, the job rests and is given up
-                   again later
+    on_give_up     takes a job that is given up, and the last error; none by default. It is a coroutine function, or a
+                   plain function, which then runs in threads. Afterwards the job is acknowledged. If it raises, the
+                   job rests and is given up again later
     withmeta       handlers see `Job.meta`
     withlease      handlers see `Job.lease_ms` and `Job.attempt`
     lease          seconds for which deliveries last; by default each job's RETRY. With a lease, jobs of RETRY 0 are
-                   passed by
-    hooks          what is told (WorkerHooks); by default failures and trouble are logged
+                   skipped
+    hooks          the notifications (WorkerHooks); by default failures and errors are logged
 
     Spans may be numbers of seconds or a `timedelta`. Handlers always see `Job.nacks`, `Job.additional_deliveries` and
     `Job.delivery_count`.
@@ -179,7 +180,7 @@ class Worker:
         self._threads: ThreadPoolExecutor | None = None
 
     def run(self, *, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> None:
-        """Serve in a loop of its own until SIGTERM or SIGINT; a second one ends the grace. Closes the client.
+        """Serve in a loop of its own until SIGTERM or SIGINT, then close the client. A second signal ends the grace.
 
         loop_factory   makes the loop, such as `uvloop.new_event_loop`; by default asyncio's own
 
@@ -199,7 +200,7 @@ class Worker:
             await self._client.close()
 
     def stop(self) -> None:
-        """Fetch no more, let what runs finish within the grace; a second call ends the grace."""
+        """Fetch no more jobs, and let running handlers finish within the grace. A second call ends the grace."""
         if self._stop.is_set():
             self._is_idle.set()
         self._stop.set()
@@ -222,7 +223,7 @@ class Worker:
         stopped = loop.create_task(self._wait_for_stop())
         grace_s = 0.0
         try:
-            # Only `stopped` ends by itself; any other that does met a mistake of ours, or a hook that raised.
+            # Only `stopped` ends by itself. Any other task ends because of a bug here, or of a hook that raised.
             await asyncio.wait([stopped, fetcher, *runners, *helpers], return_when=asyncio.FIRST_COMPLETED)
             grace_s = self._grace_s if stopped.done() else 0.0
         finally:
@@ -248,7 +249,7 @@ class Worker:
                 await asyncio.wait_for(self._is_idle.wait(), grace_s)
         self._is_ended = True
         await _cancel(runners)
-        self._failed += self._running.values()  # Threads can't be ended; their jobs go back all the same.
+        self._failed += self._running.values()  # Threads can't be ended, but their jobs are put back too.
         for job, timer in self._resting.values():
             timer.cancel()
             self._failed.append(job)
@@ -273,8 +274,8 @@ class Worker:
         unacked_max = max(UNACKED_MIN, 10 * self._concurrency)
         while True:
             await self._has_room.wait()
-            if len(self._done) > unacked_max:  # No node takes acks; more jobs would only be done twice.
-                await asyncio.sleep(TROUBLE_PAUSE_S)
+            if len(self._done) > unacked_max:  # No node takes acks, so more jobs would only be done twice.
+                await asyncio.sleep(ERROR_PAUSE_S)
                 continue
             try:
                 found = await self._client.get_jobs(
@@ -289,7 +290,7 @@ class Worker:
                 if is_hopeless(error) or _is_misunderstood(error):
                     raise
                 self._hooks.on_trouble(error)
-                await asyncio.sleep(TROUBLE_PAUSE_S)
+                await asyncio.sleep(ERROR_PAUSE_S)
                 continue
             for job in found:
                 self._jobs.put_nowait(job)
@@ -300,11 +301,11 @@ class Worker:
                 self._has_room.clear()
 
     async def _run_jobs(self) -> None:
-        """One of `concurrency` places: takes job after job, for as long as the worker lives."""
+        """Run one job after the other, as long as the worker lives. There are `concurrency` such tasks."""
         loop = asyncio.get_running_loop()
         while not self._is_ended:
             job = await self._jobs.get()
-            self._end_rest(job)  # It came again although it rested here: that delivery is over.
+            self._end_rest(job)  # The job came again although it rested here, so that delivery is over.
             self._running[job.id] = job
             if self._heartbeat is not None and self._heartbeat_s is not None:
                 self._heartbeat.started(job, loop.time())
@@ -316,7 +317,7 @@ class Worker:
                 self._rest(job)
 
     async def _attempt(self, job: Job) -> tuple[bool, bool]:
-        """Run the handler, or give the job up → whether it is to be acknowledged, else whether it is to be put back."""
+        """Run the handler, or give the job up. Return whether to acknowledge it, and else whether to put it back."""
         loop, hooks = asyncio.get_running_loop(), self._hooks
         began = loop.time()
         spent = self._max_attempts is not None and (job.delivery_count or 1) > self._max_attempts
@@ -326,8 +327,8 @@ class Worker:
         try:
             await self._call(self._handler, self._is_async, job)
         except (Exception, asyncio.CancelledError) as error:
-            # Whatever a handler raises is the job's failure, not the worker's: also the CancelledError of a task
-            # that it waited for. Only when we are cancelled ourselves, it is ours.
+            # Any exception of a handler is the job's failure, not the worker's. That includes the CancelledError of a
+            # task that it waited for. Only if this task itself is cancelled, the CancelledError is the worker's own.
             if isinstance(error, asyncio.CancelledError) and _is_cancelled():
                 raise
             hooks.on_failure(job, error, loop.time() - began)
@@ -361,13 +362,13 @@ class Worker:
         else:
             loop = asyncio.get_running_loop()
             answer = await loop.run_in_executor(self._threads, _called_in_thread, function, *args)
-            if inspect.isawaitable(answer):  # A coroutine function in a plain wrapper: its work is still to be done.
+            if inspect.isawaitable(answer):  # A plain wrapper around a coroutine function, whose work is still to do.
                 await answer
 
     # Jobs that rest.
 
     def _rest(self, job: Job) -> None:
-        """The job waits for its next attempt; one of RETRY 0 has none, and NACK tells the node so."""
+        """Let the job wait for its next attempt. A job of RETRY 0 has none, and NACK tells the node so."""
         if self._backoff is None or self._heartbeat is None or self._is_ended or is_at_most_once(job.id):
             self._put_back(job)
         elif len(self._resting) < RESTING_MAX:
@@ -392,7 +393,7 @@ class Worker:
                 self._heartbeat.ended(job)
 
     def _on_lost(self, job: Job, error: DisqueError) -> None:
-        """A lease can't be prolonged. One that rests comes again by itself; a NACK would hit that delivery."""
+        """Handle a lease that can't be extended. A resting job comes again anyway; a NACK would hit that delivery."""
         if job.id in self._resting:
             self._end_rest(job)
         else:
@@ -418,12 +419,12 @@ class Worker:
                 if is_hopeless(error):
                     raise
                 self._hooks.on_trouble(error)
-                await asyncio.sleep(TROUBLE_PAUSE_S)
+                await asyncio.sleep(ERROR_PAUSE_S)
                 self._to_settle.set()
 
     async def _settle(self) -> None:
-        """Acknowledge what is done and put back what failed. What could not be said is kept for the next time."""
-        async with self._settling:  # The last call waits for the one that is under way: it must not be cut off.
+        """Acknowledge the done jobs and put back the failed ones. Acks that could not be sent are kept."""
+        async with self._settling:  # The last call waits for the one in progress, which must not be cut off.
             done, self._done = self._done, []
             try:
                 if done:
@@ -433,12 +434,12 @@ class Worker:
                 raise
             failed, self._failed = self._failed, []
             if failed:
-                # Not kept on failure: a NACK said twice could hit the next delivery. RETRY brings these jobs back.
+                # Not kept on failure: a second NACK could hit the next delivery. RETRY brings these jobs back.
                 await self._client.nack(*failed)
 
 
 def _is_coroutine_function(function: Callable[..., Any]) -> bool:
-    """Whether a call makes a coroutine: also of an object whose __call__ is a coroutine function."""
+    """Return whether a call makes a coroutine, also for an object whose __call__ is a coroutine function."""
     call = getattr(function, "__call__", None)  # noqa: B004
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
@@ -447,17 +448,17 @@ def _called_in_thread(function: Callable[..., Any], *args: Any) -> Any:
     try:
         return function(*args)
     except StopIteration as error:
-        # No future takes it (before Python 3.12 the one of this call would never be done).
+        # A future can't hold StopIteration (before Python 3.12 the future of this call would never be done).
         raise RuntimeError("the handler raised StopIteration") from error
 
 
 def _is_misunderstood(error: DisqueError) -> bool:
-    """Whether a node knows no such GETJOB (an older one, or another's option): it will not learn it."""
+    """Return whether a node can't parse this GETJOB, because it is older or lacks an option. Waiting won't help."""
     return type(error) is ReplyError and error.code == "ERR"
 
 
 def _is_cancelled() -> bool:
-    """Whether somebody wants the present task to end."""
+    """Return whether the current task was asked to end."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 

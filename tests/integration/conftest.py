@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # Where what several tests share lies.
+sys.path.insert(0, str(Path(__file__).parent))  # The folder of modules that several tests share.
 
 from servers import Cluster, Server
 

@@ -7,7 +7,7 @@ start again from their journals; the producers end, and everything that is owed 
 ADDJOB was answered and for which no ACKJOB was ever sent. At-most-once jobs are counted over all rounds: none may
 come twice. The same folders serve all rounds, so each start reads the history of those before.
 
-test_journal_crash.py runs a round of each sort; the long way is this program's.
+test_journal_crash.py runs one round of each kind. This program runs long series.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Work = Callable[[threading.Event], None]
 
 
 class Oracle:
-    """What producers and consumers know of each other, over all rounds; sets grow under the interpreter's lock.
+    """The knowledge of producers and consumers over all rounds. Sets grow under the interpreter's lock.
 
     added       ids that ADDJOB answered with
     ack_sent    ids that an ACKJOB was sent for; acked: … and answered
@@ -61,7 +61,7 @@ class Oracle:
         self.once: set[str] = set()
 
     def owed(self) -> set[str]:
-        """Jobs that have to come (again)."""
+        """Return the jobs that still have to be delivered."""
         return self.added - self.ack_sent - self.once
 
     def doubled(self) -> list[str]:
@@ -121,7 +121,7 @@ def consumer(server: Server, oracle: Oracle, ack_share: float) -> Work:
 
 
 def load(servers: Sequence[Server], oracle: Oracle, ack_share: float) -> list[Work]:
-    """One of each for every node: copies on all, on two, on one; at most once; a consumer."""
+    """Return producers and a consumer for every node: copies on all, on two, on one, and at most once."""
     count = len(servers)
     functions: list[Work] = []
     for number, server in enumerate(servers):
@@ -133,7 +133,7 @@ def load(servers: Sequence[Server], oracle: Oracle, ack_share: float) -> list[Wo
 
 
 def kill_at_once(victims: Sequence[Server]) -> None:
-    """SIGKILL for all of them before anybody is waited for, as a power cut would do."""
+    """Send SIGKILL to all of them before waiting for any, as in a power cut."""
     for victim in victims:
         os.kill(victim.pid, signal.SIGKILL)
     for victim in victims:
@@ -143,7 +143,7 @@ def kill_at_once(victims: Sequence[Server]) -> None:
 def play_round(
     cluster: Cluster, oracle: Oracle, victims: Sequence[Server], *, load_seconds: float = 1.5, down_seconds: float = 0.5
 ) -> None:
-    """One round; AssertionError with what was lost."""
+    """Play one round. Raises AssertionError with the lost jobs."""
     with running(*load(cluster.servers, oracle, 0.5)):
         time.sleep(load_seconds)
         kill_at_once(victims)

@@ -64,7 +64,7 @@ class Connection:
         self.close()
 
     def command(self, *words: Word) -> Any:
-        """Send one command and wait for its reply; hiredis.ReplyError if it is an error."""
+        """Send one command and return its reply. Raises hiredis.ReplyError for an error."""
         self.send(*words)
         reply = self.read()
         if isinstance(reply, hiredis.ReplyError):
@@ -80,7 +80,7 @@ class Connection:
         self.sock.sendall(data)
 
     def read(self) -> Any:
-        """The next reply; an error reply is returned, not raised. EOFError when the node hangs up, TimeoutError."""
+        """Return the next reply, also an error reply. Raises EOFError if the node hangs up, and TimeoutError."""
         while (reply := self._reader.gets()) is False:
             data = self.sock.recv(1 << 16)
             if not data:
@@ -89,7 +89,7 @@ class Connection:
         return reply
 
     def is_closed(self, seconds: float = REPLY_SECONDS) -> bool:
-        """Whether the node hangs up within this time; replies that come before are dropped."""
+        """Return whether the node hangs up within this time. Earlier replies are dropped."""
         self.sock.settimeout(seconds)
         try:
             while self.sock.recv(1 << 16):
@@ -148,7 +148,7 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """Of the running process."""
+        """The id of the running process."""
         assert self.process is not None
         return self.process.pid
 
@@ -158,12 +158,12 @@ class Server:
         return self.process is not None and self.process.poll() is None
 
     def start(self) -> Server:
-        """Start the process and wait until it answers; AssertionError with what it said if it doesn't."""
+        """Start the process and wait until it answers. Raises AssertionError with its output if it doesn't."""
         self.launch()
         return self.wait_started()
 
     def wait_started(self) -> Server:
-        """Wait until it answers. If another program was faster to take the port, try with the next one."""
+        """Wait until it answers. If another program has taken the port meanwhile, try the next one."""
         for _ in range(PORT_TRIES):
             if self._comes_up():
                 return self
@@ -198,14 +198,14 @@ class Server:
         return False
 
     def stop(self) -> int:
-        """SIGTERM, and wait; the exit status. AssertionError if it doesn't end in time."""
+        """Send SIGTERM and wait. Return the exit status. Raises AssertionError if it doesn't end in time."""
         assert self.process is not None
         self._hang_up()
         self.process.terminate()
         return self.wait_ended()
 
     def wait_ended(self, seconds: float = STOP_SECONDS) -> int:
-        """Wait for the end of the process; its exit status, -n for a signal."""
+        """Wait for the end of the process. Return its exit status, -n for a signal."""
         assert self.process is not None
         try:
             return self.process.wait(seconds)
@@ -214,21 +214,21 @@ class Server:
             raise AssertionError(f"the node on port {self.port} did not end:\n{self.output()}") from None
 
     def kill(self) -> None:
-        """SIGKILL: no chance to say goodbye."""
+        """Send SIGKILL: the process ends without a farewell."""
         self._hang_up()
         if self.process is not None:
             self.process.kill()
             self.process.wait()
 
     def restart(self) -> Server:
-        """Start again after `stop` or `kill`: same port, same folder; or stop first if it runs."""
+        """Start again with the same port and folder. Stop the process first if it runs."""
         if self.is_running:
             self.stop()
         self._may_move = False  # The others know this port.
         return self.start()
 
     def pause(self) -> None:
-        """SIGSTOP: the machine hangs; sockets stay open, nothing is answered."""
+        """Send SIGSTOP, as if the machine hung: sockets stay open, and nothing is answered."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -236,18 +236,18 @@ class Server:
         os.kill(self.pid, signal.SIGCONT)
 
     def close(self) -> None:
-        """The end, however it was left."""
+        """End the process, whatever its state."""
         self.kill()
 
     def output(self) -> str:
-        """Everything it printed, over all its runs."""
+        """Return its output over all its runs."""
         path = self.folder / "output"
         return path.read_text(errors="replace") if path.exists() else ""
 
     # -- talking to it ----------------------------------------------------------------------------
 
     def command(self, *words: Word) -> Any:
-        """One command on a connection that is kept; hiredis.ReplyError if it is refused. Not after REPLY OFF etc."""
+        """Send one command on a kept connection. Raises hiredis.ReplyError. Not for use after REPLY OFF."""
         if self._connection is None:
             self._connection = self.connect()
         try:
@@ -267,7 +267,7 @@ class Server:
             raise
 
     def answers(self) -> bool:
-        """Whether it serves: it replies to PING, be it with an error (-NOAUTH), and has read its journal."""
+        """Return whether it serves: it replies to PING, perhaps with -NOAUTH, and has read its journal."""
         try:
             with self.connect(1.0) as connection:
                 connection.send("PING")
@@ -295,9 +295,9 @@ class Server:
         self.command("CLUSTER", "MEET", HOST, other.port)
 
     def sees_well(self, count: int) -> bool:
-        """Whether it knows `count` nodes, itself included, all of them linked and without a fault.
+        """Return whether it knows `count` nodes, itself included, all of them linked and without a fault.
 
-        Handshakes under way don't count.
+        Handshakes in progress don't count.
         """
         rows = [row for row in self.nodes().values() if row[1] != "handshake"]
         good = [row for row in rows if row[1] in ("myself", "noflags") and row[4] == "connected"]
@@ -354,13 +354,13 @@ class Cluster:
         until(lambda: all(server.sees_well(count) for server in self.servers if server.is_running), seconds)
 
     def close(self) -> None:
-        """The end of all of them."""
+        """End all nodes."""
         for server in self.servers:
             server.close()
 
 
 def until(condition: Callable[[], object], seconds: float = START_SECONDS) -> None:
-    """Look again and again until it is true; AssertionError when it takes too long."""
+    """Check the condition repeatedly until it is true. Raises AssertionError after the time limit."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not come true in time"
@@ -368,7 +368,7 @@ def until(condition: Callable[[], object], seconds: float = START_SECONDS) -> No
 
 
 def free_port() -> int:
-    """A port that nobody listens on now, nor on the bus port above it, and that was not given out before."""
+    """Return a port that is free now, together with its bus port, and was not returned before."""
     for port in random.sample(PORTS, 200):
         if port not in GIVEN_OUT and is_free(port) and is_free(port + BUS_PORT_ABOVE):
             GIVEN_OUT.add(port)
@@ -377,7 +377,7 @@ def free_port() -> int:
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens there."""
+    """Return whether no process listens there."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -24,7 +24,7 @@ def run(program: str, *words: object) -> subprocess.CompletedProcess[str]:
 
 
 def done(program: str, *words: object) -> str:
-    """What it says when it succeeds."""
+    """Run a program that must succeed. Return its output."""
     result = run(program, *words)
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
@@ -64,17 +64,17 @@ def fetch_all(server: Server, count: int, seconds: float = 20.0) -> set[bytes]:
 
 
 def test_a_running_node_under_load_is_backed_up_and_restored_elsewhere(make_server, tmp_path):
-    """Everything that was acknowledged before the backup was asked for is in it."""
+    """The backup has every job that was acknowledged before its start."""
     server = make_server(*JOURNAL).start()
     once_id = server.command("ADDJOB", "q", "once", 0, "RETRY", 0)
     load = Load(server)
     load.start()
     until(lambda: len(load.acknowledged) > 300)
     before = set(load.acknowledged)
-    told = done("disque-cluster", "backup", f"127.0.0.1:{server.port}", "--to", tmp_path / "backup.tar.gz")
+    output = done("disque-cluster", "backup", f"127.0.0.1:{server.port}", "--to", tmp_path / "backup.tar.gz")
     until(lambda: len(load.acknowledged) > len(before) + 50)
     load.stop()
-    assert "Gathered" in told
+    assert "Gathered" in output
     node_id = server.node_id
     server.kill()
     other = make_server(*JOURNAL)
@@ -90,8 +90,8 @@ def test_a_running_node_under_load_is_backed_up_and_restored_elsewhere(make_serv
     assert once_id not in [entry[1] for entry in left]
 
 
-def test_a_restored_node_drops_what_another_holder_knows_as_done(make_cluster, tmp_path):
-    """Its backup says the job is queued; the others have seen the ack."""
+def test_a_restored_node_drops_jobs_that_another_holder_knows_as_done(make_cluster, tmp_path):
+    """In its backup the job is queued, but the other nodes have seen the ack."""
     cluster = make_cluster(2, *JOURNAL)
     a, b = cluster.servers
     job_id = a.command("ADDJOB", "q", "x", 5000, "REPLICATE", 2, "RETRY", 1)
@@ -140,7 +140,7 @@ def moving(make_server) -> Server:
 
 
 def test_a_node_that_finds_the_originals_journal_says_how_to_import_it(moving):
-    """Starting empty would look like losing everything. What it says is what works."""
+    """Starting empty would look like data loss. The command in the error text works."""
     (moving.folder / "disque.aof.d").mkdir()
     moving.launch()
     assert moving.wait_ended() == 1
@@ -170,8 +170,8 @@ def test_an_import_into_a_node_that_runs_is_refused(make_server, tmp_path):
     assert server.command("PING") == b"PONG"
 
 
-def test_a_live_journal_can_be_looked_at(make_server):
-    """Nothing is locked, and what is being written is not taken for damage."""
+def test_a_live_journal_can_be_inspected(make_server):
+    """The tool takes no lock, and does not report an incomplete write as damage."""
     server = make_server("--appendonly", "yes").start()
     load = Load(server)
     load.start()

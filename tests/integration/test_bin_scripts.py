@@ -43,13 +43,13 @@ def test_programs_may_be_executed(program):
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A checkout whose program wants a package that nobody has."""
+    """A checkout whose program needs a package that does not exist."""
     shutil.copytree(BIN, tmp_path / "bin", ignore=shutil.ignore_patterns("__pycache__"))
     package = tmp_path / "disque_py" / "cli" / "shell"
     package.mkdir(parents=True)
     for folder in (package, *package.parents[:2]):
         (folder / "__init__.py").touch()
-    (package / "main.py").write_text("import nobody_has_this\n")
+    (package / "main.py").write_text("import no_such_package\n")
     return tmp_path
 
 
@@ -83,7 +83,7 @@ def test_a_fresh_clone_prepares_itself_and_goes_on(checkout):
     status, output, errors = run_in(checkout)
     assert (status, output) == (0, "again: PING x\n")
     assert errors.endswith("Preparing\n")
-    assert errors.startswith("disque-cli: the package nobody_has_this is missing, so bin/prepare makes an environment")
+    assert errors.startswith("disque-cli: the package no_such_package is missing, so bin/prepare makes an environment")
 
 
 def test_an_environment_that_lacks_a_new_dependency_is_brought_up_to_date(checkout):
@@ -97,12 +97,12 @@ def test_an_environment_that_lacks_a_new_dependency_is_brought_up_to_date(checko
 
 
 @pytest.mark.parametrize("prepare", ["exit 1", "echo " + sys.executable, "echo nowhere"])
-def test_what_stays_missing_is_said_with_what_to_do(checkout, prepare):
+def test_a_package_that_stays_missing_is_reported_with_a_remedy(checkout, prepare):
     """Preparing happens once, whether it fails or does not help."""
     fake_python(checkout / "bin" / "prepare", f"echo Preparing >&2; {prepare}")
     status, output, errors = run_in(checkout)
     assert (status, output, errors.count("Preparing")) == (1, "", 1)
-    assert "disque-cli: the package nobody_has_this is missing. Run bin/prepare, which makes .venv, or: pip" in errors
+    assert "disque-cli: the package no_such_package is missing. Run bin/prepare, which makes .venv, or: pip" in errors
 
 
 # -- help -------------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ PROGRAMS = sorted(path.name for path in BIN.iterdir() if os.access(path, os.X_OK
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_every_program_has_help(program):
-    """On standard output, with status 0; nothing is tested, fetched or installed for it."""
+    """Help goes to standard output, with status 0. The program tests, fetches and installs nothing for it."""
     status, output, _ = output_of(BIN / program, "--help", DISQUE_VENV=Path(sys.executable).parents[1])
     assert status == 0
     assert output.lower().startswith(("usage:", "disque-cli", "make the virtual"))
@@ -126,7 +126,7 @@ def test_help_of_the_demo_with_spark_needs_no_spark():
 
 
 @pytest.mark.parametrize("words", [["--hlep"], ["tset"], ["test,sprak"], ["test", "spark"]])
-def test_prepare_refuses_what_is_no_extra(words):
+def test_prepare_refuses_words_that_are_no_extras(words):
     status, output, errors = output_of(BIN / "prepare", *words)
     assert (status, output) == (2, "")
     assert errors.startswith("bin/prepare: ")

@@ -1,4 +1,4 @@
-"""The client library against real nodes: three of them, of which some leave and some are killed."""
+"""The client library against three real nodes, of which some leave and some are killed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from disque_py.client import (
     Worker,
 )
 
-# Longer than the cluster's slowest way to bring a job to its consumer: these tests judge the client.
+# Longer than the slowest delivery in a cluster, because these tests judge the client.
 PATIENT_MS = 45_000
 UNKNOWN = "D-ffffffff-" + "x" * 24 + "-05a1"
 
@@ -131,7 +131,7 @@ def client(cluster):
         yield disque
 
 
-def test_a_job_takes_its_way(client):
+def test_a_job_goes_through_all_its_states(client):
     """Added, seen, fetched, prolonged, put back, fetched again with its counter, acknowledged, gone."""
     job_id = client.add_job("way", "body", retry=30, replicate=2)
     info = client.show(job_id)
@@ -148,7 +148,7 @@ def test_a_job_takes_its_way(client):
 
 
 def test_refusals_have_types(client):
-    """As the node words them."""
+    """The errors have the texts of the node."""
     with pytest.raises(BadIdError):
         client.ack("nonsense")
     with pytest.raises(NoJobError):
@@ -166,7 +166,7 @@ def test_refusals_have_types(client):
 
 
 def test_nodes_describe_themselves(client):
-    """In typed answers."""
+    """The answers are typed."""
     me = client.cluster_myid()
     assert client.hello().id == me
     assert {node.id for node in client.cluster_nodes()} == {node.id for node in client.hello().nodes}
@@ -189,7 +189,7 @@ def test_queues_and_jobs_are_listed(client):
 
 
 def test_threads_wait_for_jobs_of_other_threads(cluster):
-    """A waiting GETJOB holds nobody up."""
+    """A waiting GETJOB does not delay other commands."""
     with Disque(*cluster.addresses, pool_size=1) as disque:
         found = []
         waiting = [
@@ -226,7 +226,7 @@ def test_thousands_of_jobs_go_through_a_pipeline(cluster):
 
 
 def test_a_cancelled_fetch_loses_nothing(cluster):
-    """Whoever asks next gets every job, long before its RETRY."""
+    """The next consumer gets every job, long before its RETRY."""
 
     async def run():
         async with AsyncDisque(cluster.addresses[0], discover=False) as disque:
@@ -249,7 +249,7 @@ def test_a_cancelled_fetch_loses_nothing(cluster):
 
 
 def test_a_worker_handles_every_job_once(cluster):
-    """While two nodes feed it."""
+    """Two nodes feed the worker."""
     done = []
 
     async def handle(job):
@@ -263,7 +263,7 @@ def test_a_worker_handles_every_job_once(cluster):
                     await producer.add_jobs("worked", [f"{address}/{number}" for number in range(300)])
             worker = Worker(disque, ["worked"], handle, concurrency=20)
             serving = asyncio.ensure_future(worker.serve())
-            until = time.monotonic() + 60  # What a cluster may take is another test's business.
+            until = time.monotonic() + 60  # Other tests limit the time of a cluster.
             while len(done) < 600 and time.monotonic() < until:
                 await asyncio.sleep(0.02)
             worker.stop()
@@ -333,7 +333,7 @@ def test_a_job_that_always_fails_rests_and_is_given_up(cluster):
     assert all(later - earlier > 0.45 for earlier, later in pairwise(tried))
 
 
-def test_what_an_iterator_does_not_hand_out_is_there_for_others(client):
+def test_jobs_that_an_iterator_does_not_hand_out_go_to_other_consumers(client):
     """At once, and for every node."""
     client.add_jobs("batch", [b"%d" % number for number in range(10)], retry=300)
     first = next(iter(client.jobs("batch", count=10, idle_ms=5_000)))
@@ -344,7 +344,7 @@ def test_what_an_iterator_does_not_hand_out_is_there_for_others(client):
     assert len({first.id, *(job.id for job in rest)}) == 10
 
 
-def test_a_consumer_sits_down_where_its_jobs_are_made(cluster):
+def test_a_consumer_moves_to_the_node_that_makes_its_jobs(cluster):
     """Spec X4."""
 
     async def run():
@@ -365,7 +365,7 @@ def test_a_consumer_sits_down_where_its_jobs_are_made(cluster):
 
 
 def test_producers_and_consumers_survive_a_killed_node(fragile):
-    """Every job that was acknowledged to its producer arrives; errors are told, and only of the DisqueError kind."""
+    """Every job that was acknowledged to its producer arrives; callers get errors of type DisqueError only."""
     added, found, errors = set(), set(), []
 
     async def produce(disque, number):
@@ -401,8 +401,8 @@ def test_producers_and_consumers_survive_a_killed_node(fragile):
     assert added <= found
 
 
-def test_clients_go_when_a_node_is_leaving(fragile):
-    """Without an error, also those that wait."""
+def test_clients_change_nodes_when_a_node_is_leaving(fragile):
+    """No client gets an error, not even one that waits."""
     with Disque(*fragile.addresses) as disque:
         address = str(disque.node)
         found = []

@@ -1,4 +1,4 @@
-"""The examples of docs/client.md, run as they stand against a node; only the addresses are another's."""
+"""The examples of docs/client.md, run unchanged against a node, except for the addresses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def node(tmp_path_factory):
 
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))
-def test_an_example_runs_as_it_stands(node, number):
+def test_an_example_runs_unchanged(node, number):
     """A worker runs until it is told to end."""
     code = re.sub(r"10\.0\.0\.\d:7711", f"{HOST}:{node.port}", EXAMPLES[number])
     with Disque(f"{HOST}:{node.port}", password="secret") as disque:
@@ -40,6 +40,6 @@ def test_an_example_runs_as_it_stands(node, number):
     assert (process.returncode, errors) == (0, ""), output
 
 
-def test_there_are_examples():
-    """Of the three ways in, and of what surprises."""
+def test_the_page_has_examples():
+    """They show the three ways to use the library, and the surprising cases."""
     assert len(EXAMPLES) >= 7

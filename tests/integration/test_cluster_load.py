@@ -1,4 +1,4 @@
-"""Clusters of real nodes that run out of memory, are flooded, and meet clients and strangers that misbehave."""
+"""Clusters of real nodes under full memory, floods of requests, and misbehaving clients and unknown nodes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_above_three_quarters_of_its_memory_a_node_keeps_no_copy_if_others_can(m
 
 
 def test_a_lone_node_can_be_filled_up_and_acks_make_room(make_server):
-    """At 100 % -OOM; consumers go on, and their acks free what producers wait for."""
+    """At 100 % producers get -OOM. Consumers go on, and their acks free memory for producers."""
     server = make_server("--maxmemory", "1mb").start()
     with pytest.raises(hiredis.ReplyError, match=r"^OOM"):
         fill(server, 2)
@@ -60,8 +60,8 @@ def test_a_lone_node_can_be_filled_up_and_acks_make_room(make_server):
     assert server.command("ADDJOB", "q", "x", 100)
 
 
-def test_above_95_percent_what_is_over_makes_room_for_what_is_new(make_server):
-    """Delivered at-most-once jobs are of no use to anybody; queued ones are not touched."""
+def test_above_95_percent_finished_jobs_make_room_for_new_ones(make_server):
+    """Delivered at-most-once jobs are of no further use. Queued ones are not touched."""
     server = make_server("--maxmemory", "1mb").start()
     fill(server, 0.5, "RETRY", 0)
     delivered = server.command("GETJOB", "COUNT", 1000, "FROM", "filling")
@@ -75,7 +75,7 @@ def test_above_95_percent_what_is_over_makes_room_for_what_is_new(make_server):
 # -- clients and strangers that misbehave ----------------------------------------------------------
 
 
-def test_garbage_on_both_ports_does_not_disturb_others(healthy):
+def test_garbage_on_both_ports_does_not_disturb_other_connections(healthy):
     """Random bytes, half requests, huge lengths, other protocols, again and again on many connections."""
     a = healthy[0]
     pieces = [
@@ -111,7 +111,7 @@ def test_garbage_on_both_ports_does_not_disturb_others(healthy):
     until(lambda: int(a.info("clients")["connected_clients"]) < 10)
 
 
-def test_replies_that_nobody_reads_do_not_fill_the_memory(make_server):
+def test_unread_replies_do_not_fill_the_memory(make_server):
     """Clients that pipeline GETJOBs and never read get about 1 MiB ahead each; the jobs stay for others (spec Q41)."""
     server = make_server().start()
     for _ in range(120):
@@ -145,10 +145,12 @@ def test_a_reply_that_is_asked_for_again_and_again_does_not_fill_the_memory(make
 
 
 @pytest.mark.parametrize("body_bytes", [1_000, 1_000_000])
-def test_a_node_that_reads_nothing_for_seconds_stalls_nobody(make_cluster, body_bytes):
-    """Stopped and not suspected yet, it is sent to as before. What it does not read is kept for it up to a limit, then
-    the link is cut, and again if it goes on. The others notice nothing, and it catches up when it is back (spec
-    Q34)."""
+def test_a_node_that_does_not_read_for_seconds_delays_no_other(make_cluster, body_bytes):
+    """The node is stopped and not suspected yet, so others send to it as before.
+
+    They keep unread data for it up to a limit. Then they cut the link, and again if it goes on. The others are not
+    delayed, and the node catches up when it is back (spec Q34).
+    """
     cluster = make_cluster(3, "--cluster-node-timeout", 60_000, "--proto-max-bulk-len", "2mb")
     a, b, c = cluster.servers
     added, got = [], [Counter(), Counter()]
@@ -177,7 +179,7 @@ def test_a_node_that_reads_nothing_for_seconds_stalls_nobody(make_cluster, body_
 
 
 def stranger(server):
-    """A connection to the bus that went through the handshake, as a node nobody has heard of; its port is 1."""
+    """A connection to the bus that has completed the handshake as an unknown node. Its port is 1."""
     sock = socket.create_connection((HOST, server.port + BUS_PORT_ABOVE), 5)
     shake = Handshake(DIALER, Hello(os.urandom(20), os.urandom(8), "", 1, 1), os.urandom(16), b"")
     decoder = Decoder(versions=(HANDSHAKE_VERSION, HANDSHAKE_VERSION))
@@ -188,8 +190,8 @@ def stranger(server):
     return sock
 
 
-def test_a_crowd_of_strangers_costs_little_and_keeps_nobody_out(make_server):
-    """Without a secret anybody may come as anybody: to say MEET, to begin a frame, to hold a connection."""
+def test_many_unknown_nodes_cost_little_and_keep_no_node_out(make_server):
+    """Without a secret, any process may send MEET, begin a frame or hold a connection, under any name."""
     a, b = make_server().start(), make_server().start()
     header = {"host": "", "port": 1, "bus_port": 1, "flags": 0}
     meet = frame(1, [encode_run(MEET, [(header, [])])])

@@ -46,7 +46,7 @@ def nodes_of(output):
 
 
 def listening(port):
-    """Whether anybody accepts connections there."""
+    """Return whether a process accepts connections there."""
     try:
         socket.create_connection(("127.0.0.1", port), 1).close()
     except OSError:
@@ -55,7 +55,7 @@ def listening(port):
 
 
 def test_nothing_is_lost_when_a_node_is_killed_on_the_way(sdist):
-    """The promise at the top of the README, in small."""
+    """This is the guarantee at the top of the README, with few jobs."""
     with start(sdist) as demo:
         output, _ = demo.communicate(timeout=110)
     assert demo.returncode == 0, output

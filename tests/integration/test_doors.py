@@ -1,4 +1,4 @@
-"""Who is let in, and what a Redis client's habits do to the jobs: real nodes, sockets and redis-py."""
+"""Access from other machines, and the default behaviour of redis-py, with real nodes and sockets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Unbound(Server):
 
 
 def own_address():
-    """An address of this machine that is no loopback address, or "". Nothing is sent."""
+    """Return an address of this machine that is no loopback address, or "". Nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
             sock.connect(("203.0.113.1", 9))
@@ -39,7 +39,7 @@ def foreign():
 
 @pytest.fixture
 def client():
-    """Of redis-py, for a node."""
+    """A function that makes a redis-py client for a node."""
     made = []
 
     def make(server, host=HOST, **options):
@@ -61,14 +61,14 @@ def test_without_bind_and_password_other_machines_are_refused(tmp_path, foreign,
 
 
 @pytest.mark.parametrize("options", [("--bind", "0.0.0.0"), ("--protected-mode", "no"), ("--requirepass", "x")])
-def test_each_of_three_things_lets_other_machines_in(tmp_path, foreign, options):
+def test_each_of_three_settings_admits_other_machines(tmp_path, foreign, options):
     with Unbound(tmp_path, None, options) as server, socket.create_connection((foreign, server.port)) as sock:
         talk = Connection(sock)
         talk.send("PING")
         assert "DENIED" not in str(talk.read())
 
 
-def test_a_unix_socket_is_this_machine(tmp_path):
+def test_a_unix_socket_counts_as_local(tmp_path):
     with Unbound(tmp_path, free_port(), ("--unixsocket", tmp_path / "sock")), socket.socket(socket.AF_UNIX) as sock:
         sock.connect(str(tmp_path / "sock"))
         assert Connection(sock).command("PING") == b"PONG"

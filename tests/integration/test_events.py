@@ -20,7 +20,7 @@ def position(server: Server) -> tuple[str, int, int]:
 
 
 def events(server: Server, count: int) -> list[dict[str, Any]]:
-    """So many events of jobs, waiting for them to be on disk."""
+    """Return `count` events of jobs, once they are on disk."""
     log_id, seq, _ = position(server)
     found: list[dict[str, Any]] = []
     while len(found) < count:
@@ -45,7 +45,7 @@ def test_a_killed_process_has_lost_no_event_of_what_it_answered(make_server):
     assert [event["job_id"] for event in events(server, 500)] == ids
 
 
-def test_three_nodes_tell_one_story(make_cluster):
+def test_the_logs_of_three_nodes_form_one_history(make_cluster):
     """Each transition is in the log of the node that made it, in the order of versions, and in no other."""
     cluster = make_cluster(3)
     a, b, _ = cluster.servers
@@ -93,8 +93,8 @@ def test_a_node_that_can_not_write_its_log_serves(make_server, tmp_path):
     assert "Events are not written" in server.output()
 
 
-def test_nodes_without_journals_may_share_a_directory_as_ever_and_each_has_its_log(make_server, tmp_path):
-    """As conf/cluster does. When one is gone for good the other doesn't come into possession of its log."""
+def test_nodes_without_journals_may_share_a_directory_and_have_separate_logs(make_server, tmp_path):
+    """The nodes of conf/cluster do so. When one is gone for good, the other does not take over its log."""
     one, two = (make_server("--dir", tmp_path, "--cluster-config-file", f"{name}.conf").start() for name in "ab")
     logs = [position(server)[0] for server in (one, two)]
     assert logs[0] != logs[1]
@@ -116,7 +116,7 @@ def test_a_node_whose_nodes_file_was_moved_away_begins_its_own_log(server):
 
 
 def follows(server):
-    """Whether somebody is told of events as they come."""
+    """Return whether a client follows the events."""
     info = server.info("events")
     return int(info["events_tails"]) + int(info["events_readers_waiting"])
 

@@ -25,7 +25,7 @@ def pair(make_cluster):
 
 
 @pytest.mark.parametrize("retry", [0, 300])
-def test_a_job_that_was_handed_over_stays_where_it_went(pair, retry):
+def test_a_job_that_was_handed_over_stays_with_its_new_node(pair, retry):
     """Both nodes die at once after B's client has taken a job of A's: no second delivery, no loss."""
     a, b = pair.servers
     job_id = a.command("ADDJOB", "q", "body", 5000, "RETRY", retry, "REPLICATE", 1)
@@ -74,7 +74,7 @@ def test_pauses_set_with_bcast_survive_the_restart_of_all(pair):
     until(lambda: a.command("PAUSE", "q", "state") == b"none", 5)
 
 
-def test_a_node_that_was_drained_and_restarted_has_nothing_left(pair):
+def test_a_drained_node_has_no_jobs_after_a_restart(pair):
     """Its journal must not bring back what it gave away."""
     a, b = pair.servers
     ids = {a.command("ADDJOB", "q", "body", 5000, "RETRY", 300, "REPLICATE", 1) for _ in range(100)}
@@ -98,8 +98,8 @@ def test_copies_that_came_from_others_are_journaled(pair):
     until(lambda: ids_in(b, "q") == [job_id], 15)
 
 
-def test_an_ack_under_way_is_taken_up_again_after_the_restart(make_cluster):
-    """The holder that does not know hears of it from the restarted node, long before its RETRY."""
+def test_an_ack_in_progress_continues_after_the_restart(make_cluster):
+    """The restarted node tells the other holder, long before its RETRY."""
     cluster = make_cluster(3, *ALWAYS)
     a, b, c = cluster.servers
     job_id = a.command("ADDJOB", "q", "body", 5000, "RETRY", 300, "REPLICATE", 3)

@@ -1,4 +1,4 @@
-"""Nodes with a journal, stopped, killed and started again: what comes back, and how."""
+"""Nodes with a journal that are stopped, killed and started again: the jobs that return, and their state."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def segments(server: Server) -> list[str]:
 
 
 def refusal(server: Server) -> str:
-    """What a node says that doesn't start."""
+    """Return the error text of a node that doesn't start."""
     before = len(server.output())
     server.launch()
     assert server.wait_ended() == 1
@@ -54,7 +54,7 @@ def refusal(server: Server) -> str:
 
 @pytest.mark.parametrize("policy", ["always", "everysec", "no"])
 def test_a_killed_process_loses_nothing_that_it_acknowledged(make_server, policy):
-    """Written to the system before the reply, with any policy; bodies, acks, pauses and counters alike."""
+    """With any policy, records reach the system before the reply: bodies, acks, pauses and counters."""
     server = make_server(*JOURNAL, "--appendfsync", policy).start()
     waiting, acked, nacked = (server.command("ADDJOB", "q", word, 0, "RETRY", 1) for word in ("w", "a", "n"))
     assert ids_in(server, "q") == [waiting, acked, nacked]
@@ -71,8 +71,8 @@ def test_a_killed_process_loses_nothing_that_it_acknowledged(make_server, policy
 
 
 @pytest.mark.parametrize("how", ["kill", "stop", "SHUTDOWN"])
-def test_the_queue_is_back_at_once_when_it_is_certain(make_server, how):
-    """Under `always`, or after a clean stop: what nobody else can have needs no RETRY first. RETRY 0 included."""
+def test_queued_jobs_return_at_once_when_their_state_is_certain(make_server, how):
+    """Under `always`, or after a clean stop, a job that no other node can have needs no RETRY first, even RETRY 0."""
     server = make_server(*(ALWAYS if how == "kill" else JOURNAL)).start()
     ids = [server.command("ADDJOB", "q", f"body {n}", 0, "RETRY", 0 if n % 2 else 300) for n in range(10)]
     if how == "SHUTDOWN":
@@ -86,7 +86,7 @@ def test_the_queue_is_back_at_once_when_it_is_certain(make_server, how):
     server.kill()
 
 
-def test_without_always_a_kill_leaves_at_most_once_jobs_to_be_seen_and_not_delivered(make_server):
+def test_without_always_at_most_once_jobs_are_visible_but_not_delivered_after_a_kill(make_server):
     """It can't be known whether they were delivered; a clean stop afterwards doesn't make it known either."""
     server = make_server(*JOURNAL).start()
     job_id = server.command("ADDJOB", "q", "body", 0, "RETRY", 0)
@@ -101,7 +101,7 @@ def test_without_always_a_kill_leaves_at_most_once_jobs_to_be_seen_and_not_deliv
 
 
 def test_a_delivered_at_most_once_job_never_comes_again(make_server):
-    """However often the node dies or stops afterwards."""
+    """The node may die or stop any number of times afterwards."""
     server = make_server(*ALWAYS).start()
     job_id = server.command("ADDJOB", "q", "body", 0, "RETRY", 0)
     assert ids_in(server, "q") == [job_id]
@@ -111,7 +111,7 @@ def test_a_delivered_at_most_once_job_never_comes_again(make_server):
         assert ids_in(server, "q") == []
 
 
-def test_delay_and_retry_go_on_from_where_they_were(make_server):
+def test_delay_and_retry_continue_after_a_restart(make_server):
     """Not from zero (spec Q22): half of the time had passed before the restart."""
     server = make_server(*ALWAYS).start()
     delayed = server.command("ADDJOB", "later", "body", 0, "DELAY", 4, "RETRY", 100)
@@ -129,7 +129,7 @@ def test_delay_and_retry_go_on_from_where_they_were(make_server):
     until(lambda: ids_in(server, "q") == [leased], 4)
 
 
-def test_a_ttl_goes_on_while_the_node_is_down(make_server):
+def test_a_ttl_runs_while_the_node_is_down(make_server):
     server = make_server(*ALWAYS).start()
     job_id = server.command("ADDJOB", "q", "body", 0, "TTL", 2, "RETRY", 1)
     server.kill()
@@ -140,7 +140,7 @@ def test_a_ttl_goes_on_while_the_node_is_down(make_server):
 
 
 def test_sigterm_under_load_loses_nothing_acknowledged(make_server):
-    """What was answered is in the journal; what wasn't may be, or not."""
+    """The journal has every job with a reply. Jobs without a reply may be in it or not."""
     server = make_server(*JOURNAL).start()
     ids = []
     with server.connect() as client:
@@ -162,7 +162,7 @@ def test_sigterm_under_load_loses_nothing_acknowledged(make_server):
 
 
 def fill(server: Server, count: int, body: int = 100, queue: str = "q") -> None:
-    """So many jobs with RETRY."""
+    """Add `count` jobs with RETRY."""
     request = hiredis.pack_command(("ADDJOB", queue, "x" * body, 0, "RETRY", 300)) * 500
     with server.connect() as client:
         for _ in range(count // 500):
@@ -172,7 +172,7 @@ def fill(server: Server, count: int, body: int = 100, queue: str = "q") -> None:
 
 
 def launch_and_connect(server: Server) -> Connection:
-    """A connection to a node that was just started, and may be reading its journal."""
+    """Start a node and return a connection to it. The node may be reading its journal."""
     server.launch()
     found: list[Connection] = []
 
@@ -187,7 +187,7 @@ def launch_and_connect(server: Server) -> Connection:
     return found[0]
 
 
-def test_requests_of_a_young_start_wait_for_the_journal(make_server):
+def test_early_requests_wait_for_the_journal(make_server):
     """A script that starts a node and uses it sees no -LOADING, and all is done in order."""
     server = make_server(*JOURNAL, "--loading-wait", 60).start()
     fill(server, JOBS_TO_LOAD)
@@ -213,7 +213,7 @@ def test_shutdown_works_while_requests_wait_for_the_journal(make_server):
         assert server.wait_ended() == 0
 
 
-def test_while_it_loads_a_node_says_so_and_answers_what_needs_no_jobs(make_server):
+def test_a_loading_node_says_so_and_answers_commands_that_need_no_jobs(make_server):
     """LOADING for commands about jobs; PING, too; INFO tells how far it is. Then everything is there."""
     server = make_server(*JOURNAL, "--loading-wait", 0).start()
     fill(server, JOBS_TO_LOAD)
@@ -243,7 +243,7 @@ def test_while_it_loads_a_node_says_so_and_answers_what_needs_no_jobs(make_serve
 
 
 def test_sigterm_while_it_loads_ends_the_node_and_changes_nothing(make_server):
-    """It has served nobody, so it does not say that it was ready either."""
+    """It has served no client, so it has not logged that it was ready either."""
     server = make_server(*JOURNAL).start()
     fill(server, JOBS_TO_LOAD)
     server.stop()
@@ -268,7 +268,7 @@ def is_up(server: Server) -> bool:
 
 
 def tear(server: Server) -> int:
-    """Cut the last bytes off the journal; how many it has then."""
+    """Cut the last bytes off the journal. Return its new size."""
     path = server.folder / FOLDER / segments(server)[-1]
     size = path.stat().st_size - 7
     os.truncate(path, size)
@@ -323,7 +323,7 @@ def test_a_journal_of_a_newer_version_is_refused(make_server):
 
 
 def test_a_second_node_on_one_journal_does_not_start(make_server):
-    """It says who has it."""
+    """The error names the process that has it."""
     first = make_server(*JOURNAL).start()
     second = make_server(*JOURNAL, "--dir", first.folder, "--cluster-config-file", "second.conf")
     said = refusal(second)
@@ -331,7 +331,7 @@ def test_a_second_node_on_one_journal_does_not_start(make_server):
     assert first.command("PING") == b"PONG"
 
 
-def test_a_foreign_journal_is_not_passed_by_in_silence(make_server):
+def test_a_journal_of_the_original_is_not_ignored_silently(make_server):
     """Starting empty beside the original's file would look like losing everything."""
     server = make_server(*JOURNAL)
     (server.folder / "disque.aof").write_bytes(b"*2\r\n$6\r\nDELJOB\r\n$40\r\n" + b"D-" + b"0" * 38 + b"\r\n")
@@ -344,7 +344,7 @@ def test_a_foreign_journal_is_not_passed_by_in_silence(make_server):
 
 
 def test_an_ack_is_not_forgotten_by_a_restart(make_cluster):
-    """One holder is down when the job is acknowledged, then the one that knows restarts: the job stays done."""
+    """One holder is down when the job is acknowledged. Then the other one restarts, and the job stays acknowledged."""
     cluster = make_cluster(2, *ALWAYS)
     a, b = cluster.servers
     job_id = a.command("ADDJOB", "q", "body", 5000, "REPLICATE", 2, "RETRY", 1)

@@ -16,7 +16,7 @@ FOLDER = "disque.aof.d"
 
 
 def fill(server: Server, count: int, queue: str = "q", retry: int = 300) -> list[bytes]:
-    """So many jobs of 100 bytes; their ids."""
+    """Add `count` jobs of 100 bytes. Return their ids."""
     request = hiredis.pack_command(("ADDJOB", queue, "x" * 100, 0, "RETRY", retry))
     with server.connect() as client:
         client.send_raw(request * count)
@@ -45,8 +45,8 @@ def is_rewritten(server: Server) -> bool:
 # -- on and off ------------------------------------------------------------------------------------
 
 
-def test_a_journal_that_is_switched_on_has_the_jobs_of_before(make_server):
-    """Also those that come while they are being recorded; `wait-rewrite` until then."""
+def test_a_journal_that_is_switched_on_has_the_earlier_jobs(make_server):
+    """It also gets jobs that arrive during the recording. Until its end the state is `wait-rewrite`."""
     server = make_server().start()
     ids = fill(server, 10_000)
     server.command("CONFIG", "SET", "appendonly", "yes")
@@ -58,7 +58,7 @@ def test_a_journal_that_is_switched_on_has_the_jobs_of_before(make_server):
     assert int(server.info("jobs")["registered_jobs"]) == len(ids)
 
 
-def test_what_happens_while_the_journal_is_off_is_not_remembered_wrongly(make_server):
+def test_changes_while_the_journal_is_off_are_not_undone(make_server):
     """Off, changed, on again: the new journal replaces the old one, and nothing acknowledged meanwhile comes back."""
     server = make_server(*ALWAYS).start()
     first = fill(server, 10)
@@ -76,7 +76,7 @@ def test_what_happens_while_the_journal_is_off_is_not_remembered_wrongly(make_se
 
 
 def test_a_journal_that_was_switched_off_leaves_at_most_once_jobs_uncertain(make_server):
-    """What happened to them since is in no journal: a later start must not queue them."""
+    """Later changes are in no journal, so a later start must not queue them."""
     server = make_server(*ALWAYS).start()
     job_id = server.command("ADDJOB", "q", "body", 0, "RETRY", 0)
     server.command("CONFIG", "SET", "appendonly", "no")
@@ -102,7 +102,7 @@ def test_appendfsync_may_change_at_any_time(make_server, how):
     assert ids_in(server, "once") == (once if how == "stop" else once[-5:])
 
 
-def test_two_switches_in_one_packet_leave_what_was_said_last(make_server):
+def test_of_two_switches_in_one_packet_the_last_one_counts(make_server):
     server = make_server(*JOURNAL).start()
     ids = fill(server, 10)
     with server.connect() as client:
@@ -115,8 +115,8 @@ def test_two_switches_in_one_packet_leave_what_was_said_last(make_server):
     assert int(server.info("jobs")["registered_jobs"]) == len(ids)
 
 
-def test_a_journal_that_can_not_be_had_is_refused_and_changes_nothing(make_server):
-    """Something else is in its place; or another node has it."""
+def test_an_unusable_journal_is_refused_and_changes_nothing(make_server):
+    """Another file is in its place, or another node uses it."""
     server = make_server().start()
     (server.folder / FOLDER).write_text("precious")
     with pytest.raises(hiredis.ReplyError, match="ERR Unable to turn on AOF"):
@@ -133,7 +133,7 @@ def test_a_journal_that_can_not_be_had_is_refused_and_changes_nothing(make_serve
 # -- rewriting -------------------------------------------------------------------------------------
 
 
-def test_bgrewriteaof_wins_back_what_is_over(make_server):
+def test_bgrewriteaof_frees_the_space_of_finished_jobs(make_server):
     server = make_server(*JOURNAL, "--auto-aof-rewrite-percentage", 0).start()
     ids = fill(server, 10_000)
     for at in range(0, 9_000, 1000):
@@ -161,7 +161,7 @@ def test_the_journal_does_not_grow_without_limit(make_server):
 
 
 def test_a_kill_in_the_middle_of_a_rewrite_loses_nothing(make_server):
-    """Time and again, with jobs and acks coming in meanwhile."""
+    """The kill is repeated, while jobs and acks arrive."""
     server = make_server(*ALWAYS, "--auto-aof-rewrite-percentage", 0).start()
     ids = fill(server, 10_000)
     gone = set()
@@ -205,8 +205,8 @@ def test_pauses_survive_a_rewrite(make_server):
 # -- reading back ----------------------------------------------------------------------------------
 
 
-def test_debug_loadaof_brings_back_what_was_there(make_server):
-    """Everything that the journal knows; clients meanwhile hear LOADING; and the node goes on writing."""
+def test_debug_loadaof_restores_the_jobs_of_the_journal(make_server):
+    """It restores all jobs of the journal. Clients get LOADING meanwhile, and the node goes on writing."""
     server = make_server(*JOURNAL).start()
     ids = fill(server, 5000)
     once = server.command("ADDJOB", "once", "body", 0, "RETRY", 0)
@@ -241,7 +241,7 @@ def test_a_node_that_restarts_itself_reads_its_journal(make_server, how):
     assert ids_in(server, "q") == ids
 
 
-def test_what_stands_before_a_shutdown_in_one_packet_is_on_disk(make_server):
+def test_commands_before_a_shutdown_in_one_packet_are_on_disk(make_server):
     """Spec Q8: buffered records are flushed."""
     server = make_server(*JOURNAL).start()
     with server.connect() as client:
@@ -253,8 +253,8 @@ def test_what_stands_before_a_shutdown_in_one_packet_is_on_disk(make_server):
 
 
 @pytest.mark.parametrize("last", ["QUIT", "NONSENSE", "end of file"])
-def test_a_client_that_goes_gets_the_replies_that_wait_for_the_journal(make_server, last):
-    """Of what it sent before QUIT, before a mistake that ends the connection, or before it closed its side."""
+def test_a_disconnecting_client_gets_the_replies_that_wait_for_the_journal(make_server, last):
+    """These are replies to commands before QUIT, before a protocol error, or before the client closed its side."""
     server = make_server(*ALWAYS).start()
     with server.connect() as client:
         request = hiredis.pack_command(("ADDJOB", "q", "body", 0)) * 3
@@ -293,7 +293,7 @@ def test_the_controlled_restart_brings_back_queues(make_server):
 
 
 def test_the_next_start_with_appendonly_no_is_empty(make_server):
-    """The journal stays where it is, and nobody reads it."""
+    """The journal stays in its place, and the node does not read it."""
     server = make_server(*JOURNAL).start()
     fill(server, 10)
     server.stop()

@@ -55,7 +55,7 @@ def server(tmp_path):
         yield server
 
 
-def test_twice_the_memory_in_jobs(server):
+def test_jobs_of_twice_the_memory_are_accepted_and_delivered(server):
     """24 MB of bodies in 12: nothing is refused, everything comes, in order, and the files go."""
     add(server, COUNT)
     memory = server.info("memory")
@@ -70,7 +70,7 @@ def test_twice_the_memory_in_jobs(server):
 
 
 def test_kill_and_restart_with_a_journal(tmp_path):
-    """What is on disk for want of memory is void then; the journal has it all, and loads into little memory."""
+    """Spilled bodies are void after the restart. The journal has all jobs, and loads into little memory."""
     with Server(tmp_path / "node", None, (*OPTIONS, "--appendonly", "yes", "--appendfsync", "no")) as server:
         add(server, COUNT)
         server.kill()
@@ -84,8 +84,8 @@ def test_kill_and_restart_with_a_journal(tmp_path):
         assert take(server, COUNT) == list(range(COUNT))
 
 
-def test_files_that_somebody_cuts_cost_those_bodies_and_nothing_else(server):
-    """The node says so, and goes on."""
+def test_truncated_spill_files_cost_only_their_own_bodies(server):
+    """The node logs it and goes on."""
     add(server, 3_000)
     out = int(server.info("memory")["spilled_jobs"])
     for path in spill_folder(server).glob("*.spill"):
@@ -98,8 +98,8 @@ def test_files_that_somebody_cuts_cost_those_bodies_and_nothing_else(server):
     assert "can't be read" in server.output()
 
 
-def test_with_a_journal_they_cost_nothing(tmp_path):
-    """Bodies are taken from the journal, in order."""
+def test_with_a_journal_truncated_spill_files_cost_nothing(tmp_path):
+    """The node reads the bodies from the journal, in order."""
     with Server(tmp_path / "node", None, (*OPTIONS, "--appendonly", "yes", "--appendfsync", "no")) as server:
         add(server, 3_000)
         for path in spill_folder(server).glob("*.spill"):
@@ -111,7 +111,7 @@ def test_with_a_journal_they_cost_nothing(tmp_path):
         assert server.output().count("from the journal") == 1
 
 
-def test_it_can_be_switched_on_while_the_node_runs(tmp_path):
+def test_spilling_can_be_switched_on_while_the_node_runs(tmp_path):
     with Server(tmp_path / "node", None, ("--maxmemory", "12mb")) as server:
         add(server, 1_800)
         assert not spill_folder(server).exists()
@@ -121,7 +121,7 @@ def test_it_can_be_switched_on_while_the_node_runs(tmp_path):
         assert take(server, 4_800) == list(range(4_800))
 
 
-def test_a_leaving_node_reads_what_it_gives_away(tmp_path):
+def test_a_leaving_node_reads_the_bodies_that_it_hands_over(tmp_path):
     """Jobs and copies alike."""
     with Cluster(tmp_path, 2, OPTIONS) as cluster:
         a, b = cluster.servers

@@ -1,4 +1,4 @@
-"""How a node starts, serves and ends, as a process."""
+"""A node as a process: its start, its service and its end."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def started(*words, **options):
 
 
 def refusal(folder, *words):
-    """What a node that can't start says on standard error; one line, and status 1."""
+    """Return the one line on standard error of a node that can't start. Its status is 1."""
     status, _, errors = run("--port", free_port(), "--bind", HOST, "--dir", folder, *words)
     assert status == 1, errors
     assert errors.count("\n") == 1, errors
@@ -76,7 +76,7 @@ def test_help_and_version_are_answers_and_no_failures():
     assert output.startswith(f"Disque server v={__version__} ")
 
 
-def test_a_wrong_configuration_is_told_with_line_and_reason(tmp_path):
+def test_a_configuration_error_names_its_line_and_reason(tmp_path):
     (tmp_path / "bad.conf").write_text("port 7711\nmaxmemory 10zb\nnonsense 1\n")
     status, output, errors = run(tmp_path / "bad.conf")
     assert (status, output) == (1, "")
@@ -93,7 +93,7 @@ def test_a_configuration_is_tried_while_a_node_runs_with_it(tmp_path, server):
 
 
 def test_the_environment_configures_a_node(make_server):
-    """Between the file and the command line; a restart of its own has it as well."""
+    """The environment ranks between the file and the command line. It also applies when the node restarts itself."""
     server = make_server("--timeout", "7", config=["timeout 1", "hz 20", "slowlog-max-len 5"])
     server.environment = {"DISQUE_TIMEOUT": "2", "DISQUE_HZ": "30", "DISQUE_URL": "x"}
     server.start()
@@ -122,7 +122,7 @@ def test_the_environment_configures_a_node(make_server):
         (["--unixsocket", "nodir/disque.sock"], "nodir/disque.sock: No such file or directory"),
     ],
 )
-def test_what_keeps_a_node_from_starting_is_one_line(tmp_path, words, reason):
+def test_the_reason_for_a_failed_start_is_one_line(tmp_path, words, reason):
     assert reason in refusal(tmp_path, *words)
 
 
@@ -148,7 +148,7 @@ def test_a_port_in_use_is_refused_and_nothing_is_left_behind(tmp_path, server):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_a_node_in_order(server, number):
+def test_a_signal_ends_a_node_in_an_orderly_way(server, number):
     with server.connect() as waiting:
         waiting.send("GETJOB", "FROM", "q")
         server.command("PING")
@@ -174,7 +174,7 @@ def test_a_node_keeps_its_id_and_its_cluster_over_every_kind_of_end(make_cluster
 
 
 def test_a_nodes_file_that_is_a_link_stays_one(server, tmp_path):
-    """It leads to where a node's state outlives a container; the file there is what has to be new."""
+    """The link leads to a volume that outlives a container. The file there has to be replaced."""
     kept, link = tmp_path / "kept.conf", server.folder / "nodes.conf"
     assert server.stop() == 0
     link.rename(kept)
@@ -186,8 +186,8 @@ def test_a_nodes_file_that_is_a_link_stays_one(server, tmp_path):
     assert kept.stat().st_mtime_ns > written_at
 
 
-def test_replies_to_what_was_asked_before_the_end_still_arrive(server):
-    """A client that is slow to read gets all of it, although the node is told to stop meanwhile."""
+def test_replies_to_requests_before_the_end_still_arrive(server):
+    """A slow client gets all its replies, although the node is told to stop meanwhile."""
     job_id = server.command("ADDJOB", "q", b"x" * 8_000_000, 0)
     with server.connect() as slow:
         slow.send("SHOW", job_id)
@@ -220,7 +220,7 @@ def test_a_client_that_never_reads_can_not_keep_a_node_alive(server):
 
 
 def test_a_second_interrupt_ends_a_node_at_once(server):
-    """While it waits for clients to take their replies; the status is 1."""
+    """The first one lets it wait for clients to take their replies. The status is 1."""
     job_id = server.command("ADDJOB", "q", b"x" * 1_000_000, 0)
     with server.connect() as stuffed:
         for _ in range(20):
@@ -251,7 +251,7 @@ def test_the_configuration_may_come_from_standard_input(tmp_path):
 
 
 def test_a_daemon_reports_when_it_is_ready_and_removes_its_pid_file(tmp_path):
-    """The program that was started ends when the node serves; the rest of its life is the log's."""
+    """The started program ends when the node serves. Afterwards the node reports to its log."""
     port = free_port()
     words = ["--port", port, "--bind", HOST, "--dir", tmp_path, "--logfile", "log"]
     status, output, errors = run(*words, "--daemonize", "yes", "--pidfile", "pid", folder=tmp_path)
@@ -264,7 +264,7 @@ def test_a_daemon_reports_when_it_is_ready_and_removes_its_pid_file(tmp_path):
     assert f"{pid}:P " in (tmp_path / "log").read_text()
 
 
-def test_a_daemon_that_can_not_start_says_so_to_who_started_it(tmp_path, server):
+def test_a_daemon_that_can_not_start_reports_the_reason_to_its_caller(tmp_path, server):
     words = ["--port", server.port, "--bind", HOST, "--dir", tmp_path, "--logfile", "log"]
     status, _, errors = run(*words, "--daemonize", "yes", "--pidfile", tmp_path / "pid")
     assert status == 1
@@ -313,7 +313,7 @@ def test_a_node_that_restarts_itself_keeps_its_process_and_its_id(make_server, h
     assert server.stop() == 0
 
 
-def test_what_came_from_standard_input_can_not_be_read_again(tmp_path):
+def test_a_configuration_from_standard_input_can_not_be_read_again(tmp_path):
     port = free_port()
     words = ["-", "--port", port, "--bind", HOST, "--dir", tmp_path, "--logfile", "log"]
     with started(*words, stdin=subprocess.DEVNULL):
@@ -327,7 +327,7 @@ def test_what_came_from_standard_input_can_not_be_read_again(tmp_path):
 # -- doors -----------------------------------------------------------------------------------------
 
 
-def test_clients_may_come_by_a_unix_socket(make_server):
+def test_clients_may_connect_over_a_unix_socket(make_server):
     server = make_server("--unixsocket", "disque.sock", "--unixsocketperm", "700").start()
     path = server.folder / "disque.sock"
     assert path.stat().st_mode & 0o777 == 0o700
@@ -501,8 +501,8 @@ def test_a_rewritten_configuration_is_what_the_next_start_reads(make_server):
     assert server.command("CONFIG", "GET", "timeout") == [b"timeout", b"6"]
 
 
-def test_a_disk_that_stalls_holds_up_only_who_writes(make_server):
-    """A pipe stands for the disk: opening it takes until somebody feeds it. Replies keep their order."""
+def test_a_stalled_disk_delays_only_clients_that_write_files(make_server):
+    """A pipe represents the disk: opening it takes until another process writes to it. Replies keep their order."""
     server = make_server(config=["timeout 0"]).start()
     server.config_path.unlink()
     os.mkfifo(server.config_path)
@@ -535,7 +535,7 @@ def test_tcp_keepalive_counts_for_clients_that_connect_afterwards(server):
             assert len(keepalive_timers()) == 1
 
 
-def test_the_watchdog_tells_where_the_loop_stands_still(server):
+def test_the_watchdog_logs_where_the_loop_is_stuck(server):
     server.command("CONFIG", "SET", "watchdog-period", 200)
     server.command("DEBUG", "SLEEP", 0.5)
     until(lambda: "the loop has been standing still" in server.output())
@@ -546,7 +546,7 @@ def test_the_watchdog_tells_where_the_loop_stands_still(server):
     assert len(server.output()) == size
 
 
-def test_client_pause_holds_commands_back_and_lets_them_go(server):
+def test_client_pause_delays_commands_and_then_runs_them(server):
     server.command("CLIENT", "PAUSE", 400)
     with server.connect() as client:
         begun = time.monotonic()

@@ -1,4 +1,4 @@
-"""A cluster that speaks nothing but TLS, among its nodes and with clients, and the programs of the command line."""
+"""A cluster that uses TLS only, among its nodes and with clients, and the command line programs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def sign_up(folder, name, authority=None, names="DNS:localhost,IP:127.0.0.1"):
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory):
-    """A folder with an authority, a node and a client of it, and somebody else's authority."""
+    """A folder with an authority, certificates of a node and a client, and another authority."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed")
     folder = tmp_path_factory.mktemp("certificates")
@@ -95,7 +95,7 @@ def test_a_large_job_comes_and_goes(cli):
     assert cli("ACKJOB", job_id) == "1\n"
 
 
-def test_both_nodes_talk_through_tls_and_nobody_else_does(certificates, port, cli):
+def test_both_nodes_talk_over_tls_and_refuse_other_connections(certificates, port, cli):
     job_id = cli("ADDJOB", "over the bus", "x", 0, "REPLICATE", 2).strip()
     other = [*CLI, "-p", str(port + 1), *tls(certificates)]
     assert job_id in run(other, "GETJOB", "FROM", "over the bus")
@@ -136,7 +136,7 @@ def test_latency(cli):
 
 
 def test_a_long_pipe(cli):
-    """More in both directions than TLS keeps back, so that readiness of the socket and of TLS differ."""
+    """Both directions carry more than TLS buffers, so readiness of the socket and of TLS differ."""
     jobs = "".join(f"ADDJOB piped {'x' * (1 + number % 3000)} 0\r\n" for number in range(4000))
     assert cli("--pipe", text=jobs).splitlines()[-1] == "errors: 0, replies: 4000"
     assert cli("QLEN", "piped") == "4000\n"
@@ -159,18 +159,18 @@ def test_a_node_is_taken_out_and_joined_again(certificates, port, cli):
 
 
 @pytest.mark.parametrize("words", [("PING",), ("--health",), ("--pipe",), ("--scan",)])
-def test_without_a_certificate_nobody_is_answered(certificates, port, words):
+def test_clients_without_a_certificate_are_refused(certificates, port, words):
     text = run(CLI, "-p", port, *tls(certificates, client=None), *words, status=1, text="")
     assert "Server closed the connection (it may want --cert and --key)" in text
 
 
-def test_a_certificate_of_somebody_elses_authority_is_refused(certificates, port):
+def test_a_certificate_of_another_authority_is_refused(certificates, port):
     text = run(CLI, "-p", port, *tls(certificates, client="stranger"), "PING", status=1)
     assert "Server closed the connection (does it trust our certificate?)" in text
 
 
 @pytest.mark.parametrize("program", [[*CLI], [*CLUSTER]])
-def test_a_node_of_somebody_elses_authority_is_not_believed(certificates, port, program):
+def test_a_node_of_another_authority_is_not_trusted(certificates, port, program):
     words = ["-p", port] if program == CLI else []
     deed = ["PING"] if program == CLI else ["check", f"{HOST}:{port}"]
     text = run(program, *words, *tls(certificates, authority="other"), *deed, status=1)
@@ -192,8 +192,8 @@ def test_files_that_can_not_be_used_are_named(certificates, port):
         assert reason in run(CLUSTER, "--tls", *words, "check", f"{HOST}:{port}", status=1)
 
 
-def test_a_node_that_is_started_and_not_believed_is_told_of_with_the_reason(certificates, tmp_path, monkeypatch):
-    """It runs, so the reason is not in its log."""
+def test_the_reason_for_not_trusting_a_started_node_is_reported(certificates, tmp_path, monkeypatch):
+    """The node runs, so the reason is not in its log."""
     monkeypatch.setattr(local_nodes, "START_TIMEOUT_S", 2.0)
     files = {"cert": "node.crt", "key": "node.key", "ca-cert": "authority.crt"}
     words = [str(word) for kind, name in files.items() for word in (f"--tls-{kind}-file", certificates / name)]
@@ -206,7 +206,7 @@ def test_a_node_that_is_started_and_not_believed_is_told_of_with_the_reason(cert
         local_nodes.stop_nodes([node])
 
 
-def test_what_only_tls_uses_wants_tls(certificates):
+def test_options_for_tls_need_tls(certificates):
     text = run(CLUSTER, "--cacert", certificates / "authority.crt", "check", f"{HOST}:1", status=2)
     assert "need --tls" in text
 

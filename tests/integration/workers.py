@@ -1,4 +1,4 @@
-"""Threads that work with real nodes while a test does something to them, and what tests ask nodes for."""
+"""Threads that work with real nodes during a test, and the questions that tests ask nodes."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def knows(server, job_id):
 
 
 def flags_of(observer, node_id):
-    """What a node thinks of another; nothing if it doesn't know it."""
+    """Return a node's flags for another node; nothing if it is unknown."""
     return observer.nodes().get(node_id, ["", ""])[1]
 
 

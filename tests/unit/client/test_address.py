@@ -26,7 +26,7 @@ def test_an_address_is_read_as_it_is_written(words, address):
 
 
 @pytest.mark.parametrize("words", ["", ":7711", "a:0", "a:65536", "a:x", "[::1", "[::1]7711", "unix:", "a:+1"])
-def test_what_is_no_address_is_refused(words):
+def test_a_text_that_is_no_address_is_refused(words):
     """Better at the start than as an unreachable node."""
     with pytest.raises(ValueError, match=r"."):
         parse_address(words)
@@ -47,7 +47,7 @@ def test_a_url_names_nodes_password_and_options():
 
 
 def test_disques_means_tls_and_a_user_may_be_named():
-    """As rediss is to redis."""
+    """The scheme disques relates to disque as rediss to redis."""
     url = parse_url("disques://ann:secret@h")
     assert (url.tls, url.username, url.password, url.nodes) == (True, "ann", "secret", (Address("h", 7711),))
 
@@ -58,7 +58,7 @@ def test_a_unix_url_is_one_socket():
 
 
 @pytest.mark.parametrize("url", ["amqp://h", "redis://h/1", "h:7711", "disque://", "disque://h/0", "disque://,"])
-def test_what_names_no_cluster_is_refused(url):
+def test_a_url_that_names_no_cluster_is_refused(url):
     """A path would be a database number in Redis; here it is a mistake."""
     with pytest.raises(ValueError, match=r"."):
         parse_url(url)

@@ -39,8 +39,8 @@ def with_client(scenario, *nodes, **settings):
     return asyncio.run(run())
 
 
-def test_any_loop_will_do():
-    """uvloop's transports are asyncio's in all but name; the server brings it along, so many programs have it."""
+def test_the_client_runs_on_uvloop_and_on_asyncio():
+    """uvloop's transports behave like asyncio's. Many programs have uvloop, because the server depends on it."""
     with Node(answers={"ADDJOB": f"+{JOB_A}\r\n".encode()}) as node:
 
         async def scenario():
@@ -52,7 +52,7 @@ def test_any_loop_will_do():
 
 
 def test_a_job_is_added_fetched_and_acknowledged():
-    """The round that everything is about; the body comes back decoded."""
+    """This is the basic cycle of every program. The body comes back decoded."""
     answers = {"ADDJOB": f"+{JOB_A}\r\n".encode(), "GETJOB": jobs_reply(JOB_A, body=b"hi"), "ACKJOB": b":1\r\n"}
     with Node(answers=answers) as node:
 
@@ -68,7 +68,7 @@ def test_a_job_is_added_fetched_and_acknowledged():
 
 
 def test_commands_share_a_connection():
-    """A hundred tasks are no hundred connections."""
+    """A hundred tasks use one connection."""
     with Node(answers={"QLEN": b":1\r\n"}) as node:
 
         async def scenario(client):
@@ -78,7 +78,7 @@ def test_commands_share_a_connection():
         assert node.greetings == 1
 
 
-def test_a_waiting_getjob_holds_nobody_up():
+def test_a_waiting_getjob_delays_no_other_command():
     """It has a connection of its own, and so has an ADDJOB that waits for copies."""
     with Node(answers={"GETJOB": SILENCE, "ADDJOB": SILENCE, "QLEN": b":1\r\n"}) as node:
 
@@ -94,7 +94,7 @@ def test_a_waiting_getjob_holds_nobody_up():
 
 
 def test_errors_have_types():
-    """And leave the connection usable."""
+    """An error reply leaves the connection usable."""
     with Node(answers={"ADDJOB": b"-PAUSED Queue paused in input, try later\r\n"}) as node:
 
         async def scenario(client):
@@ -106,20 +106,20 @@ def test_errors_have_types():
 
 
 def test_the_next_seed_is_tried_when_one_is_dead():
-    """Until an available one is found (spec X4)."""
+    """The client tries seeds until it finds an available one (spec X4)."""
     with Node() as node:
         dead = [f"127.0.0.1:{closed_port()}" for _ in range(3)]
         assert with_client(lambda client: client.ping(), *dead, node) == "PONG"
 
 
-def test_when_nobody_answers_the_patience_ends():
-    """With what the last one said."""
+def test_without_any_answer_the_patience_ends():
+    """The error has the reason of the last attempt."""
     with pytest.raises(NotConnectedError, match="last tried"):
         with_client(lambda client: client.ping(), f"127.0.0.1:{closed_port()}", patience=0.05)
 
 
-def test_a_wrong_password_is_said_at_once():
-    """No node is asked twice."""
+def test_a_wrong_password_is_reported_at_once():
+    """The client asks no node twice."""
     with Node(answers={"AUTH": b"-ERR invalid password\r\n"}) as node, pytest.raises(AuthError):
         with_client(lambda client: client.connect(), node, password="x", patience=60)
 
@@ -132,7 +132,7 @@ def test_a_harmless_command_is_repeated_on_another_node():
 
 
 def test_an_addjob_that_may_have_been_executed_is_not_repeated():
-    """The caller hears of it: nobody knows whether the job exists."""
+    """The caller gets the error, because the job may exist or not."""
     with Node(answers={"ADDJOB": HANG_UP}) as node:
         with pytest.raises(ConnectionLostError) as caught:
             with_client(lambda client: client.add_job("q", ""), node)
@@ -140,8 +140,8 @@ def test_an_addjob_that_may_have_been_executed_is_not_repeated():
         assert len(node.named("ADDJOB")) == 1
 
 
-def test_unless_the_caller_allows_it():
-    """Then the job may exist twice."""
+def test_an_addjob_is_repeated_if_the_caller_allows_it():
+    """In that case the job may exist twice."""
     answers = {"ADDJOB": in_turn(HANG_UP, f"+{JOB_A}\r\n".encode())}
     with Node(answers=answers) as node:
         assert with_client(lambda client: client.add_job("q", "", retry_unsafe=True), node) == JOB_A
@@ -149,8 +149,8 @@ def test_unless_the_caller_allows_it():
         assert with_client(lambda client: client.add_job("q", ""), node, retry_unsafe=True) == JOB_A
 
 
-def test_a_node_that_leaves_sends_us_to_another():
-    """It refused, so nothing happens twice."""
+def test_a_refusal_of_a_leaving_node_moves_the_client_to_another_node():
+    """The node refused the command, so nothing happens twice."""
     with Node("a", {"ADDJOB": LEAVING}) as bad, Node("b", {"ADDJOB": f"+{JOB_B}\r\n".encode()}) as good:
         bad.peers = [good]
 
@@ -161,14 +161,14 @@ def test_a_node_that_leaves_sends_us_to_another():
         assert with_client(scenario, bad) == good.address
 
 
-def test_leaving_is_an_error_when_there_is_nowhere_to_go():
+def test_leaving_is_an_error_without_another_node():
     """After the patience."""
     with Node(answers={"GETJOB": LEAVING}) as node, pytest.raises(LeavingError):
         with_client(lambda client: client.get_job("q"), node, patience=0.05)
 
 
-def test_a_leaving_node_is_no_home_if_another_is_well():
-    """HELLO says so before it refuses anything."""
+def test_a_leaving_node_is_not_chosen_as_home_if_another_works():
+    """HELLO reports it before the node refuses a command."""
     with Node("a", priority=100) as bad, Node("b") as good:
         bad.peers = [good]
 
@@ -179,8 +179,8 @@ def test_a_leaving_node_is_no_home_if_another_is_well():
         assert with_client(scenario, bad) == good.address
 
 
-def test_a_getjob_goes_on_on_another_node():
-    """With the rest of its time."""
+def test_a_getjob_continues_on_another_node():
+    """The wait goes on for the rest of its time."""
     with Node("a", {"GETJOB": HANG_UP}) as bad, Node("b", {"GETJOB": jobs_reply(JOB_B)}) as good:
         bad.peers = [good]
         job = with_client(lambda client: client.get_job("q", timeout_ms=5_000), bad)
@@ -189,7 +189,7 @@ def test_a_getjob_goes_on_on_another_node():
 
 
 def test_no_job_in_time_is_none():
-    """And with NOHANG, too, over the shared connection."""
+    """NOHANG gives None too, over the shared connection."""
     with Node(answers={"GETJOB": b"*-1\r\n"}) as node:
 
         async def scenario(client):
@@ -198,14 +198,14 @@ def test_no_job_in_time_is_none():
         assert with_client(scenario, node) == (None, [])
 
 
-def test_a_silent_node_is_given_up():
-    """A wait for ever is asked in slices, so that silence can be told from an empty queue."""
+def test_the_connection_to_a_silent_node_is_closed():
+    """A wait for ever is split into slices, so that silence differs from an empty queue."""
     with Node(answers={"QLEN": SILENCE}) as node, pytest.raises(ReplyTimeoutError):
         with_client(lambda client: client.qlen("q"), node, timeout=0.05, patience=0)
 
 
-def test_a_cancelled_getjob_gives_back_what_was_on_its_way():
-    """Else the job would wait for its RETRY."""
+def test_a_cancelled_getjob_puts_back_jobs_in_flight():
+    """Otherwise the job would wait for its RETRY."""
     with Node(answers={"GETJOB": SILENCE, "NACK": b":1\r\n"}) as node:
         node.last_word = jobs_reply(JOB_A)
 
@@ -217,8 +217,8 @@ def test_a_cancelled_getjob_gives_back_what_was_on_its_way():
         assert node.named("NACK") == [[b"NACK", JOB_A.encode()]]
 
 
-def test_a_cancelled_getjob_that_does_not_wait_gives_back_too():
-    """It shares its connection, which goes on: the answer is awaited, and put back."""
+def test_a_cancelled_getjob_without_a_wait_puts_jobs_back_too():
+    """Its connection is shared and stays open. The client awaits the answer and puts its jobs back."""
     late = threading.Event()
     with Node(answers={"GETJOB": lambda _: late.wait(5) and jobs_reply(JOB_A), "NACK": b":1\r\n"}) as node:
 
@@ -233,8 +233,8 @@ def test_a_cancelled_getjob_that_does_not_wait_gives_back_too():
         assert node.greetings == 1
 
 
-def test_a_cancelled_pipeline_gives_back_what_its_getjobs_got():
-    """What was answered before, and what was on its way; and no connection stays behind."""
+def test_a_cancelled_pipeline_puts_back_the_jobs_of_its_getjobs():
+    """Jobs of earlier answers and jobs in flight are put back, and no connection stays open."""
     with Node(answers={"GETJOB": in_turn(jobs_reply(JOB_A), SILENCE), "NACK": b":1\r\n"}) as node:
         node.last_word = jobs_reply(JOB_B)
 
@@ -275,7 +275,7 @@ def test_many_jobs_are_added_in_one_pipeline():
         assert node.greetings == 2
 
 
-def test_a_pipeline_that_breaks_tells_what_was_done():
+def test_a_broken_pipeline_reports_the_outcome_of_each_command():
     """The first was answered, the second may exist, the rest went to another node."""
     answers = {"ADDJOB": in_turn(b"+one\r\n", HANG_UP, b"+three\r\n")}
     with Node(answers=answers) as node:
@@ -304,7 +304,7 @@ def test_pipelines_mix_commands():
 
 
 def test_a_restarted_node_is_found_again():
-    """Idle connections that died are replaced without a word."""
+    """Idle connections that died are replaced without an error."""
     with Node(answers={"QLEN": b":1\r\n"}) as node:
 
         async def scenario(client):
@@ -333,7 +333,7 @@ def test_consumers_move_to_the_node_that_feeds_them():
         assert len(there.named("GETJOB")) == 1
 
 
-def test_following_can_be_turned_off():
+def test_moving_to_the_feeding_node_can_be_turned_off():
     """`follow=False`."""
     with Node("a", {"GETJOB": jobs_reply(*[JOB_B] * WINDOW_JOBS)}) as here, Node("b") as there:
         here.peers = [there]
@@ -346,7 +346,7 @@ def test_following_can_be_turned_off():
 
 
 def test_jobs_come_as_an_iterator():
-    """Until none came for a while."""
+    """The iterator ends when no job has come for a while."""
     with Node(answers={"GETJOB": in_turn(jobs_reply(JOB_A, JOB_A), jobs_reply(JOB_B), b"*-1\r\n")}) as node:
 
         async def scenario(client):
@@ -355,8 +355,8 @@ def test_jobs_come_as_an_iterator():
         assert with_client(scenario, node) == [JOB_A, JOB_A, JOB_B]
 
 
-def test_a_closed_client_says_so():
-    """Before and during a wait."""
+def test_a_closed_client_raises_client_closed_error():
+    """Both before and during a wait."""
     with Node(answers={"GETJOB": SILENCE}) as node:
 
         async def scenario(client):
@@ -372,7 +372,7 @@ def test_a_closed_client_says_so():
 
 
 def test_a_url_makes_a_client():
-    """With settings of its own."""
+    """Keyword arguments win over the URL."""
     with Node(answers={"AUTH": b"+OK\r\n"}) as node:
 
         async def scenario():
@@ -387,8 +387,8 @@ MISSING = b"-NOREPL Not enough reachable nodes for the requested replication lev
 ADDED = f"+{JOB_A}\r\n".encode()
 
 
-def test_missing_nodes_are_waited_for():
-    """A crash of one node of three costs a producer a moment; one that asked for a number of copies is told at once."""
+def test_an_addjob_without_replicate_waits_for_missing_nodes():
+    """A crash of one node of three delays a producer for a moment. With REPLICATE the refusal is raised at once."""
     with Node(answers={"ADDJOB": in_turn(MISSING, MISSING, ADDED, MISSING)}) as node:
 
         async def scenario(client):
@@ -400,8 +400,8 @@ def test_missing_nodes_are_waited_for():
         assert len(node.named("ADDJOB")) == 4
 
 
-def test_missing_nodes_are_waited_for_no_longer_than_the_patience():
-    """Then the node's refusal is the answer; so it is when the job may exist already."""
+def test_waiting_for_missing_nodes_ends_with_the_patience():
+    """Then the node's refusal is raised. It is raised at once if the job may exist already."""
     late = b"-NOREPL Timeout reached before replicating to the requested number of nodes\r\n"
     with Node(answers={"ADDJOB": MISSING}) as node, pytest.raises(NoReplError):
         with_client(lambda client: client.add_job("q", ""), node, patience=0.1)
@@ -409,14 +409,14 @@ def test_missing_nodes_are_waited_for_no_longer_than_the_patience():
         with_client(lambda client: client.add_job("q", ""), node)
 
 
-def test_missing_nodes_are_waited_for_by_many_jobs_too():
-    """Those that were refused are sent again."""
+def test_add_jobs_waits_for_missing_nodes_too():
+    """The client sends the refused ones again."""
     with Node(answers={"ADDJOB": in_turn(MISSING, ADDED)}) as node:
         assert with_client(lambda client: client.add_jobs("q", [b"1", b"2"]), node) == [JOB_A, JOB_A]
 
 
-def test_an_iterator_left_early_gives_the_rest_back():
-    """With the loop, and before the client is closed."""
+def test_an_iterator_that_ends_early_puts_the_remaining_jobs_back():
+    """Both when its loop is left and before the client is closed."""
     with Node(answers={"GETJOB": jobs_reply(JOB_A, JOB_B), "NACK": b":1\r\n"}) as node:
 
         async def scenario(client):
@@ -428,8 +428,8 @@ def test_an_iterator_left_early_gives_the_rest_back():
         assert node.named("NACK") == [[b"NACK", JOB_B.encode()]]
 
 
-def test_an_iterator_that_is_kept_gives_the_rest_back_with_its_client():
-    """Or when it is closed itself; then it ends."""
+def test_closing_the_client_puts_back_the_jobs_of_a_kept_iterator():
+    """Closing the iterator itself puts them back too, and ends it."""
     with Node(answers={"GETJOB": jobs_reply(JOB_A, JOB_B), "NACK": b":1\r\n"}) as node:
 
         async def scenario(client):
@@ -443,8 +443,8 @@ def test_an_iterator_that_is_kept_gives_the_rest_back_with_its_client():
         assert node.named("NACK") == [[b"NACK", JOB_B.encode()]] * 2
 
 
-def test_an_iterator_whose_task_is_cancelled_gives_the_rest_back():
-    """The job that was being worked on is its handler's."""
+def test_cancelling_the_task_of_an_iterator_puts_the_remaining_jobs_back():
+    """The job that is being handled stays with its handler."""
     with Node(answers={"GETJOB": jobs_reply(JOB_A, JOB_B), "NACK": b":1\r\n"}) as node:
 
         async def scenario(client):
@@ -459,8 +459,8 @@ def test_an_iterator_whose_task_is_cancelled_gives_the_rest_back():
         assert node.named("NACK") == [[b"NACK", JOB_B.encode()]]
 
 
-def test_a_silent_node_does_not_hold_up_the_end():
-    """A GETJOB that was cancelled may still be answered; near nodes do so in a tenth of a second or never."""
+def test_a_silent_node_does_not_delay_the_close():
+    """A cancelled GETJOB may still be answered. A near node does so within a tenth of a second or never."""
     released = threading.Event()
 
     def stuck(words):

@@ -44,7 +44,7 @@ def test_a_batch_of_commands_has_one_future():
 
 
 def test_callers_of_one_turn_share_a_write_and_get_their_own_replies():
-    """Whoever asked first is answered first."""
+    """Replies go to the callers in the order of submission."""
     with Node(answers={"SAY": lambda words: bulk(words[1])}) as node:
 
         async def scenario(connection):
@@ -54,8 +54,8 @@ def test_callers_of_one_turn_share_a_write_and_get_their_own_replies():
         assert with_connection(node, scenario) == [b"%d" % number for number in range(100)]
 
 
-def test_silence_longer_than_allowed_gives_the_connection_up():
-    """For all who wait on it: nobody behind the head can be answered earlier."""
+def test_silence_beyond_the_limit_closes_the_connection():
+    """All waiting batches fail: none behind the head can be answered earlier."""
     with Node(answers={"WAIT": SILENCE}) as node:
 
         async def scenario(connection):
@@ -69,7 +69,7 @@ def test_silence_longer_than_allowed_gives_the_connection_up():
 
 
 def test_a_wait_for_ever_is_not_silence():
-    """ADDJOB with timeout 0 may take as long as it likes."""
+    """ADDJOB with timeout 0 has no time limit."""
     with Node(answers={"WAIT": SILENCE}) as node:
 
         async def scenario(connection):
@@ -81,8 +81,8 @@ def test_a_wait_for_ever_is_not_silence():
         assert with_connection(node, scenario) is False
 
 
-def test_a_broken_connection_tells_what_may_have_been_executed():
-    """And what never left: that was handed in during the turn in which it broke."""
+def test_a_broken_connection_reports_whether_a_command_was_sent():
+    """A command that was submitted in the turn of the break was not sent."""
     with Node(answers={"DIE": HANG_UP}) as node:
 
         async def scenario(connection):
@@ -98,7 +98,7 @@ def test_a_broken_connection_tells_what_may_have_been_executed():
         with_connection(node, scenario)
 
 
-def test_what_was_handed_in_but_not_written_was_not_sent():
+def test_submitted_but_unwritten_commands_were_not_sent():
     """The connection is closed in the same turn."""
     with Node() as node:
 
@@ -113,7 +113,7 @@ def test_what_was_handed_in_but_not_written_was_not_sent():
 
 
 def test_replies_that_came_before_the_break_are_not_lost():
-    """They are in the batch."""
+    """The batch has these replies."""
     with Node(answers={"DIE": HANG_UP}) as node:
 
         async def scenario(connection):
@@ -125,8 +125,8 @@ def test_replies_that_came_before_the_break_are_not_lost():
         assert with_connection(node, scenario) == [b"PONG"]
 
 
-def test_hanging_up_reads_what_is_still_on_its_way():
-    """A job that was just handed to us must not be lost with the connection."""
+def test_hanging_up_reads_the_replies_in_flight():
+    """A job that was just delivered must not be lost with the connection."""
     with Node(answers={"WAIT": SILENCE}) as node:
         node.last_word = b"+late\r\n"
 
@@ -140,7 +140,7 @@ def test_hanging_up_reads_what_is_still_on_its_way():
 
 
 def test_garbage_is_a_protocol_error():
-    """And the end of the connection."""
+    """It closes the connection."""
     with Node(answers={"X": b"HTTP/1.1 200\r\n"}) as node:
 
         async def scenario(connection):
@@ -173,19 +173,19 @@ def test_dialling_greets_and_knows_the_node():
         (b"HTTP/1.1 200\r\n", NotConnectedError),
     ],
 )
-def test_a_node_that_does_not_greet_is_not_connected(answer, error):
-    """Unless it wants a password: that is another thing to say."""
+def test_a_node_without_a_greeting_is_a_not_connected_error(answer, error):
+    """A node that wants a password has an error of its own."""
     with Node(answers={"HELLO": answer}) as node, pytest.raises(error):
         with_connection(node, lambda connection: connection.drain(), connect_timeout=0.2)
 
 
-def test_what_can_be_no_name_is_not_connected():
-    """Another node may be there; Python calls it an error of text."""
+def test_an_impossible_host_name_is_a_not_connected_error():
+    """The client may then try another node. Python itself raises a UnicodeError."""
     with pytest.raises(NotConnectedError, match=r"a\.\.b:1: .*label"):
         asyncio.run(dial(Address("a..b", 1), make_options((), {}), None))
 
 
-def test_nobody_there_is_not_connected():
+def test_an_address_without_a_listener_is_a_not_connected_error():
     """The address is in the text."""
     port = closed_port()
     with pytest.raises(NotConnectedError, match=str(port)):
@@ -193,7 +193,7 @@ def test_nobody_there_is_not_connected():
 
 
 def test_a_plain_node_is_no_tls_node():
-    """It is unreachable, not half trusted."""
+    """The node counts as unreachable, not as half trusted."""
     with Node() as node, pytest.raises(NotConnectedError):
         asyncio.run(
             dial(

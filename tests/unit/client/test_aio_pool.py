@@ -30,8 +30,8 @@ def with_pool(node, scenario, **settings):
     asyncio.run(run())
 
 
-def test_one_plain_connection_serves_everybody():
-    """Also when many ask for it at the same moment."""
+def test_one_plain_connection_serves_all_callers():
+    """Also when many callers ask for it at the same moment."""
     with Node() as node:
 
         async def scenario(pool, take):
@@ -44,7 +44,7 @@ def test_one_plain_connection_serves_everybody():
 
 
 def test_adds_open_another_connection_only_when_all_are_busy():
-    """And not more than pool_size."""
+    """There are at most pool_size connections."""
     with Node(answers={"ADDJOB": SILENCE}) as node:
 
         async def scenario(pool, take):
@@ -103,8 +103,8 @@ def test_moving_consumers_leaves_no_idle_connections_behind():
         with_pool(here, scenario)
 
 
-def test_a_consumers_node_that_can_not_be_reached_is_given_up():
-    """Home is never far."""
+def test_consumers_return_home_if_their_node_can_not_be_reached():
+    """The next GETJOB goes to the home node."""
     with Node("a") as here, Node("b") as there:
         here.peers = [there]
         there.close()
@@ -119,7 +119,7 @@ def test_a_consumers_node_that_can_not_be_reached_is_given_up():
 
 
 def test_a_broken_connection_counts_once_against_its_node():
-    """However many waited on it; what was never sent does not count."""
+    """The number of waiting commands does not matter, and unsent commands do not count."""
     with Node() as node:
 
         async def scenario(pool, take):
@@ -149,7 +149,7 @@ def test_a_pinned_request_goes_nowhere_else():
 
 
 def test_a_closed_pool_dials_no_more():
-    """And says why."""
+    """The error has the reason."""
     with Node() as node:
 
         async def scenario(pool, take):
@@ -161,7 +161,7 @@ def test_a_closed_pool_dials_no_more():
 
 
 def test_a_node_that_can_not_be_reached_is_a_warning(caplog):
-    """With its address and the reason, once."""
+    """The log has its address and the reason, once."""
 
     async def run():
         pool = AsyncPool(make_options((f"127.0.0.1:{closed_port()}",), {}), Random(1))

@@ -26,7 +26,7 @@ def collect(node, scan):
     return asyncio.run(run())
 
 
-def test_pages_are_followed_to_the_end():
+def test_a_scan_follows_cursors_to_the_end():
     """The cursor of each leads to the next, 0 ends; empty pages are no end."""
     with Node(answers={"QSCAN": in_turn(page(7, bulk("a")), page(3), page(0, bulk("b")))}) as node:
         assert collect(node, lambda client: client.qscan(minlen=1)) == ["a", "b"]
@@ -41,8 +41,8 @@ def test_jobs_are_scanned_by_state_and_queue():
         assert node.named("JSCAN") == [[b"JSCAN", b"0", b"QUEUE", b"q", b"STATE", b"queued"]]
 
 
-def test_jobs_can_come_with_everything():
-    """As SHOW shows them."""
+def test_a_scan_can_return_whole_jobs():
+    """Each job has the fields of SHOW."""
     entry = b"*4\r\n" + bulk("id") + bulk(JOB_A) + bulk("state") + bulk("active")
     with Node(answers={"JSCAN": page(0, entry)}) as node:
         (info,) = collect(node, lambda client: client.jscan_info())
@@ -50,7 +50,7 @@ def test_jobs_can_come_with_everything():
 
 
 def test_a_lost_node_ends_the_scan():
-    """Its cursor means nothing to another one."""
+    """Its cursor means nothing to another node."""
     with Node("a", {"QSCAN": in_turn(page(7, bulk("a")), HANG_UP)}) as node, Node("b") as other:
         node.peers = [other]
         with pytest.raises(ConnectionLostError):

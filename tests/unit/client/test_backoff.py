@@ -1,4 +1,4 @@
-"""How long jobs rest."""
+"""The rests of failed jobs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_a_wait_grows_with_each_failure_up_to_the_cap(kind, waits):
     assert Backoff().wait_s(10_000, Random(1)) <= 300
 
 
-def test_jitter_shortens_by_chance_and_no_further():
+def test_jitter_shortens_a_wait_by_its_percentage_at_most():
     """Jobs that failed together don't come back together."""
     rng = Random(1)
     waits = [Backoff(jitter_percent=50).wait_s(1, rng) for _ in range(100)]

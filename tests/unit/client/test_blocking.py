@@ -32,7 +32,7 @@ def client_of(*nodes, **settings):
 
 
 def test_a_job_is_added_fetched_and_acknowledged():
-    """The round that everything is about."""
+    """This is the basic cycle of every program."""
     answers = {"ADDJOB": f"+{JOB_A}\r\n".encode(), "GETJOB": jobs_reply(JOB_A, body=b"hi"), "ACKJOB": b":1\r\n"}
     with Node(answers=answers) as node, client_of(node, decode="utf-8") as client:
         assert client.add_job("q", "hi", retry=5) == JOB_A
@@ -44,7 +44,7 @@ def test_a_job_is_added_fetched_and_acknowledged():
 
 
 def test_threads_share_a_client():
-    """With as many connections as run commands at a time."""
+    """It has as many connections as commands run at a time."""
     with Node(answers={"SAY": lambda words: bulk(words[1])}) as node, client_of(node, pool_size=3) as client:
         heard = []
 
@@ -61,7 +61,7 @@ def test_threads_share_a_client():
 
 
 def test_errors_have_types():
-    """And leave the connection usable."""
+    """An error reply leaves the connection usable."""
     with Node(answers={"ADDJOB": b"-PAUSED Queue paused\r\n"}) as node, client_of(node) as client:
         with pytest.raises(PausedError):
             client.add_job("q", "")
@@ -69,20 +69,20 @@ def test_errors_have_types():
 
 
 def test_the_next_seed_is_tried_when_one_is_dead():
-    """Until an available one is found."""
+    """The client tries seeds until it finds an available one."""
     with Node() as node, client_of(f"127.0.0.1:{closed_port()}", node) as client:
         assert client.ping() == "PONG"
         assert str(client.node) == node.address
 
 
-def test_when_nobody_answers_the_patience_ends():
-    """With what the last one said."""
+def test_without_any_answer_the_patience_ends():
+    """The error has the reason of the last attempt."""
     with pytest.raises(NotConnectedError, match="refused"):
         client_of(f"127.0.0.1:{closed_port()}", patience=0.05).ping()
 
 
-def test_a_wrong_password_is_said_at_once():
-    """No node is asked twice."""
+def test_a_wrong_password_is_reported_at_once():
+    """The client asks no node twice."""
     with Node(answers={"AUTH": b"-ERR invalid password\r\n"}) as node, pytest.raises(AuthError):
         client_of(node, password="x", patience=60).connect()
 
@@ -96,7 +96,7 @@ def test_a_harmless_command_is_repeated_on_another_node():
 
 
 def test_an_addjob_that_may_have_been_executed_is_not_repeated():
-    """Unless the caller allows it."""
+    """It is repeated only if the caller allows it."""
     answers = {"ADDJOB": in_turn(HANG_UP, HANG_UP, f"+{JOB_A}\r\n".encode())}
     with Node(answers=answers) as node, client_of(node) as client:
         with pytest.raises(ConnectionLostError) as caught:
@@ -105,8 +105,8 @@ def test_an_addjob_that_may_have_been_executed_is_not_repeated():
         assert client.add_job("q", "", retry_unsafe=True) == JOB_A
 
 
-def test_a_node_that_leaves_sends_us_to_another():
-    """Also when it says so only at the command."""
+def test_a_refusal_of_a_leaving_node_moves_the_client_to_another_node():
+    """The node may refuse only the command itself."""
     with Node("a", {"GETJOB": LEAVING}) as bad, Node("b", {"GETJOB": jobs_reply(JOB_B)}) as good:
         bad.peers = [good]
         with client_of(bad) as client:
@@ -114,7 +114,7 @@ def test_a_node_that_leaves_sends_us_to_another():
             assert str(client.node) == good.address
 
 
-def test_leaving_is_an_error_when_there_is_nowhere_to_go():
+def test_leaving_is_an_error_without_another_node():
     """After the patience."""
     with (
         Node(answers={"GETJOB": LEAVING}) as node,
@@ -125,13 +125,13 @@ def test_leaving_is_an_error_when_there_is_nowhere_to_go():
 
 
 def test_no_job_in_time_is_none():
-    """And with NOHANG, too."""
+    """NOHANG gives None too."""
     with Node(answers={"GETJOB": b"*-1\r\n"}) as node, client_of(node) as client:
         assert client.get_job("q", timeout_ms=10) is None
         assert client.get_jobs("q", nohang=True) == []
 
 
-def test_a_silent_node_is_given_up():
+def test_the_connection_to_a_silent_node_is_closed():
     """The connection is not used again."""
     with (
         Node(answers={"QLEN": SILENCE}) as node,
@@ -159,7 +159,7 @@ def test_many_jobs_share_one_patience():
     assert time.monotonic() - began < 3
 
 
-def test_a_pipeline_that_breaks_tells_what_was_done():
+def test_a_broken_pipeline_reports_the_outcome_of_each_command():
     """The first was answered, the second may exist."""
     with Node(answers={"ADDJOB": in_turn(b"+one\r\n", HANG_UP)}) as node, client_of(node) as client:
         with pytest.raises(BatchError) as caught:
@@ -192,14 +192,14 @@ def test_consumers_move_to_the_node_that_feeds_them():
 
 
 def test_jobs_come_as_an_iterator():
-    """Until none came for a while."""
+    """The iterator ends when no job has come for a while."""
     answers = {"GETJOB": in_turn(jobs_reply(JOB_A, JOB_A), jobs_reply(JOB_B), b"*-1\r\n")}
     with Node(answers=answers) as node, client_of(node) as client:
         assert [job.id for job in client.jobs("q", count=2, idle_ms=5)] == [JOB_A, JOB_A, JOB_B]
 
 
 def test_scans_follow_their_cursors():
-    """To the end."""
+    """The scan ends with cursor 0."""
     pages = in_turn(b"*2\r\n$1\r\n7\r\n*1\r\n$1\r\na\r\n", b"*2\r\n$1\r\n0\r\n*1\r\n$1\r\nb\r\n")
     with Node(answers={"QSCAN": pages, "JSCAN": b"*2\r\n$1\r\n0\r\n*0\r\n"}) as node, client_of(node) as client:
         assert list(client.qscan()) == ["a", "b"]
@@ -207,7 +207,7 @@ def test_scans_follow_their_cursors():
 
 
 def test_closing_ends_the_waits_of_other_threads():
-    """And every later call."""
+    """Every later call fails too."""
     with Node(answers={"GETJOB": SILENCE}) as node:
         client = client_of(node).connect()
         timer = threading.Timer(0.05, client.close)
@@ -220,7 +220,7 @@ def test_closing_ends_the_waits_of_other_threads():
 
 
 def test_a_url_makes_a_client():
-    """With settings of its own."""
+    """Keyword arguments win over the URL."""
     with Node() as node, Disque.from_url(f"disque://{node.address}?timeout=2") as client:
         assert client.options.timeout == 2.0
 
@@ -228,7 +228,7 @@ def test_a_url_makes_a_client():
 MISSING = b"-NOREPL Not enough reachable nodes for the requested replication level\r\n"
 
 
-def test_missing_nodes_are_waited_for():
+def test_an_addjob_without_replicate_waits_for_missing_nodes():
     """If the caller asked for no number of copies; single jobs, and many."""
     added = f"+{JOB_A}\r\n".encode()
     with Node(answers={"ADDJOB": in_turn(MISSING, added, MISSING, added)}) as node, client_of(node) as client:
@@ -242,8 +242,8 @@ def test_missing_nodes_are_waited_for():
         client.add_job("q", "", replicate=2)
 
 
-def test_an_iterator_left_early_gives_the_rest_back():
-    """When its loop is left, by whatever way; when it is closed; and with its client."""
+def test_an_iterator_that_ends_early_puts_the_remaining_jobs_back():
+    """It ends when its loop is left in any way, when it is closed, and when its client is closed."""
     with Node(answers={"GETJOB": jobs_reply(JOB_A, JOB_B), "NACK": b":1\r\n"}) as node:
         with client_of(node) as client:
             for _ in client.jobs("q", count=2):
@@ -258,8 +258,8 @@ def test_an_iterator_left_early_gives_the_rest_back():
         assert node.named("NACK") == [[b"NACK", JOB_B.encode()]] * 4
 
 
-def test_a_single_job_shows_what_was_asked_for():
-    """And counts where it comes from, as jobs in a list do."""
+def test_get_job_fills_in_the_requested_fields():
+    """It counts as received from its maker, as jobs in a list do."""
     entry = b"*1\r\n*5\r\n" + bulk("q") + bulk(JOB_A) + bulk(b"hi") + bulk("meta") + b"*2\r\n" + bulk("a") + bulk("b")
     with Node(answers={"GETJOB": entry}) as node, client_of(node, decode="utf-8") as client:
         job = client.get_job("q", withmeta=True)
@@ -267,7 +267,7 @@ def test_a_single_job_shows_what_was_asked_for():
         assert (job.meta, job.value, job.node) == ({"a": "b"}, "hi", client.node)
 
 
-def test_giving_back_does_not_look_for_nodes():
+def test_putting_jobs_back_does_not_search_for_nodes():
     """A loop that ends because its node is gone must not wait for it a second time."""
     with Node(answers={"GETJOB": jobs_reply(JOB_A, JOB_B)}) as node, client_of(node, patience=5.0) as client:
         jobs = client.jobs("q", count=2)

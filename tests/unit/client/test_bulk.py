@@ -18,55 +18,55 @@ def round_of(bulk):
 
 
 def test_commands_travel_in_chunks():
-    """By number and by size, none left out."""
+    """Chunks are limited by number and by size, and contain every command."""
     many = Bulk([b"x"] * (CHUNK_COMMANDS + 1), [Repeat.SAFE] * (CHUNK_COMMANDS + 1), retry_unsafe=False)
     assert [count for _, count in many.chunks()] == [CHUNK_COMMANDS, 1]
     large = Bulk([b"x" * CHUNK_BYTES] * 2, [Repeat.SAFE] * 2, retry_unsafe=False)
     assert [count for _, count in large.chunks()] == [1, 1]
 
 
-def test_all_answered_is_done():
+def test_a_bulk_is_done_when_all_commands_are_answered():
     """Refusals are answers."""
     bulk = bulk_of(Repeat.ASK, Repeat.ASK)
     refusal = from_reply("PAUSED no")
-    bulk.heard([b"id", refusal], 2, None)
+    bulk.end_round([b"id", refusal], 2, None)
     assert bulk.is_done
     assert bulk.replies == [b"id", refusal]
     assert bulk.made_progress
 
 
-def test_after_a_break_only_what_may_be_repeated_goes_out_again():
+def test_after_a_break_only_repeatable_commands_are_sent_again():
     """Answered; may have been executed and harmful; may have been executed and harmless; never sent."""
     bulk = bulk_of(Repeat.ASK, Repeat.ASK, Repeat.SAFE, Repeat.ASK)
-    bulk.heard([b"first"], 3, LOST)
+    bulk.end_round([b"first"], 3, LOST)
     assert round_of(bulk) == b"2.3."
     assert isinstance(bulk.replies[1], ConnectionLostError)
     assert bulk.replies[1].sent
-    bulk.heard([b"third", b"fourth"], 2, None)
+    bulk.end_round([b"third", b"fourth"], 2, None)
     assert bulk.is_done
     assert [bulk.replies[index] for index in (0, 2, 3)] == [b"first", b"third", b"fourth"]
 
 
-def test_callers_may_allow_a_second_execution():
+def test_a_caller_may_allow_a_second_execution():
     """The client's `retry_unsafe`."""
     bulk = bulk_of(Repeat.ASK, Repeat.NEVER, retry_unsafe=True)
-    bulk.heard([], 2, LOST)
+    bulk.end_round([], 2, LOST)
     assert round_of(bulk) == b"0."
 
 
 def test_a_node_that_leaves_does_not_spoil_the_others_results():
-    """What it refused goes to another node."""
+    """The refused command goes to another node."""
     bulk = bulk_of(Repeat.ASK, Repeat.ASK)
-    bulk.heard([b"id", from_reply("LEAVING go")], 2, None)
+    bulk.end_round([b"id", from_reply("LEAVING go")], 2, None)
     assert bulk.wants_elsewhere
     assert round_of(bulk) == b"1."
-    bulk.heard([b"id2"], 1, None)
+    bulk.end_round([b"id2"], 1, None)
     assert bulk.replies == [b"id", b"id2"]
 
 
-def test_when_nobody_could_be_reached_every_command_says_so():
-    """And none of them was executed."""
+def test_without_a_reachable_node_every_command_gets_an_error():
+    """None of the commands was executed."""
     bulk = bulk_of(Repeat.NEVER)
-    bulk.heard((), 0, NotConnectedError("nobody"))
+    bulk.end_round((), 0, NotConnectedError("no node"))
     assert isinstance(bulk.replies[0], NotConnectedError)
     assert not bulk.made_progress

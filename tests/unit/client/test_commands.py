@@ -1,4 +1,4 @@
-"""Every command: what goes over the wire for which arguments."""
+"""Every command: its bytes on the wire for given arguments."""
 
 from __future__ import annotations
 
@@ -79,14 +79,14 @@ def test_arguments_become_words(request_, wire):
     assert line(request_) == wire
 
 
-def test_adding_may_be_repeated_only_when_somebody_said_so():
+def test_an_addjob_is_repeated_only_with_permission():
     """A second ADDJOB is a second job."""
     assert commands.add_job("q", "b").repeat is Repeat.ASK
     assert commands.add_job("q", "b", retry_unsafe=True).repeat is Repeat.SAFE
     assert commands.add_job("q", "b", retry_unsafe=False).repeat is Repeat.NEVER
 
 
-def test_what_may_wait_travels_apart_from_what_does_not():
+def test_commands_that_may_wait_have_lanes_of_their_own():
     """An ack must not stand behind a GETJOB, nor behind an ADDJOB that waits for copies."""
     assert commands.get_jobs("q").lane is Lane.OWN
     assert commands.add_job("q", "b").lane is Lane.ADDS
@@ -103,13 +103,13 @@ def test_commands_about_a_job_go_where_it_was_fetched():
 
 
 def test_jobs_of_several_nodes_are_grouped():
-    """In the order in which the nodes appear."""
+    """Groups are in the order in which the nodes appear."""
     one, two, three = Job("q", "1", b"", node=A), Job("q", "2", b"", node=B), Job("q", "3", b"", node=A)
     assert commands.by_node([one, two, "4", three]) == {A: [one, three], B: [two], None: ["4"]}
 
 
 def test_getjob_without_a_queue_is_refused():
-    """The node would say `syntax error`, which tells nobody what is missing."""
+    """The node would answer `syntax error`, which does not name the missing part."""
     with pytest.raises(ValueError, match="queue"):
         commands.get_jobs()
 

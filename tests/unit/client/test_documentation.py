@@ -17,7 +17,7 @@ from disque_py.client import AsyncDisque, AsyncPipeline, Backoff, Disque, Pipeli
 from disque_py.client.options import ClientSettings
 
 CLASSES = (AsyncDisque, Disque, AsyncPipeline, Pipeline, Worker)
-# They are there for the library's own parts.
+# Methods for the library's own parts.
 INNER = {"run_adding", "iterate", "add", "run"}
 PARAMETER = re.compile(r"^ {4,}([a-z_]+)  +(\S.*(?:\n {12,}\S.*)*)", re.MULTILINE)
 
@@ -29,13 +29,13 @@ def methods():
                 yield pytest.param(method, id=f"{each.__name__}.{name}")
 
 
-def told(doc):
-    """The parameters that a docstring explains, with what it says of each."""
+def documented(doc):
+    """Return the parameters that a docstring explains, with their texts."""
     return {name: re.sub(r"\s+", " ", text) for name, text in PARAMETER.findall(doc or "")}
 
 
 def check(parameters, doc):
-    said = told(doc)
+    said = documented(doc)
     assert set(said) == set(parameters)
     for name, parameter in parameters.items():
         text, default = said[name], parameter.default
@@ -49,7 +49,7 @@ def check(parameters, doc):
 
 @pytest.mark.parametrize("method", list(methods()))
 def test_every_parameter_of_every_method_is_explained(method):
-    """With its default, and the unit of a span."""
+    """The docstring has its default, and the unit of a span."""
     parameters = dict(inspect.signature(method).parameters)
     del parameters["self"]
     check(parameters, method.__doc__)
@@ -57,19 +57,19 @@ def test_every_parameter_of_every_method_is_explained(method):
 
 @pytest.mark.parametrize("each", [Worker, Backoff])
 def test_every_parameter_of_a_class_is_explained(each):
-    """In the class's own words."""
+    """The docstring of the class explains them."""
     check(inspect.signature(each).parameters, each.__doc__)
 
 
 @pytest.mark.parametrize("each", [AsyncDisque, Disque])
 def test_every_setting_of_a_client_is_explained(each):
-    """Also those that a typed dictionary carries."""
-    assert set(told(each.__init__.__doc__)) == {"nodes", *ClientSettings.__annotations__}
+    """The settings in the typed dictionary are explained too."""
+    assert set(documented(each.__init__.__doc__)) == {"nodes", *ClientSettings.__annotations__}
 
 
 @pytest.mark.parametrize("method", list(methods()))
-def test_every_command_tells_its_errors(method):
-    """What all commands raise is said once, and shown by each."""
+def test_every_command_documents_its_errors(method):
+    """The errors of all commands are written once and shown by each."""
     if method.__name__ not in {"pipeline", "stop", "close"}:
         assert re.search(r"Raises |Like every command", method.__doc__ or "")
 
@@ -104,7 +104,7 @@ Worker(AsyncDisque("h"), ["q"], print, max_attempts=3, on_give_up=lambda job, er
 
 @pytest.mark.timeout(300)
 def test_a_type_checker_finds_typos_and_fractions(tmp_path):
-    """And has nothing to say against what is right."""
+    """It reports no error in correct code."""
     pytest.importorskip("mypy")
     lines = ["from disque_py.client import AsyncDisque, Disque, Worker", *SNIPPETS]
     (tmp_path / "wrong.py").write_text("\n".join(lines) + "\n")

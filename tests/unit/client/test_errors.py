@@ -1,4 +1,4 @@
-"""Errors as types: by code, and by what may have happened."""
+"""Errors as types, by code and by their possible effects."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def test_other_codes_are_reply_errors_and_keep_their_code():
 
 
 @pytest.mark.parametrize("text", ["ERR invalid password", "ERR Client sent AUTH, but no password is set"])
-def test_what_auth_says_is_about_the_password(text):
+def test_errors_of_auth_are_auth_errors(text):
     """AUTH answers with the general code (spec R7)."""
     assert isinstance(from_reply(text), errors.AuthError)
 
 
 def test_connection_errors_are_builtin_connection_errors_too():
-    """So that code which knows only the network catches them."""
+    """So code that knows only network errors catches them."""
     assert issubclass(errors.NotConnectedError, ConnectionError)
     assert issubclass(errors.ReplyTimeoutError, TimeoutError)
 
 
 def test_a_batch_error_has_every_result_and_the_first_failure():
-    """What worked is not lost with what failed."""
+    """The results of successful commands are not lost."""
     failure = from_reply("PAUSED Queue paused in input, try later")
     error = errors.BatchError(["id", failure])
     assert (error.results, error.first) == (["id", failure], failure)

@@ -51,7 +51,7 @@ def test_a_log_is_read_from_its_first_event_to_its_last(node):
         assert len(disque.events_read("l1", 7)) == 0
 
 
-def test_what_is_gone_is_an_error_with_what_there_is(node):
+def test_reading_a_trimmed_event_is_an_error_that_names_the_first_event(node):
     with Disque(node.address) as disque:
         with pytest.raises(EventsTrimmedError) as trimmed:
             disque.events_read("l1", 1)
@@ -61,7 +61,7 @@ def test_what_is_gone_is_an_error_with_what_there_is(node):
     assert NoEventLogError("NOLOG none").log is None
 
 
-def test_a_tail_goes_on_until_nothing_has_come_for_a_while(node):
+def test_a_tail_ends_after_idle_ms_without_events(node):
     async def run() -> list[int]:
         async with AsyncDisque(node.address) as disque:
             return [event.seq async for event in disque.events_tail("l1", 4, count=2, idle_ms=20)]
@@ -72,7 +72,7 @@ def test_a_tail_goes_on_until_nothing_has_come_for_a_while(node):
         assert list(disque.events_tail(idle_ms=20)) == []
 
 
-def test_a_line_is_an_event_and_what_is_not_known_is_kept():
+def test_a_line_becomes_an_event_and_keeps_unknown_fields():
     event = event_of(line(9, meta={"k": "v"}, reason="x", priority=None))
     assert event == Event(9, 5, "added", "D-1", to_state="pending", meta={"k": "v"}, more={"reason": "x"})
     for bad in ("[]", '{"seq": 1}', "{"):

@@ -1,4 +1,4 @@
-"""Methods made from the table of commands."""
+"""The methods that are derived from the commands."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_every_command_is_a_method_of_every_client(face):
 
 
 def test_a_method_takes_the_arguments_of_its_command():
-    """And passes them on."""
+    """The method passes them on."""
     assert asyncio.run(AsyncEcho().qpeek("q", 3)) == (b"QPEEK", b"q", b"3")
     assert QueueEcho().qpeek("q", count=3) == (b"QPEEK", b"q", b"3")
     assert asyncio.run(AsyncEcho().add_jobs("r", []))[1] == b"r"
@@ -72,7 +72,7 @@ def test_a_method_takes_the_arguments_of_its_command():
 
 
 def test_a_method_shows_its_signature_and_documentation():
-    """`help(client.qpeek)` is of use."""
+    """So `help(client.qpeek)` is useful."""
     assert (
         str(inspect.signature(BlockingCommands.qpeek)) == "(self, /, queue: 'str | bytes', count: 'int') -> 'list[Job]'"
     )
@@ -88,7 +88,7 @@ def test_acks_of_several_nodes_become_several_commands():
 
 
 def test_a_collection_is_put_back_as_single_jobs_are():
-    """Also a generator's."""
+    """The collection may be a generator."""
     client = Echo()
     assert client.nack_jobs(job_id for job_id in ("1", "2")) == 2
     assert client.asked == [((b"NACK", b"1", b"2"), None)]
@@ -104,7 +104,7 @@ def test_jobs_and_many_jobs_take_every_option():
 
 
 def test_no_ids_are_allowed():
-    """As for the node, which answers 0."""
+    """The result is 0, as a node answers."""
     assert Echo().nack() == 0
 
 

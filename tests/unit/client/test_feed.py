@@ -1,4 +1,4 @@
-"""Noticing that another node feeds us."""
+"""Detection of the node that feeds a consumer."""
 
 from __future__ import annotations
 
@@ -11,59 +11,59 @@ def ids(prefix, count=WINDOW_JOBS):
     return [f"D-{prefix}-{'x' * 24}-05a1"] * count
 
 
-def test_a_window_of_jobs_from_one_other_node_is_a_wish_to_move():
+def test_a_window_of_jobs_from_one_other_node_causes_a_move():
     """Each of them crossed the cluster first. Spec X4."""
-    assert FeedWatch().saw(ids(THERE), HERE, 0.0) == THERE
+    assert FeedWatch().count_jobs(ids(THERE), HERE, 0.0) == THERE
 
 
-def test_fewer_jobs_say_nothing_yet():
+def test_fewer_jobs_than_a_window_cause_no_move():
     """They count for the window that is open."""
     watch = FeedWatch()
-    assert watch.saw(ids(THERE, WINDOW_JOBS - 1), HERE, 0.0) == ""
-    assert watch.saw(ids(THERE, 1), HERE, 0.0) == THERE
+    assert watch.count_jobs(ids(THERE, WINDOW_JOBS - 1), HERE, 0.0) == ""
+    assert watch.count_jobs(ids(THERE, 1), HERE, 0.0) == THERE
 
 
-def test_jobs_made_here_keep_us_here():
-    """So do mixed sources: there is no better place."""
-    assert FeedWatch().saw(ids(HERE), HERE, 0.0) == ""
-    assert FeedWatch().saw(ids(THERE, 120) + ids(HERE, 80), HERE, 0.0) == ""
+def test_jobs_made_on_the_consumers_node_cause_no_move():
+    """Mixed sources cause no move either, because no other node is better."""
+    assert FeedWatch().count_jobs(ids(HERE), HERE, 0.0) == ""
+    assert FeedWatch().count_jobs(ids(THERE, 120) + ids(HERE, 80), HERE, 0.0) == ""
 
 
 def test_old_traffic_has_no_vote():
     """Counts begin anew with every window."""
     watch = FeedWatch()
     for _ in range(10):
-        watch.saw(ids(HERE), HERE, 0.0)
-    assert watch.saw(ids(THERE), HERE, 0.0) == THERE
+        watch.count_jobs(ids(HERE), HERE, 0.0)
+    assert watch.count_jobs(ids(THERE), HERE, 0.0) == THERE
 
 
-def test_after_a_move_we_rest():
-    """However clear the next window is."""
+def test_a_move_is_followed_by_a_rest():
+    """The next window causes no move, however clear it is."""
     watch = FeedWatch()
     watch.moved(100.0)
-    assert watch.saw(ids(HERE), THERE, 100.0 + REST_S_MIN / 2) == ""
-    assert watch.saw(ids(HERE), THERE, 100.0 + REST_S_MIN) == HERE
+    assert watch.count_jobs(ids(HERE), THERE, 100.0 + REST_S_MIN / 2) == ""
+    assert watch.count_jobs(ids(HERE), THERE, 100.0 + REST_S_MIN) == HERE
 
 
-def test_producers_that_alternate_stop_attracting_us():
+def test_alternating_producers_stop_attracting_consumers():
     """Each move that comes soon after the last doubles the rest, up to a limit."""
     watch = FeedWatch()
     now, moves = 0.0, 0
     here, there = HERE, THERE
     while now < 3_600:
-        if watch.saw(ids(there), here, now):
+        if watch.count_jobs(ids(there), here, now):
             watch.moved(now)
             here, there = there, here
             moves += 1
         now += 1.0
     assert moves < 12
-    assert watch.saw(ids(there), here, now + REST_S_MAX) == there
+    assert watch.count_jobs(ids(there), here, now + REST_S_MAX) == there
 
 
-def test_a_calm_time_makes_the_rest_short_again():
+def test_settled_producers_make_the_rest_short_again():
     """The producers have settled."""
     watch = FeedWatch()
     watch.moved(0.0)
     watch.moved(REST_S_MIN)
     watch.moved(10_000.0)
-    assert watch.saw(ids(THERE), HERE, 10_000.0 + REST_S_MIN) == THERE
+    assert watch.count_jobs(ids(THERE), HERE, 10_000.0 + REST_S_MIN) == THERE

@@ -1,4 +1,4 @@
-"""How a connection begins and ends."""
+"""The beginning and the end of a connection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from disque_py.client.options import make_options
 
 
 def test_hello_alone_is_enough():
-    """Without password and name."""
+    """A connection without password and name sends HELLO only."""
     assert handshake(make_options((), {})) == [b"*1\r\n$5\r\nHELLO\r\n"]
 
 
@@ -21,12 +21,12 @@ def test_password_and_name_come_first():
 
 
 def test_a_user_name_makes_auth_longer():
-    """Only where somebody gave one: the original knows one argument."""
+    """Only if a user name was given: the original knows one argument."""
     (auth, _) = handshake(make_options((), {"password": "pw", "username": "ann"}))
     assert auth == b"*3\r\n$4\r\nAUTH\r\n$3\r\nann\r\n$2\r\npw\r\n"
 
 
-def test_the_first_refusal_is_the_reason():
+def test_the_first_refusal_of_a_handshake_is_raised():
     """NOAUTH of the HELLO behind it would tell less."""
     with pytest.raises(AuthError, match="invalid password"):
         read_handshake([from_reply("ERR invalid password"), from_reply("NOAUTH Authentication required.")])
@@ -38,7 +38,7 @@ def test_hello_is_read():
 
 
 def test_every_caller_gets_an_error_of_its_own():
-    """Of the connection's kind, with his own answer to: was it sent?"""
+    """The error has the connection's type, and says whether this caller's command was sent."""
     timeout = ReplyTimeoutError("silent", sent=True)
     mine = failure(timeout, sent=False)
     assert mine is not timeout

@@ -1,4 +1,4 @@
-"""Keeping running jobs invisible."""
+"""Heartbeats, which extend the leases of running jobs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def beat(node, seconds, *ids, ended=()):
     return asyncio.run(run())
 
 
-def test_a_running_job_is_prolonged_at_half_of_its_retry():
+def test_the_lease_of_a_running_job_is_extended_at_half_of_its_retry():
     """RETRY 1 s, learned from the first answer: a second WORKING half a second later."""
     with Node(answers={"WORKING": b":1\r\n"}) as node:
         assert beat(node, 0.9, JOB_A) == []
@@ -47,8 +47,8 @@ def test_a_long_retry_needs_few_heartbeats():
         assert len(node.named("WORKING")) == 1
 
 
-def test_a_job_that_ended_gets_none():
-    """Nor one that is never delivered again."""
+def test_a_job_that_ended_gets_no_heartbeat():
+    """A job that is never delivered again gets none either."""
     with Node(answers={"WORKING": b":1\r\n"}) as node:
         beat(node, 0.3, JOB_A, ONCE, ended=[JOB_A])
         assert node.named("WORKING") == []
@@ -69,7 +69,7 @@ def test_where_a_job_is_unknown_its_maker_is_asked():
         assert maker.named("WORKING") == [[b"WORKING", JOB_B.encode()]]
 
 
-def test_other_trouble_is_no_reason_to_give_a_job_up():
+def test_other_errors_do_not_end_the_heartbeat_of_a_job():
     """It is tried again, soon."""
     answers = itertools.chain([b"-MISCONF no\r\n"], itertools.repeat(b":300\r\n"))
     with Node(answers={"WORKING": lambda _: next(answers)}) as node:
@@ -77,7 +77,7 @@ def test_other_trouble_is_no_reason_to_give_a_job_up():
         assert len(node.named("WORKING")) == 2
 
 
-def test_a_node_that_says_nothing_holds_up_its_own_jobs_only():
+def test_a_silent_node_delays_only_its_own_jobs():
     """The others would be delivered again while they run."""
 
     async def run():
@@ -96,7 +96,7 @@ def test_a_node_that_says_nothing_holds_up_its_own_jobs_only():
         assert len(node.named("WORKING")) == 2
 
 
-def test_ten_jobs_are_prolonged_together():
+def test_the_leases_of_ten_jobs_are_extended_together():
     """None waits for another's answer."""
     ids = [f"D-aaaaaaaa-{number:024d}-05a1" for number in range(10)]
     with Node(answers={"WORKING": in_turn(*[b":300\r\n"] * 10)}) as node:

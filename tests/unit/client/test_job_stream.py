@@ -1,4 +1,4 @@
-"""Jobs one by one, and where the rest goes."""
+"""The iterator over jobs, and the jobs that it does not hand out."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Batches:
         return JobStream(commands.jobs("q"), self.fetch, lambda jobs: self.returned.append([job.id for job in jobs]))
 
 
-def test_a_batch_after_the_other_until_none_comes():
-    """And an iterator that is over stays so."""
+def test_a_stream_ends_with_the_first_empty_batch():
+    """An iterator that has ended stays ended."""
     batches = Batches(2, 1, 0, 5)
 
     async def scenario():
@@ -37,7 +37,7 @@ def test_a_batch_after_the_other_until_none_comes():
     assert batches.returned == []
 
 
-def test_an_iterator_that_is_closed_while_it_fetches_hands_nothing_out():
+def test_an_iterator_that_is_closed_during_a_fetch_hands_out_no_job():
     """Another task closes the client."""
     batches = Batches(2)
 
@@ -67,7 +67,7 @@ def test_an_iterator_may_be_dropped_by_another_thread():
     assert threads == [(threading.current_thread(), 1)]
 
 
-def test_without_a_loop_nothing_can_be_given_back():
+def test_without_a_loop_no_job_is_put_back():
     """The jobs come again after their RETRY; dropping the iterator does no harm."""
     batches, kept = Batches(2), []
 

@@ -13,12 +13,12 @@ from disque_py.client.options import ClientOptions, ClientSettings, make_options
 
 
 def test_without_a_node_the_local_one_is_meant():
-    """On Disque's port."""
+    """The port is Disque's default."""
     assert make_options((), {}).seeds == (Address("127.0.0.1", 7711),)
 
 
 def test_nodes_may_be_text_or_addresses():
-    """In the order given."""
+    """They keep their order."""
     assert make_options(("h:1", Address("i", 2)), {}).seeds == (Address("h", 1), Address("i", 2))
 
 
@@ -39,7 +39,7 @@ def test_a_password_is_not_shown():
 
 
 def test_a_word_that_is_no_setting_is_a_type_error():
-    """As for any function."""
+    """A wrong keyword fails as in any function."""
     with pytest.raises(TypeError):
         make_options((), {"time_out": 1})
 
@@ -77,7 +77,7 @@ def test_tls_is_a_context_or_a_word():
 
 
 def test_a_redis_url_names_a_cluster_too():
-    """With the options' names of Redis clients; the database can only be the first."""
+    """It takes the option names of Redis clients. The only database is 0."""
     url = "redis://user:pw@h:1,i/0?client_name=me&socket_timeout=2&max_connections=3&db=0&decode=utf-8"
     nodes, settings = settings_of_url(url)
     assert nodes == (Address("h", 1), Address("i", 7711))
@@ -96,7 +96,7 @@ def test_a_rediss_url_means_tls():
     assert settings["tls"].verify_mode == ssl.CERT_NONE
 
 
-def test_a_word_that_was_probably_meant_is_named():
+def test_a_misspelt_setting_is_answered_with_the_likely_name():
     """A typo in `password` would only show as a refused login."""
     with pytest.raises(TypeError, match="'pasword' is no setting of a client; did you mean 'password'"):
         Disque("h", pasword="secret")  # type: ignore[call-arg]

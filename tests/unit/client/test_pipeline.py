@@ -34,7 +34,7 @@ def test_leaving_the_block_raises_what_failed():
 
 
 def test_execute_returns_errors_in_their_places():
-    """And begins anew afterwards."""
+    """Afterwards the pipeline is empty."""
     pipe = Pipeline(lambda _: [7, REFUSAL])
     pipe.qlen("a")
     pipe.qlen("b")
@@ -44,7 +44,7 @@ def test_execute_returns_errors_in_their_places():
 
 
 def test_an_exception_in_the_block_sends_nothing():
-    """Half a thought is not executed."""
+    """An incomplete pipeline is not executed."""
     sent = []
     with pytest.raises(KeyError), Pipeline(sent.append) as pipe:
         _ = {}[pipe.qlen("a")]
@@ -67,7 +67,7 @@ def test_the_asyncio_pipeline_is_the_same():
 
 
 def test_a_pipeline_travels_as_its_heaviest_command():
-    """With the longest wait of all, to the node that all of them name."""
+    """The request has the longest wait of all, and goes to the node that all of them name."""
     job = Job("q", "i", b"", node=Address("a", 1))
     cover = envelope([commands.ack(job), commands.working(job)])
     assert (cover.lane, cover.wait_ms, cover.node, cover.is_consumers) == (Lane.PLAIN, None, job.node, True)

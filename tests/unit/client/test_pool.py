@@ -53,7 +53,7 @@ def test_a_connection_that_died_meanwhile_is_replaced():
 
 
 def test_a_full_pool_makes_threads_wait_for_each_other():
-    """And says so when nobody gives one back."""
+    """It raises an error when no connection is given back in time."""
     with Node() as node:
         pool = pool_of(node, pool_size=1, patience=0.05)
         first = take(pool)
@@ -67,8 +67,8 @@ def test_a_full_pool_makes_threads_wait_for_each_other():
         pool.close()
 
 
-def test_waiting_getjobs_take_nobodys_place():
-    """Else consumers could stop producers."""
+def test_waiting_getjobs_take_no_place_of_the_pool():
+    """Otherwise consumers could stop producers."""
     with Node() as node:
         pool = pool_of(node, pool_size=1)
         held = [take(pool, GET) for _ in range(3)]
@@ -79,7 +79,7 @@ def test_waiting_getjobs_take_nobodys_place():
 
 
 def test_a_broken_connection_frees_its_place_and_moves_the_home():
-    """What was never sent does not count against the node."""
+    """An unsent command does not count against the node."""
     with Node() as node:
         pool = pool_of(node, pool_size=1)
         pool.broke(take(pool), ConnectionLostError("idle", sent=False))
@@ -90,7 +90,7 @@ def test_a_broken_connection_frees_its_place_and_moves_the_home():
 
 
 def test_a_closed_pool_dials_no_more():
-    """And closes what comes back."""
+    """It closes connections that are given back."""
     with Node() as node:
         pool = pool_of(node)
         connection = take(pool)
@@ -136,7 +136,7 @@ def test_a_forked_child_starts_with_connections_of_its_own():
 
 
 def test_a_node_that_can_not_be_reached_is_a_warning(caplog):
-    """With its address and the reason, once."""
+    """The log has its address and the reason, once."""
     pool = Pool(make_options((f"127.0.0.1:{closed_port()}",), {}), Random(1))
     for _ in range(2):
         with pytest.raises(NotConnectedError):

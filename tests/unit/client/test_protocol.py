@@ -24,7 +24,7 @@ def test_arguments_are_text_bytes_or_numbers(value, wire):
 
 
 @pytest.mark.parametrize("value", [None, True, [], {}])
-def test_other_things_are_no_arguments(value):
+def test_other_types_of_arguments_are_refused(value):
     """`None` as the word None would be a bug found late."""
     with pytest.raises(TypeError):
         word(value)
@@ -55,8 +55,8 @@ def test_an_error_reply_is_an_object_not_an_exception():
     assert decoder.next() == 1
 
 
-def test_what_is_not_resp_is_a_protocol_error():
-    """An HTTP server on that port, for example."""
+def test_bytes_that_are_not_resp_are_a_protocol_error():
+    """For example, an HTTP server may listen on that port."""
     decoder = Decoder()
     decoder.feed(b"HTTP/1.1 400 Bad Request\r\n")
     with pytest.raises(ProtocolError):

@@ -1,4 +1,4 @@
-"""A command on its way: its bytes, its limit, its answer."""
+"""A request: its bytes, its limit, its answer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_wait_can_be_shortened_without_changing_the_request():
     assert b"$1\r\n0\r\n" in request.payload()
 
 
-def test_jobs_are_told_where_they_came_from():
+def test_jobs_know_the_node_that_delivered_them():
     """NACK and WORKING go back there."""
     (job,) = Request((b"GETJOB",), jobs).value([[b"q", b"D-1", b"x"]], HERE, "utf-8")
     assert (job.node, job.value) == (HERE, "x")

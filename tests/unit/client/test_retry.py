@@ -1,4 +1,4 @@
-"""When a command is sent again."""
+"""The rule for repeating a command."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ UNSENT = ConnectionLostError("gone", sent=False)
 
 
 @pytest.mark.parametrize("repeat", list(Repeat))
-def test_what_never_left_may_always_be_sent(repeat):
+def test_an_unsent_command_may_always_be_repeated(repeat):
     """It was not executed."""
     assert may_repeat(UNSENT, repeat, retry_unsafe=False)
-    assert may_repeat(NotConnectedError("nobody"), repeat, retry_unsafe=False)
+    assert may_repeat(NotConnectedError("no node"), repeat, retry_unsafe=False)
 
 
 @pytest.mark.parametrize("error", [SENT, ReplyTimeoutError("silent", sent=True)])
-def test_what_may_have_been_executed_is_repeated_if_that_does_no_harm(error):
-    """Or if the client allows it, for commands where it matters."""
+def test_a_sent_command_is_repeated_if_that_does_no_harm(error):
+    """Other commands are repeated if the client allows it."""
     assert may_repeat(error, Repeat.SAFE, retry_unsafe=False)
     assert not may_repeat(error, Repeat.ASK, retry_unsafe=False)
     assert may_repeat(error, Repeat.ASK, retry_unsafe=True)
@@ -39,11 +39,11 @@ def test_what_may_have_been_executed_is_repeated_if_that_does_no_harm(error):
 
 @pytest.mark.parametrize("error", [ClientClosedError("closed"), ProtocolError("no RESP")])
 def test_some_failures_are_not_worth_a_second_try(error):
-    """They would be met again."""
+    """The same failure would occur again."""
     assert not may_repeat(error, Repeat.SAFE, retry_unsafe=True)
 
 
-def test_a_node_that_leaves_or_loads_sends_us_elsewhere():
+def test_refusals_of_leaving_or_loading_nodes_mean_another_node():
     """It has done nothing; other refusals would be the same anywhere."""
     assert means_elsewhere(from_reply("LEAVING This node"))
     assert means_elsewhere(from_reply("LOADING Disque is loading"))
@@ -73,7 +73,7 @@ def test_no_patience_at_all_means_one_attempt():
 
 
 def test_pauses_double_up_to_a_limit():
-    """With jitter, never less than half."""
+    """Jitter never cuts a pause below its half."""
     patience = Patience(10.0, Random(1))
     pauses = [patience.pause_s() for _ in range(20)]
     assert pauses[0] <= 0.02

@@ -30,7 +30,7 @@ def test_one_command_one_reply():
         connection.close()
 
 
-def test_sending_and_receiving_go_on_together():
+def test_sending_and_receiving_happen_at_the_same_time():
     """
     Replies larger than all buffers come while a pipeline larger than all buffers is still being
     sent. A node that must get rid of its replies first would wait for us, and we for it.
@@ -53,7 +53,7 @@ def test_a_command_larger_than_all_buffers_leaves_in_parts():
 
 
 def test_a_long_pipeline_stays_within_its_window():
-    """And comes back whole and in order."""
+    """All replies arrive, in order."""
     count = 5 * WINDOW_COMMANDS
     with Node(answers={"SAY": lambda words: bulk(words[1])}) as node:
         connection = connect(node)
@@ -85,7 +85,7 @@ def test_replies_before_a_break_are_not_lost():
 
 
 def test_garbage_is_a_protocol_error():
-    """And the end of the connection."""
+    """It closes the connection."""
     with Node(answers={"X": b"HTTP/1.1 200\r\n"}) as node:
         connection = connect(node)
         with pytest.raises(ProtocolError):
@@ -121,8 +121,8 @@ def test_another_thread_can_end_a_wait():
     ("answer", "error"),
     [(b"-NOAUTH Authentication required.\r\n", AuthError), (HANG_UP, NotConnectedError), (SILENCE, NotConnectedError)],
 )
-def test_a_node_that_does_not_greet_is_not_connected(answer, error):
-    """Unless it wants a password: that is another thing to say."""
+def test_a_node_without_a_greeting_is_a_not_connected_error(answer, error):
+    """A node that wants a password has an error of its own."""
     with Node(answers={"HELLO": answer}) as node, pytest.raises(error):
         connect(node, connect_timeout=0.2)
 
@@ -135,13 +135,13 @@ def test_a_wait_may_be_longer_than_poll_can_count():
         connection.close()
 
 
-def test_what_can_be_no_name_is_not_connected():
-    """Another node may be there; Python calls it an error of text."""
+def test_an_impossible_host_name_is_a_not_connected_error():
+    """The client may then try another node. Python itself raises a UnicodeError."""
     with pytest.raises(NotConnectedError, match=r"a\.\.b:1: .*label"):
         dial(Address("a..b", 1), make_options((), {}), None)
 
 
-def test_nobody_there_is_not_connected():
+def test_an_address_without_a_listener_is_a_not_connected_error():
     """Neither on a port nor at a path."""
     with pytest.raises(NotConnectedError):
         dial(Address("127.0.0.1", closed_port()), make_options((), {}), None)

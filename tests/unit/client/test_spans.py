@@ -45,13 +45,13 @@ def test_a_number_that_is_not_whole_is_refused_when_jobs_are_added(option, numbe
     ],
 )
 def test_a_number_that_is_not_whole_is_refused_by_every_command(build):
-    """A part that is cut off in silence is missed by nobody but its caller."""
+    """Cutting off a fraction silently would surprise the caller."""
     with pytest.raises(ValueError, match="must be a whole number"):
         build()
 
 
-def test_a_span_is_as_good_as_a_number():
-    """In seconds where Disque takes seconds, in milliseconds where it takes these."""
+def test_a_timedelta_is_accepted_like_a_number():
+    """It is counted in seconds or milliseconds, as the command takes them."""
     minute = timedelta(minutes=1)
     spans = commands.add_job("q", "b", timeout_ms=HALF, delay=minute, retry=minute, ttl=timedelta(hours=1))
     assert spans.argv == commands.add_job("q", "b", timeout_ms=500, delay=60, retry=60, ttl=3600).argv

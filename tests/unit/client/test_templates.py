@@ -22,7 +22,7 @@ def test_a_template_makes_the_same_bytes_as_the_command(body):
 
 
 def test_ids_come_in_the_order_of_the_bodies():
-    """As text."""
+    """Ids are text."""
     assert template().ids([b"D-1", b"D-2"]) == ["D-1", "D-2"]
 
 

@@ -36,7 +36,7 @@ def authority(tmp_path):
 
 @pytest.fixture
 def strict(monkeypatch):
-    """What Python 3.13 does."""
+    """The stricter checks of Python 3.13."""
     make = ssl.create_default_context
 
     def create(**words):
@@ -47,14 +47,14 @@ def strict(monkeypatch):
     monkeypatch.setattr(ssl, "create_default_context", create)
 
 
-def test_a_named_authority_is_trusted_alone_and_not_to_the_letter(authority, strict):
+def test_a_named_authority_is_trusted_alone_and_not_checked_strictly(authority, strict):
     context = trusting(authority)
     assert [dict(found["subject"][0])["commonName"] for found in context.get_ca_certs()] == ["a"]
     assert not context.verify_flags & ssl.VERIFY_X509_STRICT
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
 
 
-def test_the_authorities_of_the_system_are_held_to_what_python_asks_of_them(strict):
+def test_the_authorities_of_the_system_are_checked_as_strictly_as_python_does(strict):
     assert trusting().verify_flags & ssl.VERIFY_X509_STRICT
 
 

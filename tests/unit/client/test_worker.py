@@ -17,7 +17,7 @@ from disque_py.client import AsyncDisque, AttemptsSpentError, AuthError, Backoff
 
 
 class Queue(Node):
-    """A scripted node that hands out `count` jobs once, in portions as asked for, then is silent."""
+    """A scripted node that hands out `count` jobs once, in batches of the requested size, and then is silent."""
 
     def __init__(self, count, **answers):
         self.ids = [f"D-aaaaaaaa-{number:024d}-05a1" for number in range(count)]
@@ -39,8 +39,8 @@ class Queue(Node):
         return sorted(word.decode() for words in self.named(name) for word in words[1:])
 
 
-class Told(WorkerHooks):
-    """Keeps what a worker tells."""
+class RecordingHooks(WorkerHooks):
+    """Hooks that keep a worker's notifications."""
 
     def __init__(self):
         self.lines = []
@@ -79,7 +79,7 @@ async def nothing(job):
     await asyncio.sleep(0)
 
 
-def test_what_a_handler_returns_from_is_acknowledged():
+def test_a_job_is_acknowledged_when_its_handler_returns():
     """Each once; acks are collected while others are on their way."""
     with Queue(100) as node:
         work(node, nothing, until=lambda: len(node.ids_of("ACKJOB")) == 100)
@@ -87,8 +87,8 @@ def test_what_a_handler_returns_from_is_acknowledged():
         assert len(node.named("ACKJOB")) < 60
 
 
-def test_as_many_are_fetched_as_handlers_are_free():
-    """None waits here while its lease runs."""
+def test_a_worker_fetches_as_many_jobs_as_handlers_are_free():
+    """No job waits in the worker while its lease runs."""
     running = []
 
     async def handle(job):
@@ -102,22 +102,22 @@ def test_as_many_are_fetched_as_handlers_are_free():
         assert max(node.portions) == 4
 
 
-def test_what_a_handler_fails_on_is_put_back():
-    """And told with its reason."""
-    told = Told()
+def test_a_job_is_put_back_when_its_handler_raises():
+    """The hook gets the reason."""
+    hooks = RecordingHooks()
 
     async def handle(job):
         if job.body == b"01":
             raise ValueError("no")
 
     with Queue(3) as node:
-        work(node, handle, until=lambda: len(node.ids_of("ACKJOB")) == 2, hooks=told)
+        work(node, handle, until=lambda: len(node.ids_of("ACKJOB")) == 2, hooks=hooks)
         assert node.ids_of("NACK") == [node.ids[1]]
-        assert sorted(told.lines) == ["failure no", "start", "start", "start", "success", "success"]
+        assert sorted(hooks.lines) == ["failure no", "start", "start", "start", "success", "success"]
 
 
 def test_a_handler_that_waited_for_a_cancelled_task_has_failed():
-    """Its CancelledError is not ours: the worker goes on."""
+    """The CancelledError is the handler's, so the worker goes on."""
 
     async def handle(job):
         task = asyncio.ensure_future(asyncio.sleep(60))
@@ -160,14 +160,14 @@ def test_failures_may_be_left_to_their_retry():
     async def handle(job):
         raise ValueError
 
-    told = Told()
+    hooks = RecordingHooks()
     with Queue(1) as node:
-        work(node, handle, until=lambda: len(told.lines) == 2, hooks=told, on_failure="leave")
+        work(node, handle, until=lambda: len(hooks.lines) == 2, hooks=hooks, on_failure="leave")
         assert node.named("NACK") == []
 
 
 def test_plain_functions_run_in_threads():
-    """As many as `concurrency`, at the same time."""
+    """Up to `concurrency` of them run at the same time."""
     barrier = threading.Barrier(3)
     names = set()
 
@@ -191,7 +191,7 @@ def test_an_object_with_an_async_call_is_a_handler():
         work(node, Handler(), until=lambda: len(node.ids_of("ACKJOB")) == 1)
 
 
-def test_long_jobs_are_prolonged():
+def test_the_leases_of_long_jobs_are_extended():
     """At half of their RETRY, which the first answer tells."""
 
     async def handle(job):
@@ -216,7 +216,7 @@ def test_stopping_lets_running_handlers_finish():
         assert node.named("NACK") == []
 
 
-def test_what_outlives_the_grace_is_put_back():
+def test_jobs_still_running_after_the_grace_are_put_back():
     """The handlers are cancelled."""
     began = []
 
@@ -230,7 +230,7 @@ def test_what_outlives_the_grace_is_put_back():
 
 
 def test_a_handler_that_survives_its_cancellation_has_done_its_work():
-    """It returned; and the worker ends all the same."""
+    """The handler returned, and the worker still ends."""
     began = []
 
     async def handle(job):
@@ -244,20 +244,20 @@ def test_a_handler_that_survives_its_cancellation_has_done_its_work():
 
 
 def test_acks_are_not_lost_with_a_connection():
-    """ACKJOB is said again."""
+    """The worker sends ACKJOB again."""
     answers = iter([HANG_UP])
     with Queue(5, ACKJOB=lambda words: next(answers, b":1\r\n")) as node:
         work(node, nothing, until=lambda: set(node.ids_of("ACKJOB")) == set(node.ids))
 
 
-def test_a_worker_outlives_its_node():
-    """Trouble is told; when the node is back, work goes on."""
-    told = Told()
+def test_a_worker_survives_the_loss_of_its_node():
+    """The worker reports the error, and continues when the node is back."""
+    hooks = RecordingHooks()
     with Queue(2) as node:
         node.close()
 
         def is_done():
-            if "NotConnectedError" in told.lines and node.port and node.greetings < 2 and not is_back:
+            if "NotConnectedError" in hooks.lines and node.port and node.greetings < 2 and not is_back:
                 is_back.append(True)
                 node.listen()
             return len(node.ids_of("ACKJOB")) == 2
@@ -266,7 +266,7 @@ def test_a_worker_outlives_its_node():
 
         async def run():
             client = AsyncDisque(node.address, patience=0.05)
-            worker = Worker(client, ["q"], nothing, hooks=told)
+            worker = Worker(client, ["q"], nothing, hooks=hooks)
             serving = asyncio.ensure_future(worker.serve())
             until = time.monotonic() + 10
             while not is_done():
@@ -291,8 +291,8 @@ def test_run_ends_with_a_signal():
         assert node.ids_of("ACKJOB") == node.ids
 
 
-def test_a_hook_that_raises_ends_the_worker_loudly():
-    """Silence would leave it with fewer and fewer places."""
+def test_an_exception_in_a_hook_ends_the_worker():
+    """Otherwise the worker would silently lose one place after the other."""
 
     class Broken(WorkerHooks):
         def on_start(self, job):
@@ -304,7 +304,7 @@ def test_a_hook_that_raises_ends_the_worker_loudly():
 
 @pytest.mark.parametrize(("queues", "concurrency", "error"), [("q", 1, TypeError), (["q"], 0, ValueError)])
 def test_arguments_that_make_no_sense_are_refused(queues, concurrency, error):
-    """One name instead of a list would mean queues of single letters."""
+    """A single name instead of a list would mean queues of single letters."""
     with pytest.raises(error):
         Worker(AsyncDisque(), queues, nothing, concurrency=concurrency)
 
@@ -359,17 +359,17 @@ def test_a_job_that_fails_rests_before_it_comes_again(caplog):
 
 
 def test_by_default_a_job_rests_for_about_a_second():
-    """A handler that always fails is no busy loop."""
+    """So a handler that always fails causes no busy loop."""
     with Failing() as node:
         work(node, fail, until=lambda: len(node.fetched_at) == 2)
         assert node.fetched_at[1] - node.fetched_at[0] > 0.7
 
 
-def test_jobs_that_rest_hold_up_no_others():
+def test_resting_jobs_do_not_delay_others():
     """They take no handler's place."""
-    told = Told()
+    hooks = RecordingHooks()
     with Queue(20, WORKING=b":300\r\n") as node:
-        work(node, fail, until=lambda: len(told.lines) == 40, concurrency=1, hooks=told)
+        work(node, fail, until=lambda: len(hooks.lines) == 40, concurrency=1, hooks=hooks)
 
 
 def test_a_worker_that_stops_puts_resting_jobs_back():
@@ -397,7 +397,7 @@ def test_a_resting_job_whose_lease_is_lost_is_left_alone():
 
 
 def test_after_all_attempts_a_job_is_given_up():
-    """To a handler of the user's, with the last error; then it is acknowledged."""
+    """The `on_give_up` function gets it with the last error. Then it is acknowledged."""
     given_up = []
 
     async def bury(job, error):
@@ -409,7 +409,7 @@ def test_after_all_attempts_a_job_is_given_up():
         assert node.nacks == 2
 
 
-def test_a_job_that_had_all_its_attempts_is_given_up_untried():
+def test_a_job_without_attempts_left_is_given_up_untried():
     """The last one ended with its worker: a job that kills workers must not kill them all."""
     given_up = []
     with Failing() as node:
@@ -433,7 +433,7 @@ def test_a_job_of_retry_0_has_one_attempt():
 
 
 def test_a_job_that_could_not_be_given_up_rests():
-    """And is given up again; the handler does not run any more."""
+    """It is given up again later. The handler does not run any more."""
     tries = []
 
     async def bury(job, error):
@@ -447,19 +447,19 @@ def test_a_job_that_could_not_be_given_up_rests():
 
 
 def test_a_wrong_password_ends_a_worker_at_once():
-    """No waiting can mend it."""
+    """Waiting can't correct it."""
     with Queue(1, AUTH=b"-WRONGPASS no\r\n") as node, pytest.raises(AuthError):
         Worker(AsyncDisque(node.address, password="wrong"), ["q"], nothing).run()
 
 
 def test_a_getjob_that_is_not_understood_ends_a_worker():
-    """An older node knows no META, and will not learn it while we try."""
+    """An older node knows no META, and repeating the command does not help."""
     with Queue(1, GETJOB=b"-ERR syntax error\r\n") as node, pytest.raises(ReplyError, match="syntax error"):
         Worker(AsyncDisque(node.address), ["q"], nothing, withmeta=True).run()
 
 
 def test_a_worker_without_work_stops_at_once():
-    """Its last GETJOB has nothing to say; also when the node says nothing at all."""
+    """Its last GETJOB returns no jobs, or the node does not answer at all."""
     released = threading.Event()
     for answer in (SILENCE, lambda words: released.wait(5) and HANG_UP):
         with Queue(0, GETJOB=answer) as node:

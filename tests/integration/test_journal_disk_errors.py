@@ -1,4 +1,4 @@
-"""A node whose disk fills up, vanishes or becomes read-only: what it refuses, what it says, and how it recovers."""
+"""A node whose disk fills up, vanishes or becomes read-only: its refusals, its reports and its recovery."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from servers import Server, until
 FOLDER = "disque.aof.d"
 ALWAYS = ("--appendonly", "yes", "--appendfsync", "always")
 EVERYSEC = ("--appendonly", "yes")
-# The journal wants 8 MiB for its reserved file, and as much again before it goes on after trouble.
+# The journal needs 8 MiB for its reserved file, and as much again before it continues after a disk error.
 DISK_SIZE = "32m"
 BODY = b"x" * 10_000
 
@@ -36,7 +36,7 @@ def small_disk(tmp_path):
 
 
 @pytest.fixture
-def crowded(small_disk):
+def small_disk_node(small_disk):
     """Makes a node whose folder is on the small disk; it ends before the disk goes.
 
     The journal has the disk to itself: a log of events gives room back at a start, and takes some.
@@ -54,10 +54,10 @@ def crowded(small_disk):
 
 
 def add_until_refused(server, *, limit_s=20):
-    """Jobs until MISCONF: the ids that were acknowledged, the error, and the connections that wait.
+    """Add jobs until MISCONF. Return the acknowledged ids, the error, and the waiting connections.
 
-    An ADDJOB under way when the disk fails is not answered before it is recorded; it waits on its connection. There
-    may be several, where the disk takes its time to say that it fails.
+    An ADDJOB in progress when the disk fails waits on its connection until it is recorded. There may be several, if the
+    disk reports its failure late.
     """
     ids = []
     waiting = []
@@ -76,7 +76,7 @@ def add_until_refused(server, *, limit_s=20):
 
 
 def answered(waiting):
-    """What the ADDJOBs got that had to wait, once the disk is back."""
+    """Return the replies to the waiting ADDJOBs, once the disk is back."""
     replies = []
     for connection in waiting:
         with connection:
@@ -95,7 +95,7 @@ def accepts(server):
 
 
 def ballast(folder):
-    """A file over all that is left of the disk."""
+    """Fill the rest of the disk with one file."""
     path = folder / "ballast"
     with path.open("wb", buffering=0) as file, suppress(OSError):
         while True:
@@ -108,12 +108,12 @@ def journal_info(server):
 
 
 @pytest.mark.parametrize("options", [ALWAYS, EVERYSEC], ids=["always", "everysec"])
-def test_a_full_disk_refuses_jobs_and_lets_work_go_on(crowded, small_disk, options):
-    """MISCONF for ADDJOB and PING; RETRY jobs are delivered and acknowledged; INFO and log say why; it recovers.
+def test_a_node_with_a_full_disk_refuses_jobs_but_delivers_and_acknowledges(small_disk_node, small_disk, options):
+    """ADDJOB and PING get MISCONF. RETRY jobs are delivered and acknowledged. INFO and log have the reason.
 
     Spec Q40.
     """
-    server = crowded(*options)
+    server = small_disk_node(*options)
     until(lambda: (server.folder / FOLDER / "reserve").exists(), 5)
     first = [server.command("ADDJOB", "q", BODY, 0, "RETRY", 300) for _ in range(20)]
     once = server.command("ADDJOB", "once", "body", 0, "RETRY", 0)
@@ -147,9 +147,9 @@ def test_a_full_disk_refuses_jobs_and_lets_work_go_on(crowded, small_disk, optio
         assert server.command("GETJOB", "NOHANG", "FROM", "once")[0][1] == once
 
 
-def test_acks_of_a_full_disk_survive_a_kill_under_always(crowded, small_disk):
+def test_acks_of_a_full_disk_survive_a_kill_under_always(small_disk_node, small_disk):
     """They are in the reserved file."""
-    server = crowded(*ALWAYS)
+    server = small_disk_node(*ALWAYS)
     until(lambda: (server.folder / FOLDER / "reserve").exists(), 5)
     ids = [server.command("ADDJOB", "q", BODY, 0, "RETRY", 300) for _ in range(20)]
     path = ballast(small_disk)
@@ -164,9 +164,9 @@ def test_acks_of_a_full_disk_survive_a_kill_under_always(crowded, small_disk):
 
 
 @pytest.mark.parametrize("options", [ALWAYS, EVERYSEC], ids=["always", "everysec"])
-def test_acks_free_a_full_disk(crowded, options):
-    """The journal alone has filled it, and is far below auto-aof-rewrite-min-size."""
-    server = crowded(*options)
+def test_acks_free_a_full_disk(small_disk_node, options):
+    """Only the journal has filled the disk, and it is far below auto-aof-rewrite-min-size."""
+    server = small_disk_node(*options)
     until(lambda: (server.folder / FOLDER / "reserve").exists(), 5)
     ids, _, waiting = add_until_refused(server)
     got = []
@@ -181,9 +181,9 @@ def test_acks_free_a_full_disk(crowded, options):
     assert not any(server.command("SHOW", job_id) for job_id in ids if job_id in got)
 
 
-def test_a_start_on_a_full_disk_goes_on_when_there_is_room(crowded, small_disk):
-    """What became of an at-most-once job has to be recorded before anybody is served."""
-    server = crowded(*EVERYSEC, "--loading-wait", 0)
+def test_a_start_on_a_full_disk_continues_when_there_is_room(small_disk_node, small_disk):
+    """The state of at-most-once jobs has to be recorded before the node serves a client."""
+    server = small_disk_node(*EVERYSEC, "--loading-wait", 0)
     job_id = server.command("ADDJOB", "q", "body", 0, "RETRY", 0)
     server.kill()
     (server.folder / FOLDER / "reserve").unlink(missing_ok=True)  # With it there would be room.
@@ -200,7 +200,7 @@ def test_a_start_on_a_full_disk_goes_on_when_there_is_room(crowded, small_disk):
     assert accepts(server)
 
 
-def test_a_file_size_limit_is_a_disk_in_trouble_like_any_other(make_server):
+def test_a_file_size_limit_is_a_disk_error_like_any_other(make_server):
     """A quota, as far as the process can tell (RLIMIT_FSIZE): no signal kills it, and lifting it helps."""
     server = make_server(*EVERYSEC).start()
     prlimit = shutil.which("prlimit")
@@ -220,7 +220,7 @@ def test_a_file_size_limit_is_a_disk_in_trouble_like_any_other(make_server):
 
 
 def test_a_directory_that_vanishes_and_comes_back(make_server):
-    """As when a volume is unmounted for a while. What could not be recorded meanwhile is written then."""
+    """A volume may be unmounted for a while. The node writes the missing records when it is back."""
     server = make_server(*EVERYSEC).start()
     ids = [server.command("ADDJOB", "q", "body", 0, "RETRY", 300) for _ in range(3)]
     folder = server.folder / FOLDER
@@ -241,7 +241,7 @@ def test_a_directory_that_vanishes_and_comes_back(make_server):
 
 
 def refuses(server):
-    """Whether a new ADDJOB is refused; one that was under way when the disk failed waits until it is well."""
+    """Return whether a new ADDJOB is refused. An ADDJOB in progress when the disk failed waits until it works again."""
     with server.connect(1.0) as connection:
         try:
             connection.command("ADDJOB", "again", "body", 0)
@@ -252,9 +252,9 @@ def refuses(server):
     return False
 
 
-def test_a_disk_that_became_read_only(crowded):
+def test_a_disk_that_became_read_only(small_disk_node):
     """A file system with open files can't be made so by force; new files fail, which is soon enough."""
-    server = crowded(*EVERYSEC)
+    server = small_disk_node(*EVERYSEC)
     job_id = server.command("ADDJOB", "q", "body", 0, "RETRY", 300)
     folder = server.folder / FOLDER
     subprocess.run(["mount", "--bind", folder, folder], check=True)
@@ -274,9 +274,9 @@ def test_a_disk_that_became_read_only(crowded):
     assert server.command("SHOW", job_id)
 
 
-def test_switching_the_journal_off_ends_its_trouble(crowded, small_disk):
-    """And on again is a new journal with all jobs (spec Q27)."""
-    server = crowded(*EVERYSEC)
+def test_switching_the_journal_off_clears_its_disk_errors(small_disk_node, small_disk):
+    """Switching it on again makes a new journal with all jobs (spec Q27)."""
+    server = small_disk_node(*EVERYSEC)
     path = ballast(small_disk)
     ids, _, waiting = add_until_refused(server)
     server.command("CONFIG", "SET", "appendonly", "no")
@@ -290,8 +290,8 @@ def test_switching_the_journal_off_ends_its_trouble(crowded, small_disk):
     assert int(server.info("jobs")["registered_jobs"]) >= len(ids)
 
 
-def test_shutdown_is_refused_while_something_is_unrecorded(crowded, small_disk):
-    server = crowded(*EVERYSEC)
+def test_shutdown_is_refused_while_something_is_unrecorded(small_disk_node, small_disk):
+    server = small_disk_node(*EVERYSEC)
     path = ballast(small_disk)
     _, _, waiting = add_until_refused(server)
     for words in (("SHUTDOWN",), ("SHUTDOWN", "REWRITE-AOF")):

@@ -1,4 +1,4 @@
-"""KEY, TOKEN, META and PRIORITY over real sockets, with the client library, and across kill -9."""
+"""KEY, TOKEN, META and PRIORITY with the client library, over real sockets and across kill -9."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_one_job_per_key_from_any_node_even_after_all_were_killed(make_cluster):
         client.close()
 
 
-def test_an_answer_can_be_had_again_after_kill_and_is_acknowledged_at_once(make_server):
+def test_a_token_returns_the_same_jobs_after_a_kill_and_acknowledges_them(make_server):
     server = make_server(*ALWAYS).start()
     with client_of(server) as client:
         for number in (3, 1, 2):
