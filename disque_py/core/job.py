@@ -25,7 +25,7 @@ GONE: Final = 4  # Forgotten; a queue's run may still name the object.
 
 STATE_NAMES: Final = ("wait-repl", "active", "queued", "acked", "gone")
 
-# What a job costs besides its body: object, id, entries in index, queue and schedule, as measured by
+# Memory of a job besides its body: object, id, entries in index, queue and schedule, as measured by
 # `make bench` (docs/performance.md). maxmemory is applied to the sum of these.
 JOB_BYTES: Final = 560
 # JOB_BYTES includes a queue name of up to this length. All bytes of a longer name count, and count in each job: the

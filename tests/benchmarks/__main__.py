@@ -111,7 +111,7 @@ class TimeLimit:
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """Whatever the signal, do what Ctrl-C does: an exception raised here would end up in some callback of a loop."""
+    """Do what Ctrl-C does: an exception raised here would end in some callback of a loop."""
     signal.raise_signal(signal.SIGINT)
 
 

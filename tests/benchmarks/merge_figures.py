@@ -1,5 +1,5 @@
 # ruff: noqa: E402 — the import path comes first
-"""What 300 acks of old jobs cost the table `current`, beside deltalake's own merge on a copy of it.
+"""Measure 300 acks of old jobs in the table `current`, beside deltalake's own merge on a copy of it.
 
     python tests/benchmarks/merge_figures.py [--rows 200000 1000000 5000000] [--rounds 3]
 

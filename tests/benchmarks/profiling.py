@@ -100,7 +100,7 @@ def sample(program: str, node_count: int, jobs: int, out: Path | None) -> Counte
 def stacks(text: str) -> Counter[tuple[str, ...]]:
     """py-spy's raw format: frames from the outermost, separated by semicolons, and how often this stack was seen.
 
-    What was seen while modules were imported is left out: it is the start of the node, not its work.
+    Samples of the imports are left out: they belong to the start of the node, not to its work.
     """
     found: Counter[tuple[str, ...]] = Counter()
     for line in text.splitlines():

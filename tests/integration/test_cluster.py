@@ -161,7 +161,7 @@ def test_a_node_killed_right_after_it_joined_starts_again(make_server):
 
 
 def test_a_damaged_nodes_file_is_reported_and_left_alone(make_server):
-    """What a power cut may leave, zeros at the end, is told in a line with the file's name; it is never a crash."""
+    """A power cut may leave zeros at the end. The log names the file; the node does not crash."""
     server = make_server().start()
     server.kill()
     path = server.folder / NODES_FILE
@@ -256,7 +256,7 @@ def test_a_leaving_node_is_drained_to_zero_whatever_its_jobs_are(make_cluster):
 
 
 def test_a_delayed_job_of_a_leaving_node_is_not_late(make_cluster):
-    """Whoever takes it queues it when it is due, also when RETRY is the default of minutes."""
+    """The taker queues it when it is due, also when RETRY is the default of minutes."""
     a, b, _ = make_cluster(3).servers
     a.command("ADDJOB", "q", "due", 3000, "DELAY", 1, "REPLICATE", 1)
     a.command("CLUSTER", "LEAVING", "yes")
@@ -365,7 +365,7 @@ def test_a_job_finds_a_waiting_consumer_of_another_node_at_once(healthy):
 
 
 def test_a_queue_that_was_silent_is_as_fast(healthy):
-    """Interest does not grow old: consumers who waited for seconds are found at once, too."""
+    """Interest does not grow old: consumers that waited for seconds are found at once, too."""
     a, b, c = healthy.servers
     rounds = []
     while len(rounds) < 2 and (not rounds or rounds[-1] >= 50):

@@ -141,7 +141,7 @@ def test_a_node_with_a_full_disk_refuses_jobs_but_delivers_and_acknowledges(smal
     assert "The journal is written again" in server.output()
     server.kill()
     server.restart()
-    assert server.command("SHOW", got[0]) is None  # What was acknowledged meanwhile is on disk now.
+    assert server.command("SHOW", got[0]) is None  # Acks of that time are on disk now.
     assert all(server.command("SHOW", job_id) is not None for job_id in (*first[10:], *ids))
     if options is ALWAYS:
         assert server.command("GETJOB", "NOHANG", "FROM", "once")[0][1] == once

@@ -89,7 +89,7 @@ def test_a_journal_that_was_switched_off_leaves_at_most_once_jobs_uncertain(make
 
 @pytest.mark.parametrize("how", ["kill", "stop"])
 def test_appendfsync_may_change_at_any_time(make_server, how):
-    """Whatever is in force when the node dies, what was acknowledged is there; RETRY 0 needs `always` all along."""
+    """Acknowledged work survives under each policy in force at the kill; RETRY 0 needs `always` all along."""
     server = make_server(*ALWAYS).start()
     ids, once = [], []
     for policy in ("always", "everysec", "no", "always", "no", "everysec", "always"):

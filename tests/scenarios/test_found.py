@@ -309,7 +309,7 @@ def test_a_batch_of_announcements_names_a_job_once(make):
 
 
 def test_a_lost_took_or_yourjobs_delivers_once(make):
-    """Whatever is lost of a hand-over, an at-most-once job comes once."""
+    """An at-most-once job comes once, whichever message of a hand-over is lost."""
     for kind, sender, receiver in ((YOURJOBS, "a", "b"), (TOOK, "b", "a")):
         world = make("ab")
         getter = world.client("b")

@@ -1,6 +1,6 @@
 """Events through Spark into both indexes: the contract between Spark and the classes of index.py and events.py.
 
-What the tables do with duplicates, ties and crashes is tested without Spark, in test_spark_index_commit.py.
+Duplicates, ties and crashes are tested without Spark, in tests/unit/spark/test_index_commit.py.
 """
 
 from __future__ import annotations

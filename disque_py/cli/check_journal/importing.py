@@ -1,7 +1,7 @@
 """Moving in: a fresh journal out of the original's disque.aof, or out of a file of jobs that `export` wrote.
 
-Whose jobs they are decides which of their holders is the node that loads them: the id that is given, that a nodes file
-names, that the file of jobs begins with, or, in the original's file, the one that every job names.
+The id of the node that loads the jobs decides which of their holders it is. The id comes from the command line, from a
+nodes file, from the head of the file of jobs, or, in the original's file, from the jobs themselves.
 """
 
 from __future__ import annotations

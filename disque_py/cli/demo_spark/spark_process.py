@@ -50,7 +50,7 @@ class SparkProcess:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
-                # What Spark leaves when it is killed goes with our own scratch files.
+                # A killed Spark leaves files; they go with our own scratch files.
                 env={
                     **os.environ,
                     "PYSPARK_PYTHON": sys.executable,

@@ -91,7 +91,7 @@ class CollectionChecker:
         if promise is None or promise.added_ms <= self._losses.mishap_ms or promise.is_deleted:
             return
         if may_have_died(promise, self._world.now_ms):
-            return  # Whose clock ran ahead forgot its holders with it, and others have it for a moment more.
+            return  # A node whose clock ran ahead forgot the job and its holders; others keep it a moment longer.
         if not promise.answered_ms or promise.asked is None:
             # Its creator may have given it up, and forgotten whom it had asked to hold it. Holders that had named it by
             # its key (asked: None) keep their copies then, and each knows of those it was told of.

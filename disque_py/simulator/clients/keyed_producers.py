@@ -148,7 +148,7 @@ class KeyBook:
             )
 
     def _owner_of(self, promise: Promise, job_id: bytes) -> Promise | None:
-        """Whose request made the job of this id, as far as a node has it; if it was another one that is told so."""
+        """Return the promise whose request made the job of this id, as far as a node has it."""
         owner = self._oracle.by_id.get(job_id)
         if owner is None:
             body = self._body_of(job_id)

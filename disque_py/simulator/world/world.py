@@ -1,6 +1,6 @@
 """World: time, nodes and clients of one simulation.
 
-Events are tuples (moment, serial, call, arguments) in a heap. Whatever happens is such a call. Time is the world's; a
+Events are tuples (moment, serial, call, arguments) in a heap. Each event is such a call. Time is the world's; a
 node's belief about time is its machine's business (machine.py). The world has no opinion about what should happen:
 plans (plan.py) and stories (tests/scenarios) use the same one.
 

@@ -14,7 +14,7 @@ from disque_py.client.results import Job
 
 A, B = Address("a", 1), Address("b", 1)
 
-# What a client offers under another name, or by a method of its own.
+# Commands that a client offers under another name, or by a method of its own.
 ELSEWHERE = {"qscan_page", "jscan_page", "jscan_info_page", "execute", "add_options", "by_node"}
 
 

@@ -427,7 +427,7 @@ def test_a_pause_that_was_made_longer_is_kept_to_its_new_end():
     serve(story)
 
 
-def test_whatever_the_pause_it_can_be_ended():
+def test_each_pause_of_clients_can_be_ended():
     """Also by a client that connects during the pause and has to log in. The held commands run at once."""
 
     async def story(server):

@@ -31,7 +31,7 @@ def test_a_frame_is_told_message_by_message():
 
 
 def test_refusals_are_told_by_their_reason():
-    """Whatever reasons there are."""
+    """Each reason has a word."""
     assert tell_message(Ids(), messages.REFUSED, (JOB, messages.REFUSED_PAUSED)) == "00000000 paused"
     assert tell_message(Ids(), messages.TOOK, (3, bytes([0, messages.REFUSED_BUSY]))) == "#3 taken busy"
 

@@ -34,7 +34,7 @@ class Patient:
 @pytest.mark.parametrize("kind", TROUBLES)
 @pytest.mark.plain
 def test_a_cure_ends_what_an_affliction_began(kind):
-    """Whatever it was."""
+    """Each kind of affliction has its cure."""
     patient: Any = Patient()
     well = dict(vars(patient), failing=[])
     afflict(patient, patient, kind, cast(Any, SimpleNamespace(picks=(0, 0, 0, 0))), 50)

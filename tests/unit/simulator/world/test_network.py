@@ -11,7 +11,7 @@ from simulated import ask, joined
 
 
 def linked(world: World, name: str) -> str:
-    """Whom a node has links to."""
+    """Return the letters of the nodes that a node has links to."""
     return "".join(sorted(node.host for node in world[name].cluster.linked))
 
 

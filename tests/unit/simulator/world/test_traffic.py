@@ -23,7 +23,7 @@ def heard(world):
 
 
 def test_frames_of_a_connection_arrive_in_order():
-    """Whatever each of them takes on its way."""
+    """Each has a delay of its own."""
     world = joined("ab", delay_ms=(1, 50))
     told = heard(world)
     for number in range(20):
