@@ -117,7 +117,7 @@ class Admission:
         """
         known = self._table.known(hello.id)
         was_forgotten = self.is_blacklisted(hello.id) or (known is not None and bool(known.flags & FORGOTTEN))
-        return len(self._table.nodes) == 1 and not self.is_alone and not was_forgotten
+        return self._table.size == 1 and not self.is_alone and not was_forgotten
 
     def note_stranger(self, hello: Hello, host: str) -> None:
         """Tell an operator, once per id, about a node that takes us for a member."""
@@ -142,9 +142,9 @@ class Admission:
         node.known_since_ms = node.unlinked_ms = self._table.now_ms
         node.is_missed = False
         node.dial_at_ms = node.dial_gap_ms = 0
-        self.is_alone = False
         self._strangers.pop(node.id, None)
-        if not node.is_newcomer:
+        if not node.is_newcomer:  # A newcomer may be given up again, and changes nothing until then.
+            self.is_alone = False
             self._links.write_first()
         self._tray.note("node-joined", node)
 
@@ -171,7 +171,7 @@ class Admission:
         if is_known:
             self._links.write_first()
         elif was_asked_for:
-            self._links.save_soon()
+            self._links.write_first()  # The text of the file may be an earlier one's, which the latest would follow.
 
     def blacklist(self, node_id: bytes, span_ms: int) -> None:
         """Forbid gossip to bring this node back for so long."""

@@ -177,9 +177,9 @@ class Membership(NodeTable):
         self.admission.expel(node)
         if node.flags & UNKNOWN:
             self._forget_named(node)  # A newcomer to us, and a holder to others.
-        self.admission.is_alone = len(self.nodes) == 1
         self.tray.must_write = self.tray.must_save = True
         self.refresh()
+        self.admission.is_alone = self.size == 1
 
     def forget_unknown(self, name: bytes) -> bool:
         """CLUSTER FORGET of a node that others named and we never met, by its 40 characters; False if there is none."""
@@ -234,6 +234,8 @@ class Membership(NodeTable):
             self.links.learn_address(owner, host, hello.port or node.port, hello.bus_port or node.bus_port)
             self.links.learn_own_host(local_host, is_met=False)
             self.links.mark_up(owner, hello, self.protocol_with(hello))
+            if self.size > 1:
+                self.admission.is_alone = False
             self._greet(owner)
         return owner
 

@@ -116,7 +116,7 @@ class ConfigReader:
         a config line behind the directive's name, or several such lines.
         """
         wanted = {_variable(name): name for name in (INCLUDE, *BY_NAME)}
-        found = [(variable, name) for variable, name in wanted.items() if environ.get(variable)]
+        found = [(variable, name) for variable, name in wanted.items() if environ.get(variable, "").strip()]
         count = 0
         for variable, name in found:
             value = environ[variable]
@@ -126,7 +126,7 @@ class ConfigReader:
             directive = BY_NAME.get(name)
             try:
                 if directive is not None and directive.kind.takes_many_words:
-                    for line in value.splitlines():
+                    for line in filter(str.strip, value.splitlines()):
                         self._apply([name, *split_text(line)], 0)
                 else:
                     self._apply([name, value], 0)

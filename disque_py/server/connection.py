@@ -11,6 +11,7 @@ gets more than SLICE_NS per turn. Spec B1, B3.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import deque
 from typing import TYPE_CHECKING, Final, cast
 
@@ -462,6 +463,12 @@ def is_protected(settings: Settings) -> bool:
 
 
 def _is_foreign(transport: asyncio.Transport) -> bool:
-    """Return whether the client's address is one of another machine. A client of a unix socket never is."""
+    """Return whether the client may be on another machine. A client of a unix socket never is.
+
+    The system names no peer for a connection that was reset before it was accepted, though its bytes still arrive. Such
+    a client counts as foreign.
+    """
+    if transport.get_extra_info("socket").family == socket.AF_UNIX:
+        return False
     peer = transport.get_extra_info("peername")
-    return isinstance(peer, tuple) and len(peer) >= 2 and not is_loopback(str(peer[0]))
+    return not (isinstance(peer, tuple) and len(peer) >= 2 and is_loopback(str(peer[0])))

@@ -32,7 +32,11 @@ def problems(settings: Settings) -> list[str]:
         checks.append(lambda: tls.clients_context(settings))
     found = list(_missing_directories(settings))
     start = os.getcwd()
-    os.chdir(settings.dir)  # Relative paths refer to it.
+    try:
+        os.chdir(settings.dir)  # Relative paths refer to it.
+    except OSError as error:
+        found.append(f"can't change to the directory {settings.dir}: {error.strerror}")
+        return list(dict.fromkeys(found))
     try:
         for check in checks:
             try:

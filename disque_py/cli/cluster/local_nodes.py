@@ -15,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -143,6 +143,11 @@ def node_directory(directory: Path, port: int) -> Path:
     return directory / f"node-{port}"
 
 
+def without_settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment without the settings of servers: one DISQUE_PORT can't serve several nodes."""
+    return {name: value for name, value in environ.items() if not name.startswith("DISQUE_")}
+
+
 def launch(directory: Path, port: int, server_options: Sequence[str], *, with_tls: bool = False) -> LocalNode:
     """Start one node, detached from this terminal, its port plain or for TLS.
 
@@ -164,7 +169,7 @@ def launch(directory: Path, port: int, server_options: Sequence[str], *, with_tl
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=home,
-            env={**os.environ, "PYTHONPATH": path},
+            env={**without_settings(os.environ), "PYTHONPATH": path},
             start_new_session=True,
         )
     started = process_start(process.pid) or ""

@@ -154,11 +154,19 @@ class Targets:
         self.torn[machine.name, other] = why
 
     def note_whole(self) -> None:
-        """Drop the entries of `torn` once all nodes are linked: a later gap needs a later reason."""
+        """Drop the entries of `torn` once all nodes are linked: a later gap needs a later reason.
+
+        A node that is down may not be in the mesh that the others make. A node that knew no other keeps its entry until
+        all of them are up: one that is down knows it by a former id, or not at all.
+        """
         if self.torn and self.world.is_meshed():
             machines = self.world.machines
-            down = [name for name, machine in machines.items() if not machine.is_up]
-            self.torn = {pair: why for pair, why in self.torn.items() if pair[0] in down or pair[1] in down}
+            down = [name for name, machine in machines.items() if not machine.is_up and name not in self.gone]
+            self.torn = {
+                pair: why
+                for pair, why in self.torn.items()
+                if pair[0] in down or pair[1] in down or (down and not pair[1])
+            }
 
     def is_whole(self) -> bool:
         """Return whether nodes have links to each other wherever they are not torn apart."""

@@ -221,6 +221,42 @@ def test_a_node_that_knows_others_believes_no_ping_of_a_stranger():
     assert STRANGER.id not in node.nodes
 
 
+def test_a_node_comes_back_while_it_tries_to_reach_a_seed():
+    """The placeholder of a handshake is no member."""
+    node = lone()
+    node.meet("10.0.0.7", 7999)
+    node.receive(None, STRANGER, "10.0.0.9", "10.0.0.1", PING, [heartbeat_item()])
+    assert STRANGER.id in node.nodes
+
+
+def test_a_newcomer_that_is_given_up_leaves_a_reset_node_alone():
+    """A MEET that leads to no link must not open the way for PINGs of former members."""
+    node = lone()
+    node.reset(hard=False)
+    node.receive(None, STRANGER, "10.0.0.9", "10.0.0.1", MEET, [heartbeat_item()])
+    assert node.admission.is_alone
+    node.admission.expel(node.nodes[STRANGER.id])
+    assert "vars alone" in node.dump()
+
+
+def test_the_last_member_can_be_forgotten_while_a_handshake_goes_on():
+    node = lone()
+    node.load([NodeLine(b"o" * 20, "10.0.0.5", 7001, 17001, 0, 0, 0)])
+    node.meet("10.0.0.7", 7999)
+    node.forget(node.nodes[b"o" * 20])
+    assert node.admission.is_alone
+
+
+def test_the_file_knows_at_once_that_a_meeting_was_given_up():
+    """Its earlier text had the meeting, and would be followed again."""
+    node = lone()
+    node.meet("10.0.0.9", 7999)
+    (placeholder,) = node.tray.dials
+    node.tray.must_write = False
+    node.admission.expel(placeholder)
+    assert node.tray.must_write
+
+
 def test_a_meeting_goes_on_after_a_kill():
     node = lone()
     node.meet("10.0.0.9", 7999)

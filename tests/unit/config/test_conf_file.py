@@ -163,6 +163,12 @@ def variable_problems(**variables):
     return [(problem.source, problem.reason) for problem in caught.value.problems]
 
 
+def test_empty_lines_of_a_variable_are_passed_over():
+    settings = environment(DISQUE_RENAME_COMMAND="debug x\n\nflush y\n", DISQUE_BIND=" ").settings
+    assert settings.rename_command == (("debug", "x"), ("flush", "y"))
+    assert settings.bind == environment().settings.bind
+
+
 def test_the_environment_wins_over_the_file_and_the_command_line_over_both():
     settings = environment("port 1\ntimeout 1\nhz 1", "--port", "3", DISQUE_PORT="2", DISQUE_TIMEOUT="2").settings
     assert (settings.port, settings.timeout, settings.hz) == (3, 2, 1)

@@ -519,7 +519,8 @@ class ForeignTransport(asyncio.Transport):
     """A connection from another machine; `sent` is what it was told."""
 
     def __init__(self, host, family=socket.AF_INET):
-        super().__init__({"peername": (host, 40_000), "socket": socket.socket(family)})
+        peer = (host, 40_000) if host else None
+        super().__init__({"peername": peer, "socket": socket.socket(family)})
         self.sent = b""
         self.is_closed = False
 
@@ -562,6 +563,13 @@ def test_a_node_in_protected_mode_refuses_other_machines(host):
     assert sent.startswith(b"-DENIED ")
     assert (is_closed, rejected) == (True, 1)
     assert all(word in sent for word in (b"requirepass", b"bind", b"protected-mode no"))
+
+
+def test_a_connection_that_was_reset_before_it_was_accepted_counts_as_foreign():
+    """The system names no peer for it, but its bytes still arrive."""
+    sent, is_closed, _ = greeted(None)
+    assert sent.startswith(b"-DENIED ")
+    assert is_closed
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "::1"])

@@ -56,3 +56,13 @@ def test_problems_of_a_start_are_told(conf, capsys, line, reason):
 def test_all_of_it_is_told_at_once(conf, capsys):
     assert main(["--test-config", conf("logfile no/log", "cluster-announce-ip 'a b'")]) == 1
     assert capsys.readouterr().err.count("disque-server: ") == 2
+
+
+def test_a_directory_that_can_not_be_entered_is_named(conf, capsys, monkeypatch, tmp_path):
+    def refuse(path):
+        raise PermissionError(13, "Permission denied")
+
+    path = conf("port 7712")
+    monkeypatch.setattr(os, "chdir", refuse)
+    assert main(["--test-config", path]) == 1
+    assert f"can't change to the directory {tmp_path}: Permission denied" in capsys.readouterr().err

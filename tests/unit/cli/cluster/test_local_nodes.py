@@ -128,3 +128,8 @@ def test_the_default_directory_is_the_users_state(monkeypatch, tmp_path):
     monkeypatch.delenv("XDG_STATE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert default_directory() == tmp_path / ".local" / "state" / "disque-cluster"
+
+
+def test_nodes_that_are_started_here_do_not_share_settings_of_the_environment():
+    environ = {"DISQUE_CLUSTER_PORT": "17711", "DISQUECLI_AUTH": "x", "PATH": "/bin"}
+    assert local_nodes.without_settings(environ) == {"DISQUECLI_AUTH": "x", "PATH": "/bin"}
