@@ -48,6 +48,11 @@ OUTCOME: Final = 52  # job id: to its creator, is it decided whether this job ex
 ISKEY: Final = 53  # number, 18 characters of an id: do you know a job with this key?
 KEYIS: Final = 54  # number of the question, the characters, job id or b"": last word on a key
 OUTCOME_IS: Final = 55  # job id: it is; a DELJOB, if there was one, came before
+SETTING: Final = 64  # queue, field, value, counter, node id: a queue setting and its version
+SETTINGS_HAVE: Final = 65  # queue, digest: the sender has this state of its settings on disk
+SETTINGS_DIGEST: Final = 66  # digest of all settings, occasion: 0 link up, 1 all were told, 2 news
+ASKSETTINGS: Final = 67  # 0: tell me all settings
+QLENGTHS: Final = 68  # queue with a maxlen, pending jobs
 
 REFUSED_PAUSED: Final = 1
 REFUSED_MEMORY: Final = 2

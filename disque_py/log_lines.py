@@ -362,6 +362,27 @@ SECTIONS: Final = (
                 NOTHING,
             ),
             Message(
+                "queue-settings-torn",
+                NOTICE,
+                "the last {bytes} bytes of {path} were not written completely, they are ignored",
+                "The node ended while it wrote queue settings. No client had its answer to that change.",
+                NOTHING,
+            ),
+            Message(
+                "queue-settings-failed",
+                WARNING,
+                "can't write the queue settings, trying again: {reason}",
+                "Clients of QUEUE SET get an error. Other nodes hear of the change when it is written.",
+                "Make room on the disk, or mend the directory of the nodes file.",
+            ),
+            Message(
+                "queue-settings-written",
+                NOTICE,
+                "the queue settings could be written again",
+                "The file of queue settings is right again.",
+                NOTHING,
+            ),
+            Message(
                 "nodes-file-lost",
                 WARNING,
                 "can't write the nodes file {path}: {reason}",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cluster_bus.node import Node
+    from disque_py.core.queue_settings import Item
 
 
 class Clock(Protocol):
@@ -105,6 +106,12 @@ class Host(Protocol):
 
     def save_nodes(self, done: Callable[[OSError | None], None]) -> None:
         """Write and fsync the nodes file as it is now (CLUSTER SAVECONFIG)."""
+
+    def write_queue_settings(self, items: list[Item], is_void: bool, done: Callable[[OSError | None], None]) -> None:
+        """Put queue settings into their file and sync it. With `is_void`, all that it held before is forgotten.
+
+        One write is under way at a time. What a write that fails leaves in the file is none of its settings, or some.
+        """
 
     def journal_fields(self) -> list[tuple[str, str | int]]:
         """Return the fields of INFO persistence, the original's first."""

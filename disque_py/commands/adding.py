@@ -12,13 +12,16 @@ from typing import Final
 
 from cluster_bus.node import LEAVING as IS_LEAVING
 from disque_py.commands.options import INT64_MAX, SECONDS_MAX, between, read_integer, read_timeout
-from disque_py.core import handover, keying, keys, lifecycle, memory, replication, spilling
+from disque_py.commands.subcommands import text_of
+from disque_py.core import handover, keying, keys, lifecycle, memory, replication, settings_sync, spilling
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import OOM, PAUSED, SYNTAX, CommandError
 from disque_py.core.job import Job
 from disque_py.core.job_attributes import META_BYTES_MAX, JobAttributes
 from disque_py.core.queue import PAUSED_IN, Queue
+from disque_py.core.queue_settings import QUORUM, QueueSettings
+from disque_py.core.spilled import size_of
 
 TTL_DEFAULT_S: Final = 86_400
 RETRY_DEFAULT_S_MAX: Final = 300
@@ -33,6 +36,11 @@ RETRY_ERROR: Final = "ERR RETRY time must be a non negative number"
 DELAY_ERROR: Final = "ERR DELAY time must be a non negative number"
 REPLICATE_ERROR: Final = "ERR REPLICATE must be between 1 and 65535"
 MAXLEN_ERROR: Final = "ERR MAXLEN must be a positive number"
+
+MAXLEN_REACHED: Final = "MAXLEN Queue is already longer than the specified MAXLEN count"
+TOOBIG: Final = "TOOBIG Body is longer than the queue's maxsize"
+NOKEY: Final = "NOKEY The queue requires META '{}'"
+NO_META: Final[dict[bytes, bytes]] = {}
 
 WORDS: Final = frozenset((b"priority", b"meta", b"key"))
 KEY_BYTES_MAX: Final = 1024
@@ -51,6 +59,12 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     maxlen = 0
     is_async = False
     more: Adding | None = None
+    rules: QueueSettings | None = None
+    ttl_ms = delay_ms = 0
+    if broker.queue_settings.in_force:
+        rules = broker.queue_settings.in_force.get(argv[1])
+        if rules is not None:
+            ttl_s = delay_s = -1
     at = 4
     end = len(argv)
     while at < end:
@@ -82,13 +96,27 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         at += 2
     timeout_ms = 0 if argv[3] == b"0" else read_timeout(argv[3])
 
-    if retry_s < 0:
-        retry_s = RETRY_DEFAULT_S_MAX if ttl_s >= 10 * RETRY_DEFAULT_S_MAX else max(1, ttl_s // 10)
-    if not retry_s:
+    if rules is None:
+        ttl_ms = ttl_s * 1000
+        delay_ms = delay_s * 1000
+    else:
+        ttl_ms = ttl_s * 1000 if ttl_s >= 0 else rules.ttl_ms
+        delay_ms = delay_s * 1000 if delay_s >= 0 else rules.delay_ms
+    if retry_s >= 0:
+        retry_ms = retry_s * 1000
+    elif rules is not None and rules.lease_ms:
+        retry_ms = rules.lease_ms
+    elif ttl_ms >= 10_000 * RETRY_DEFAULT_S_MAX:
+        retry_ms = 1000 * RETRY_DEFAULT_S_MAX
+    else:
+        retry_ms = 1000 * max(1, ttl_ms // 10_000)
+    if not retry_ms:
         if replicate > 1:
             raise CommandError("ERR With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)")
         replicate = 1
-    if delay_s >= ttl_s:
+    elif rules is not None and not replicate and rules.replicate:
+        replicate = rules.replicate if rules.replicate != QUORUM else replication.quorum(broker)
+    if delay_ms >= ttl_ms:
         raise CommandError("ERR The specified DELAY is greater than TTL. Job refused since would never be delivered")
     is_external = False
     if broker.used_memory > broker.memory_limits[0] or broker.me.flags & IS_LEAVING:
@@ -104,19 +132,20 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     name = argv[1]
     queue = broker.queues.get(name)
     if more is None or not more.key:
+        if rules is not None:
+            _refuse_by_settings(broker, name, rules, len(argv[2]), more.meta if more is not None else NO_META)
         _refuse(broker, queue, replicate, is_external, maxlen)
     if queue is not None:
         name = queue.name  # One object for all its jobs.
 
-    ttl_ms = ttl_s * 1000
     job = Job(
-        broker.ids.next(ttl_ms, retry_s > 0),
+        broker.ids.next(ttl_ms, retry_ms > 0),
         name,
         argv[2],
         broker.next_ctime(),
         broker.now_ms + ttl_ms,
-        retry_s * 1000,
-        delay_s * 1000,
+        retry_ms,
+        delay_ms,
         replicate,
         broker.sets.mine,
     )
@@ -130,12 +159,12 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
                 job.body = b""  # Other nodes are asked whether there is such a job. There is no room for a new one.
                 create = _refuse_full
             return keying.add(broker, client, job, timeout_ms, create)
-    if is_external and not retry_s:
+    if is_external and not retry_ms:
         handover.start_once(broker, client, job, timeout_ms)
         return None
     # Without a copy of our own even ASYNC waits: an id is given only for a job that a node holds.
     if not is_external and (is_async or replicate == 1):
-        if replicate == 1 and not delay_s:
+        if replicate == 1 and not delay_ms:
             lifecycle.register_queued(broker, job, queue)
         else:
             _start_alone(broker, job)
@@ -161,9 +190,22 @@ def _refuse(broker: Broker, queue: Queue | None, replicate: int, is_external: bo
             raise CommandError(NOREPL)
     if queue is not None:
         if maxlen and queue.length >= maxlen:
-            raise CommandError("MAXLEN Queue is already longer than the specified MAXLEN count")
+            raise CommandError(MAXLEN_REACHED)
         if queue.paused & PAUSED_IN:
             raise CommandError(PAUSED)
+
+
+def _refuse_by_settings(
+    broker: Broker, name: bytes, rules: QueueSettings, body_bytes: int, meta: dict[bytes, bytes]
+) -> None:
+    """Refuse a new job that its queue's settings forbid. As `_refuse`. Spec W7. CommandError."""
+    if rules.maxsize and body_bytes > rules.maxsize:
+        raise CommandError(TOOBIG)
+    for required in rules.require_meta:
+        if required not in meta:
+            raise CommandError(NOKEY.format(text_of(required)))
+    if rules.maxlen and settings_sync.pending(broker, name) >= rules.maxlen:
+        raise CommandError(MAXLEN_REACHED)
 
 
 def _create_with_key(
@@ -180,6 +222,13 @@ def _create_with_key(
     """Do the rest of an ADDJOB whose key is not used, perhaps after some time (keying.py, `Create`)."""
     if is_default:
         job.replicate = replication.default_copies(broker, is_external=is_external)
+    if broker.queue_settings.in_force:
+        rules = broker.queue_settings.in_force.get(job.queue)
+        if rules is not None:
+            pairs = job.attributes.meta if job.attributes is not None else ()
+            _refuse_by_settings(
+                broker, job.queue, rules, size_of(job.body), dict(zip(pairs[::2], pairs[1::2], strict=True))
+            )
     _refuse(broker, broker.queues.get(job.queue), job.replicate, is_external, maxlen)
     if broker.used_memory > broker.memory_limits[1] and memory.is_full(broker):
         raise CommandError(OOM)
@@ -239,12 +288,12 @@ class Adding:
     key   empty: none
     """
 
-    __slots__ = ("_meta", "_meta_bytes", "_pairs_max", "_priority", "key")
+    __slots__ = ("_meta_bytes", "_pairs_max", "_priority", "key", "meta")
 
     def __init__(self, broker: Broker) -> None:
         self._pairs_max = broker.settings.job_meta_max_pairs
         self._priority: int | None = None
-        self._meta: dict[bytes, bytes] = {}
+        self.meta: dict[bytes, bytes] = {}
         self._meta_bytes = 0
         self.key = b""
 
@@ -266,7 +315,7 @@ class Adding:
         if at + 2 >= len(argv):
             raise CommandError(META_ERROR)
         name = argv[at + 1]
-        meta = self._meta
+        meta = self.meta
         if not name:
             raise CommandError("ERR META needs a name that is not empty")
         if name in meta:
@@ -280,7 +329,7 @@ class Adding:
 
     def attributes(self) -> JobAttributes | None:
         """Return the job's attributes; None if it has none."""
-        if self._priority is None and not self._meta and not self.key:
+        if self._priority is None and not self.meta and not self.key:
             return None
-        pairs = tuple(word for pair in self._meta.items() for word in pair)
+        pairs = tuple(word for pair in self.meta.items() for word in pair)
         return JobAttributes(self._priority, pairs, is_keyed=bool(self.key))

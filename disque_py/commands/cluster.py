@@ -7,6 +7,8 @@ right order. The reply to a change comes when the nodes file is on disk.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 from ipaddress import ip_address
 from typing import Final
 
@@ -16,7 +18,7 @@ from cluster_bus.nodes_file import six_fields
 from disque_py.commands.hello import extended_fields
 from disque_py.commands.options import read_integer
 from disque_py.commands.subcommands import Form, form_of, text_of
-from disque_py.core import deferred_reply, delivery, events, handover, leaving
+from disque_py.core import deferred_reply, delivery, events, handover, leaving, settings_sync
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import SYNTAX, CommandError
@@ -152,7 +154,19 @@ def _reset(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
         broker.sets.forget_all()
         handover.on_renamed(broker)
     tell(broker.host, "cluster-reset", how=text_of(how), client=client.addr, jobs=count)
-    return deferred_reply.begin(broker, client, broker.host.save_nodes, _saved)
+    return deferred_reply.begin(broker, client, partial(_forget_files, broker), _saved)
+
+
+def _forget_files(broker: Broker, done: Callable[[OSError | None], None]) -> None:
+    """Write the file of queue settings, which are forgotten, and the nodes file."""
+
+    def forgotten(failure: OSError | None) -> None:
+        if failure is not None:
+            done(failure)
+        else:
+            broker.host.save_nodes(done)
+
+    settings_sync.forget_all(broker, forgotten)
 
 
 def _leaving(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:

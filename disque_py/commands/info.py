@@ -147,7 +147,10 @@ def _jobs(broker: Broker) -> Fields:
 
 
 def _queues(broker: Broker) -> Fields:
-    return [("registered_queues", len(broker.queues))]
+    return [
+        ("registered_queues", len(broker.queues)),
+        ("queues_with_settings", len(broker.queue_settings.in_force)),
+    ]
 
 
 def _persistence(broker: Broker) -> Fields:

@@ -22,6 +22,7 @@ from disque_py.commands import (
     jobs,
     latency,
     monitoring,
+    queue_settings,
     queues,
     scanning,
     server,
@@ -100,6 +101,10 @@ READ log-id seq [COUNT n] [MAXBYTES bytes] [BLOCK ms] [READER name] [FORMAT LINE
 SEEK unix-ms
 TAIL"""
 HELLO: Final = "\nEXTENDED\n2|3 [AUTH username password] [SETNAME name]"
+QUEUE: Final = """SET name field value [field value ...]
+GET name
+LIST [pattern]
+RESET name"""
 LATENCY: Final = "LATEST\nHISTORY event\nGRAPH event\nDOCTOR\nRESET [event ...]"
 
 # fmt: off
@@ -147,6 +152,8 @@ COMMANDS: Final = (
     _c("extendtoken", tokens.extendtoken, 3, "write fast", "jobs", "token sec", "Make the leases of a delivery last so long from now."),
     # The log of events.
     _c("events", events.events, -2, "readonly", "server", EVENTS, "Read the log of what became of jobs on this node."),
+    # Settings of queues.
+    _c("queue", queue_settings.queue, -2, "readonly admin", "queues", QUEUE, "Read and change the settings of a queue, on all nodes."),
     # Our own command for the journal.
     _c("journal", server.journal, 3, "readonly admin", "server", "BACKUP name", "Make a consistent copy of the journal while the node runs."),
 )

@@ -31,6 +31,7 @@ class CommandEntry:
     is_denyoom      refused at 100 % of maxmemory
     is_for_loading  allowed while the journal is loaded
     awaits_loading  waits for the loading after a start; PING asks how the node is, so it is answered at once
+    awaits_settings  waits after a start until the node has heard of queue settings
     is_for_strangers  allowed before login
     is_write        its reply may make a promise that must be on disk (node/output_commit.py)
     disk_level      the level of disk errors from which on it is refused (persistence/journal.py, `level`); 0: never
@@ -43,6 +44,7 @@ class CommandEntry:
     __slots__ = (
         "arity",
         "awaits_loading",
+        "awaits_settings",
         "calls",
         "disk_level",
         "handler",
@@ -68,6 +70,7 @@ class CommandEntry:
         self.disk_level = _disk_level(name, flags)
         self.is_for_loading = "loading" in flags
         self.awaits_loading = not self.is_for_loading and name != "ping"
+        self.awaits_settings = name in ("addjob", "getjob")
         self.is_fast = "fast" in flags
         self.is_admin = "admin" in flags or name in ("auth", "hello", "monitor", "reset")
         self.is_for_strangers = name in ("auth", "hello", "quit", "reset")

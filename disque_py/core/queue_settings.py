@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
+from cluster_bus.node import Node
+
 INT64_MAX: Final = (1 << 63) - 1
 # As DELAY, RETRY and TTL: spans are kept in milliseconds, in 64 bits.
 SPAN_MS_MAX: Final = INT64_MAX // 1_000_000 * 1_000
@@ -261,7 +263,7 @@ class QueueState:
     fields     name -> value and version, all above `reset`
     digest     of all versions: two nodes with the same digest have the same state
     number     the table's change number of the last change (QueueSettingsTable.number)
-    confirmed  ids of nodes that said that they have this state
+    confirmed  nodes that said that they have this state
     """
 
     __slots__ = ("confirmed", "digest", "fields", "number", "reset")
@@ -271,11 +273,62 @@ class QueueState:
         self.fields: dict[bytes, Versioned] = {}
         self.digest = 0
         self.number = 0
-        self.confirmed: dict[bytes, None] = {}
+        self.confirmed: dict[Node, None] = {}
 
     def highest(self) -> int:
         """Return the highest counter of all versions."""
         return max([self.reset[0], *[known[1] for known in self.fields.values()]])
+
+
+class Waiting(NamedTuple):
+    """A QUEUE SET or RESET whose client waits: first for the file, then for linked nodes.
+
+    number   the table's change number of the command
+    done     answers the client
+    """
+
+    name: bytes
+    number: int
+    done: Callable[[OSError | None], None]
+
+
+class Exchange:
+    """The state of a node's conversation about settings, with its file and with other nodes (settings_sync.py).
+
+    is_writing     the file is being written
+    is_void        all settings are to be forgotten in the file, too
+    is_failing     the last write failed
+    retry_at_ms    when it is repeated; 0: it was not, or it is being repeated
+    saved_number   the table's change number that the file has
+    saved_digest   the digest of the settings that the file has: what other nodes are told
+    waiting        commands that wait -> until when they wait for other nodes; 0: they wait for the file
+    confirmed      node -> the change number whose state it is known to have
+    walks          nodes that asked for all settings, and how far that is
+    asking         nodes that were asked, or are to be asked when they are linked
+    wait_until_ms  after a start: until when GETJOB and ADDJOB wait for settings; 0: they don't
+    lengths        queue with `maxlen` -> node -> pending jobs there
+    told_lengths   queue with `maxlen` -> pending jobs here, as other nodes were told
+    length_walk    the queues whose lengths are told next
+    length_round, length_round_ms   number and begin of the round in which all lengths are told
+    """
+
+    def __init__(self) -> None:
+        self.is_writing = False
+        self.is_void = False
+        self.is_failing = False
+        self.retry_at_ms = 0
+        self.saved_number = 0
+        self.saved_digest = 0
+        self.waiting: dict[Waiting, int] = {}
+        self.confirmed: dict[Node, int] = {}
+        self.walks: dict[Node, Iterator[bytes]] = {}
+        self.asking: dict[Node, None] = {}
+        self.wait_until_ms = 0
+        self.lengths: dict[bytes, dict[Node, int]] = {}
+        self.told_lengths: dict[bytes, int] = {}
+        self.length_walk: Iterator[bytes] = iter(())
+        self.length_round = 0
+        self.length_round_ms = 0
 
 
 def _digest(item: Item) -> int:
@@ -340,6 +393,7 @@ class QueueSettingsTable:
     number     counts changes
     bytes      about the memory that the states take
     unsaved    settings that changed and are not given to the file yet, by queue and field
+    exchange   the conversation about them
     """
 
     def __init__(self) -> None:
@@ -350,6 +404,7 @@ class QueueSettingsTable:
         self.number = 0
         self.bytes = 0
         self.unsaved: dict[tuple[bytes, bytes], None] = {}
+        self.exchange = Exchange()
         self._reset_names: dict[bytes, None] = {}
 
     def of(self, name: bytes) -> QueueSettings:
@@ -480,9 +535,15 @@ class QueueSettingsTable:
                 items.append((name, field, *state.fields[field]))
         return items
 
+    def put_back(self, items: list[Item]) -> None:
+        """Note again that these settings are not in the file: it could not be written."""
+        for item in items:
+            self.unsaved[item[0], item[1]] = None
+
     def shown(self, name: bytes) -> list[tuple[bytes, bytes]]:
         """Return the fields that QUEUE GET shows, with their values."""
-        fields = self.states[name].fields
+        state = self.states.get(name)
+        fields = state.fields if state is not None else {}
         return [(each, (fields[each][0] if each in fields else b"") or field.default) for each, field in FIELDS.items()]
 
     def clear(self) -> None:

@@ -32,7 +32,7 @@ from cluster_bus.messages import (
     REPLJOB,
     SETACK,
 )
-from cluster_bus.node import Node
+from cluster_bus.node import HANDSHAKE, LEAVING, Node
 from disque_py.core import events, lifecycle
 from disque_py.core.broker import Broker
 from disque_py.core.client import RUNNING, WAITS_FOR_COPIES, WROTE, Client
@@ -316,6 +316,12 @@ def default_copies(broker: Broker, *, is_external: bool) -> int:
         return configured
     others = broker.cluster.counted
     return max(1, min(COPIES_DEFAULT, others if is_external else others + 1))
+
+
+def quorum(broker: Broker) -> int:
+    """Return how many nodes are a majority of those that neither leave nor shake hands, failed ones included."""
+    count = sum(1 for node in broker.cluster.nodes.values() if not node.flags & (LEAVING | HANDSHAKE))
+    return count // 2 + 1
 
 
 def count_again(broker: Broker) -> None:

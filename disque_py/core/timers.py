@@ -9,7 +9,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from disque_py.core import acks, delivery, events, handover, incremental, leaving, memory, pulls, replication, requeue
+from disque_py.core import (
+    acks,
+    delivery,
+    events,
+    handover,
+    incremental,
+    leaving,
+    memory,
+    pulls,
+    replication,
+    requeue,
+    settings_sync,
+)
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, Handover, Job, Replication
 from disque_py.core.lifecycle import announce_span_ms, arm
@@ -70,8 +82,9 @@ def next_ms(broker: Broker) -> int:
     at_ms = broker.housekept_ms + HOUSEKEEPING_MS
     if broker.extensions and broker.extensions[0][0] < at_ms:
         at_ms = broker.extensions[0][0]
-    if broker.early and broker.loading_wait_until_ms < at_ms:
-        at_ms = broker.loading_wait_until_ms
+    if broker.early:
+        wait_until_ms = broker.queue_settings.exchange.wait_until_ms
+        at_ms = min(at_ms, broker.loading_wait_until_ms if broker.is_loading else wait_until_ms)
     for due_ms in (None if broker.is_loading else broker.schedule.next_ms(), broker.timeouts.next_ms()):
         if due_ms is not None and due_ms < at_ms:
             at_ms = due_ms
@@ -134,6 +147,7 @@ def _keep_house(broker: Broker) -> None:
     broker.cluster.memory_level = level
     broker.tokens.look()
     pulls.ask_for_waiting(broker, ASKING_PER_TICK)
+    settings_sync.step(broker)
     # While the journal is read, a job may be over already, and its leaving would not be recorded.
     if broker.is_leaving and not broker.is_loading:
         leaving.step(broker)

@@ -31,6 +31,7 @@ from disque_py.core import (
     pulls,
     replication,
     requeue,
+    settings_sync,
     spilling,
     taking,
     timers,
@@ -62,6 +63,8 @@ HTTP_REPLY: Final = error("ERR this is no HTTP server, the connection is closed"
 OOM_REPLY: Final = error(OOM)
 NOAUTH_REPLY: Final = error(NOAUTH)
 LOADING_REPLY: Final = error(LOADING)
+# No reply: the command waits until the node has heard of queue settings, or has asked long enough.
+AWAIT_SETTINGS: Final = b""
 IN_MULTI_REPLY: Final = error(IN_MULTI)
 EXEC_ABORT_REPLY: Final = error(EXEC_ABORT)
 MULTI_ADVICE: Final = (
@@ -95,11 +98,24 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.ISKEY: keying.on_iskey,
     messages.KEYIS: keying.on_keyis,
     messages.OUTCOME_IS: keying.on_outcome_is,
+    messages.SETTING: settings_sync.on_setting,
+    messages.SETTINGS_HAVE: settings_sync.on_have,
+    messages.SETTINGS_DIGEST: settings_sync.on_digest,
+    messages.ASKSETTINGS: settings_sync.on_ask,
+    messages.QLENGTHS: settings_sync.on_lengths,
 }
 
 
 # Messages that a node accepts while it reads its journal: they promise nothing and touch no job.
-WHILE_LOADING: Final = (messages.PAUSE, messages.INTEREST)
+WHILE_LOADING: Final = (
+    messages.PAUSE,
+    messages.INTEREST,
+    messages.SETTING,
+    messages.SETTINGS_HAVE,
+    messages.SETTINGS_DIGEST,
+    messages.ASKSETTINGS,
+    messages.QLENGTHS,
+)
 
 
 class MalformedMessageError(Exception):
@@ -183,6 +199,10 @@ def execute(
                 _wait_for_loading(broker, client)
                 at -= 1
                 break
+            if refusal is AWAIT_SETTINGS:
+                _wait_for_loading(broker, client)
+                at -= 1
+                break
             reply = refusal
         elif (
             entry.is_denyoom
@@ -247,7 +267,13 @@ def _wrong_count(entry: CommandEntry, count: int) -> bytes:
 
 def _needs_checks(broker: Broker) -> bool:
     """Return whether a rare condition holds that each command must be checked against."""
-    return bool(broker.settings.requirepass) or bool(broker.monitors) or broker.is_loading or broker.disk_level > 0
+    return (
+        bool(broker.settings.requirepass)
+        or bool(broker.monitors)
+        or broker.is_loading
+        or broker.disk_level > 0
+        or broker.queue_settings.exchange.wait_until_ms > 0
+    )
 
 
 def _slow_ns(broker: Broker) -> int:
@@ -278,14 +304,23 @@ def _refuse(broker: Broker, client: Client, entry: CommandEntry, argv: list[byte
         return LOADING_REPLY
     if 0 < entry.disk_level <= broker.disk_level:
         return error(MISCONF + broker.disk_trouble)
+    if entry.awaits_settings and broker.queue_settings.exchange.wait_until_ms > broker.now_ms:
+        return AWAIT_SETTINGS
     return None
 
 
 def _wait_for_loading(broker: Broker, client: Client) -> None:
-    """Keep the client's next request until the journal is read or `loading-wait` is over (`settle`)."""
+    """Keep the client's next request until the journal is read and settings are known, or for long (`settle`)."""
     if client.waiting == RUNNING:
         client.waiting = WAITS_FOR_LOADING
         broker.early[client] = None
+
+
+def _is_early(broker: Broker) -> bool:
+    """Return whether clients that came right after the start wait on. Spec W5."""
+    if broker.is_loading:
+        return broker.now_ms < broker.loading_wait_until_ms
+    return broker.queue_settings.exchange.wait_until_ms > broker.now_ms
 
 
 def _let_early_in(broker: Broker) -> None:
@@ -385,6 +420,7 @@ def link_up(broker: Broker, node: Node) -> None:
     """Our link to the node is up: send what it may have missed, and continue what waited for it."""
     broker.sets.forget_packed()
     pausing.on_link_up(broker, node)
+    settings_sync.on_link_up(broker, node)
     interest.on_link_up(broker, node)
     replication.on_link_up(broker, node)
     handover.on_link_up(broker, node)
@@ -399,18 +435,21 @@ def link_lost(broker: Broker, node: Node) -> None:
 
 def incoming_lost(broker: Broker, node: Node) -> None:
     """The node's link to us broke: its interest ends. The node announces it again on its next link."""
+    settings_sync.forget_node(broker, node)
     interest.forget_node(broker, node)
     keying.on_link_lost(broker, node)
 
 
 def new_run(broker: Broker, node: Node) -> None:
     """The node has a new process: what was agreed with the old one is void."""
+    settings_sync.on_run_over(broker, node)
     interest.forget_node(broker, node)
     handover.on_run_over(broker, node)
 
 
 def forgotten(broker: Broker, node: Node) -> None:
     """The node left the table: acks no longer wait for it, and hand-overs to it are over."""
+    settings_sync.on_run_over(broker, node)
     interest.forget_node(broker, node)
     handover.on_run_over(broker, node)
     broker.sets.forget_all()
@@ -427,7 +466,7 @@ def tick(broker: Broker) -> bool:
 
 def settle(broker: Broker) -> None:
     """End a turn: serve waiting clients, and tell other nodes about changed interest and keys."""
-    if broker.early and not (broker.is_loading and broker.now_ms < broker.loading_wait_until_ms):
+    if broker.early and not _is_early(broker):
         _let_early_in(broker)
     if broker.cluster.epoch != broker.counted_epoch:
         replication.count_again(broker)

@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from cluster_bus.messages import (
+    ASKSETTINGS,
     FAIL_NODE,
     GOTJOB,
     HINT,
@@ -28,7 +29,11 @@ from cluster_bus.messages import (
     NEEDJOBS,
     PING,
     PONG,
+    QLENGTHS,
     REPLJOB,
+    SETTING,
+    SETTINGS_DIGEST,
+    SETTINGS_HAVE,
 )
 from cluster_bus.node import Node
 from cluster_bus.outgoing import Run, without
@@ -40,7 +45,9 @@ from persistence.journal import ALWAYS, Journal
 
 # Messages that promise nothing. A copy travels while our own record is written. The others are questions, and signs of
 # life: if the disk could delay these, other nodes would take this node for dead.
-FREE: Final = frozenset((REPLJOB, NEEDJOBS, HINT, INTEREST, ISKEY, PING, PONG, MEET, FAIL_NODE))
+# Queue settings have a file of their own, which is written before they are told.
+OF_SETTINGS: Final = (SETTING, SETTINGS_HAVE, SETTINGS_DIGEST, ASKSETTINGS, QLENGTHS)
+FREE: Final = frozenset((REPLJOB, NEEDJOBS, HINT, INTEREST, ISKEY, PING, PONG, MEET, FAIL_NODE, *OF_SETTINGS))
 
 
 class OutputCommit:

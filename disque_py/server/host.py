@@ -13,6 +13,7 @@ import struct
 import sys
 import time
 import zlib
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -25,10 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cluster_bus.bus import Bus
+    from disque_py.core.queue_settings import Item
     from disque_py.server.event_storage import EventStorage
     from disque_py.server.file_writer import FileWriter
     from disque_py.server.listeners import Listeners
     from disque_py.server.nodes_file_saver import NodesFileSaver
+    from disque_py.server.queue_settings_store import QueueSettingsStore
     from disque_py.server.settings_file import Configuration
     from disque_py.server.spill_storage import SpillStorage
     from disque_py.server.watchdog import Watchdog
@@ -66,6 +69,7 @@ class ProcessHost:
         configuration: Configuration,
         file_writer: FileWriter,
         saver: NodesFileSaver,
+        queue_settings: QueueSettingsStore,
         stop: Callable[[Ending], None],
         *,
         may_restart: bool,
@@ -73,6 +77,7 @@ class ProcessHost:
         self._configuration = configuration
         self._file_writer = file_writer
         self._saver = saver
+        self._queue_settings = queue_settings
         self._stop = stop
         self._may_restart = may_restart
         self._executable = os.path.abspath(sys.argv[0])
@@ -156,6 +161,11 @@ class ProcessHost:
     def save_nodes(self, done: Callable[[OSError | None], None]) -> None:
         """Save the nodes file (CLUSTER SAVECONFIG)."""
         self._saver.save_then(self._in_turn(done))
+
+    def write_queue_settings(self, items: list[Item], is_void: bool, done: Callable[[OSError | None], None]) -> None:
+        """Add settings to their file, or replace all others by them."""
+        write = partial(self._queue_settings.write, items, is_void=is_void)
+        self._file_writer.write(write, self._in_turn(done))
 
     def _in_turn(self, done: Callable[[OSError | None], None]) -> Callable[[OSError | None], None]:
         def on_done(failure: OSError | None) -> None:

@@ -29,6 +29,7 @@ from cluster_bus.nodes_file import NodeLine
 from cluster_bus.outgoing import Outgoing
 from disque_py import __version__
 from disque_py.config.settings import Settings
+from disque_py.core import settings_sync
 from disque_py.core.broker import Broker
 from disque_py.node import dispatch
 from disque_py.node.turn import Driver
@@ -44,6 +45,7 @@ from disque_py.server.housekeeping import Housekeeping
 from disque_py.server.listeners import Listeners, backlog_limit
 from disque_py.server.log import log, log_mistake, tell, write
 from disque_py.server.nodes_file_saver import NodesFileSaver
+from disque_py.server.queue_settings_store import QueueSettingsStore
 from disque_py.server.settings_file import Configuration
 from disque_py.server.spill_storage import SpillStorage
 from disque_py.server.start_error import StartError
@@ -89,7 +91,15 @@ class NodeLifecycle:
         self._file_writer = FileWriter()
         # The path behind symbolic links: a save would replace the link and leave the file behind it old.
         self._saver = NodesFileSaver(os.path.realpath(settings.cluster_config_file), self._file_writer, log)
-        self._host = ProcessHost(configuration, self._file_writer, self._saver, self.stop, may_restart=may_restart)
+        self._queue_settings = QueueSettingsStore(f"{self._saver.path}.queues", log)
+        self._host = ProcessHost(
+            configuration,
+            self._file_writer,
+            self._saver,
+            self._queue_settings,
+            self.stop,
+            may_restart=may_restart,
+        )
         self._listeners = Listeners(settings)
         self._notifier = Notifier(settings.supervised)
         self._turns: TurnLoop
@@ -117,9 +127,11 @@ class NodeLifecycle:
         try:
             lines = self._saver.open()
             self._is_known = bool(lines)
+            queue_settings = self._queue_settings.load()
             self._listeners.bind()
             self._on_taken()
             adapter = self._build(lines)
+            settings_sync.start(self._broker, queue_settings)
             try:
                 await self._start(adapter)
             except StartError:

@@ -27,6 +27,7 @@ NEEDJOBS_FLAGS = {
     ANSWERS_HINT | RETRIED_ONLY: " hinted, retried only",
 }
 INTEREST = {-1: "gone", -2: "all void"}
+DIGESTS = ("digest", "that was all", "digest after a write")
 JOB_ID_BYTES = 40
 TEXT_MAX = 200
 TEXT_START = 20
@@ -139,6 +140,16 @@ def tell_message(names: Ids, kind: int, item: Any) -> str:
             return f"{item[0].decode()} {item[1]}"
         case m.PAUSE:
             return f"{item[0].decode()} {PAUSE_NAMES[item[1]]}"
+        case m.SETTING:
+            return f"{item[0].decode()} {item[1].decode() or 'reset'} {item[2].decode()} by {letter(item[4])}{item[3]}"
+        case m.SETTINGS_HAVE:
+            return item[0].decode()
+        case m.SETTINGS_DIGEST:
+            return DIGESTS[item[1]]
+        case m.ASKSETTINGS:
+            return "of all queues"
+        case m.QLENGTHS:
+            return f"{item[0].decode()} {item[1]}"
         case m.LEFT:
             new = f"{letter(item[2])} instead of" if item[2] else "without"
             return f"{names.of(item[0])} {new} {letter(item[1])} {nodes(item[3])}"

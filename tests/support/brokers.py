@@ -51,6 +51,7 @@ class NotedHost:
         self.calls: list[tuple[Any, ...]] = []
         self.failures: dict[str, Exception] = {}
         self.refusal = ""
+        self.settings_file: list[Any] = []
         self.is_rewriting = False
         self.fields = [
             ("os", "Linux 6.1 x86_64"),
@@ -93,6 +94,14 @@ class NotedHost:
 
     def save_nodes(self, done: Callable[[OSError | None], None]) -> None:
         self._write("save_nodes", done)
+
+    def write_queue_settings(self, items: list[Any], is_void: bool, done: Callable[[OSError | None], None]) -> None:
+        def note(failure: OSError | None) -> None:
+            if failure is None:
+                self.settings_file = [*([] if is_void else self.settings_file), *items]
+            done(failure)
+
+        self._write("write_queue_settings", note)
 
     def _write(self, method: str, done: Callable[[OSError | None], None]) -> None:
         def end() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from disque_py.core.queue_settings import Item
     from disque_py.simulator.world.machine import Machine
     from disque_py.storage.journal_service import JournalService
 
@@ -55,6 +56,10 @@ class SimHost:
     def save_nodes(self, done: Callable[[OSError | None], None]) -> None:
         """CLUSTER SAVECONFIG."""
         self._machine.save_nodes(done)
+
+    def write_queue_settings(self, items: list[Item], is_void: bool, done: Callable[[OSError | None], None]) -> None:
+        """QUEUE SET, and settings of other nodes."""
+        self._machine.settings_disk.write(items, is_void, done)
 
     # -- journal -----------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from disque_py.simulator.world.codecs import OLD, VersionedMembership
 from disque_py.simulator.world.event_log_storage import EventLogStorage
 from disque_py.simulator.world.host import SimHost
 from disque_py.simulator.world.journal_storage import JournalStorage
+from disque_py.simulator.world.settings_disk import SettingsDisk
 from disque_py.simulator.world.spill_storage import give_spill_service
 from disque_py.simulator.world.traffic import Pipe
 
@@ -69,6 +70,7 @@ class Machine:
     forgot             ids it was ever told to forget, by FORGET or RESET
     totals             counters of earlier runs, by name (see `harvest`)
     ticks              timers that came
+    settings_disk      its file of queue settings
     journal_storage    its journal; None: it has none
     event_logs         its event log; None: it has none
     """
@@ -106,6 +108,7 @@ class Machine:
         self.nodes_file = ""
         self._saves = self._saved_number = 0
         self._latest = (0, "")
+        self.settings_disk = SettingsDisk(self, world.stream(f"settings {name}"))
         self.forgot: dict[bytes, None] = {}
         self.totals: dict[str, int] = {}
         self.journal_storage: JournalStorage | None = None
@@ -158,6 +161,7 @@ class Machine:
         if lines:
             self.membership.load(lines)
             self.membership.resume(parse_notes(self.nodes_file, self.wall_ms()))
+        self.settings_disk.load()
         if values.maxmemory_spill:
             give_spill_service(self)
         if self.journal_storage is not None:
@@ -204,6 +208,7 @@ class Machine:
         number, text = self._latest
         if not power and number > self._saved_number:
             self._saved_number, self.nodes_file = number, text
+        self.settings_disk.died()
         if self.journal_storage is not None:
             self.journal_storage.died(power=power)
         if self.event_logs is not None:

@@ -16,6 +16,7 @@ from disque_py.config.settings import DirectiveError, Settings
 from disque_py.server.file_writer import FileWriter
 from disque_py.server.host import Ending, ProcessHost
 from disque_py.server.nodes_file_saver import NodesFileSaver
+from disque_py.server.queue_settings_store import QueueSettingsStore
 from disque_py.server.settings_file import Configuration
 
 
@@ -52,7 +53,8 @@ def endings():
 def host(configuration, endings, tmp_path):
     file_writer = FileWriter()
     saver = NodesFileSaver(str(tmp_path / "nodes.conf"), file_writer, print)
-    host = ProcessHost(configuration, file_writer, saver, endings.append, may_restart=True)
+    store = QueueSettingsStore(str(tmp_path / "nodes.conf.queues"), print)
+    host = ProcessHost(configuration, file_writer, saver, store, endings.append, may_restart=True)
     host.bus = host.listeners = host.watchdog = Noted()
     host.begin_turn = lambda: host.watchdog.calls.append("turn")
     yield host
@@ -167,7 +169,8 @@ def test_a_restart_like_a_crash_saves_nothing(host, endings, configuration):
 
 def test_a_restart_is_not_possible_when_the_configuration_can_not_be_read_again(configuration, endings, tmp_path):
     saver = NodesFileSaver(str(tmp_path / "nodes.conf"), FileWriter(), print)
-    host = ProcessHost(configuration, FileWriter(), saver, endings.append, may_restart=False)
+    store = QueueSettingsStore(str(tmp_path / "nodes.conf.queues"), print)
+    host = ProcessHost(configuration, FileWriter(), saver, store, endings.append, may_restart=False)
     with pytest.raises(LookupError, match="standard input"):
         host.restart(0, graceful=False)
     assert endings == []

@@ -1,0 +1,126 @@
+"""QUEUE: the settings of a queue, the same on all nodes.
+
+SET and RESET are answered when the settings are on this node's disk and linked nodes had a second to confirm them
+(core/settings_sync.py). All words are checked before anything is changed. Spec W3, W6.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from disque_py.commands.subcommands import ANY, Form, text_of
+from disque_py.core import deferred_reply, incremental, settings_sync
+from disque_py.core.broker import Broker
+from disque_py.core.client import Client
+from disque_py.core.errors import SYNTAX, CommandError
+from disque_py.core.queue import PAUSE_NAMES
+from disque_py.core.queue_settings import FIELDS, FULL, RESET_FIELD, InvalidValueError, read_value
+from disque_py.resp.glob import matches
+from disque_py.resp.replies import OK, array, bulk, bulk_array, integer, nil_array
+
+NOT_A_FIELD: Final = "ERR unknown queue setting '{}'"
+INVALID: Final = "ERR invalid value for '{}': {}"
+PAUSED_BY: Final = "ERR paused is set with PAUSE"
+# A name or pattern in an error is cut to a readable length.
+SHOWN_BYTES_MAX: Final = 128
+# Names that LIST compares with a pattern in one go, about a millisecond of work; and the longest pattern.
+NAMES_PER_PART: Final = 200
+PATTERN_BYTES_MAX: Final = 1_024
+
+
+def queue(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """QUEUE SET name field value [field value ...] | GET name | LIST [pattern] | RESET name."""
+    form = FORMS.get(argv[1].lower())
+    if form is None:
+        raise CommandError(_syntax(argv[1]))
+    if not form.accepts(argv):
+        raise CommandError(_syntax(argv[-1]))
+    return form.handler(broker, client, argv)
+
+
+def _syntax(word: bytes) -> str:
+    return f"{SYNTAX}: '{text_of(word[:SHOWN_BYTES_MAX])}'"
+
+
+def _set(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """SET name field value [field value ...]: all fields or none."""
+    if len(argv) % 2 == 0:
+        raise CommandError(_syntax(argv[-1]))
+    name = argv[2]
+    values: dict[bytes, bytes] = {}
+    for at in range(3, len(argv), 2):
+        word = argv[at].lower()
+        field = FIELDS.get(word)
+        if word == b"paused":
+            raise CommandError(PAUSED_BY)
+        if field is None:
+            raise CommandError(NOT_A_FIELD.format(text_of(argv[at][:SHOWN_BYTES_MAX])))
+        try:
+            values[word] = read_value(name, field, argv[at + 1])
+            if word == b"maxsize" and int(values[word]) > broker.settings.proto_max_bulk_len:
+                raise InvalidValueError(f"at most proto-max-bulk-len, {broker.settings.proto_max_bulk_len} bytes")
+        except InvalidValueError as refused:
+            raise CommandError(INVALID.format(word.decode(), refused)) from None
+    return _change(broker, client, name, list(values.items()))
+
+
+def _change(broker: Broker, client: Client, name: bytes, values: list[tuple[bytes, bytes]]) -> bytes | None:
+    if not settings_sync.has_room(broker, name, values):
+        raise CommandError(FULL)
+    return deferred_reply.begin(broker, client, partial(settings_sync.change, broker, name, values), _saved)
+
+
+def _saved(failure: OSError | None) -> bytes:
+    if failure is not None:
+        raise CommandError(f"ERR error saving the queue settings: {failure.strerror or failure}")
+    return OK
+
+
+def _get(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
+    """GET name: pairs of all fields, then `paused`, `version` and `behind`; nil if nothing was ever set."""
+    name = argv[2]
+    state = broker.queue_settings.states.get(name)
+    pause = broker.pause_versions.get(name)
+    if state is None and pause is None:
+        return nil_array(client.protocol)
+    parts = [bulk(text) for pair in broker.queue_settings.shown(name) for text in pair]
+    parts += [bulk("paused"), bulk(PAUSE_NAMES[pause[0] if pause is not None else 0])]
+    parts += [bulk("version"), integer(state.highest() if state is not None else 0)]
+    parts += [bulk("behind"), integer(settings_sync.behind(broker, name))]
+    return array(parts)
+
+
+def _list(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """LIST [pattern]: the names of queues with a setting that is no default, sorted."""
+    pattern = text_of(argv[2]) if len(argv) == 3 else "*"
+    if len(argv) == 3 and len(argv[2]) > PATTERN_BYTES_MAX:
+        raise CommandError(_syntax(argv[2]))
+    names = sorted(broker.queue_settings.in_force)
+    if pattern == "*":
+        return bulk_array(names)
+    return incremental.begin(broker, client, _matching(names, pattern))
+
+
+def _matching(names: list[bytes], pattern: str) -> incremental.Steps:
+    found: list[bytes] = []
+    for at in range(0, len(names), NAMES_PER_PART):
+        if at:
+            yield
+        found += [name for name in names[at : at + NAMES_PER_PART] if matches(pattern, text_of(name))]
+    return bulk_array(found)
+
+
+def _reset(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
+    """RESET name: each field has its default again, in a new version. A pause stays."""
+    if argv[2] not in broker.queue_settings.states:
+        return OK
+    return _change(broker, client, argv[2], [(RESET_FIELD, b"")])
+
+
+FORMS: Final = {
+    b"set": Form(_set, 5, ANY),
+    b"get": Form(_get, 3, 3),
+    b"list": Form(_list, 2, 3),
+    b"reset": Form(_reset, 3, 3),
+}

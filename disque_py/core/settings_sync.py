@@ -1,0 +1,402 @@
+"""Queue settings on disk and on other nodes: SETTING, SETTINGS_HAVE, SETTINGS_DIGEST, ASKSETTINGS, QLENGTHS.
+
+A change takes effect in memory at once. The host writes it to a file and syncs that. Only then do other nodes hear of
+it, so no version that a crash may undo is ever given twice. A node that hears of a change writes it, too, and tells all
+nodes that it has it. The client of a QUEUE SET waits for the file, and then up to a second for the linked nodes. Spec
+W3.
+
+When a link comes up, a node with settings tells a digest of all of them. The other one asks for them if its own are
+others. Both directions together bring both nodes to the same state. A node that starts asks in any case, and lets
+GETJOB and ADDJOB wait for the answer. Spec W4, W5.
+
+Once a second nodes tell each other the lengths of queues that have a `maxlen` (spec W7).
+
+Settings that peers send are checked and bounded (queue_settings.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Any, Final
+
+from cluster_bus.messages import ASKSETTINGS, QLENGTHS, SETTING, SETTINGS_DIGEST, SETTINGS_HAVE
+from cluster_bus.node import Node
+from disque_py.core.broker import Broker
+from disque_py.core.queue_settings import COUNTER_MAX, RESET_FIELD, Item, Waiting, is_item
+from disque_py.log_lines import tell
+
+# The client of a change waits so long for linked nodes.
+LINKED_MS: Final = 1_000
+# After a start GETJOB and ADDJOB wait at most so long for settings.
+START_MS: Final = 2_000
+# A write that failed is repeated after this.
+RETRY_MS: Final = 2_000
+# Queues whose settings a node is told at once; about five milliseconds of work.
+QUEUES_PER_STEP: Final = 2_000
+# After a write of more queues than this, other nodes hear of the digest alone.
+HAVE_MAX: Final = 200
+# Lengths of queues are told once a second if they have changed, and every tenth time in any case: a node may have
+# heard of a `maxlen` after it was told a length. A round has so many steps, of so many queues at least.
+ROUND_MS: Final = 1_000
+ROUNDS_TO_REPEAT: Final = 10
+LENGTH_STEPS: Final = 8
+LENGTHS_MIN: Final = 100
+
+DIGEST_OF_LINK: Final = 0  # Said when a link comes up: to be compared.
+DIGEST_OF_ALL: Final = 1  # Said behind all settings.
+DIGEST_OF_NEWS: Final = 2  # Said after a write: good news if it is equal, and nothing else.
+
+
+# -- changes ------------------------------------------------------------------------------------------------------
+
+
+def change(
+    broker: Broker, name: bytes, values: list[tuple[bytes, bytes]], done: Callable[[OSError | None], None]
+) -> None:
+    """Change settings of a queue; `done` is called when they are on disk and linked nodes had their time.
+
+    values   pairs of field and value; a single RESET_FIELD for a RESET. The caller has checked `has_room`
+    """
+    table = broker.queue_settings
+    counter = table.next_counter(name)
+    for field, value in values:
+        table.merge((name, field, value, counter, broker.me.id))
+    table.exchange.waiting[Waiting(name, table.number, done)] = 0
+    _write(broker)
+
+
+def has_room(broker: Broker, name: bytes, values: list[tuple[bytes, bytes]]) -> bool:
+    """Return whether these settings of a queue can be remembered."""
+    return broker.queue_settings.has_room(name, len(values), sum(len(field) + len(value) for field, value in values))
+
+
+def behind(broker: Broker, name: bytes) -> int:
+    """Return how many known nodes have not confirmed the newest version of this queue's settings."""
+    table = broker.queue_settings
+    state = table.states.get(name)
+    if state is None:
+        return 0
+    confirmed = table.exchange.confirmed
+    return sum(1 for node in broker.members() if confirmed.get(node, -1) < state.number and node not in state.confirmed)
+
+
+def forget_all(broker: Broker, done: Callable[[OSError | None], None]) -> None:
+    """Forget all settings, also in the file: the node leaves its cluster. `done` is called when that is on disk."""
+    table = broker.queue_settings
+    exchange = table.exchange
+    has_file = bool(table.states) or exchange.is_writing or exchange.retry_at_ms > 0
+    table.clear()
+    exchange.confirmed.clear()
+    exchange.walks.clear()
+    exchange.asking.clear()
+    exchange.lengths.clear()
+    exchange.told_lengths.clear()
+    exchange.wait_until_ms = 0
+    if not has_file:
+        done(None)
+        return
+    exchange.is_void = True
+    exchange.waiting[Waiting(b"", table.number, done)] = 0
+    exchange.retry_at_ms = 0
+    _write(broker)
+
+
+# -- the file -----------------------------------------------------------------------------------------------------
+
+
+def _write(broker: Broker) -> None:
+    """Write what changed, unless a write is under way: the next one follows it."""
+    table = broker.queue_settings
+    exchange = table.exchange
+    if exchange.is_writing or exchange.retry_at_ms or not (table.unsaved or exchange.is_void):
+        return
+    exchange.is_writing = True
+    is_void, exchange.is_void = exchange.is_void, False
+    items = table.take_unsaved()
+    number, digest = table.number, table.digest
+
+    def written(failure: OSError | None) -> None:
+        exchange.is_writing = False
+        if failure is not None:
+            exchange.is_void |= is_void
+            table.put_back(items)
+            exchange.retry_at_ms = broker.now_ms + RETRY_MS
+            if not exchange.is_failing:
+                exchange.is_failing = True
+                tell(broker.host, "queue-settings-failed", reason=failure.strerror or str(failure))
+            for waiting in [waiting for waiting in exchange.waiting if waiting.number <= number]:
+                if not exchange.waiting[waiting]:
+                    del exchange.waiting[waiting]
+                    waiting.done(failure)
+            return
+        if exchange.is_failing:
+            exchange.is_failing = False
+            tell(broker.host, "queue-settings-written")
+        exchange.saved_number, exchange.saved_digest = number, digest
+        _tell_written(broker, items)
+        _written(broker)
+
+    broker.host.write_queue_settings(items, is_void, written)
+
+
+def _written(broker: Broker) -> None:
+    """Go on after a write: commands wait for other nodes now, and others for the next write."""
+    exchange = broker.queue_settings.exchange
+    for waiting, until_ms in exchange.waiting.items():
+        if not until_ms and waiting.number <= exchange.saved_number:
+            exchange.waiting[waiting] = broker.now_ms + LINKED_MS
+    _answer(broker)
+    _walk(broker)
+    _write(broker)
+
+
+def _tell_written(broker: Broker, items: list[Item]) -> None:
+    """Tell linked nodes the settings that were made here, and that we have those that were made elsewhere."""
+    linked = broker.cluster.linked
+    if not linked:
+        return
+    me = broker.me.id
+    mine = [item for item in items if item[4] == me]
+    if mine:
+        broker.send_all(linked, SETTING, mine)
+    states = broker.queue_settings.states
+    names = dict.fromkeys(item[0] for item in items)
+    if len(names) <= HAVE_MAX:
+        # A change that came during the write is not told yet: its own write tells it.
+        unsaved = dict.fromkeys(name for name, _ in broker.queue_settings.unsaved)
+        have = [(name, states[name].digest) for name in names if name in states and name not in unsaved]
+        broker.send_all(linked, SETTINGS_HAVE, have)
+    broker.send(linked, SETTINGS_DIGEST, (broker.queue_settings.exchange.saved_digest, DIGEST_OF_NEWS))
+
+
+def _answer(broker: Broker) -> None:
+    """Answer the commands that linked nodes have confirmed, and those that waited long enough."""
+    exchange = broker.queue_settings.exchange
+    for waiting, until_ms in list(exchange.waiting.items()):
+        if until_ms and (until_ms <= broker.now_ms or _is_confirmed(broker, waiting.name)):
+            del exchange.waiting[waiting]
+            waiting.done(None)
+
+
+def _is_confirmed(broker: Broker, name: bytes) -> bool:
+    """Return whether all linked nodes have this queue's newest settings."""
+    table = broker.queue_settings
+    state = table.states.get(name)
+    if state is None:
+        return True
+    confirmed = table.exchange.confirmed
+    return all(node in state.confirmed or confirmed.get(node, -1) >= state.number for node in broker.cluster.linked)
+
+
+# -- other nodes --------------------------------------------------------------------------------------------------
+
+
+def start(broker: Broker, items: list[Item]) -> None:
+    """Begin with the settings of the file, after the table of nodes was read. Known nodes are asked first. Spec W5."""
+    table = broker.queue_settings
+    for item in items:
+        table.merge(item)
+    exchange = table.exchange
+    table.unsaved.clear()
+    exchange.saved_number, exchange.saved_digest = table.number, table.digest
+    if broker.members():
+        exchange.wait_until_ms = broker.now_ms + START_MS
+
+
+def on_link_up(broker: Broker, node: Node) -> None:
+    """Let a node that joins or was away compare its settings with ours, if there are any. A start asks in any case."""
+    table = broker.queue_settings
+    exchange = table.exchange
+    only = broker.sets.only(node)
+    exchange.told_lengths.clear()
+    if table.states:
+        broker.send(only, SETTINGS_DIGEST, (exchange.saved_digest, DIGEST_OF_LINK))
+    if exchange.wait_until_ms or node in exchange.asking:
+        exchange.asking[node] = None
+        broker.send(only, ASKSETTINGS, (exchange.saved_digest,))
+    if node in exchange.walks:
+        exchange.walks[node] = iter(list(table.states))
+        _walk(broker)
+
+
+def on_digest(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Compare the digest of another node's settings with ours, and ask for them if need be."""
+    table = broker.queue_settings
+    exchange = table.exchange
+    for digest, occasion, *_ in items:
+        if type(digest) is not int or type(occasion) is not int:
+            raise ValueError("a digest of settings that is no number")
+        is_equal = digest == table.digest
+        if is_equal:
+            exchange.confirmed[sender] = table.number
+        if is_equal or occasion == DIGEST_OF_ALL:
+            exchange.wait_until_ms = 0
+            exchange.asking.pop(sender, None)
+        elif occasion == DIGEST_OF_LINK:
+            _doubt(broker, sender)
+            if sender not in exchange.asking:
+                exchange.asking[sender] = None
+                broker.send(broker.sets.only(sender), ASKSETTINGS, (exchange.saved_digest,))
+    _answer(broker)
+
+
+def _doubt(broker: Broker, node: Node) -> None:
+    """Forget what a node has confirmed: its settings differ from ours."""
+    table = broker.queue_settings
+    table.exchange.confirmed.pop(node, None)
+    for state in table.states.values():
+        state.confirmed.pop(node, None)
+
+
+def on_ask(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Tell another node all our settings, a part at a time, unless it has the same."""
+    table = broker.queue_settings
+    exchange = table.exchange
+    for digest, *_ in items:
+        if type(digest) is not int:
+            raise ValueError("a digest of settings that is no number")
+        if digest == table.digest:
+            exchange.confirmed[sender] = table.number
+        else:
+            _doubt(broker, sender)
+        is_told = digest == exchange.saved_digest
+        exchange.walks[sender] = iter(() if is_told else list(table.states))
+    _walk(broker)
+    _answer(broker)
+
+
+def _walk(broker: Broker) -> None:
+    """Do one step of telling all settings. Settings that are not on disk yet are not told, so a write comes first."""
+    table = broker.queue_settings
+    exchange = table.exchange
+    if exchange.is_writing or table.unsaved or exchange.is_void:
+        return
+    for node, names in list(exchange.walks.items()):
+        if not node.is_linked:
+            continue  # The walk begins when its link is up.
+        only = broker.sets.only(node)
+        part = list(islice(names, QUEUES_PER_STEP))
+        for name in part:
+            if name in table.states:
+                broker.send_all(only, SETTING, list(table.items_of(name)))
+        if len(part) < QUEUES_PER_STEP:
+            del exchange.walks[node]
+            broker.send(only, SETTINGS_DIGEST, (exchange.saved_digest, DIGEST_OF_ALL))
+
+
+def on_setting(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Merge settings of another node. One that has an older version than ours is told the newer one."""
+    table = broker.queue_settings
+    for item in items:
+        if not is_item(item):
+            raise ValueError("a setting that is not a queue, a field, a value and a version")
+        name, field, value, counter, node_id = item[:5]
+        if not table.has_room(name, 1, len(field) + len(value)):
+            broker.stats.ignored("setting of too many queues")
+        elif not table.merge((name, field, value, counter, node_id)):
+            _correct(broker, sender, name, field, (counter, node_id))
+    _write(broker)
+    _answer(broker)
+
+
+def _correct(broker: Broker, sender: Node, name: bytes, field: bytes, version: tuple[int, bytes]) -> None:
+    """Tell the sender of an older version the newer one, if that is on disk."""
+    table = broker.queue_settings
+    state = table.states.get(name)
+    if state is None or state.number > table.exchange.saved_number:
+        return
+    known = state.fields.get(field)
+    if field != RESET_FIELD and known is not None and (known[1], known[2]) > version:
+        broker.send(broker.sets.only(sender), SETTING, (name, field, *known))
+    elif state.reset > version:
+        broker.send(broker.sets.only(sender), SETTING, (name, RESET_FIELD, b"", state.reset[0], state.reset[1]))
+
+
+def on_have(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Note that another node has these states of queues on its disk."""
+    states = broker.queue_settings.states
+    for name, digest, *_ in items:
+        if type(name) is not bytes or type(digest) is not int:
+            raise ValueError("a state of settings that is not a queue and a number")
+        state = states.get(name)
+        if state is not None and state.digest == digest:
+            state.confirmed[sender] = None
+    _answer(broker)
+
+
+def forget_node(broker: Broker, node: Node) -> None:
+    """Forget the lengths that a node told: it is gone, or its link is."""
+    for lengths in broker.queue_settings.exchange.lengths.values():
+        lengths.pop(node, None)
+
+
+def on_run_over(broker: Broker, node: Node) -> None:
+    """Forget what was agreed with a node's process, which is gone, or which left the table."""
+    exchange = broker.queue_settings.exchange
+    forget_node(broker, node)
+    exchange.walks.pop(node, None)
+    exchange.asking.pop(node, None)
+    if not broker.cluster.find(node.id):
+        exchange.confirmed.pop(node, None)
+
+
+# -- time ---------------------------------------------------------------------------------------------------------
+
+
+def step(broker: Broker) -> None:
+    """Do what is due, ten times a second."""
+    table = broker.queue_settings
+    exchange = table.exchange
+    if exchange.wait_until_ms and exchange.wait_until_ms <= broker.now_ms:
+        exchange.wait_until_ms = 0
+    if exchange.retry_at_ms and exchange.retry_at_ms <= broker.now_ms:
+        exchange.retry_at_ms = 0
+        _write(broker)
+    if exchange.walks:
+        _walk(broker)
+    if exchange.waiting:
+        _answer(broker)
+    if table.limited and broker.cluster.linked:
+        _tell_lengths(broker)
+
+
+def _tell_lengths(broker: Broker) -> None:
+    """Tell a tenth of the queues with `maxlen`, so that each is told once a second if its length has changed."""
+    table = broker.queue_settings
+    exchange = table.exchange
+    told = exchange.told_lengths
+    if broker.now_ms - exchange.length_round_ms >= ROUND_MS:
+        exchange.length_round_ms = broker.now_ms
+        exchange.length_round += 1
+        if not exchange.length_round % ROUNDS_TO_REPEAT:
+            told.clear()
+        for name in [name for name in exchange.lengths if name not in table.limited]:
+            del exchange.lengths[name]
+        exchange.length_walk = iter(list(table.limited))
+    changed: list[tuple[bytes, int]] = []
+    for name in islice(exchange.length_walk, max(LENGTHS_MIN, len(table.limited) // LENGTH_STEPS)):
+        queue = broker.queues.get(name)
+        length = queue.length if queue is not None else 0
+        if name not in told or told[name] != length:
+            told[name] = length
+            changed.append((name, length))
+    broker.send_all(broker.cluster.linked, QLENGTHS, changed)
+
+
+def on_lengths(broker: Broker, sender: Node, items: list[Any]) -> None:
+    """Note how many jobs of queues with `maxlen` another node has."""
+    table = broker.queue_settings
+    for name, length, *_ in items:
+        if type(name) is not bytes or type(length) is not int or not 0 <= length <= COUNTER_MAX:
+            raise ValueError("a length of a queue that is not a name and a number")
+        if name in table.limited:
+            table.exchange.lengths.setdefault(name, {})[sender] = length
+
+
+def pending(broker: Broker, name: bytes) -> int:
+    """Return how many jobs of a queue are pending in the cluster, as far as this node was told."""
+    queue = broker.queues.get(name)
+    lengths = broker.queue_settings.exchange.lengths.get(name)
+    here = queue.length if queue is not None else 0
+    return here + sum(lengths.values()) if lengths else here

@@ -1,0 +1,256 @@
+"""core/settings_sync.py: queue settings on disk and on other nodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from brokers import add_node, ask, host_of, make_broker, make_client
+from cluster_bus.messages import ASKSETTINGS, SETTING, SETTINGS_DIGEST
+from copies import sent_of
+from disque_py.core import queue_settings, settings_sync
+from disque_py.node import dispatch
+from world import Talker, World
+
+LEASE = (b"q", b"lease", b"30", 1, b"\x02" * 20)
+
+
+def lease(world, name, queue=b"q"):
+    return world[name].queue_settings.of(queue).lease_ms
+
+
+def behind(world, name, queue=b"q"):
+    return settings_sync.behind(world[name], queue)
+
+
+def joined(names, **options):
+    world = World(names, **options)
+    world.join()
+    world.run(100)
+    return world
+
+
+def set_lease(world, name, seconds, queue="q"):
+    return world.ask(name, "QUEUE", "SET", queue, "lease", seconds)
+
+
+def test_a_setting_is_on_all_nodes_before_the_reply():
+    """Spec W3."""
+    world = joined("abc")
+    assert set_lease(world, "a", 30) == b"OK"
+    assert [lease(world, name) for name in "abc"] == [30_000] * 3
+    assert [parsed(world, name) for name in "abc"] == [30_000] * 3
+    world.run(100)
+    assert [behind(world, name) for name in "abc"] == [0, 0, 0]
+
+
+def parsed(world, name):
+    """The lease as a start would read it from the file."""
+    return world.machines[name].settings_disk.table().of(b"q").lease_ms
+
+
+def test_operators_at_different_nodes_both_succeed():
+    world = joined("ab")
+    for name, field in (("a", "lease"), ("b", "ttl")):
+        talker = world.connect(world.machines[name], Talker(world))
+        talker.say("QUEUE", "SET", "q", field, 30)
+    world.run(100)
+    for name in "ab":
+        found = world[name].queue_settings.of(b"q")
+        assert (found.lease_ms, found.ttl_ms) == (30_000, 30_000)
+
+
+def test_the_reply_comes_after_a_second_if_a_linked_node_is_silent():
+    """Spec W3."""
+    world = joined("abc")
+    world.pause("c")
+    talker = world.connect(world.machines["a"], Talker(world))
+    talker.say("QUEUE", "SET", "q", "lease", 30)
+    world.run(900)
+    assert talker.replies == []
+    world.run(300)
+    assert talker.replies == [b"OK"]
+    assert behind(world, "a") == 1
+    world.resume("c")
+    world.run(500)
+    assert behind(world, "a") == 0
+
+
+def test_a_node_that_was_away_gets_the_settings_when_it_is_linked():
+    """Spec W4."""
+    world = joined("abc")
+    world.cut("a", "c")
+    world.cut("b", "c")
+    world.run(10)
+    set_lease(world, "a", 30)
+    assert (lease(world, "c"), behind(world, "a")) == (0, 1)
+    world.ask("c", "QUEUE", "SET", "q", "ttl", 60)
+    world.heal()
+    world.run(5_000)
+    digests = {world[name].queue_settings.digest for name in "abc"}
+    assert len(digests) == 1
+    assert (lease(world, "c"), world["a"].queue_settings.of(b"q").ttl_ms) == (30_000, 60_000)
+    assert [behind(world, name) for name in "abc"] == [0, 0, 0]
+
+
+def test_a_node_that_joins_gets_the_settings():
+    world = World("ab")
+    set_lease(world, "a", 30)
+    world.join()
+    world.run(100)
+    assert lease(world, "b") == 30_000
+    assert behind(world, "a") == 0
+
+
+@pytest.mark.parametrize("names", ["a", "ab"])
+def test_a_killed_node_has_what_it_answered(names):
+    """Spec W3: also without a journal."""
+    world = joined(names)
+    set_lease(world, "a", 30)
+    for name in names:
+        world.crash(name)
+    world.restart("a")
+    world.run(100)
+    assert lease(world, "a") == 30_000
+
+
+def test_a_start_asks_for_settings_before_it_serves():
+    """Spec W5: the job gets what was set while its node was away."""
+    world = joined("ab", replicate_default=1)
+    world.crash("b")
+    set_lease(world, "a", 30)
+    world.restart("b")
+    talker = world.connect(world.machines["b"], Talker(world))
+    talker.say("ADDJOB", "q", "body", 0)
+    assert talker.replies == []
+    world.run(1_500)
+    assert world["b"].find(talker.replies[0]).retry_ms == 30_000
+
+
+def test_a_start_without_other_nodes_serves_after_two_seconds():
+    """Spec W5."""
+    world = joined("ab", replicate_default=1)
+    world.crash("a")
+    world.crash("b")
+    world.restart("b")
+    talker = world.connect(world.machines["b"], Talker(world))
+    talker.say("GETJOB", "NOHANG", "FROM", "q")
+    talker.say("PING")
+    world.run(1_900)
+    assert talker.replies == []
+    world.run(300)
+    assert talker.replies == [None, b"PONG"]
+
+
+def test_a_lone_node_serves_at_once():
+    world = World("a")
+    world.crash("a")
+    world.restart("a")
+    assert world.ask("a", "GETJOB", "NOHANG", "FROM", "q") is None
+
+
+def test_lengths_of_limited_queues_are_told_once_a_second():
+    """Spec W7."""
+    world = joined("ab")
+    world.ask("a", "QUEUE", "SET", "q", "maxlen", 3)
+    for _ in range(3):
+        world.ask("a", "ADDJOB", "q", "body", 0, "REPLICATE", 1)
+    world.run(1_200)
+    assert str(world.ask("b", "ADDJOB", "q", "body", 0, "REPLICATE", 1)).startswith("MAXLEN")
+    world.ask("a", "GETJOB", "COUNT", 3, "FROM", "q")
+    world.run(1_200)
+    assert world.ask("b", "ADDJOB", "q", "body", 0, "REPLICATE", 1).startswith(b"D-")
+
+
+def test_a_reset_node_forgets_settings_also_on_its_disk():
+    world = joined("ab")
+    set_lease(world, "a", 30)
+    world.ask("b", "CLUSTER", "RESET")
+    assert (lease(world, "b"), lease(world, "a")) == (0, 30_000)
+    world.crash("b")
+    world.restart("b")
+    assert lease(world, "b") == 0
+
+
+def test_a_flush_keeps_settings():
+    """They belong to the cluster, and outlive queues and jobs."""
+    world = joined("a")
+    set_lease(world, "a", 30)
+    world.ask("a", "DEBUG", "FLUSHALL")
+    assert lease(world, "a") == 30_000
+
+
+def test_a_silent_cluster_without_settings_says_nothing_of_them():
+    broker = make_broker()
+    node = add_node(broker)
+    dispatch.link_up(broker, node)
+    assert sent_of(broker, SETTINGS_DIGEST) == []
+
+
+def test_a_node_with_the_same_settings_is_not_asked():
+    broker = make_broker()
+    settings_sync.start(broker, [LEASE])
+    node = add_node(broker)
+    dispatch.receive(broker, node, [[SETTINGS_DIGEST, [broker.queue_settings.digest, 0]]])
+    assert sent_of(broker, ASKSETTINGS) == []
+    dispatch.receive(broker, node, [[SETTINGS_DIGEST, [1, 0]]])
+    assert len(sent_of(broker, ASKSETTINGS)) == 1
+
+
+def test_settings_are_told_only_when_they_are_on_disk():
+    """Spec W3: no version that a crash may undo is told."""
+    broker = make_broker()
+    node = add_node(broker)
+    host_of(broker).is_slow = True
+    ask(broker, make_client(broker), "QUEUE", "SET", "q", "lease", 30)
+    dispatch.receive(broker, node, [[ASKSETTINGS, [0]]])
+    assert sent_of(broker, SETTING) == []
+    host_of(broker).writing.pop()()
+    assert [item for _, item in sent_of(broker, SETTING)] == [(b"q", b"lease", b"30", 1, broker.me.id)]
+
+
+def test_all_settings_are_told_a_part_at_a_time():
+    broker = make_broker()
+    node = add_node(broker)
+    count = settings_sync.QUEUES_PER_STEP
+    settings_sync.start(broker, [(b"q%d" % at, *LEASE[1:]) for at in range(count + 1)])
+    dispatch.receive(broker, node, [[ASKSETTINGS, [0]]])
+    assert len(sent_of(broker, SETTING)) == count
+    settings_sync.step(broker)
+    assert len(sent_of(broker, SETTING)) in (1, count + 1)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        [SETTING, [b"q", b"lease", b"30", 1]],
+        [SETTING, 7],
+        [SETTING, [b"q", b"lease", b"3" * 65_537, 1, b"\x02" * 20]],
+        [SETTINGS_DIGEST, [b"x", 0]],
+        [ASKSETTINGS, [None]],
+    ],
+)
+def test_what_no_node_says_closes_the_link(run):
+    """Spec W8."""
+    broker = make_broker()
+    node = add_node(broker)
+    with pytest.raises(dispatch.MalformedMessageError):
+        dispatch.receive(broker, node, [run])
+    assert broker.queue_settings.states == {}
+
+
+def test_a_peer_can_not_fill_the_memory(monkeypatch):
+    """Spec W8: settings beyond the bounds are ignored and counted."""
+    broker = make_broker()
+    node = add_node(broker)
+    broker.queue_settings.bytes = queue_settings.TABLE_BYTES_MAX
+    dispatch.receive(broker, node, [[SETTING, list(LEASE)]])
+    assert broker.queue_settings.states == {}
+    assert broker.stats.messages_ignored == 1
+
+
+def test_a_node_with_an_older_version_is_told_the_newer():
+    broker = make_broker()
+    node = add_node(broker)
+    settings_sync.start(broker, [(b"q", b"lease", b"40", 2, node.id)])
+    dispatch.receive(broker, node, [[SETTING, list(LEASE)]])
+    assert [item for _, item in sent_of(broker, SETTING)] == [(b"q", b"lease", b"40", 2, node.id)]

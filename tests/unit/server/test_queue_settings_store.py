@@ -1,0 +1,103 @@
+"""server/queue_settings_store.py: the file of queue settings on a real disk."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from disque_py.server import queue_settings_store
+from disque_py.server.queue_settings_store import QueueSettingsStore
+from disque_py.server.start_error import StartError
+from disque_py.storage.queue_settings_file import HEAD, frame, parse
+
+A = b"a" * 20
+
+
+def item(queue, counter=1):
+    return (queue, b"lease", b"%d" % counter, counter, A)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "nodes.conf.queues")
+
+
+def store_of(path, lines=None):
+    return QueueSettingsStore(path, lambda level, text: (lines if lines is not None else []).append(text))
+
+
+def contents(path):
+    with open(path, "rb") as file:
+        return parse(file.read()).items
+
+
+def test_settings_are_there_after_a_restart(path):
+    """Spec W3."""
+    store = store_of(path)
+    assert store.load() == []
+    store.write([item(b"a")], is_void=False)
+    store.write([item(b"b")], is_void=False)
+    assert store_of(path).load() == [item(b"a"), item(b"b")]
+
+
+def test_a_torn_end_is_told_and_overwritten(path):
+    store = store_of(path)
+    store.write([item(b"a")], is_void=False)
+    with open(path, "ab") as file:
+        file.write(frame([item(b"b")])[:-3])
+    lines = []
+    again = store_of(path, lines)
+    assert again.load() == [item(b"a")]
+    assert "were not written completely" in lines[0]
+    again.write([item(b"c")], is_void=False)
+    assert contents(path) == [item(b"a"), item(b"c")]
+
+
+def test_a_damaged_file_prevents_the_start_with_advice(path):
+    with open(path, "wb") as file:
+        file.write(HEAD + frame([item(b"a")])[:-1] + b"x" + frame([item(b"b")]))
+    with pytest.raises(StartError, match=r"can't be used: the checksum .* move it away"):
+        store_of(path).load()
+
+
+def test_a_file_that_can_not_be_read_prevents_the_start(path):
+    os.mkdir(path)
+    with pytest.raises(StartError, match="can't read the queue settings"):
+        store_of(path).load()
+
+
+def test_a_file_that_has_grown_is_rewritten(path, monkeypatch):
+    monkeypatch.setattr(queue_settings_store, "REWRITE_BYTES", 200)
+    store = store_of(path)
+    for counter in range(1, 50):
+        store.write([item(b"a", counter)], is_void=False)
+    assert os.path.getsize(path) < 400
+    assert store_of(path).load()[-1] == item(b"a", 49)
+
+
+def test_a_void_file_has_no_settings_from_before(path):
+    store = store_of(path)
+    store.write([item(b"a")], is_void=False)
+    store.write([], is_void=True)
+    store.write([item(b"b")], is_void=False)
+    assert contents(path) == [item(b"b")]
+
+
+def test_after_a_write_that_failed_the_next_makes_a_new_file(path, monkeypatch):
+    """The part of a frame that a full disk took is not built upon."""
+    store = store_of(path)
+    store.write([item(b"a")], is_void=False)
+
+    def take_half(fd, data):
+        real_write(fd, data[: len(data) // 2])
+        raise OSError(28, "No space left on device")
+
+    real_write = os.write
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", take_half)
+        with pytest.raises(OSError, match="No space"):
+            store.write([item(b"b")], is_void=False)
+    assert contents(path) == [item(b"a")]
+    store.write([item(b"b"), item(b"c")], is_void=False)
+    assert contents(path) == [item(b"a"), item(b"b"), item(b"c")]
