@@ -87,7 +87,7 @@ class Links:
         node.is_missed = False
         node.link_since_ms = self._table.now_ms
         node.link_run = hello.run
-        node.protocol = protocol
+        node.protocol = node.spoken = protocol
         node.version = hello.software
         if self._table.end_newcomer(node) is not None:
             self.write_first()

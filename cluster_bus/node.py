@@ -44,6 +44,7 @@ class Node:
     run              8 random bytes of its current process, b"" until a link told us
     is_linked        our outgoing link to it is up: a message arrives or the link breaks
     protocol         bus protocol version agreed on that link (0: no link)
+    spoken           bus protocol version agreed on our last link to it (0: there was none yet)
     memory_level     0, 1 (> 75 %), 2 (> 95 %): gossiped in its heartbeats
     version          software version it reported
     ping_sent_ms     0 when none is outstanding; monotonic
@@ -97,6 +98,7 @@ class Node:
         "redial_at_ms",
         "reports",
         "run",
+        "spoken",
         "tls_port",
         "unlinked_ms",
         "version",
@@ -116,6 +118,7 @@ class Node:
         self.is_missed = False
         self.unlinked_ms = 0
         self.protocol = 0
+        self.spoken = 0
         self.memory_level = 0
         self.version = ""
         self.known_since_ms = 0

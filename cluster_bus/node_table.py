@@ -46,6 +46,7 @@ class NodeTable:
     linked   our outgoing link to them is up
     counted  how many other nodes the default number of copies counts
     epoch    grows with every change of the four above
+    eldest   the node that speaks the lowest bus version, of those that were linked; None: none was
     now_ms, wall_ms   set by the driver at the start of a turn
     newcomers    said MEET and were not reached yet -> their flags before: UNKNOWN if jobs name them since, 0 if no
                  other node ever told us of them
@@ -60,6 +61,7 @@ class NodeTable:
         self.linked: tuple[Node, ...] = ()
         self.counted = 0
         self.epoch = 0
+        self.eldest: Node | None = None
         self.now_ms = 0
         self.wall_ms = 0
         self.newcomers: dict[Node, int] = {}
@@ -106,11 +108,14 @@ class NodeTable:
         """Recompute the groups after flags, links or members changed."""
         usable, linked, size = [], [], 0
         known = seen = in_sight = 0
+        eldest: Node | None = None
         for node in self.nodes.values():
             flags = node.flags
             if flags & HANDSHAKE or node.is_newcomer:
                 continue
             size += 1
+            if node.spoken and (eldest is None or node.spoken < eldest.spoken):
+                eldest = node
             if not flags & UNUSABLE:
                 usable.append(node)
             if node.is_linked:
@@ -124,6 +129,7 @@ class NodeTable:
                     seen += 1
         usable.sort(key=_node_id)
         linked.sort(key=_node_id)
+        self.eldest = eldest
         has_changed = size != self.size
         self.size = size
         counted = seen if 2 * in_sight > size else known

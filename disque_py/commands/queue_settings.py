@@ -16,6 +16,7 @@ from disque_py.core.client import Client
 from disque_py.core.errors import SYNTAX, CommandError
 from disque_py.core.queue import PAUSE_NAMES
 from disque_py.core.queue_settings import FIELDS, FULL, RESET_FIELD, InvalidValueError, read_value
+from disque_py.core.versions import refuse_older
 from disque_py.resp.glob import matches
 from disque_py.resp.replies import OK, array, bulk, bulk_array, integer, nil_array
 
@@ -66,6 +67,7 @@ def _set(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 
 def _change(broker: Broker, client: Client, name: bytes, values: list[tuple[bytes, bytes]]) -> bytes | None:
+    refuse_older(broker)
     if not settings_sync.has_room(broker, name, values):
         raise CommandError(FULL)
     return deferred_reply.begin(broker, client, partial(settings_sync.change, broker, name, values), _saved)

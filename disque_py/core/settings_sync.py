@@ -24,6 +24,7 @@ from cluster_bus.messages import ASKSETTINGS, QLENGTHS, SETTING, SETTINGS_DIGEST
 from cluster_bus.node import Node
 from disque_py.core.broker import Broker
 from disque_py.core.queue_settings import COUNTER_MAX, RESET_FIELD, Item, Waiting, is_item
+from disque_py.core.versions import ATTEMPTS
 from disque_py.log_lines import tell
 
 # The client of a change waits so long for linked nodes.
@@ -208,6 +209,8 @@ def on_link_up(broker: Broker, node: Node) -> None:
     """Let a node that joins or was away compare its settings with ours, if there are any. A start asks in any case."""
     table = broker.queue_settings
     exchange = table.exchange
+    if node.protocol < ATTEMPTS:
+        return  # It does not know these messages.
     only = broker.sets.only(node)
     exchange.told_lengths.clear()
     if table.states:

@@ -10,7 +10,7 @@ from collections import Counter
 import hiredis
 import pytest
 
-from cluster_bus.codec import HANDSHAKE_VERSION, Decoder, encode_run, frame
+from cluster_bus.codec import HANDSHAKE_VERSION, PROTOCOL_MAX, Decoder, encode_run, frame
 from cluster_bus.handshake import DIALER, Handshake, Hello
 from cluster_bus.messages import MEET
 from servers import BUS_PORT_ABOVE, HOST, until
@@ -194,8 +194,8 @@ def test_many_unknown_nodes_cost_little_and_keep_no_node_out(make_server):
     """Without a secret, any process may send MEET, begin a frame or hold a connection, under any name."""
     a, b = make_server().start(), make_server().start()
     header = {"host": "", "port": 1, "bus_port": 1, "flags": 0}
-    meet = frame(1, [encode_run(MEET, [(header, [])])])
-    half = (60 << 20).to_bytes(4, "big") + b"\1"
+    meet = frame(PROTOCOL_MAX, [encode_run(MEET, [(header, [])])])
+    half = (60 << 20).to_bytes(4, "big") + bytes((PROTOCOL_MAX,))
     held = []
 
     def blocked_producers(over):

@@ -12,6 +12,7 @@ from typing import Any
 
 import hiredis
 
+from cluster_bus.codec import PROTOCOL_MAX, PROTOCOL_MIN
 from cluster_bus.handshake import Hello
 from cluster_bus.membership import Membership
 from cluster_bus.node import Node
@@ -227,14 +228,14 @@ def port_of(client: Client) -> NotedPort:
     return client.port
 
 
-def add_node(broker: Broker, number: int = 2, *, is_linked: bool = True) -> Node:
+def add_node(broker: Broker, number: int = 2, *, is_linked: bool = True, protocol: int = PROTOCOL_MAX) -> Node:
     """A further node of the cluster, 127.0.0.<number>:7711, whose id is that number twenty times."""
     node_id = bytes([number]) * 20
     cluster = broker.cluster
     cluster.load([NodeLine(node_id, f"127.0.0.{number}", 7711, 17711, 0, 0, 0)])
     node = cluster.intern(node_id)
     if is_linked:
-        hello = Hello(node_id, bytes([number]) * 8, "", 7711, 17711, "0.1.0")
+        hello = Hello(node_id, bytes([number]) * 8, "", 7711, 17711, "0.1.0", (PROTOCOL_MIN, protocol))
         assert cluster.link_up(node, hello, node.host, "127.0.0.1") is node
     return node
 

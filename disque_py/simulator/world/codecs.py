@@ -1,7 +1,7 @@
 """Two versions of the bus protocol, so that a rolling upgrade can be played.
 
-Version 1 is the one nodes speak today (cluster_bus/codec.py). Version 2 is what a next one may look like: every item
-that has positions has one more at its end. docs/bus.md promises that a node ignores a position that it does not know,
+OLD is the one that nodes speak today (cluster_bus/codec.py). NEW is a possible next one: every item that has positions
+has one more at its end. docs/bus.md promises that a node ignores a position that it does not know,
 and that two nodes speak the highest version both know. A world with nodes of either kind tests that.
 """
 
@@ -10,15 +10,15 @@ from __future__ import annotations
 from random import Random
 from typing import Any, Final
 
-from cluster_bus.codec import Decoder, encode_run, frame
+from cluster_bus.codec import PROTOCOL_MAX, Decoder, encode_run, frame
 from cluster_bus.handshake import Hello
 from cluster_bus.membership import Membership
 from cluster_bus.messages import FIRST_JOB_KIND
 from cluster_bus.node import Node
 from cluster_bus.outgoing import Outgoing
 
-OLD: Final = 1
-NEW: Final = 2
+OLD: Final = PROTOCOL_MAX
+NEW: Final = OLD + 1
 # The value of the new position; a number no older handler could mistake for one of its own positions.
 NEW_FIELD: Final = 7_654_321
 
@@ -29,7 +29,7 @@ def common(ours: int, theirs: tuple[int, int]) -> int:
 
 
 class VersionedMembership(Membership):
-    """Membership of a node that speaks versions 1 to `version`."""
+    """Membership of a node that speaks versions OLD to `version`."""
 
     def __init__(self, version: int, me: Node, outgoing: Outgoing, rng: Random, node_timeout_ms: int) -> None:
         super().__init__(me, outgoing, rng, node_timeout_ms=node_timeout_ms)
@@ -50,7 +50,7 @@ def decoder(version: int) -> Decoder:
 
 
 def renewed(data: bytes) -> bytes:
-    """Frames of the driver as a node of version 2 writes them: with the new position."""
+    """Frames of the driver as a node of version NEW writes them: with the new position."""
     result = []
     for runs in decoder(NEW).feed(data):
         packed = [encode_run(run[0], [_longer(run[0], item) for item in run[1:]]) for run in runs]

@@ -19,12 +19,12 @@ from bus_node import BusNode, until
 from cluster_bus import bus as bus_module
 from cluster_bus import listening
 from cluster_bus.bus import bind_addresses, is_loopback, source_address
-from cluster_bus.codec import Decoder, FrameError, Run, encode_run, frame
+from cluster_bus.codec import PROTOCOL_MAX, Decoder, FrameError, Run, encode_run, frame
 from cluster_bus.handshake import DIALER, Handshake, Hello
 from cluster_bus.messages import GOTJOB, PING
 from cluster_bus.node import Node
 
-JOB = frame(1, [encode_run(GOTJOB, [b"j"])])
+JOB = frame(PROTOCOL_MAX, [encode_run(GOTJOB, [b"j"])])
 
 
 def run(story: Callable[[list[BusNode]], Awaitable[None]], *options: dict[str, Any], loop: Any = None) -> None:
@@ -55,7 +55,9 @@ def test_three_nodes_join_and_job_messages_arrive_with_their_sender(loop: Any):
         await join(nodes)
         first, second, _ = nodes
         first.bus.send(first.known(second), JOB)
-        first.bus.send(first.known(second), frame(1, [encode_run(GOTJOB, [b"k"]), encode_run(GOTJOB, [b"l"])]))
+        first.bus.send(
+            first.known(second), frame(PROTOCOL_MAX, [encode_run(GOTJOB, [b"k"]), encode_run(GOTJOB, [b"l"])])
+        )
         await until(lambda: len(second.heard) == 2)
         assert second.heard == [
             (second.known(first), [[GOTJOB, b"j"]]),
@@ -149,7 +151,7 @@ def test_membership_and_job_messages_in_one_frame_keep_their_order():
         told: list[int] = []
         second.on_membership = lambda *heard: told.append(len(second.heard))  # type: ignore[method-assign]  # spy
         ping, job = encode_run(PING, [0]), encode_run(GOTJOB, [b"j"])
-        first.bus.send(first.known(second), frame(1, [job, ping, job, job]))
+        first.bus.send(first.known(second), frame(PROTOCOL_MAX, [job, ping, job, job]))
         await until(lambda: len(second.heard) == 2)
         assert [len(runs) for _, runs in second.heard] == [1, 2]
         assert 1 in told
@@ -177,7 +179,10 @@ def test_a_frame_larger_than_the_node_takes_is_not_sent_others_with_it_are():
     async def story(nodes: list[BusNode]) -> None:
         await join(nodes)
         first, second = nodes
-        small, large = frame(1, [encode_run(GOTJOB, [bytes(8_000)])]), frame(1, [encode_run(GOTJOB, [bytes(20_000)])])
+        small, large = (
+            frame(PROTOCOL_MAX, [encode_run(GOTJOB, [bytes(8_000)])]),
+            frame(PROTOCOL_MAX, [encode_run(GOTJOB, [bytes(20_000)])]),
+        )
         first.bus.send(first.known(second), small + large + small + JOB)
         await until(lambda: len(second.heard) == 3)
         assert first.bus.rejected["frame too large for the node"] == 1
@@ -193,7 +198,7 @@ def test_a_stalled_node_is_cut_off_when_too_much_lies_unsent():
         assert incoming._transport is not None
         incoming._transport.pause_reading()
         for _ in range(64):
-            first.bus.send(first.known(second), frame(1, [encode_run(GOTJOB, [bytes(1 << 20)])]))
+            first.bus.send(first.known(second), frame(PROTOCOL_MAX, [encode_run(GOTJOB, [bytes(1 << 20)])]))
         await until(lambda: first.bus.rejected["too much unsent"])
         await until(lambda: first.known(second).is_linked)
 
@@ -272,7 +277,7 @@ def test_a_node_we_have_reached_may_send_long_frames():
     async def story(nodes: list[BusNode]) -> None:
         await join(nodes)
         first, second = nodes
-        first.bus.send(first.known(second), frame(1, [encode_run(GOTJOB, [bytes(3 << 20)])]))
+        first.bus.send(first.known(second), frame(PROTOCOL_MAX, [encode_run(GOTJOB, [bytes(3 << 20)])]))
         await until(lambda: second.heard)
         assert not second.bus.rejected
 

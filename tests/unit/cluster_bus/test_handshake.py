@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster_bus.codec import Decoder, FrameError, Run, encode_run, frame
+from cluster_bus.codec import PROTOCOL_MAX, Decoder, FrameError, Run, encode_run, frame
 from cluster_bus.handshake import ACCEPTOR, DIALER, Handshake, Hello, hello_map, read_hello
 from cluster_bus.messages import HELLO, PROOF
 
@@ -36,7 +36,7 @@ def test_two_ends_with_the_same_secret_or_none_know_each_other_afterwards(secret
     assert dialer.is_done
     assert acceptor.is_done
     assert (dialer.peer, acceptor.peer) == (B, A)
-    assert dialer.version == 1
+    assert dialer.version == PROTOCOL_MAX
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_proof_that_is_not_bytes_is_refused():
 
 def test_versions_out_of_reach_are_refused():
     dialer = ends()[0]
-    stranger = hello_map(B._replace(versions=(2, 3)), b"m" * 16)
+    stranger = hello_map(B._replace(versions=(PROTOCOL_MAX + 1, PROTOCOL_MAX + 2)), b"m" * 16)
     with pytest.raises(FrameError, match="no common version"):
         dialer.receive([[HELLO, stranger]])
 

@@ -10,7 +10,7 @@ import pytest
 
 from bus_node import until
 from cluster_bus import link as link_module
-from cluster_bus.codec import FRAME_BYTES_MAX, FrameError, Run, encode_run, frame
+from cluster_bus.codec import FRAME_BYTES_MAX, PROTOCOL_MAX, FrameError, Run, encode_run, frame
 from cluster_bus.handshake import ACCEPTOR, DIALER, HANDSHAKE_BYTES_MAX, Handshake, Hello
 from cluster_bus.link import PUMP_BYTES, Link
 from cluster_bus.messages import GOTJOB
@@ -82,7 +82,7 @@ def test_after_the_handshake_each_end_knows_the_other_and_frames_flow(secret: by
         await until(lambda: dialer.ready and acceptor.ready)
         assert (link.peer, acceptor.ready[0].peer) == (B, A)
         assert link.peer_host == acceptor.ready[0].local_host == "127.0.0.1"
-        link.write(frame(1, [encode_run(GOTJOB, [b"j"])]))
+        link.write(frame(PROTOCOL_MAX, [encode_run(GOTJOB, [b"j"])]))
         await until(lambda: acceptor.frames)
         link.drop()
         await until(lambda: acceptor.lost)
@@ -109,7 +109,7 @@ def test_with_different_secrets_neither_end_becomes_ready(mine: bytes, theirs: b
         (b"PING\r\n", "bad length"),
         (b"\0\0\0\x40GET / HTTP", "bad version"),
         ((HANDSHAKE_BYTES_MAX + 6).to_bytes(4, "big"), "bad length"),
-        (frame(1, [encode_run(GOTJOB, [b"j"])]), "bad version"),
+        (frame(PROTOCOL_MAX, [encode_run(GOTJOB, [b"j"])]), "bad version"),
         (frame(0, [encode_run(GOTJOB, [b"j"])]), "bad handshake"),
     ],
 )
@@ -144,8 +144,8 @@ def test_frames_right_behind_the_proof_are_read_and_large_ones_refused():
     async def story(acceptor: Owner, address: Any) -> None:
         _, link = await dial(address)
         await until(lambda: link.peer)
-        link.write(frame(1, [encode_run(GOTJOB, [bytes(900)])]))
-        link.write(frame(1, [encode_run(GOTJOB, [bytes(2000)])]))
+        link.write(frame(PROTOCOL_MAX, [encode_run(GOTJOB, [bytes(900)])]))
+        link.write(frame(PROTOCOL_MAX, [encode_run(GOTJOB, [bytes(2000)])]))
         await until(lambda: acceptor.lost)
 
     owner = run(story, frame_bytes_max=1000)
@@ -157,7 +157,7 @@ def test_a_frame_error_of_the_owner_closes_the_link():
     async def story(acceptor: Owner, address: Any) -> None:
         _, link = await dial(address)
         await until(lambda: link.peer)
-        link.write(frame(1, [encode_run(GOTJOB, [b"j"])]) * 3)
+        link.write(frame(PROTOCOL_MAX, [encode_run(GOTJOB, [b"j"])]) * 3)
         await until(lambda: acceptor.lost)
 
     owner = run(story, frames_max=1)
@@ -169,7 +169,7 @@ def test_an_acceptor_has_nothing_to_say():
     async def story(acceptor: Owner, address: Any) -> None:
         dialer, _ = await dial(address)
         await until(lambda: acceptor.ready)
-        acceptor.ready[0].write(frame(1, [encode_run(GOTJOB, [b"j"])]))
+        acceptor.ready[0].write(frame(PROTOCOL_MAX, [encode_run(GOTJOB, [b"j"])]))
         await until(lambda: dialer.lost)
         assert dialer.lost[0][0] == "unexpected frame"
 
@@ -184,7 +184,7 @@ def test_a_node_that_does_not_read_is_cut_off_at_the_bound():
         assert transport is not None
         transport.pause_reading()
         for _ in range(64):
-            link.write(frame(1, [encode_run(GOTJOB, [bytes(1 << 20)])]))
+            link.write(frame(PROTOCOL_MAX, [encode_run(GOTJOB, [bytes(1 << 20)])]))
         await until(lambda: dialer.lost)
         assert dialer.lost[0][0] == "too much unsent"
         link.write(b"more")  # It is ignored.
@@ -194,7 +194,7 @@ def test_a_node_that_does_not_read_is_cut_off_at_the_bound():
 
 def test_a_flood_of_frames_is_decoded_in_parts_and_in_order():
     """Others get their turn after PUMP_BYTES, and nothing is lost or swapped by the pause."""
-    frames = [frame(1, [encode_run(GOTJOB, [at, bytes(5000)])]) for at in range(400)]
+    frames = [frame(PROTOCOL_MAX, [encode_run(GOTJOB, [at, bytes(5000)])]) for at in range(400)]
 
     async def story(acceptor: Owner, address: Any) -> None:
         _, link = await dial(address)
@@ -202,7 +202,7 @@ def test_a_flood_of_frames_is_decoded_in_parts_and_in_order():
         acceptor.ready[0].data_received(b"".join(frames))
         first_slice = len(acceptor.frames)
         assert first_slice <= PUMP_BYTES // 5000 + 1
-        acceptor.ready[0].data_received(frame(1, [encode_run(GOTJOB, [400])]))
+        acceptor.ready[0].data_received(frame(PROTOCOL_MAX, [encode_run(GOTJOB, [400])]))
         assert len(acceptor.frames) == first_slice
         await until(lambda: len(acceptor.frames) == 401)
 
@@ -214,7 +214,7 @@ def test_dropping_during_a_pause_ends_the_reading():
     async def story(acceptor: Owner, address: Any) -> None:
         _, link = await dial(address)
         await until(lambda: link.peer and acceptor.ready)
-        acceptor.ready[0].data_received(frame(1, [encode_run(GOTJOB, [bytes(5000)])]) * 200)
+        acceptor.ready[0].data_received(frame(PROTOCOL_MAX, [encode_run(GOTJOB, [bytes(5000)])]) * 200)
         acceptor.ready[0].drop()
         count = len(acceptor.frames)
         await asyncio.sleep(0.05)

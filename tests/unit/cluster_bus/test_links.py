@@ -52,7 +52,7 @@ def test_a_node_without_address_is_not_dialed():
 def test_a_link_and_its_end_are_events():
     side, node = links_with_node()
     side.links.mark_up(node, HELLO, 1)
-    assert (node.is_linked, node.run, node.protocol, node.version) == (True, b"run-one-", 1, "0.1")
+    assert (node.is_linked, node.run, node.protocol, node.spoken, node.version) == (True, b"run-one-", 1, 1, "0.1")
     side.links.redial(node)
     assert side.tray.link_events == [(node, True), (node, False)]
     assert (list(side.tray.hang_ups), list(side.tray.dials)) == ([node], [node])

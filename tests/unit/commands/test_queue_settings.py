@@ -226,3 +226,14 @@ def test_queues_without_settings_cost_one_look():
     assert not pair[0].queue_settings.in_force
     assert isinstance(added(pair, "q", "body", 0).queue, bytes)
     assert isinstance(pair[0].queues[b"q"], Queue)
+
+
+def test_settings_are_refused_while_a_known_node_would_not_obey_them():
+    """Spec Y1."""
+    broker, client = make_pair()
+    node = add_node(broker)
+    node.spoken = 1
+    broker.cluster.refresh()
+    text = f"ERR not while node {node.name.decode()} runs an older version"
+    assert error_of(broker, client, "QUEUE", "SET", "q", "lease", 5) == text
+    assert ask(broker, client, "QUEUE", "GET", "q") == b"*-1\r\n"

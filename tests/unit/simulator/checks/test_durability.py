@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from cluster_bus.codec import encode_run, frame
+from cluster_bus.codec import PROTOCOL_MAX, encode_run, frame
 from cluster_bus.messages import DELJOB, GOTACK, GOTJOB, YOURJOBS
 from disque_py.core import handover
 from disque_py.simulator.checks.durability import NOWHERE, DurabilityChecker
@@ -176,7 +176,7 @@ def test_frames_are_opened_while_something_is_not_safe(world):
     connection = asker(world, "a")
     connection.send([words("ADDJOB", "q", "x", 0, "REPLICATE", 1)])
     [job_id] = connection.unseen()
-    data = frame(1, [encode_run(GOTJOB, [job_id])])
+    data = frame(PROTOCOL_MAX, [encode_run(GOTJOB, [job_id])])
     with pytest.raises(RuleBrokenError, match="GOTJOB"):
         durability(world).check_frame(world["b"].me, data)
     free(world)
