@@ -110,7 +110,7 @@ class Host(Protocol):
     def write_queue_settings(self, items: list[Item], is_void: bool, done: Callable[[OSError | None], None]) -> None:
         """Put queue settings into their file and sync it. With `is_void`, all that it held before is forgotten.
 
-        One write is under way at a time. What a write that fails leaves in the file is none of its settings, or some.
+        One write is under way at a time. A write that fails may leave some of its settings in the file.
         """
 
     def journal_fields(self) -> list[tuple[str, str | int]]:

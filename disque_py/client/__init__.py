@@ -47,7 +47,7 @@ from disque_py.client.faces import Result
 from disque_py.client.job_stream import JobStream
 from disque_py.client.options import ClientOptions, ClientSettings
 from disque_py.client.pipeline import AsyncPipeline, Pipeline
-from disque_py.client.results import ClusterNode, Hello, Job, JobInfo, NodeInfo, QueueStat
+from disque_py.client.results import ClusterNode, Hello, Job, JobInfo, NodeInfo, QueueSettings, QueueStat
 from disque_py.client.worker import Worker, WorkerHooks
 
 __all__ = [
@@ -88,6 +88,7 @@ __all__ = [
     "PausedError",
     "Pipeline",
     "ProtocolError",
+    "QueueSettings",
     "QueueStat",
     "ReplyError",
     "ReplyTimeoutError",

@@ -9,23 +9,28 @@ Pure. Spec R8.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from typing import Final, Literal, TypeAlias
 
 from disque_py.client import results
 from disque_py.client.address import Address
 from disque_py.client.protocol import Reply, Word, text, word
 from disque_py.client.request import Lane, Repeat, Request, words
-from disque_py.client.results import ClusterNode, Hello, Job, JobInfo, QueueStat
+from disque_py.client.results import ClusterNode, Hello, Job, JobInfo, QueueSettings, QueueStat
 from disque_py.client.spans import Milliseconds, Seconds, milliseconds, seconds, whole
 
 Body: TypeAlias = "bytes | bytearray | memoryview | str"
 JobRef: TypeAlias = "Job | str | bytes"
 Meta: TypeAlias = Mapping[str, str | bytes]
 PauseState: TypeAlias = Literal["in", "out", "all", "none"]
+# A setting's default.
+Default: TypeAlias = Literal[""]
 JobState: TypeAlias = Literal["wait-repl", "active", "queued", "acked"]
 
 # The default time for the copies of a job. In Disque's protocol it is mandatory; here it has a default.
 ADD_TIMEOUT_MS: Final = 5_000
+# A change of queue settings waits so long for other nodes, besides the disk.
+QUEUE_SET_MS: Final = 1_000
 
 
 def add_options(
@@ -466,6 +471,92 @@ def pause(queue: str | bytes, *states: PauseState, bcast: bool = False) -> Reque
     if not states:
         argv.append(b"state")
     return Request(tuple(argv), text, Repeat.NEVER if states and not bcast else Repeat.SAFE)
+
+
+def queue_settings(queue: str | bytes) -> Request[QueueSettings | None]:
+    """QUEUE GET → the queue's settings, None if it never had any.
+
+    queue   name of the queue
+    """
+    return Request((b"QUEUE", b"GET", word(queue)), results.queue_settings)
+
+
+def set_queue(
+    queue: str | bytes,
+    *,
+    lease: Seconds | Default | None = None,
+    delay: Seconds | Default | None = None,
+    ttl: Seconds | Default | None = None,
+    replicate: int | Literal["quorum", ""] | None = None,
+    maxlen: int | None = None,
+    maxsize: int | None = None,
+    require_meta: Iterable[str | bytes] | None = None,
+    more: Mapping[str, str | bytes] | None = None,
+) -> Request[str]:
+    """QUEUE SET → OK: settings of a queue are changed, on all nodes. Fields that are None stay as they are.
+
+    queue          name of the queue
+    lease          RETRY of jobs that name none: seconds or a timedelta, also of milliseconds; "" is Disque's default
+    delay          DELAY of jobs that name none, likewise
+    ttl            TTL of jobs that name none, likewise
+    replicate      REPLICATE of jobs that name none: 1 to 65535, or "quorum"; "" is Disque's default
+    maxlen         most pending jobs in the whole cluster; 0: any number
+    maxsize        most bytes of a body; 0: any number
+    require_meta   up to 8 names that the META of a job must have; none: []
+    more           fields that this library does not know, and their values
+
+    The settings are on the node's disk afterwards, and linked nodes had a second to confirm them. Raises ResponseError
+    for a value that is refused, and ValueError if no field is given.
+
+        client.set_queue("mail", lease=90, ttl=timedelta(days=2), maxlen=100_000)
+    """
+    argv = [b"QUEUE", b"SET", word(queue)]
+    for name, span in (("lease", lease), ("delay", delay), ("ttl", ttl)):
+        if span is not None:
+            argv += (name.encode(), _setting_span(name, span))
+    if replicate is not None:
+        shown = replicate if isinstance(replicate, str) else str(whole("replicate", replicate))
+        argv += (b"replicate", shown.encode())
+    _add(argv, b"maxlen", None if maxlen is None else whole("maxlen", maxlen))
+    _add(argv, b"maxsize", None if maxsize is None else whole("maxsize", maxsize))
+    if require_meta is not None:
+        argv += (b"require-meta", b",".join(map(word, require_meta)))
+    for field_name, value in (more or {}).items():
+        argv += (word(field_name), word(value))
+    if len(argv) == 3:
+        raise ValueError("set_queue needs a field")
+    return Request(tuple(argv), text, lane=Lane.ADDS, wait_ms=QUEUE_SET_MS)
+
+
+def _setting_span(name: str, span: Seconds | Default) -> bytes:
+    if isinstance(span, str):
+        if span:
+            raise ValueError(f'{name} must be a number of seconds, a timedelta or "", not {span!r}')
+        return b""
+    if isinstance(span, timedelta):
+        return b"%dms" % milliseconds(name, span)
+    return b"%d" % seconds(name, span)
+
+
+def queues_with_settings(pattern: str | None = None) -> Request[list[str]]:
+    """QUEUE LIST → the names of queues with a setting that is no default, sorted.
+
+    pattern   only names that match it: `*`, `?`, `[a-z]`
+    """
+    argv = (b"QUEUE", b"LIST") if pattern is None else (b"QUEUE", b"LIST", word(pattern))
+    return Request(argv, _names)
+
+
+def reset_queue(queue: str | bytes) -> Request[str]:
+    """QUEUE RESET → OK: all settings of a queue have their defaults again, on all nodes. A pause stays.
+
+    queue   name of the queue
+    """
+    return Request((b"QUEUE", b"RESET", word(queue)), text, lane=Lane.ADDS, wait_ms=QUEUE_SET_MS)
+
+
+def _names(reply: Reply) -> list[str]:
+    return [text(name) for name in reply]
 
 
 def qscan_page(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Final, TypeAlias
 
 from disque_py.client.address import Address
@@ -119,6 +120,35 @@ class QueueStat:
 
 
 @dataclass(slots=True)
+class QueueSettings:
+    """The answer to QUEUE GET: the settings of a queue, the same on all nodes.
+
+    lease, delay, ttl   RETRY, DELAY and TTL of jobs that name none; None: as in Disque
+    replicate           REPLICATE of jobs that name none: a number, `quorum`; None: as in Disque
+    maxlen, maxsize     the most pending jobs in the cluster, the most bytes of a body; 0: any number
+    require_meta        names that the META of a job must have
+    type                `simple`
+    paused              the state that PAUSE set with BCAST: none, in, out or all
+    version             it grows with each change
+    behind              known nodes that have not confirmed the newest version
+    more                fields that this library does not know, as text
+    """
+
+    lease: timedelta | None
+    delay: timedelta | None
+    ttl: timedelta | None
+    replicate: int | str | None
+    maxlen: int
+    maxsize: int
+    require_meta: list[str]
+    type: str
+    paused: str
+    version: int
+    behind: int
+    more: dict[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(slots=True)
 class JobInfo:
     """The answer to SHOW: a job as one node sees it.
 
@@ -145,6 +175,10 @@ class JobInfo:
     next_awake_within: int | None
     body: bytes | None
     more: dict[str, Any] = field(default_factory=dict, repr=False)
+
+
+MILLISECOND: Final = timedelta(milliseconds=1)
+SPAN_MS_MAX: Final = timedelta.max // MILLISECOND
 
 
 def job_id(reply: Reply) -> str:
@@ -221,6 +255,37 @@ def queue_stat(reply: Reply) -> QueueStat | None:
         pause=pairs.pop("pause", "none"),
         more=pairs,
     )
+
+
+def queue_settings(reply: Reply) -> QueueSettings | None:
+    """Return QUEUE GET's answer; None for a queue that never had settings."""
+    if reply is None:
+        return None
+    pairs = _pairs(reply)
+    replicate = pairs.pop("replicate", "")
+    return QueueSettings(
+        lease=_span(pairs.pop("lease", "")),
+        delay=_span(pairs.pop("delay", "")),
+        ttl=_span(pairs.pop("ttl", "")),
+        replicate=int(replicate) if replicate.isdigit() else replicate or None,
+        maxlen=int(pairs.pop("maxlen", 0)),
+        maxsize=int(pairs.pop("maxsize", 0)),
+        require_meta=[name for name in pairs.pop("require-meta", "").split(",") if name],
+        type=pairs.pop("type", "simple"),
+        paused=pairs.pop("paused", "none"),
+        version=pairs.pop("version", 0),
+        behind=pairs.pop("behind", 0),
+        more=pairs,
+    )
+
+
+def _span(shown: str) -> timedelta | None:
+    """Return a time as QUEUE GET shows it: seconds, or a number with ms. Longer ones than Python knows are cut."""
+    if not shown:
+        return None
+    number = int(shown.removesuffix("ms"))
+    milliseconds = number if shown.endswith("ms") else 1000 * number
+    return min(milliseconds, SPAN_MS_MAX) * MILLISECOND
 
 
 def job_info(reply: Reply) -> JobInfo | None:

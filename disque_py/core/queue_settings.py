@@ -303,13 +303,14 @@ class Exchange:
     saved_digest   the digest of the settings that the file has: what other nodes are told
     waiting        commands that wait -> until when they wait for other nodes; 0: they wait for the file
     confirmed      node -> the change number whose state it is known to have
+    digests        node -> the digest that it told last
     walks          nodes that asked for all settings, and how far that is
     asking         nodes that were asked, or are to be asked when they are linked
     wait_until_ms  after a start: until when GETJOB and ADDJOB wait for settings; 0: they don't
     lengths        queue with `maxlen` -> node -> pending jobs there
     told_lengths   queue with `maxlen` -> pending jobs here, as other nodes were told
     length_walk    the queues whose lengths are told next
-    length_round, length_round_ms   number and begin of the round in which all lengths are told
+    length_round_ms   when the walk over all of them began
     """
 
     def __init__(self) -> None:
@@ -321,13 +322,13 @@ class Exchange:
         self.saved_digest = 0
         self.waiting: dict[Waiting, int] = {}
         self.confirmed: dict[Node, int] = {}
+        self.digests: dict[Node, int] = {}
         self.walks: dict[Node, Iterator[bytes]] = {}
         self.asking: dict[Node, None] = {}
         self.wait_until_ms = 0
         self.lengths: dict[bytes, dict[Node, int]] = {}
         self.told_lengths: dict[bytes, int] = {}
         self.length_walk: Iterator[bytes] = iter(())
-        self.length_round = 0
         self.length_round_ms = 0
 
 

@@ -37,16 +37,15 @@ RETRY_MS: Final = 2_000
 QUEUES_PER_STEP: Final = 2_000
 # After a write of more queues than this, other nodes hear of the digest alone.
 HAVE_MAX: Final = 200
-# Lengths of queues are told once a second if they have changed, and every tenth time in any case: a node may have
-# heard of a `maxlen` after it was told a length. A round has so many steps, of so many queues at least.
+# Lengths of queues are told once a second if they have changed. A round has so many steps, of so many queues at least.
 ROUND_MS: Final = 1_000
-ROUNDS_TO_REPEAT: Final = 10
 LENGTH_STEPS: Final = 8
 LENGTHS_MIN: Final = 100
 
 DIGEST_OF_LINK: Final = 0  # Said when a link comes up: to be compared.
 DIGEST_OF_ALL: Final = 1  # Said behind all settings.
 DIGEST_OF_NEWS: Final = 2  # Said after a write: good news if it is equal, and nothing else.
+DIGEST_OF_MANY: Final = 3  # Likewise, after a write of more than HAVE_MAX queues.
 
 
 # -- changes ------------------------------------------------------------------------------------------------------
@@ -89,6 +88,7 @@ def forget_all(broker: Broker, done: Callable[[OSError | None], None]) -> None:
     has_file = bool(table.states) or exchange.is_writing or exchange.retry_at_ms > 0
     table.clear()
     exchange.confirmed.clear()
+    exchange.digests.clear()
     exchange.walks.clear()
     exchange.asking.clear()
     exchange.lengths.clear()
@@ -168,7 +168,16 @@ def _tell_written(broker: Broker, items: list[Item]) -> None:
         unsaved = dict.fromkeys(name for name, _ in broker.queue_settings.unsaved)
         have = [(name, states[name].digest) for name in names if name in states and name not in unsaved]
         broker.send_all(linked, SETTINGS_HAVE, have)
-    broker.send(linked, SETTINGS_DIGEST, (broker.queue_settings.exchange.saved_digest, DIGEST_OF_NEWS))
+    occasion = DIGEST_OF_NEWS if len(names) <= HAVE_MAX else DIGEST_OF_MANY
+    broker.send(linked, SETTINGS_DIGEST, (broker.queue_settings.exchange.saved_digest, occasion))
+
+
+def _compare(broker: Broker) -> None:
+    """After a change: note the nodes that told this state before, because they heard of it earlier."""
+    table = broker.queue_settings
+    for node, digest in table.exchange.digests.items():
+        if digest == table.digest:
+            table.exchange.confirmed[node] = table.number
 
 
 def _answer(broker: Broker) -> None:
@@ -231,8 +240,11 @@ def on_digest(broker: Broker, sender: Node, items: list[Any]) -> None:
         if type(digest) is not int or type(occasion) is not int:
             raise ValueError("a digest of settings that is no number")
         is_equal = digest == table.digest
+        exchange.digests[sender] = digest
         if is_equal:
             exchange.confirmed[sender] = table.number
+        if occasion == DIGEST_OF_MANY:
+            exchange.told_lengths.clear()
         if is_equal or occasion == DIGEST_OF_ALL:
             exchange.wait_until_ms = 0
             exchange.asking.pop(sender, None)
@@ -299,6 +311,7 @@ def on_setting(broker: Broker, sender: Node, items: list[Any]) -> None:
             broker.stats.ignored("setting of too many queues")
         elif not table.merge((name, field, value, counter, node_id)):
             _correct(broker, sender, name, field, (counter, node_id))
+    _compare(broker)
     _write(broker)
     _answer(broker)
 
@@ -322,6 +335,8 @@ def on_have(broker: Broker, sender: Node, items: list[Any]) -> None:
     for name, digest, *_ in items:
         if type(name) is not bytes or type(digest) is not int:
             raise ValueError("a state of settings that is not a queue and a number")
+        # The node may have heard of a `maxlen` just now, and did not want to know our length before.
+        broker.queue_settings.exchange.told_lengths.pop(name, None)
         state = states.get(name)
         if state is not None and state.digest == digest:
             state.confirmed[sender] = None
@@ -340,6 +355,7 @@ def on_run_over(broker: Broker, node: Node) -> None:
     forget_node(broker, node)
     exchange.walks.pop(node, None)
     exchange.asking.pop(node, None)
+    exchange.digests.pop(node, None)
     if not broker.cluster.find(node.id):
         exchange.confirmed.pop(node, None)
 
@@ -371,9 +387,6 @@ def _tell_lengths(broker: Broker) -> None:
     told = exchange.told_lengths
     if broker.now_ms - exchange.length_round_ms >= ROUND_MS:
         exchange.length_round_ms = broker.now_ms
-        exchange.length_round += 1
-        if not exchange.length_round % ROUNDS_TO_REPEAT:
-            told.clear()
         for name in [name for name in exchange.lengths if name not in table.limited]:
             del exchange.lengths[name]
         exchange.length_walk = iter(list(table.limited))

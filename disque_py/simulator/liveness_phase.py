@@ -24,6 +24,7 @@ from disque_py.simulator.checks import backups
 from disque_py.simulator.checks.cluster_invariants import jobs_of, look, tell
 from disque_py.simulator.checks.event_audit import audit
 from disque_py.simulator.checks.reachability import travel
+from disque_py.simulator.checks.settings import apart
 from disque_py.simulator.clients.connection import Connection, words
 from disque_py.simulator.clients.workload import Line
 from disque_py.simulator.oracle import RuleBrokenError
@@ -44,6 +45,7 @@ ANSWERED_MS: Final = 4_000
 LEFT_MS: Final = 30_000
 DRAINED_MS: Final = 60_000
 FETCH_MS: Final = 400
+SAME_SETTINGS: Final = "nodes know the same settings"
 SETTLE_MS: Final = 4_000
 IDLE_MS: Final = 3_000
 # Shorter ones may be over before the end.
@@ -149,6 +151,9 @@ class LivenessPhase:
         self._until("nodes know the same nodes", AGREED_MS, self._is_agreed, self._tell_tables)
         if not targets.has_losses:
             self._until("nodes know the same pauses", AGREED_MS, lambda: not self._pause_apart(), self._pause_apart)
+            self._until(
+                "nodes know the same settings", AGREED_MS, lambda: not apart(self.world), lambda: apart(self.world)
+            )
         for _ in range(2 if targets.has_losses else 1):  # Its node may not have heard of a later pause.
             self._end_pauses()
             self.world.run(STEP_MS)

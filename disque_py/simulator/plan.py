@@ -67,6 +67,9 @@ REWRITE_BYTES: Final = (30_000, 100_000, 300_000)
 LONG_RETRY_SHARE: Final = 0.1
 PATIENT_SHARE: Final = 0.25
 HOARDER_SHARE: Final = 0.15
+# In so many plans operators set queues, so often.
+SETTINGS_SHARE: Final = 0.4
+SETTINGS_MAX: Final = 12
 # Of the clusters with little memory so many let bodies go to disk.
 SPILLING_SHARE: Final = 0.6
 
@@ -231,6 +234,8 @@ def draw(seed: int, duration_ms: int, *, weather: str = "", chance: Callable[[st
         is_long=latest.random() < LONG_RETRY_SHARE,
         rewrite_bytes=latest.choice(REWRITE_BYTES) if latest.random() < REWRITING_SHARE else 0,
     )
+    if faults:
+        faults += _settings_faults(chance(f"{seed} settings"), duration_ms, len(faults))
     faults += _latest_faults(latest, kinds, plan.journals, duration_ms, len(faults))
     return replace(plan, faults=tuple(faults))
 
@@ -285,6 +290,14 @@ def _latest_faults(
     if rng.random() < AMID_SHARE or kinds == ("resets",):
         choices += ("reset-amid",)
     return _some_faults(rng, choices, duration_ms, number)
+
+
+def _settings_faults(rng: Random, duration_ms: int, number: int) -> list[Fault]:
+    count = rng.randrange(1, SETTINGS_MAX) if rng.random() < SETTINGS_SHARE else 0
+    return [
+        Fault(number + at, rng.randrange(duration_ms), "setting", 1, tuple(rng.randrange(1 << 30) for _ in range(4)))
+        for at in range(count)
+    ]
 
 
 def _some_faults(rng: Random, choices: tuple[str, ...], duration_ms: int, number: int) -> list[Fault]:

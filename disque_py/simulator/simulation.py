@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from disque_py.simulator.checks.cluster_invariants import Losses, look
 from disque_py.simulator.checks.collection import CollectionChecker
 from disque_py.simulator.checks.leases import Leases
+from disque_py.simulator.checks.settings import Settings, check_kept
 from disque_py.simulator.clients.kinds import start_clients
 from disque_py.simulator.faults.processes import EVERYSEC_SETTLE_MS
 from disque_py.simulator.faults.weather import Weather
@@ -74,13 +75,19 @@ class SimulatedWorld(World):
         self.simulation.losses.loaded(machine)
         self.simulation.leases.loaded(machine)
 
+    def on_settings_read(self, machine: Machine) -> None:
+        """Compare the settings of a process that starts with its promises."""
+        check_kept(machine)
+
     def on_asked(self, machine: Machine, command: tuple[str | bytes | int, ...]) -> None:
         """Note an operator's command."""
         self.simulation.collections.pauses.asked(machine, command)
+        self.simulation.settings.asked(machine, command)
 
     def on_answered(self, machine: Machine, command: tuple[str | bytes | int, ...], reply: Any) -> None:
         """Note the reply to an operator's command."""
         self.simulation.collections.pauses.answered(machine, command, reply)
+        self.simulation.settings.answered(machine, command, reply)
 
     def on_delivered(self, machine: Machine, entries: list[Any]) -> None:
         """Note that a consumer got jobs."""
@@ -118,6 +125,7 @@ class Simulation:
         self.weather = Weather(self.world, plan, self.oracle, self.losses)
         self.targets = self.weather.targets
         self.collections = CollectionChecker(self.world, self.oracle, self.losses, plan.node_timeout_ms)
+        self.settings = Settings()
         self.leases = Leases(self.world, self.oracle, self.losses)
         self.world.network.tap = self.collections.hear
         self.liveness = LivenessPhase(self)

@@ -27,7 +27,7 @@ NEEDJOBS_FLAGS = {
     ANSWERS_HINT | RETRIED_ONLY: " hinted, retried only",
 }
 INTEREST = {-1: "gone", -2: "all void"}
-DIGESTS = ("digest", "that was all", "digest after a write")
+DIGESTS = ("digest", "that was all", "digest after a write", "digest after a large write")
 JOB_ID_BYTES = 40
 TEXT_MAX = 200
 TEXT_START = 20
@@ -141,9 +141,10 @@ def tell_message(names: Ids, kind: int, item: Any) -> str:
         case m.PAUSE:
             return f"{item[0].decode()} {PAUSE_NAMES[item[1]]}"
         case m.SETTING:
-            return f"{item[0].decode()} {item[1].decode() or 'reset'} {item[2].decode()} by {letter(item[4])}{item[3]}"
+            field = f"{item[1].decode()} {item[2].decode()}" if item[1] else "reset"
+            return f"{item[0].decode()} {field} by {letter(item[4])}{item[3]}"
         case m.SETTINGS_HAVE:
-            return item[0].decode()
+            return f"{item[0].decode()}"
         case m.SETTINGS_DIGEST:
             return DIGESTS[item[1]]
         case m.ASKSETTINGS:

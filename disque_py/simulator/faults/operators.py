@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 
 PAUSES: Final = ("in", "out", "all")
 NODES_MAX: Final = 12
+# Queues without jobs, so that settings change no job. One command in so many is a RESET.
+SETTINGS_QUEUES: Final = (b"s0", b"s1", b"s2")
+SETTINGS: Final = (b"lease", b"ttl", b"maxlen", b"maxsize")
+RESETS_IN: Final = 6
+# Two values are hardly ever the same.
+SETTING_MAX: Final = 10_000_000
 
 
 # The situations in which a node is reset.
@@ -50,6 +56,7 @@ class OperatorFaults:
             "flush": self.do_flush,
             "pause": self.do_pause,
             "memory": self.do_memory,
+            "setting": self.do_setting,
         }
 
     def do_leave(self, fault: Fault) -> Effect:
@@ -180,6 +187,21 @@ class OperatorFaults:
         self._targets.ask(machine, "PAUSE", queue, how, *where)
         told = f"pause {queue.decode()} {how} {'everywhere' if where else 'on ' + machine.name}"
         return told, lambda: self._targets.ask(machine, "PAUSE", queue, "none", *where)
+
+    def do_setting(self, fault: Fault) -> Effect:
+        """Set a field of a queue without jobs, or reset its settings; another operator may do so at another node."""
+        up = self._targets.awake()
+        if not up:
+            return None
+        machine = up[fault.picks[0] % len(up)]
+        queue = SETTINGS_QUEUES[fault.picks[1] % len(SETTINGS_QUEUES)]
+        if fault.picks[2] % RESETS_IN == 0:
+            self._targets.ask(machine, "QUEUE", "RESET", queue)
+            return f"reset the settings of {queue.decode()} on {machine.name}", nothing
+        field = SETTINGS[fault.picks[2] % len(SETTINGS)]
+        value = b"%d" % (1 + fault.picks[3] % SETTING_MAX)
+        self._targets.ask(machine, "QUEUE", "SET", queue, field, value)
+        return f"{field.decode()} of {queue.decode()} is {value.decode()} on {machine.name}", nothing
 
     def do_memory(self, fault: Fault) -> Effect:
         """Change maxmemory until the fault is over."""

@@ -24,12 +24,14 @@ REWRITE_BYTES: Final = 4_000
 class SettingsDisk:
     """One machine's file; `data` is what the next start reads.
 
-    promised   settings that were answered with +OK here, by queue and field
+    promised   settings that were answered with +OK here, by queue and field (checks/settings.py)
+    written    settings that were made here and are on the disk, by queue, field and value
     """
 
     def __init__(self, machine: Machine, rng: Random) -> None:
         self.data = b""
         self.promised: dict[tuple[bytes, bytes], Item] = {}
+        self.written: dict[tuple[bytes, bytes, bytes], Item] = {}
         self._machine = machine
         self._rng = rng
         self._writing = b""
@@ -39,6 +41,7 @@ class SettingsDisk:
         contents = parse(self.data)
         self.data = self.data[: contents.good_bytes]
         settings_sync.start(self._machine.broker, contents.items)
+        self._machine.world.on_settings_read(self._machine)
 
     def table(self) -> QueueSettingsTable:
         """Return the settings that a start would find now."""
@@ -71,6 +74,8 @@ class SettingsDisk:
         else:
             self.data += self._writing
         self._writing = b""
+        me = machine.broker.me.id
+        self.written.update({item[:3]: item for item in items if item[4] == me})
         machine.open()
         done(None)
         machine.close()

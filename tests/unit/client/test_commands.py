@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from disque_py.client import commands
@@ -50,6 +52,14 @@ def line(request):
         (commands.qstat("q"), "QSTAT q"),
         (commands.pause("q", "in", "out", bcast=True), "PAUSE q in out bcast"),
         (commands.pause("q"), "PAUSE q state"),
+        (commands.queue_settings("q"), "QUEUE GET q"),
+        (commands.queues_with_settings("m*"), "QUEUE LIST m*"),
+        (commands.queues_with_settings(), "QUEUE LIST"),
+        (commands.reset_queue("q"), "QUEUE RESET q"),
+        (commands.set_queue("q", lease=30, delay=timedelta(milliseconds=1500), ttl="", replicate="quorum"),
+         "QUEUE SET q lease 30 delay 1500ms ttl  replicate quorum"),
+        (commands.set_queue("q", maxlen=1, maxsize=0, require_meta=["a", b"b"], more={"rate": "1/s"}),
+         "QUEUE SET q maxlen 1 maxsize 0 require-meta a,b rate 1/s"),
         (commands.qscan_page(7, count=1, busyloop=True, minlen=2, maxlen=3, importrate=4),
          "QSCAN 7 COUNT 1 BUSYLOOP MINLEN 2 MAXLEN 3 IMPORTRATE 4"),
         (commands.jscan_page(queue="q", states=["active", "queued"]), "JSCAN 0 QUEUE q STATE active STATE queued"),
@@ -135,3 +145,10 @@ def test_a_token_belongs_to_the_node_that_answered():
     assert (again.node, again.is_pinned) == (A, True)
     assert (commands.ack_token("t", node=A).node, commands.ack_token("t", node=A).is_pinned) == (A, True)
     assert not commands.get_jobs("q", token="t").is_pinned
+
+
+def test_a_queue_is_not_set_without_a_field_or_with_a_word_for_a_time():
+    with pytest.raises(ValueError, match="needs a field"):
+        commands.set_queue("q")
+    with pytest.raises(ValueError, match="lease must be a number of seconds"):
+        commands.set_queue("q", lease="soon")

@@ -229,7 +229,7 @@ def test_all_settings_are_told_a_part_at_a_time():
         [ASKSETTINGS, [None]],
     ],
 )
-def test_what_no_node_says_closes_the_link(run):
+def test_a_malformed_message_closes_the_link(run):
     """Spec W8."""
     broker = make_broker()
     node = add_node(broker)
@@ -254,3 +254,14 @@ def test_a_node_with_an_older_version_is_told_the_newer():
     settings_sync.start(broker, [(b"q", b"lease", b"40", 2, node.id)])
     dispatch.receive(broker, node, [[SETTING, list(LEASE)]])
     assert [item for _, item in sent_of(broker, SETTING)] == [(b"q", b"lease", b"40", 2, node.id)]
+
+
+def test_a_node_that_heard_of_a_setting_earlier_is_known_to_have_it():
+    """Its word came while this node was cut off from the one that made the setting."""
+    world = joined("abc")
+    world.cut("b", "c")
+    world.run(10)
+    set_lease(world, "c", 30)
+    world.heal()
+    world.run(5_000)
+    assert [behind(world, name) for name in "abc"] == [0, 0, 0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from disque_py.simulator.world.codecs import NEW, OLD
 from disque_py.simulator.world.traffic import Pipe
 from simulated import ask, strike, weathered
 
@@ -22,7 +23,7 @@ def test_an_upgrade_changes_the_version_a_node_speaks():
     weather = weathered("ab")
     strike(weather, "upgrade", picks=(0, 0, 0, 0))
     weather.world.run(300)
-    assert [machine.version for machine in weather.targets.up()] == [2, 1]
+    assert [machine.version for machine in weather.targets.up()] == [NEW, OLD]
 
 
 @pytest.mark.parametrize("trouble", range(5))
@@ -63,8 +64,8 @@ def test_a_node_speaks_its_old_version_until_its_process_ends():
     world = weather.world
     strike(weather, "upgrade", picks=(0, 0, 0, 0))
     machine = world.machines["a"]
-    assert (machine.version, machine.membership.version) == (2, 1)
-    assert Pipe(world.machines["b"], machine, world.machines["b"].membership.hello()).version == 1
+    assert (machine.version, machine.membership.version) == (NEW, OLD)
+    assert Pipe(world.machines["b"], machine, world.machines["b"].membership.hello()).version == OLD
 
 
 def test_a_changed_appendfsync_is_that_of_the_process():

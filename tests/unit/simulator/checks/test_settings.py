@@ -1,0 +1,71 @@
+"""checks/settings.py: an answered setting stays, and all nodes end with the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster_bus.messages import SETTING
+from disque_py.node import dispatch
+from disque_py.simulator.checks.settings import RULE, Settings, apart, check_kept
+from disque_py.simulator.oracle import RuleBrokenError
+from simulated import ask, joined
+
+SET = ("QUEUE", "SET", "q", "lease", 30)
+
+
+@pytest.fixture
+def world():
+    return joined("ab")
+
+
+def perform(world, settings, name, *command):
+    """An operator's command, and its answer."""
+    machine = world.machines[name]
+    settings.asked(machine, command)
+    settings.answered(machine, command, ask(world, name, *command))
+    return machine
+
+
+def test_an_answered_setting_is_on_disk_and_stays(world):
+    machine = perform(world, Settings(), "a", *SET)
+    assert list(machine.settings_disk.promised) == [(b"q", b"lease")]
+    world.crash("a")
+    world.restart("a")
+    check_kept(machine)
+
+
+def test_a_setting_that_a_start_does_not_find_is_told(world):
+    machine = perform(world, Settings(), "a", *SET)
+    world.crash("a")
+    machine.settings_disk.data = b""
+    world.restart("a")
+    with pytest.raises(RuleBrokenError, match=RULE):
+        check_kept(machine)
+
+
+@pytest.mark.plain
+def test_an_answer_before_the_file_is_told(world, monkeypatch):
+    """A defect on purpose: the node writes its file after the reply, or never."""
+
+    def forget(self, items, is_void, done):
+        done(None)
+
+    monkeypatch.setattr("disque_py.simulator.world.settings_disk.SettingsDisk.write", forget)
+    with pytest.raises(RuleBrokenError, match=RULE):
+        perform(world, Settings(), "a", *SET)
+
+
+def test_a_reset_node_need_not_keep_settings(world):
+    settings = Settings()
+    perform(world, settings, "a", *SET)
+    machine = perform(world, settings, "a", "CLUSTER", "RESET")
+    assert machine.settings_disk.promised == {}
+
+
+@pytest.mark.plain
+def test_nodes_with_different_settings_are_told(world, monkeypatch):
+    """A defect on purpose: a node does not merge what others tell."""
+    assert apart(world) == ""
+    monkeypatch.setitem(dispatch.MESSAGES, SETTING, lambda broker, sender, items: None)
+    perform(world, Settings(), "a", *SET)
+    assert apart(world) != ""
