@@ -100,8 +100,8 @@ def add_job(
     retry_unsafe   send the command again when its answer was lost. Then the job may exist twice. None, the default,
                    takes the client's setting. With a key it is always sent again, because a key prevents a second job
 
-    Raises NoReplError, PausedError, MaxLenError, OutOfMemoryError, UnreachableError; ConnectionLostError when the
-    connection broke and the job may exist; ValueError for a number that is not whole.
+    Raises NoReplError, PausedError, MaxLenError, TooBigError, NoKeyError, OutOfMemoryError, UnreachableError;
+    ConnectionLostError when the connection broke and the job may exist; ValueError for a number that is not whole.
     """
     options = add_options(
         replicate=replicate,
@@ -505,7 +505,7 @@ def set_queue(
     require_meta   up to 8 names that the META of a job must have; none: []
     more           fields that this library does not know, and their values
 
-    The settings are on the node's disk afterwards, and linked nodes had a second to confirm them. Raises ResponseError
+    The settings are on the node's disk afterwards, and linked nodes had a second to confirm them. Raises ReplyError
     for a value that is refused, and ValueError if no field is given.
 
         client.set_queue("mail", lease=90, ttl=timedelta(days=2), maxlen=100_000)

@@ -85,7 +85,15 @@ class PausedError(ReplyError):
 
 
 class MaxLenError(ReplyError):
-    """The queue is longer than MAXLEN allows."""
+    """The queue is longer than MAXLEN, or its setting `maxlen`, allows."""
+
+
+class TooBigError(ReplyError):
+    """The body is longer than the queue's setting `maxsize`."""
+
+
+class NoKeyError(ReplyError):
+    """The job lacks META of a name that the queue's setting `require-meta` requires."""
 
 
 class UnreachableError(ReplyError):
@@ -147,6 +155,8 @@ BY_CODE: Final[dict[str, type[ReplyError]]] = {
     "NOREPL": NoReplError,
     "PAUSED": PausedError,
     "MAXLEN": MaxLenError,
+    "TOOBIG": TooBigError,
+    "NOKEY": NoKeyError,
     "LEAVING": LeavingError,
     "BADID": BadIdError,
     "NOJOB": NoJobError,

@@ -118,7 +118,7 @@ def working(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
         job.is_leased_here = True
         lifecycle.extend(broker, job, lease_ms)
         requeue.tell_leased(broker, job)
-    return integer(lease_ms // 1000)
+    return integer(-(-lease_ms // 1000))
 
 
 def nack(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
@@ -236,8 +236,8 @@ def describe(broker: Broker, client: Client, job: Job, body: bytes) -> bytes:
         ("repl", integer(job.replicate)),
         ("ttl", integer(max(0, -((now_ms - job.expire_at_ms) // 1000)))),
         ("ctime", integer(job.ctime)),
-        ("delay", integer(job.delay_ms // 1000)),
-        ("retry", integer(job.retry_ms // 1000)),
+        ("delay", integer(-(-job.delay_ms // 1000))),
+        ("retry", integer(-(-job.retry_ms // 1000))),
         ("nacks", integer(job.nacks)),
         ("additional-deliveries", integer(job.deliveries)),
         ("nodes-delivered", bulk_array(broker.sets.names(job.holders))),

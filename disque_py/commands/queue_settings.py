@@ -31,7 +31,7 @@ PATTERN_BYTES_MAX: Final = 1_024
 
 
 def queue(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """QUEUE SET name field value [field value ...] | GET name | LIST [pattern] | RESET name."""
+    """QUEUE SET queue field value [field value ...] | GET queue | LIST [pattern] | RESET queue."""
     form = FORMS.get(argv[1].lower())
     if form is None:
         raise CommandError(_syntax(argv[1]))
@@ -45,7 +45,7 @@ def _syntax(word: bytes) -> str:
 
 
 def _set(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """SET name field value [field value ...]: all fields or none."""
+    """SET queue field value [field value ...]: all fields or none."""
     if len(argv) % 2 == 0:
         raise CommandError(_syntax(argv[-1]))
     name = argv[2]
@@ -80,7 +80,7 @@ def _saved(failure: OSError | None) -> bytes:
 
 
 def _get(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
-    """GET name: pairs of all fields, then `paused`, `version` and `behind`; nil if nothing was ever set."""
+    """GET queue: pairs of all fields, then `paused`, `version` and `behind`; nil if nothing was ever set."""
     name = argv[2]
     state = broker.queue_settings.states.get(name)
     pause = broker.pause_versions.get(name)
@@ -114,7 +114,7 @@ def _matching(names: list[bytes], pattern: str) -> incremental.Steps:
 
 
 def _reset(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """RESET name: each field has its default again, in a new version. A pause stays."""
+    """RESET queue: each field has its default again, in a new version. A pause stays."""
     if argv[2] not in broker.queue_settings.states:
         return OK
     return _change(broker, client, argv[2], [(RESET_FIELD, b"")])

@@ -101,10 +101,10 @@ READ log-id seq [COUNT n] [MAXBYTES bytes] [BLOCK ms] [READER name] [FORMAT LINE
 SEEK unix-ms
 TAIL"""
 HELLO: Final = "\nEXTENDED\n2|3 [AUTH username password] [SETNAME name]"
-QUEUE: Final = """SET name field value [field value ...]
-GET name
+QUEUE: Final = """SET queue field value [field value ...]
+GET queue
 LIST [pattern]
-RESET name"""
+RESET queue"""
 LATENCY: Final = "LATEST\nHISTORY event\nGRAPH event\nDOCTOR\nRESET [event ...]"
 
 # fmt: off

@@ -336,7 +336,7 @@ _CLUSTER: Final = Section(
             Text(may_be_empty=False),
             "nodes.conf",
             "File in which this node keeps its id and the nodes it knows. Each node needs its own; it is not for"
-            " editing.",
+            " editing. Queue settings lie beside it, in nodes.conf.queues.",
         ),
         Directive(
             "cluster-node-timeout",

@@ -41,3 +41,8 @@ def test_a_batch_error_has_every_result_and_the_first_failure():
     error = errors.BatchError(["id", failure])
     assert (error.results, error.first) == (["id", failure], failure)
     assert "1 of 2" in str(error)
+
+
+def test_limits_of_a_queue_have_errors_of_their_own():
+    assert isinstance(from_reply("TOOBIG Body is longer than the queue's maxsize"), errors.TooBigError)
+    assert isinstance(from_reply("NOKEY The queue requires META 'tenant'"), errors.NoKeyError)

@@ -130,6 +130,14 @@ def test_options_that_a_job_lacks_are_filled_in():
     assert (job.retry_ms, job.delay_ms, job.expire_at_ms - pair[0].now_ms) == (1_500, 2_000, 3_600_000)
 
 
+def test_a_lease_of_milliseconds_is_shown_in_seconds_rounded_up():
+    """0 would say that the job is delivered at most once."""
+    pair = make_pair()
+    say(pair, "SET", "q", "lease", "500ms", "delay", "1ms")
+    shown = ask_parsed(*pair, "SHOW", added(pair, "q", "body", 0).id)
+    assert (shown[shown.index(b"retry") + 1], shown[shown.index(b"delay") + 1]) == (1, 1)
+
+
 def test_a_jobs_own_options_win():
     """Spec W6."""
     pair = make_pair()

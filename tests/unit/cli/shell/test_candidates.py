@@ -25,8 +25,8 @@ def test_keywords_are_in_small_letters_where_the_word_is():
 
 
 def test_local_words_begin_a_line_only():
-    assert keywords_for(DOCS, [], "qu", local=("quit",)) == ["quit"]
-    assert keywords_for(DOCS, ["QLEN"], "qu", local=("quit",)) == []
+    assert keywords_for(DOCS, [], "qui", local=("quit",)) == ["quit"]
+    assert keywords_for(DOCS, ["QLEN"], "qui", local=("quit",)) == []
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,8 @@ def test_local_words_begin_a_line_only():
     [
         (["QSTAT"], "m", ["mail"]),
         (["jscan", "0", "queue"], "Ma", ["Mail"]),
+        (["QUEUE", "SET"], "m", ["mail"]),
+        (["QUEUE"], "m", []),
         (["CONFIG", "GET"], "", ["maxmemory", "port"]),
         (["CONFIG", "SET"], "p", ["port"]),
         (["CONFIG", "SET", "port"], "", []),
