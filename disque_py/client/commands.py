@@ -496,14 +496,15 @@ def set_queue(
     """QUEUE SET → OK: settings of a queue are changed, on all nodes. Fields that are None stay as they are.
 
     queue          name of the queue
-    lease          RETRY of jobs that name none: seconds or a timedelta, also of milliseconds; "" is Disque's default
-    delay          DELAY of jobs that name none, likewise
-    ttl            TTL of jobs that name none, likewise
-    replicate      REPLICATE of jobs that name none: 1 to 65535, or "quorum"; "" is Disque's default
-    maxlen         most pending jobs in the whole cluster; 0: any number
-    maxsize        most bytes of a body; 0: any number
-    require_meta   up to 8 names that the META of a job must have; none: []
-    more           fields that this library does not know, and their values
+    lease          RETRY of jobs that name none, in seconds, or a timedelta of milliseconds; "" is Disque's default.
+                   None by default
+    delay          DELAY of jobs that name none, in seconds, likewise. None by default
+    ttl            TTL of jobs that name none, in seconds, likewise. None by default
+    replicate      REPLICATE of jobs that name none: 1 to 65535, or "quorum"; "" is Disque's default. None by default
+    maxlen         most pending jobs in the whole cluster; 0: any number. None by default
+    maxsize        most bytes of a body; 0: any number. None by default
+    require_meta   up to 8 names that the META of a job must have; []: none. None by default
+    more           fields that this library does not know, and their values. None by default
 
     The settings are on the node's disk afterwards, and linked nodes had a second to confirm them. Raises ReplyError
     for a value that is refused, and ValueError if no field is given.
@@ -541,7 +542,7 @@ def _setting_span(name: str, span: Seconds | Default) -> bytes:
 def queues_with_settings(pattern: str | None = None) -> Request[list[str]]:
     """QUEUE LIST → the names of queues with a setting that is no default, sorted.
 
-    pattern   only names that match it: `*`, `?`, `[a-z]`
+    pattern   only names that match it: `*`, `?`, `[a-z]`; by default all names
     """
     argv = (b"QUEUE", b"LIST") if pattern is None else (b"QUEUE", b"LIST", word(pattern))
     return Request(argv, _names)

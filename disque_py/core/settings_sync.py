@@ -268,16 +268,18 @@ def on_ask(broker: Broker, sender: Node, items: list[Any]) -> None:
     """Tell another node all our settings, a part at a time, unless it has the same."""
     table = broker.queue_settings
     exchange = table.exchange
+    asked = 0
     for digest, *_ in items:
         if type(digest) is not int:
             raise ValueError("a digest of settings that is no number")
-        if digest == table.digest:
-            exchange.confirmed[sender] = table.number
-        else:
-            _doubt(broker, sender)
-        is_told = digest == exchange.saved_digest
-        exchange.walks[sender] = iter(() if is_told else list(table.states))
-    _walk(broker)
+        asked = digest
+    if asked == table.digest:
+        exchange.confirmed[sender] = table.number
+    else:
+        _doubt(broker, sender)
+    if sender not in exchange.walks:  # A walk that is under way tells everything, too.
+        exchange.walks[sender] = iter(() if asked == exchange.saved_digest else list(table.states))
+        _walk(broker)
     _answer(broker)
 
 

@@ -71,6 +71,7 @@ def test_help_of_a_group_lists_it():
         "QPEEK",
         "QSCAN",
         "QSTAT",
+        *["QUEUE"] * 4,
     ]
 
 
