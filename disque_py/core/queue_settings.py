@@ -449,6 +449,22 @@ class QueueSettingsTable:
 
     def merge(self, item: Item) -> bool:
         """Merge one setting. Return whether it is news. The caller has checked `is_item` and `has_room`."""
+        if not self.merge_version(item):
+            return False
+        name = item[0]
+        self.unsaved[name, item[1]] = None
+        self._take_effect(name, self.states[name])
+        return True
+
+    def load(self, items: list[Item]) -> None:
+        """Merge the settings of a file."""
+        for item in items:
+            self.merge_version(item)
+        for name in dict.fromkeys([item[0] for item in items]):
+            self._take_effect(name, self.states[name])
+
+    def merge_version(self, item: Item) -> bool:
+        """Merge one setting without effect on the settings in force. Return whether it is news."""
         name, field, value, counter, node_id = item
         state = self.states.get(name)
         if state is None:
@@ -478,8 +494,6 @@ class QueueSettingsTable:
         self.number += 1
         state.number = self.number
         state.confirmed.clear()
-        self.unsaved[name, field] = None
-        self._take_effect(name, state)
         return True
 
     def _forget_field(self, name: bytes, state: QueueState, field: bytes) -> None:

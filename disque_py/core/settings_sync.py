@@ -205,10 +205,8 @@ def _is_confirmed(broker: Broker, name: bytes) -> bool:
 def start(broker: Broker, items: list[Item]) -> None:
     """Begin with the settings of the file, after the table of nodes was read. Known nodes are asked first. Spec W5."""
     table = broker.queue_settings
-    for item in items:
-        table.merge(item)
+    table.load(items)
     exchange = table.exchange
-    table.unsaved.clear()
     exchange.saved_number, exchange.saved_digest = table.number, table.digest
     if broker.members():
         exchange.wait_until_ms = broker.now_ms + START_MS

@@ -8,14 +8,16 @@ Integers are big-endian. A write appends one frame and syncs it, so only the las
 had its answer to that change. A frame that is damaged with others behind it means that the file is damaged. That
 is an error, and never half believed. Settings of newer versions are kept as they are. Spec W3.
 
-server/queue_settings_store.py writes the file; simulator/world/machine.py plays its disk.
+server/queue_settings_store.py writes the file; simulator/world/settings_disk.py plays its disk.
 """
 
+# Stays Python: a rewrite runs in a thread, and compiled code would keep the loop from running meanwhile.
 from __future__ import annotations
 
 import struct
 import zlib
 from collections.abc import Iterable
+from itertools import islice
 from typing import Final, NamedTuple
 
 import msgpack  # type: ignore[import-untyped]  # It ships no types.
@@ -71,16 +73,16 @@ def parse(data: bytes) -> Contents:
 
 def _payload(data: bytes, at: int) -> bytes | None:
     """Return the payload of the frame there; None if it is torn. DamagedFileError."""
-    if len(data) - at < _FRAME.size or not data[at:].strip(b"\0"):
+    if len(data) - at < _FRAME.size:
         return None
     length, crc = _FRAME.unpack_from(data, at)
     start = at + _FRAME.size
     if start + length > len(data):
         return None
     payload = data[start : start + length]
-    if zlib.crc32(payload) == crc:
+    if length and zlib.crc32(payload) == crc:
         return payload
-    if start + length == len(data):
+    if (length and start + length == len(data)) or not data[at:].strip(b"\0"):
         return None
     raise DamagedFileError(f"the checksum at byte {at} does not match")
 
@@ -99,7 +101,9 @@ def rewritten(items: Iterable[Item]) -> bytes:
     """Return a file with the settings that still count of these."""
     table = QueueSettingsTable()
     for item in items:
-        table.merge(item)
-    kept = list(table.all_items())
-    frames = [frame(kept[at : at + ITEMS_PER_FRAME]) for at in range(0, len(kept), ITEMS_PER_FRAME)]
-    return b"".join([HEAD, *frames])
+        table.merge_version(item)
+    kept = table.all_items()
+    parts = [HEAD]
+    while part := list(islice(kept, ITEMS_PER_FRAME)):
+        parts.append(frame(part))
+    return b"".join(parts)
