@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from disque_py.core.job import ACKED as ACKED_HERE
 from disque_py.core.job import QUEUED as QUEUED_HERE
-from disque_py.core.job import WAIT_REPL
+from disque_py.core.job import WAIT_REPL, Cancellation
 from disque_py.core.spilled import size_of
 
 if TYPE_CHECKING:
@@ -86,6 +86,10 @@ DELETED_COPY: Final = 14
 EXPIRED_EVENT: Final = 15
 DROPPED: Final = 16
 LOST: Final = 17
+ERRORED_EVENT: Final = 18
+DEAD_LETTERED: Final = 19
+DEAD_LETTERED_INVISIBLE: Final = 20
+CANCELED_EVENT: Final = 21
 # An event of the node, not of a job: (code, dict).
 STARTED: Final = 32
 FLUSHED: Final = 33
@@ -109,6 +113,10 @@ CODES: Final[dict[int, tuple[str, int]]] = {
     EXPIRED_EVENT: ("expired", EXPIRED),
     DROPPED: ("dropped", EXPIRED),
     LOST: ("lost", ERRORED),
+    ERRORED_EVENT: ("errored", ERRORED),
+    DEAD_LETTERED: ("dead-lettered", PENDING),
+    DEAD_LETTERED_INVISIBLE: ("dead-lettered", INVISIBLE),
+    CANCELED_EVENT: ("canceled", CANCELED),
     STARTED: ("started", UNKNOWN),
     FLUSHED: ("flushed", UNKNOWN),
 }
@@ -146,7 +154,12 @@ def status_of(job: Job) -> int:
     if job.state == QUEUED_HERE:
         return PENDING
     if job.state == ACKED_HERE:
-        return COMPLETED
+        return CANCELED if isinstance(job.work, Cancellation) else COMPLETED
+    if job.state == WAIT_REPL:
+        return INVISIBLE
+    part = job.part
+    if part is not None and (part.is_errored or part.is_delayed):
+        return ERRORED if part.is_errored else INVISIBLE
     if job.is_leased_here:
         return RUNNING
     if not job.was_queued:
@@ -179,6 +192,11 @@ def acked(broker: Broker, job: Job) -> None:
     job.since_ms = broker.wall_ms
 
 
+def canceled(broker: Broker, job: Job) -> None:
+    """Note that a job that a node held was canceled."""
+    note(broker, job, CANCELED_EVENT)
+
+
 def event_of(job: Job, code: int, rare: dict[str, Any] | None = None, *, left: int | None = None) -> Event:
     """Return the event of a job that is about to change, or has just been added, with the rare fields of both."""
     event = (
@@ -200,8 +218,9 @@ def event_of(job: Job, code: int, rare: dict[str, Any] | None = None, *, left: i
     more = {} if rare is None else rare
     if attributes.priority is not None:
         more["priority"] = attributes.priority
-    if attributes.meta:
-        more["meta"] = attributes.meta
+    meta = job.meta
+    if meta:
+        more["meta"] = meta
     return (*event, more)
 
 
