@@ -25,6 +25,7 @@ from disque_py.core.keys import Keys
 from disque_py.core.node_sets import NodeSets
 from disque_py.core.outbox import Outbox
 from disque_py.core.queue import QUEUE_BYTES, Queue
+from disque_py.core.queue_settings import QueueSettingsTable
 from disque_py.core.replica_sets import ReplicaSets
 from disque_py.core.schedule import Line, Schedule, Timetable
 from disque_py.core.spilled import NEVER, Spill
@@ -109,6 +110,7 @@ class Broker:
       sweeps               queue -> its sweep of dead entries in progress
       paused_count         queues paused in either direction
       pause_versions       queue -> (flags, version) of pauses that were set with BCAST (pausing.py)
+      queue_settings       the settings of QUEUE SET (queue_settings.py)
       pause_name_bytes, pauses_ended   bytes of all these names; those whose pause has ended, in order of their ends
 
     Clients
@@ -199,6 +201,7 @@ class Broker:
         self.asked = Line(ACK_ASKED_MS)
         self.heard = Line(ACK_HEARD_MS)
         self.replica_sets = ReplicaSets()
+        self.queue_settings = QueueSettingsTable()
         self.paused_count = 0
         self.clients: dict[int, Client] = {}
         self.monitors: dict[Client, None] = {}

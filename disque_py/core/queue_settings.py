@@ -1,0 +1,501 @@
+"""Queue settings: the fields of QUEUE SET, their values, and the versions by which nodes agree on them.
+
+A setting is a text with a version (counter, node id). The higher version wins, field by field. So two operators who set
+different fields at different nodes both succeed. A new version's counter is one above the highest that its node knows
+of the queue. A RESET is a version, too: fields of lower versions have their defaults again. Merging in any order, and
+any number of times, gives the same state.
+
+A field that this version does not know is kept and passed on. So is a value that only a newer version understands;
+this node goes by the default then.
+
+`QueueSettingsTable.of` gives the settings in force, parsed, for code that obeys them. This module is data: it knows no
+broker, no file and no other node (settings_sync.py). Spec W1, W2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+INT64_MAX: Final = (1 << 63) - 1
+# As DELAY, RETRY and TTL: spans are kept in milliseconds, in 64 bits.
+SPAN_MS_MAX: Final = INT64_MAX // 1_000_000 * 1_000
+REPLICATE_MAX: Final = 65_535
+ATTEMPTS_MAX: Final = (1 << 31) - 1
+NAMES_MAX: Final = 8
+NAME_BYTES_MAX: Final = 1_024
+# `replicate quorum`: the number of copies follows the size of the cluster.
+QUORUM: Final = -1
+
+# A state of a queue counts so many bytes besides its name, and a field so many besides its name and value.
+STATE_BYTES: Final = 400
+FIELD_BYTES: Final = 250
+# At most so many queues have settings, and their states take at most so many bytes.
+QUEUES_MAX: Final = 100_000
+TABLE_BYTES_MAX: Final = 256 * 1024 * 1024
+FULL: Final = f"ERR too many queues with settings, at most {QUEUES_MAX}"
+# Bounds for one field, ours or of a newer version.
+FIELD_NAME_BYTES_MAX: Final = 64
+VALUE_BYTES_MAX: Final = 65_536
+FIELDS_MAX: Final = 64
+COUNTER_MAX: Final = 1 << 53
+NODE_BYTES: Final = 20
+
+# The name of the version of a RESET, among the versions of fields.
+RESET_FIELD: Final = b""
+
+_TIME: Final = re.compile(rb"([0-9]{1,19})(ms|s|m|h|d)?")
+_UNIT_MS: Final = {b"ms": 1, b"": 1_000, b"s": 1_000, b"m": 60_000, b"h": 3_600_000, b"d": 86_400_000}
+_NUMBER: Final = re.compile(rb"[0-9]{1,19}")
+_BACKOFF: Final = re.compile(rb"(fixed|linear|exponential):([0-9]{1,16}):([0-9]{1,16})(?::([0-9]{1,3}))?")
+
+
+class QueueSettings:
+    """The settings in force for one queue, as the code that obeys them reads them.
+
+    lease_ms      RETRY of jobs that name none; 0: Disque's default
+    delay_ms, ttl_ms   DELAY and TTL of jobs that name none
+    replicate     REPLICATE of jobs that name none; 0: Disque's default, QUORUM: a majority of the nodes
+    attempts      ATTEMPTS of jobs that name none; 0: any number
+    backoff       BACKOFF of jobs that name none, as the option's text; empty: none
+    maxlen        the most pending jobs in the whole cluster; 0: any number
+    maxsize       the most bytes of a body; 0: any number
+    dead_letter   the queue for jobs without attempts left; empty: none
+    retention_ms  how long an errored job stays
+    require_meta  names that the META of a job must have
+    index         names of META that are indexed from the start
+    """
+
+    __slots__ = (
+        "attempts",
+        "backoff",
+        "dead_letter",
+        "delay_ms",
+        "index",
+        "lease_ms",
+        "maxlen",
+        "maxsize",
+        "replicate",
+        "require_meta",
+        "retention_ms",
+        "ttl_ms",
+    )
+
+    def __init__(self) -> None:
+        self.lease_ms = 0
+        self.delay_ms = 0
+        self.ttl_ms = 86_400_000
+        self.replicate = 0
+        self.attempts = 0
+        self.backoff = b""
+        self.maxlen = 0
+        self.maxsize = 0
+        self.dead_letter = b""
+        self.retention_ms = 7 * 86_400_000
+        self.require_meta: tuple[bytes, ...] = ()
+        self.index: tuple[bytes, ...] = ()
+
+
+# Of all queues without settings.
+DEFAULTS: Final = QueueSettings()
+
+
+class InvalidValueError(ValueError):
+    """A value that a field may not have; the text is the reason."""
+
+
+# -- kinds of values: each gives the text that QUEUE GET shows, and raises InvalidValueError ---------------------------
+
+
+def span_ms(value: bytes) -> int:
+    """Return a time in milliseconds: a number of seconds, or a number with ms, s, m, h or d. InvalidValueError."""
+    match = _TIME.fullmatch(value)
+    if match is None:
+        raise InvalidValueError("a time like 30, 500ms, 30s, 5m, 2h or 7d is expected")
+    ms = int(match[1]) * _UNIT_MS[match[2] or b""]
+    if ms > SPAN_MS_MAX:
+        raise InvalidValueError(f"at most {SPAN_MS_MAX // 1000} seconds")
+    return ms
+
+
+def span_text(ms: int) -> bytes:
+    """Return a time as QUEUE GET shows it: whole seconds as a number, anything else with ms."""
+    return b"%dms" % ms if ms % 1000 else b"%d" % (ms // 1000)
+
+
+def _read_span(name: bytes, value: bytes) -> bytes:
+    ms = span_ms(value)
+    if not ms:
+        raise InvalidValueError("a time above 0 is expected")
+    return span_text(ms)
+
+
+def _read_delay(name: bytes, value: bytes) -> bytes:
+    return span_text(span_ms(value))
+
+
+def _number(value: bytes, low: int, high: int, more: str = "") -> int:
+    if _NUMBER.fullmatch(value) is None or not low <= int(value) <= high:
+        raise InvalidValueError(f"a number from {low} to {high}{more} is expected")
+    return int(value)
+
+
+def _read_replicate(name: bytes, value: bytes) -> bytes:
+    if value.lower() == b"quorum":
+        return b"quorum"
+    return b"%d" % _number(value, 1, REPLICATE_MAX, ", or quorum,")
+
+
+def _read_attempts(name: bytes, value: bytes) -> bytes:
+    return b"%d" % _number(value, 0, ATTEMPTS_MAX)
+
+
+def _read_size(name: bytes, value: bytes) -> bytes:
+    return b"%d" % _number(value, 0, INT64_MAX)
+
+
+def _read_backoff(name: bytes, value: bytes) -> bytes:
+    match = _BACKOFF.fullmatch(value.lower())
+    if match is None:
+        raise InvalidValueError("fixed, linear or exponential is expected, as in exponential:1000:60000:20")
+    base_ms, cap_ms, jitter = int(match[2]), int(match[3]), int(match[4] or b"0")
+    if not 0 < base_ms <= cap_ms <= SPAN_MS_MAX:
+        raise InvalidValueError("the base must be above 0 and at most the cap")
+    if jitter > 100:
+        raise InvalidValueError("the jitter is a percentage from 0 to 100")
+    return b"%b:%d:%d:%d" % (match[1], base_ms, cap_ms, jitter) if jitter else b"%b:%d:%d" % (match[1], base_ms, cap_ms)
+
+
+def _read_queue(name: bytes, value: bytes) -> bytes:
+    if value == name:
+        raise InvalidValueError("a queue can't be its own dead-letter queue")
+    return value
+
+
+def _read_names(name: bytes, value: bytes) -> bytes:
+    names = value.split(b",")
+    if len(names) > NAMES_MAX:
+        raise InvalidValueError(f"at most {NAMES_MAX} names")
+    if len(dict.fromkeys(names)) < len(names):
+        raise InvalidValueError("the same name twice")
+    if not all(0 < len(each) <= NAME_BYTES_MAX for each in names):
+        raise InvalidValueError(f"names have 1 to {NAME_BYTES_MAX} bytes and commas between them")
+    return value
+
+
+def _read_type(name: bytes, value: bytes) -> bytes:
+    if value.lower() != b"simple":
+        raise InvalidValueError("simple is expected")
+    return b"simple"
+
+
+class Field(NamedTuple):
+    """One field: its default as QUEUE GET shows it, and the reader of values (queue, text) -> text shown."""
+
+    name: bytes
+    default: bytes
+    read: Callable[[bytes, bytes], bytes]
+
+
+# In the order of QUEUE GET.
+ALL_FIELDS: Final = (
+    Field(b"lease", b"", _read_span),
+    Field(b"delay", b"0", _read_delay),
+    Field(b"ttl", b"86400", _read_span),
+    Field(b"replicate", b"", _read_replicate),
+    Field(b"attempts", b"0", _read_attempts),
+    Field(b"backoff", b"", _read_backoff),
+    Field(b"maxlen", b"0", _read_size),
+    Field(b"maxsize", b"0", _read_size),
+    Field(b"dead-letter", b"", _read_queue),
+    Field(b"retention", b"604800", _read_span),
+    Field(b"require-meta", b"", _read_names),
+    Field(b"index", b"", _read_names),
+    Field(b"type", b"simple", _read_type),
+)
+# Fields of the table that no rule obeys yet. QUEUE SET and QUEUE GET do not know them.
+NOT_OBEYED: Final = frozenset((b"attempts", b"backoff", b"dead-letter", b"retention", b"index"))
+FIELDS: Final = {field.name: field for field in ALL_FIELDS if field.name not in NOT_OBEYED}
+_KNOWN: Final = {field.name: field for field in ALL_FIELDS}
+
+
+def read_value(queue: bytes, field: Field, value: bytes) -> bytes:
+    """Return the text of a field's value as it is kept and shown. An empty one is the default. InvalidValueError."""
+    if len(value) > VALUE_BYTES_MAX:
+        raise InvalidValueError(f"at most {VALUE_BYTES_MAX} bytes")
+    return field.read(queue, value) if value else field.default
+
+
+# -- versions -----------------------------------------------------------------------------------------------------
+
+# A field's value, and its version: counter, node id.
+Versioned = tuple[bytes, int, bytes]
+# Queue, field, value, counter, node id: a setting on its way to a node or into a file.
+Item = tuple[bytes, bytes, bytes, int, bytes]
+
+
+def is_item(item: object) -> bool:
+    """Return whether this is an Item within all bounds. Positions behind it are for newer versions."""
+    if not isinstance(item, (list, tuple)) or len(item) < 5:
+        return False
+    name, field, value, counter, node_id = item[:5]
+    return (
+        type(name) is bytes
+        and type(field) is bytes
+        and type(value) is bytes
+        and type(counter) is int
+        and type(node_id) is bytes
+        and len(field) <= FIELD_NAME_BYTES_MAX
+        and len(value) <= VALUE_BYTES_MAX
+        and 0 < counter <= COUNTER_MAX
+        and len(node_id) == NODE_BYTES
+    )
+
+
+class QueueState:
+    """Everything known of one queue's settings.
+
+    reset      version of the last RESET; (0, b"") if there was none
+    fields     name -> value and version, all above `reset`
+    digest     of all versions: two nodes with the same digest have the same state
+    number     the table's change number of the last change (QueueSettingsTable.number)
+    confirmed  ids of nodes that said that they have this state
+    """
+
+    __slots__ = ("confirmed", "digest", "fields", "number", "reset")
+
+    def __init__(self) -> None:
+        self.reset: tuple[int, bytes] = (0, b"")
+        self.fields: dict[bytes, Versioned] = {}
+        self.digest = 0
+        self.number = 0
+        self.confirmed: dict[bytes, None] = {}
+
+    def highest(self) -> int:
+        """Return the highest counter of all versions."""
+        return max([self.reset[0], *[known[1] for known in self.fields.values()]])
+
+
+def _digest(item: Item) -> int:
+    name, field, value, counter, node_id = item
+    head = b"%d %d %d %d " % (len(name), len(field), len(value), counter)
+    return int.from_bytes(blake2b(head + name + field + value + node_id, digest_size=8).digest(), "big")
+
+
+def _in_force(name: bytes, state: QueueState) -> QueueSettings | None:
+    """Return a queue's settings in force; None if all of them are defaults."""
+    texts: dict[bytes, bytes] = {}
+    for field_name, (value, _, _) in state.fields.items():
+        field = _KNOWN.get(field_name)
+        if field is None or not value:
+            continue
+        try:
+            text = field.read(name, value)
+        except InvalidValueError:
+            continue  # A newer version allows it.
+        if text != field.default:
+            texts[field_name] = text
+    return _parsed(texts) if texts else None
+
+
+def _parsed(texts: dict[bytes, bytes]) -> QueueSettings:
+    found = QueueSettings()
+    for name, text in texts.items():
+        if name == b"lease":
+            found.lease_ms = span_ms(text)
+        elif name == b"delay":
+            found.delay_ms = span_ms(text)
+        elif name == b"ttl":
+            found.ttl_ms = span_ms(text)
+        elif name == b"retention":
+            found.retention_ms = span_ms(text)
+        elif name == b"replicate":
+            found.replicate = QUORUM if text == b"quorum" else int(text)
+        elif name == b"attempts":
+            found.attempts = int(text)
+        elif name == b"backoff":
+            found.backoff = text
+        elif name == b"maxlen":
+            found.maxlen = int(text)
+        elif name == b"maxsize":
+            found.maxsize = int(text)
+        elif name == b"dead-letter":
+            found.dead_letter = text
+        elif name == b"require-meta":
+            found.require_meta = tuple(text.split(b","))
+        elif name == b"index":
+            found.index = tuple(text.split(b","))
+    return found
+
+
+class QueueSettingsTable:
+    """The settings of all queues, as one node knows them.
+
+    in_force   queue -> its settings, for queues that have any that is no default. Empty: ADDJOB looks no further
+    limited    queues with `maxlen`
+    states     queue -> versions, also of queues whose settings were reset
+    digest     of all versions; 0 if there are none
+    number     counts changes
+    bytes      about the memory that the states take
+    unsaved    settings that changed and are not given to the file yet, by queue and field
+    """
+
+    def __init__(self) -> None:
+        self.in_force: dict[bytes, QueueSettings] = {}
+        self.limited: dict[bytes, None] = {}
+        self.states: dict[bytes, QueueState] = {}
+        self.digest = 0
+        self.number = 0
+        self.bytes = 0
+        self.unsaved: dict[tuple[bytes, bytes], None] = {}
+        self._reset_names: dict[bytes, None] = {}
+
+    def of(self, name: bytes) -> QueueSettings:
+        """Return a queue's settings in force. Queues without settings share one object."""
+        in_force = self.in_force
+        return in_force.get(name, DEFAULTS) if in_force else DEFAULTS
+
+    def next_counter(self, name: bytes) -> int:
+        """Return the counter of a new version of this queue's settings."""
+        state = self.states.get(name)
+        return 1 if state is None else min(state.highest() + 1, COUNTER_MAX)
+
+    def has_room(self, name: bytes, fields: int, value_bytes: int) -> bool:
+        """Return whether so many fields of a queue can be remembered. Queues that were reset make room, oldest first.
+
+        value_bytes   of all names and values of the fields
+        """
+        more = fields * FIELD_BYTES + value_bytes
+        is_new = name not in self.states
+        if is_new:
+            more += STATE_BYTES + len(name)
+        if more > TABLE_BYTES_MAX:
+            return False
+        while self._reset_names and not self._is_within(more, is_new=is_new):
+            oldest = next(iter(self._reset_names))
+            if oldest == name:
+                break
+            self._drop(oldest)
+        return self._is_within(more, is_new=is_new)
+
+    def _is_within(self, more: int, *, is_new: bool) -> bool:
+        return len(self.states) + is_new <= QUEUES_MAX and self.bytes + more <= TABLE_BYTES_MAX
+
+    def _drop(self, name: bytes) -> None:
+        state = self.states.pop(name)
+        self._reset_names.pop(name, None)
+        self.digest ^= state.digest
+        self.bytes -= STATE_BYTES + len(name)
+        for field, known in state.fields.items():
+            self.bytes -= _field_bytes(field, known[0])
+
+    def merge(self, item: Item) -> bool:
+        """Merge one setting. Return whether it is news. The caller has checked `is_item` and `has_room`."""
+        name, field, value, counter, node_id = item
+        state = self.states.get(name)
+        if state is None:
+            state = self.states[name] = QueueState()
+            self.bytes += STATE_BYTES + len(name)
+        elif (counter, node_id) <= state.reset:
+            return False
+        if field == RESET_FIELD:
+            self._note(state, _digest(item))
+            if state.reset[0]:
+                self._note(state, _digest((name, RESET_FIELD, b"", *state.reset)))
+            state.reset = (counter, node_id)
+            for each in [each for each, known in state.fields.items() if (known[1], known[2]) <= state.reset]:
+                self._forget_field(name, state, each)
+        else:
+            known = state.fields.get(field)
+            # The value decides between two settings that a node in trouble gave one version.
+            if known is not None and (known[1], known[2], known[0]) >= (counter, node_id, value):
+                return False
+            if known is not None:
+                self._forget_field(name, state, field)
+            elif len(state.fields) >= FIELDS_MAX:
+                return False
+            state.fields[field] = (value, counter, node_id)
+            self.bytes += _field_bytes(field, value)
+            self._note(state, _digest(item))
+        self.number += 1
+        state.number = self.number
+        state.confirmed.clear()
+        self.unsaved[name, field] = None
+        self._take_effect(name, state)
+        return True
+
+    def _forget_field(self, name: bytes, state: QueueState, field: bytes) -> None:
+        value, counter, node_id = state.fields.pop(field)
+        self.bytes -= _field_bytes(field, value)
+        self._note(state, _digest((name, field, value, counter, node_id)))
+
+    def _note(self, state: QueueState, digest: int) -> None:
+        """Add a version to the digests, or take it out: both are the same operation."""
+        state.digest ^= digest
+        self.digest ^= digest
+
+    def _take_effect(self, name: bytes, state: QueueState) -> None:
+        found = _in_force(name, state)
+        if found is None:
+            self.in_force.pop(name, None)
+        else:
+            self.in_force[name] = found
+        if found is not None and found.maxlen:
+            self.limited[name] = None
+        else:
+            self.limited.pop(name, None)
+        self._reset_names.pop(name, None)
+        if not state.fields:
+            self._reset_names[name] = None
+
+    def items_of(self, name: bytes) -> list[Item]:
+        """Return all versions of one queue, the RESET first."""
+        state = self.states[name]
+        items: list[Item] = []
+        if state.reset[0]:
+            items.append((name, RESET_FIELD, b"", state.reset[0], state.reset[1]))
+        for field, (value, counter, node_id) in state.fields.items():
+            items.append((name, field, value, counter, node_id))
+        return items
+
+    def all_items(self) -> Iterator[Item]:
+        """Yield all versions of all queues, as they are when they are reached. The table may change meanwhile."""
+        for name in list(self.states):
+            if name in self.states:
+                yield from self.items_of(name)
+
+    def take_unsaved(self) -> list[Item]:
+        """Return the settings that changed since the last call."""
+        unsaved, self.unsaved = self.unsaved, {}
+        items: list[Item] = []
+        for name, field in unsaved:
+            state = self.states.get(name)
+            if state is None:
+                continue
+            if field == RESET_FIELD:
+                items.append((name, RESET_FIELD, b"", state.reset[0], state.reset[1]))
+            elif field in state.fields:
+                items.append((name, field, *state.fields[field]))
+        return items
+
+    def shown(self, name: bytes) -> list[tuple[bytes, bytes]]:
+        """Return the fields that QUEUE GET shows, with their values."""
+        fields = self.states[name].fields
+        return [(each, (fields[each][0] if each in fields else b"") or field.default) for each, field in FIELDS.items()]
+
+    def clear(self) -> None:
+        """Forget all settings."""
+        self.in_force.clear()
+        self.limited.clear()
+        self.states.clear()
+        self.digest = 0
+        self.number += 1
+        self.bytes = 0
+        self.unsaved.clear()
+        self._reset_names.clear()
+
+
+def _field_bytes(field: bytes, value: bytes) -> int:
+    return FIELD_BYTES + len(field) + len(value)

@@ -1,0 +1,195 @@
+"""core/queue_settings.py: fields, values, and versions that merge in any order."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+
+from disque_py.core import queue_settings
+from disque_py.core.queue_settings import (
+    ALL_FIELDS,
+    DEFAULTS,
+    FIELD_BYTES,
+    QUORUM,
+    RESET_FIELD,
+    STATE_BYTES,
+    InvalidValueError,
+    QueueSettingsTable,
+    is_item,
+    read_value,
+)
+
+A, B = b"a" * 20, b"b" * 20
+KINDS = {field.name: field for field in ALL_FIELDS}
+
+
+def table_of(*items):
+    table = QueueSettingsTable()
+    for item in items:
+        assert is_item(item)
+        table.merge(item)
+    return table
+
+
+def read(field, value, queue=b"q"):
+    return read_value(queue, KINDS[field], value)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (b"30", b"30"),
+        (b"30s", b"30"),
+        (b"1500ms", b"1500ms"),
+        (b"2000ms", b"2"),
+        (b"5m", b"300"),
+        (b"2h", b"7200"),
+        (b"7d", b"604800"),
+        (b"9223372036854", b"9223372036854"),
+        (b"", b""),
+    ],
+)
+def test_a_time_is_shown_in_whole_seconds_or_in_milliseconds(value, shown):
+    assert read(b"lease", value) == shown
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        (b"lease", b"0"),
+        (b"lease", b"-1"),
+        (b"lease", b"5 m"),
+        (b"lease", b"1w"),
+        (b"ttl", b"9223372036855"),
+        (b"delay", b"soon"),
+        (b"replicate", b"0"),
+        (b"replicate", b"65536"),
+        (b"attempts", b"-1"),
+        (b"backoff", b"linear:0:5"),
+        (b"backoff", b"linear:10:5"),
+        (b"backoff", b"square:1:5"),
+        (b"backoff", b"fixed:1:5:101"),
+        (b"maxlen", b"9223372036854775808"),
+        (b"maxsize", b"1k"),
+        (b"dead-letter", b"q"),
+        (b"require-meta", b"a,,b"),
+        (b"require-meta", b"a,a"),
+        (b"require-meta", b"a,b,c,d,e,f,g,h,i"),
+        (b"index", b"n" * 1025),
+        (b"type", b"exclusive"),
+        (b"dead-letter", b"d" * 65_537),
+    ],
+)
+def test_a_value_out_of_range_is_refused_with_a_reason(field, value):
+    with pytest.raises(InvalidValueError, match=r"\w"):
+        read(field, value)
+
+
+def test_queues_without_settings_share_one_object():
+    table = QueueSettingsTable()
+    assert table.of(b"q") is DEFAULTS
+    table.merge((b"q", b"lease", b"30", 1, A))
+    assert table.of(b"other") is DEFAULTS
+    assert table.of(b"q").lease_ms == 30_000
+
+
+def test_every_field_takes_effect():
+    values = {
+        b"lease": b"30", b"delay": b"500ms", b"ttl": b"60", b"replicate": b"quorum", b"attempts": b"5",
+        b"backoff": b"linear:10:500", b"maxlen": b"7", b"maxsize": b"8", b"dead-letter": b"dead", b"retention": b"9",
+        b"require-meta": b"a,b", b"index": b"c",
+    }  # fmt: skip
+    found = table_of(*[(b"q", field, value, 1, A) for field, value in values.items()]).of(b"q")
+    assert {name: getattr(found, name) for name in queue_settings.QueueSettings.__slots__} == {
+        "lease_ms": 30_000, "delay_ms": 500, "ttl_ms": 60_000, "replicate": QUORUM, "attempts": 5,
+        "backoff": b"linear:10:500", "maxlen": 7, "maxsize": 8, "dead_letter": b"dead", "retention_ms": 9_000,
+        "require_meta": (b"a", b"b"), "index": (b"c",),
+    }  # fmt: skip
+
+
+def test_versions_merge_in_any_order_to_the_same_state():
+    """Spec W1."""
+    items = [
+        (b"q", b"lease", b"30", 1, A),
+        (b"q", b"lease", b"40", 1, B),
+        (b"q", b"ttl", b"60", 2, A),
+        (b"q", RESET_FIELD, b"", 2, B),
+        (b"q", b"maxlen", b"9", 3, A),
+        (b"q", b"maxlen", b"8", 3, A),
+    ]
+    tables = [table_of(*order) for order in permutations(items)]
+    assert len({table.digest for table in tables}) == 1
+    assert all(sorted(table.items_of(b"q")) == sorted(tables[0].items_of(b"q")) for table in tables)
+    assert tables[0].of(b"q").maxlen == 9
+    assert tables[0].of(b"q").lease_ms == 0
+
+
+def test_a_setting_that_is_known_is_no_news():
+    table = table_of((b"q", b"lease", b"30", 2, A))
+    assert not table.merge((b"q", b"lease", b"30", 2, A))
+    assert not table.merge((b"q", b"lease", b"99", 1, B))
+
+
+def test_operators_who_set_different_fields_both_succeed():
+    table = table_of((b"q", b"lease", b"30", 1, A), (b"q", b"ttl", b"60", 1, B))
+    assert (table.of(b"q").lease_ms, table.of(b"q").ttl_ms) == (30_000, 60_000)
+
+
+def test_a_field_or_a_value_of_a_newer_version_is_kept():
+    """Spec W2."""
+    table = table_of((b"q", b"colour", b"red", 1, A), (b"q", b"type", b"striped", 2, A))
+    assert table.of(b"q") is DEFAULTS
+    assert (b"q", b"colour", b"red", 1, A) in table.items_of(b"q")
+    assert dict(table.shown(b"q"))[b"type"] == b"striped"
+
+
+def test_the_next_counter_is_above_all_of_the_queue():
+    table = table_of((b"q", b"lease", b"30", 7, A), (b"q", RESET_FIELD, b"", 3, B))
+    assert table.next_counter(b"q") == 8
+    assert table.next_counter(b"new") == 1
+
+
+def test_changed_settings_are_given_to_the_file_once():
+    table = table_of((b"q", b"lease", b"30", 1, A), (b"q", b"lease", b"31", 2, A))
+    assert table.take_unsaved() == [(b"q", b"lease", b"31", 2, A)]
+    assert table.take_unsaved() == []
+
+
+def test_no_more_queues_than_the_limit_have_settings(monkeypatch):
+    """A queue whose settings were reset makes room."""
+    table = table_of((b"q1", b"lease", b"30", 1, A), (b"q2", b"lease", b"30", 1, A))
+    assert table.has_room(b"q3", 1, 10)
+    for at in range(queue_settings.QUEUES_MAX - 2):
+        table.states[b"%d" % at] = table.states[b"q2"]
+    assert not table.has_room(b"q3", 1, 10)
+    table.merge((b"q1", RESET_FIELD, b"", 2, A))
+    assert table.has_room(b"q3", 1, 10)
+    assert b"q1" not in table.states
+
+
+def test_the_bytes_of_states_are_accounted_for_and_given_back():
+    table = table_of((b"q", b"lease", b"30", 1, A))
+    assert table.bytes == STATE_BYTES + 1 + FIELD_BYTES + len(b"lease" + b"30")
+    table.merge((b"q", b"lease", b"", 2, A))
+    table.merge((b"q", RESET_FIELD, b"", 3, A))
+    assert table.bytes == STATE_BYTES + 1
+    assert not table.has_room(b"x", 1, queue_settings.TABLE_BYTES_MAX)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        (b"q", b"lease", b"30", 1),
+        (b"q", b"lease", b"30", 0, A),
+        (b"q", b"lease", b"30", 1 << 60, A),
+        (b"q", b"lease", b"30", True, A),
+        (b"q", b"lease", b"30", 1, b"short"),
+        (b"q", b"f" * 65, b"30", 1, A),
+        (b"q", b"lease", b"3" * 65_537, 1, A),
+        ("q", b"lease", b"30", 1, A),
+        7,
+    ],
+)
+def test_an_item_out_of_bounds_is_none(item):
+    assert not is_item(item)
