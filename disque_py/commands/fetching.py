@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from disque_py.commands.options import INT64_MAX, between, read_lease, read_timeout, read_token, value_of
+from disque_py.commands.options import (
+    INT64_MAX,
+    LEASEMS_ERROR,
+    MS_MAX,
+    between,
+    read_lease,
+    read_timeout,
+    read_token,
+    value_of,
+)
 from disque_py.commands.subcommands import text_of
 from disque_py.core import delivery, incremental, interest, memory, pulls, spilling
 from disque_py.core.broker import Broker
@@ -31,7 +40,7 @@ SHOWN: Final = {b"withcounters": COUNTERS, b"withmeta": META, b"withlease": LEAS
 
 
 def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-    """GETJOB [NOHANG] [TIMEOUT ms] [COUNT n] [WITH…] [LEASE s] [TOKEN t] FROM queue [queue ...]."""
+    """GETJOB [NOHANG] [TIMEOUT ms] [COUNT n] [WITH…] [LEASE s] [LEASEMS ms] [TOKEN t] FROM queue [queue ...]."""
     nohang = False
     timeout_ms = 0
     count = 1
@@ -59,6 +68,9 @@ def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
             at += 1
         elif option == b"lease":
             lease_ms = read_lease(value_of(argv, at))
+            at += 1
+        elif option == b"leasems":
+            lease_ms = between(value_of(argv, at), 1, MS_MAX, LEASEMS_ERROR)
             at += 1
         elif option == b"token":
             token = read_token(value_of(argv, at))

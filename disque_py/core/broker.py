@@ -35,6 +35,7 @@ from disque_py.core.tombstones import Tombstones
 
 if TYPE_CHECKING:
     from cluster_bus.membership import Membership
+    from disque_py.core.asking import Question
     from disque_py.core.client import Client
     from disque_py.core.command_entry import CommandEntry
     from disque_py.core.event_packing import Noted
@@ -90,6 +91,8 @@ class Broker:
       sweep_shard, sweep_position_ms, sweep_due   the sweep for jobs beyond the schedule's horizon (timers.py)
       deferred             job that was given back while its queue's input was paused -> its requeue_at_ms then
                            (pausing.py)
+      behind               job whose changeable part is newer on another node -> how often it is still asked for
+                           (changing.py)
 
     Copies and acks
       sets, replica_sets   interned sets of nodes; the groups of nodes that new copies may go to
@@ -140,6 +143,7 @@ class Broker:
       key_conflicts        jobs that another node refused because it knows another job with their key
       outcome_waits        job id -> nodes that want to know its outcome
       question_number      the number of the last question
+      questions            number -> what other nodes were asked about jobs (asking.py)
       caller_count         ADDJOBs that wait until it is known whether their key is used
 
     Journal (journaling.py)
@@ -227,6 +231,7 @@ class Broker:
         self.pause_name_bytes = 0
         self.pauses_ended: dict[bytes, None] = {}
         self.deferred: dict[Job, int] = {}
+        self.behind: dict[Job, int] = {}
         self.tokens = Tokens(self)
         self.tokened = self.tokens.by_job
         self.token_waits: dict[bytes, dict[Client, None]] = {}
@@ -236,6 +241,7 @@ class Broker:
         self.key_conflicts: list[Job] = []
         self.outcome_waits: dict[bytes, dict[Node, None]] = {}
         self.question_number = 0
+        self.questions: dict[int, Question] = {}
         self.caller_count = 0
         self.incremental: dict[Client, Steps] = {}
         self.recollect: Iterator[None] | None = None

@@ -167,12 +167,15 @@ def status_of(job: Job) -> int:
     return RUNNING if job.is_delivered or job.attempt else PENDING
 
 
-def note(broker: Broker, job: Job, code: int, rare: dict[str, Any] | None = None) -> None:
-    """Note that this node takes the job to another state. The job still is as it was, counters apart."""
+def note(broker: Broker, job: Job, code: int, rare: dict[str, Any] | None = None, *, left: int | None = None) -> None:
+    """Note that this node takes the job to another state. The job still is as it was, counters apart.
+
+    left   the state that it leaves, for a job that is not as it was
+    """
     job.version += 1
     events = broker.events
     if events is not None:
-        events.append(event_of(job, code, rare))
+        events.append(event_of(job, code, rare, left=left))
         job.status = _STATUS_OF[code]
         job.since_ms = broker.wall_ms
 

@@ -100,10 +100,10 @@ def set_part(broker: Broker, job: Job, attributes: JobAttributes, field: Any, el
     The snapshot names the queue, the priority and the end of life itself.
     """
     attributes.part = part = changeable.unpack(field)
-    due_ms: int = field[changeable.DUE_AT] - elapsed_ms
-    if due_ms > 0:
+    due_ms: int = field[changeable.DUE_AT]
+    if due_ms:
         part.is_delayed = True
-        part.due_ms = broker.now_ms + due_ms
+        part.due_ms = broker.now_ms + max(0, due_ms - elapsed_ms)
     attributes.measure()
 
 

@@ -20,8 +20,8 @@ from functools import partial
 from typing import Any, Final
 
 from disque_py.core.broker import Broker
-from disque_py.core.job import ACKED, ACTIVE, GONE, QUEUED, Handover, Job
-from disque_py.core.job_snapshot import HEADER, VERSION
+from disque_py.core.job import ACKED, ACTIVE, GONE, QUEUED, Cancellation, Handover, Job
+from disque_py.core.job_snapshot import HEADER, VERSION, pack_part
 from disque_py.core.lifecycle import BASE_BYTES
 from disque_py.core.spilled import Spilled, size_of
 from persistence.records import GONE as GONE_RECORD
@@ -41,6 +41,7 @@ IS_ACKED: Final = 4  # Done; kept for nodes that don't know.
 IS_LEASED: Final = 8  # Delivered by this node, and the lease is running.
 WAS_QUEUED: Final = 16  # Its next queueing is a re-queue.
 IS_GIVEN: Final = 32  # Being handed over to another node.
+IS_CANCELED: Final = 64  # Acknowledged with the outcome "canceled".
 
 _pack_header = HEADER.pack
 _pack_base = BASE_STATE.pack
@@ -118,6 +119,8 @@ def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
                 due_ms = -1
         elif state == ACKED:
             flags = IS_ACKED | WAS_QUEUED if job.was_queued else IS_ACKED
+            if type(job.work) is Cancellation:
+                flags |= IS_CANCELED
             due_ms = -1
         else:
             continue  # It is over, or its producer has no promise yet.
@@ -129,13 +132,12 @@ def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
             flags |= IS_GIVEN
         holders = job.holders
         if job.place >= first_place:
-            states.append(
-                (
-                    job.id,
-                    _pack_state(flags, due_ms, job.attempt, job.nacks, job.deliveries, job.version),
-                    (me if holders is mine else pack(holders)) if has_new_holders else None,
-                )
+            record = (
+                job.id,
+                _pack_state(flags, due_ms, job.attempt, job.nacks, job.deliveries, job.version),
+                (me if holders is mine else pack(holders)) if has_new_holders else None,
             )
+            states.append(record if job.attributes is None else _with_part(broker, job, record))
             continue
         left_ms = job.expire_at_ms - now_ms
         body = job.body
@@ -172,7 +174,7 @@ def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
             bases.append(base)
         else:
             added += attributes.packed_bytes
-            bases.append((*base, attributes.pack()))
+            bases.append(_with_part(broker, job, (*base, attributes.pack())))
     broker.dirty = {}
     if broker.spill.lent:
         broker.spill.lent = {}
@@ -185,6 +187,12 @@ def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
         runs.append(states)
 
 
+def _with_part(broker: Broker, job: Job, record: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a job's record with its changeable part, if it has one."""
+    part = job.part
+    return record if part is None else (*record, pack_part(broker, job, part))
+
+
 def flags_of(job: Job) -> int:
     """Return the job's flags as one number. `_collect_jobs` repeats this code."""
     flags = WAS_QUEUED if job.was_queued else 0
@@ -192,6 +200,8 @@ def flags_of(job: Job) -> int:
         flags |= IS_QUEUED
     elif job.state == ACKED:
         flags |= IS_ACKED
+        if isinstance(job.work, Cancellation):
+            flags |= IS_CANCELED
     if job.is_delivered:
         flags |= IS_DELIVERED
     if job.is_leased_here:

@@ -25,7 +25,18 @@ from disque_py.core.events import (
     event_of,
     note,
 )
-from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, NAME_BYTES_FREE, QUEUED, WAIT_REPL, Collection, Job
+from disque_py.core.job import (
+    ACKED,
+    ACTIVE,
+    GONE,
+    JOB_BYTES,
+    NAME_BYTES_FREE,
+    QUEUED,
+    WAIT_REPL,
+    Cancellation,
+    Collection,
+    Job,
+)
 from disque_py.core.job_attributes import JobAttributes
 from disque_py.core.job_snapshot import ATTEMPT_MAX
 from disque_py.core.queue import DEAD_ENTRIES_MIN, Queue
@@ -349,9 +360,35 @@ def postpone(broker: Broker, job: Job, until_ms: int) -> None:
         arm(broker, job)
 
 
-def acknowledge(broker: Broker, job: Job) -> None:
+def rest(broker: Broker, job: Job) -> None:
+    """Let an ACTIVE job wait for nothing but the end of its life, because it is errored."""
+    assert job.state == ACTIVE
+    job.requeue_at_ms = 0
+    job.was_announced = False
+    arm(broker, job)
+    mark_dirty(broker, job)
+
+
+def rename_queue(broker: Broker, job: Job, name: bytes) -> None:
+    """Let a job that is in no queue belong to another queue."""
+    assert job.state != QUEUED
+    known = broker.queues.get(name)
+    if known is not None:
+        name = known.name  # One object for all its jobs.
+    old = job.queue
+    if len(old) > NAME_BYTES_FREE:
+        broker.used_memory -= len(old)
+    if len(name) > NAME_BYTES_FREE:
+        broker.used_memory += len(name)
+    if job.place >= broker.first_place:
+        broker.live_bytes[job.place] += len(name) - len(old)
+    job.queue = name
+
+
+def acknowledge(broker: Broker, job: Job, work: Collection | None = None) -> None:
     """Take an acknowledged job out of its queue, and keep it until every holder knows (acks.py).
 
+    work   the Cancellation of a job that was canceled
     Not for WAIT_REPL jobs.
     """
     assert job.state == QUEUED or job.state == ACTIVE
@@ -373,11 +410,14 @@ def acknowledge(broker: Broker, job: Job) -> None:
     job.state = ACKED
     job.is_leased_here = False
     job.requeue_at_ms = 0
-    job.work = Collection()
+    job.work = Collection() if work is None else work
     broker.acked_count += 1
-    broker.stats.jobs_acked += 1
+    if work is None:
+        broker.stats.jobs_acked += 1
     if broker.deferred:
         broker.deferred.pop(job, None)
+    if broker.behind:
+        broker.behind.pop(job, None)
     if broker.tokened:
         broker.tokens.drop(job)
     mark_dirty(broker, job)
@@ -416,6 +456,8 @@ def forget(broker: Broker, job: Job) -> None:
         broker.schedule.cancel(job)
     if broker.deferred:
         broker.deferred.pop(job, None)
+    if broker.behind:
+        broker.behind.pop(job, None)
     if broker.tokened:
         broker.tokens.drop(job)
     job.state = GONE
@@ -453,9 +495,10 @@ def mark_dirty(broker: Broker, job: Job) -> None:
 
 
 def acked_again(broker: Broker, job: Job) -> None:
-    """Start the collection of a restored acked record; the caller sets its timer."""
+    """Start the collection of a restored acked record; the caller sets its timer. A Cancellation stays."""
     job.state = ACKED
-    job.work = Collection()
+    if not isinstance(job.work, Cancellation):
+        job.work = Collection()
     broker.acked_count += 1
 
 

@@ -33,7 +33,7 @@ from cluster_bus.messages import (
     SETACK,
 )
 from cluster_bus.node import Node
-from disque_py.core import events, lifecycle
+from disque_py.core import changing, events, lifecycle
 from disque_py.core.broker import Broker
 from disque_py.core.client import RUNNING, WAITS_FOR_COPIES, WROTE, Client
 from disque_py.core.job import (
@@ -177,7 +177,7 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
         shard = shards[(job_id[12] & 63) << 6 | job_id[13] & 63]
         wants_answer = item[1] != NO_ANSWER
         if job_id in shard or job_id in done or job_id in done_before:
-            _on_known(broker, only, job, shard.get(job_id), wants_answer)
+            _on_known(broker, sender, job, shard.get(job_id), item[0], wants_answer)
             continue
         if job.attributes is not None and item[1] == NEW_KEY:
             job.attributes.is_open = True
@@ -203,6 +203,8 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
         retry_ms = job.retry_ms
         if retry_ms:
             job.requeue_at_ms = requeue_at_ms = now_ms + job.delay_ms + retry_ms + broker.jitter()
+            if job.attributes is not None:
+                _wait_as_copy(broker, job)
             if requeue_at_ms <= horizon_ms:
                 lifecycle.arm(broker, job)
         if job.expire_at_ms <= horizon_ms:
@@ -214,9 +216,22 @@ def on_repljob(broker: Broker, sender: Node, items: list[Any]) -> None:
     broker.send_all(only, GOTJOB, taken)
 
 
-def _on_known(broker: Broker, only: tuple[Node, ...], job: Job, known: Job | None, wants_answer: bool) -> None:
+def _wait_as_copy(broker: Broker, job: Job) -> None:
+    """Set the timer of a new copy that is errored, or that a NACK delayed."""
+    part = job.part
+    if part is None:
+        return
+    if part.is_errored:
+        job.requeue_at_ms = 0
+    elif part.is_delayed:
+        job.requeue_at_ms = part.due_ms + 2 * lifecycle.WILLQUEUE_LEAD_MS + broker.jitter()
+        lifecycle.arm(broker, job)
+
+
+def _on_known(broker: Broker, sender: Node, job: Job, known: Job | None, snapshot: Any, wants_answer: bool) -> None:
     """Handle a copy of a job that has a record here, or is known as done."""
     sets = broker.sets
+    only = sets.only(sender)
     if known is None:
         # Finished while this copy was on its way: a late copy is never delivered (spec A6).
         hold_ack(broker, job)
@@ -230,8 +245,10 @@ def _on_known(broker: Broker, only: tuple[Node, ...], job: Job, known: Job | Non
     known.holders = sets.union(known.holders, job.holders)
     events.heard(known, job.version)
     mark_holders_dirty(broker, known)
+    if job.attributes is not None or known.attributes is not None:
+        changing.merge(broker, sender, known, job, snapshot)
     if known.state == ACKED:
-        broker.send(only, SETACK, (job.id, sets.pack(known.holders)))
+        broker.send(only, SETACK, changing.setack_of(broker, known))
     elif wants_answer and broker.disk_level:
         broker.send(only, REFUSED, (job.id, REFUSED_DISK))  # The copy may be on no disk, so no node may count on it.
     elif wants_answer:

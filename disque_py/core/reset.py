@@ -64,6 +64,7 @@ def _drop_jobs(broker: Broker) -> None:
     broker.heard.clear()
     broker.announcements.clear()
     broker.deferred.clear()
+    broker.behind.clear()
     broker.tokens.clear()
     broker.recollect = None
     if broker.drain is not None:

@@ -25,12 +25,15 @@ from typing import Any, Final
 from cluster_bus.node import ID_BYTES
 from disque_py.core import events, lifecycle, pausing, requeue
 from disque_py.core.broker import Broker
-from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, NAME_BYTES_FREE, QUEUED, Job
+from disque_py.core.changeable import LEFT_AT, PRIORITY_AT, QUEUE_AT
+from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, NAME_BYTES_FREE, QUEUED, Cancellation, Job
+from disque_py.core.job_attributes import JobAttributes
 from disque_py.core.job_attributes import unpack as unpack_attributes
-from disque_py.core.job_snapshot import HEADER, VERSION
+from disque_py.core.job_snapshot import HEADER, VERSION, set_part
 from disque_py.core.journaling import (
     BASE_STATE,
     IS_ACKED,
+    IS_CANCELED,
     IS_DELIVERED,
     IS_GIVEN,
     IS_LEASED,
@@ -177,6 +180,8 @@ class Restoring:
                 size += attributes.packed_bytes
                 lifecycle.attributes_in(broker, job, attributes)
                 attributes.is_open = attributes.is_keyed  # Asked for again: its outcome may not have been heard.
+                if len(later) > 1:
+                    self._set_part(job, later[1], elapsed_ms)
             used += len(body)
             if len(queue) > NAME_BYTES_FREE:
                 used += len(queue)
@@ -201,7 +206,7 @@ class Restoring:
     def _states(self, items: list[Any], elapsed_ms: int) -> None:
         broker = self._broker
         shards = broker.shards
-        for job_id, packed, holders, *_ in items:
+        for job_id, packed, holders, *later in items:
             job = shards[(job_id[12] & 63) << 6 | job_id[13] & 63].get(job_id)
             if job is None:
                 continue  # Its base was copied further on, with all the changes recorded here.
@@ -213,7 +218,31 @@ class Restoring:
                 flags, due_ms, job.attempt = STATE_FIELDS_V1.unpack_from(packed)
             if holders is not None:
                 job.holders = broker.sets.unpack(self._renamed(holders))
+            if later:
+                self._set_part(job, later[0], elapsed_ms)
             self._apply(job, flags, due_ms, elapsed_ms)
+
+    def _set_part(self, job: Job, field: Any, elapsed_ms: int) -> None:
+        """Restore the changeable part of a job, and the fields of the job that belong to it."""
+        broker = self._broker
+        attributes = job.attributes
+        if attributes is None:
+            attributes = job.attributes = JobAttributes(None, ())
+            broker.used_memory += attributes.size
+            broker.live_bytes[job.place] += attributes.packed_bytes
+        size, packed_bytes = attributes.size, attributes.packed_bytes
+        set_part(broker, job, attributes, field, elapsed_ms)
+        broker.used_memory += attributes.size - size
+        broker.live_bytes[job.place] += attributes.packed_bytes - packed_bytes
+        attributes.priority = field[PRIORITY_AT]
+        left_ms = field[LEFT_AT] - elapsed_ms
+        job.expire_at_ms = broker.now_ms + max(0, left_ms)
+        name = field[QUEUE_AT]
+        if name != job.queue:
+            broker.live_bytes[job.place] += len(name) - len(job.queue)
+            broker.used_memory += max(0, len(name) - NAME_BYTES_FREE) and len(name)
+            broker.used_memory -= max(0, len(job.queue) - NAME_BYTES_FREE) and len(job.queue)
+            job.queue = self._names.setdefault(name, name)
 
     def _apply(self, job: Job, flags: int, due_ms: int, elapsed_ms: int) -> None:
         """Apply the recorded state. `was_announced` means "was in its queue" until `finish`."""
@@ -236,6 +265,8 @@ class Restoring:
             if job.state != ACKED:
                 self._drop_body(job)
                 job.state = ACKED
+            if flags & IS_CANCELED:
+                job.work = Cancellation()
         else:
             job.state = ACTIVE
 
@@ -368,6 +399,10 @@ class Restoring:
         broker = self._broker
         was_in_queue = job.was_announced
         job.was_announced = False
+        if job.is_errored:
+            self.waiting += 1
+            lifecycle.rest(broker, job)
+            return
         is_mine = job.holders is broker.sets.mine
         now_ms = broker.now_ms
         if was_in_queue and wants_queues:

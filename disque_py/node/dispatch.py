@@ -21,6 +21,8 @@ from disque_py.commands.monitoring import monitor_line, redact
 from disque_py.commands.table import COMMANDS, Command
 from disque_py.core import (
     acks,
+    asking,
+    changing,
     delivery,
     handover,
     interest,
@@ -95,6 +97,13 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.ISKEY: keying.on_iskey,
     messages.KEYIS: keying.on_keyis,
     messages.OUTCOME_IS: keying.on_outcome_is,
+    messages.CHANGED: changing.on_changed,
+    messages.ASKCHANGED: changing.on_askchanged,
+    messages.ACKATTEMPT: acks.on_ackattempt,
+    messages.ASKJOBS: asking.on_askjobs,
+    messages.JOBSARE: asking.on_answer,
+    messages.DOJOBS: asking.on_dojobs,
+    messages.DIDJOBS: asking.on_answer,
 }
 
 
@@ -395,12 +404,14 @@ def link_up(broker: Broker, node: Node) -> None:
 def link_lost(broker: Broker, node: Node) -> None:
     """Our link to the node broke, or we hung it up."""
     keying.on_link_lost(broker, node)
+    asking.on_link_lost(broker, node)
 
 
 def incoming_lost(broker: Broker, node: Node) -> None:
     """The node's link to us broke: its interest ends. The node announces it again on its next link."""
     interest.forget_node(broker, node)
     keying.on_link_lost(broker, node)
+    asking.on_link_lost(broker, node)
 
 
 def new_run(broker: Broker, node: Node) -> None:

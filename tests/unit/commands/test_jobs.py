@@ -15,7 +15,7 @@ from disque_py.node import dispatch
 SHOW_NAMES = (
     "id", "queue", "state", "repl", "ttl", "ctime", "delay", "retry", "nacks", "additional-deliveries",
     "nodes-delivered", "nodes-confirmed", "next-requeue-within", "next-awake-within", "body", "attempt", "leased",
-    "priority", "meta",
+    "priority", "meta", "status", "attempts", "attempts-left", "error", "backoff", "delay-ms", "retry-ms", "ttl-ms",
 )  # fmt: skip
 
 
