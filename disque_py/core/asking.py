@@ -135,6 +135,11 @@ def _end(broker: Broker, number: int) -> None:
     question = broker.questions.pop(number, None)
     if question is not None and question.client in broker.stalled:
         del broker.stalled[question.client]
+        broker.schedule.call_at(broker.now_ms, _go_on)  # The command goes on with the next tick, which is now due.
+
+
+def _go_on() -> None:
+    """Do nothing: the tick that calls this does the next part of long commands."""
 
 
 def on_askjobs(broker: Broker, sender: Node, items: list[Any]) -> None:

@@ -285,9 +285,10 @@ def on_willqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
             broker.send(sets.only(sender), SETACK, changing.setack_of(broker, job))
             continue
         if job.attributes is not None or len(item) > NUMBER_OF_WILLQUEUE + 1:
-            changing.hear(broker, sender, job, changing.read_number(item, NUMBER_OF_WILLQUEUE))
+            is_current = changing.hear(broker, sender, job, changing.read_number(item, NUMBER_OF_WILLQUEUE))
             if job.is_errored:
-                changing.tell(broker, sender, job)
+                if is_current:
+                    changing.tell(broker, sender, job)  # Its objection: an errored job is not queued.
                 continue
             if job.state == IS_QUEUED and _is_spent(job):
                 # The last delivery was the sender's, or one that it heard of, and its lease is over.

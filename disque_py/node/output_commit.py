@@ -19,6 +19,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from cluster_bus.messages import (
+    ASKCHANGED,
+    ASKJOBS,
     FAIL_NODE,
     GOTJOB,
     HINT,
@@ -40,7 +42,7 @@ from persistence.journal import ALWAYS, Journal
 
 # Messages that promise nothing. A copy travels while our own record is written. The others are questions, and signs of
 # life: if the disk could delay these, other nodes would take this node for dead.
-FREE: Final = frozenset((REPLJOB, NEEDJOBS, HINT, INTEREST, ISKEY, PING, PONG, MEET, FAIL_NODE))
+FREE: Final = frozenset((REPLJOB, NEEDJOBS, HINT, INTEREST, ISKEY, ASKCHANGED, ASKJOBS, PING, PONG, MEET, FAIL_NODE))
 
 
 class OutputCommit:

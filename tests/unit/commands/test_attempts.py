@@ -8,7 +8,6 @@ from brokers import add_node, ask, ask_parsed, error_of, make_broker, make_clien
 from copies import advance, hold, make_id, queue_of
 from disque_py.core.changeable import backoff_ms, read_backoff
 
-
 # A timer is this late at most (core/schedule.py).
 BUCKET_MS = 16
 
