@@ -197,7 +197,7 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
         if state == WAIT_REPL or not job.retry_ms:
             continue
         _moved_on(broker, job)
-        if state == IS_QUEUED:
+        if job.state == IS_QUEUED:
             # A consumer of the other node has it; delivering our copy as well would be the duplicate that leases
             # prevent.
             lifecycle.dequeue(broker, job)

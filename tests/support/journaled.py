@@ -25,7 +25,7 @@ from disque_py.config.settings import Settings
 from disque_py.core import journaling
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
-from disque_py.core.job import ACKED, ACTIVE, JOB_BYTES, QUEUED, WAIT_REPL, Job
+from disque_py.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Job, memory_of
 from disque_py.core.queue import LINE_BYTES, QUEUE_BYTES
 from disque_py.core.restoring import Restoring
 from disque_py.node import dispatch
@@ -522,7 +522,7 @@ def recount(broker: Broker) -> None:
     """All sums that a running node keeps."""
     recount_jobs(broker)
     jobs = [job for shard in filter(None, broker.shards) for job in shard.values()]
-    assert broker.used_memory == sum(JOB_BYTES + len(job.body) for job in jobs) + sum(
+    assert broker.used_memory == sum(map(memory_of, jobs)) + sum(
         QUEUE_BYTES + len(name) + LINE_BYTES * len(queue.waiting) for name, queue in broker.queues.items()
     )
     assert broker.acked_count == sum(job.state == ACKED for job in jobs)

@@ -6,6 +6,7 @@ import pytest
 
 from brokers import add_node, ask, ask_parsed, error_of, make_broker, make_client, pass_time
 from copies import advance, hold, make_id, queue_of
+from disque_py.commands.adding import BACKOFF_ERROR
 from disque_py.core.changeable import backoff_ms, read_backoff
 
 # A timer is this late at most (core/schedule.py).
@@ -46,9 +47,9 @@ def show(broker, client, job):
         (("ATTEMPTS", ""), "ERR ATTEMPTS must be a number from 0 to 1000000000"),
         (("ATTEMPTS",), "ERR syntax error"),
         (("ATTEMPTS", 2, "RETRY", 0), "ERR ATTEMPTS above 1 needs RETRY above 0"),
-        (("BACKOFF", "quick:1:2"), "ERR BACKOFF must be fixed, linear or exponential:<base-ms>:<cap-ms>[:<jitter-percent>]"),
-        (("BACKOFF", "fixed:3:2"), "ERR BACKOFF must be fixed, linear or exponential:<base-ms>:<cap-ms>[:<jitter-percent>]"),
-        (("BACKOFF", "fixed:1:2:101"), "ERR BACKOFF must be fixed, linear or exponential:<base-ms>:<cap-ms>[:<jitter-percent>]"),
+        (("BACKOFF", "quick:1:2"), BACKOFF_ERROR),
+        (("BACKOFF", "fixed:3:2"), BACKOFF_ERROR),
+        (("BACKOFF", "fixed:1:2:101"), BACKOFF_ERROR),
         (("TTLMS", 0), "ERR TTLMS must be a number of milliseconds > 0"),
         (("DELAYMS", -1), "ERR DELAYMS must be a number of milliseconds >= 0"),
         (("RETRYMS", "x"), "ERR RETRYMS must be a number of milliseconds >= 0"),
