@@ -182,7 +182,9 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
             if job.attributes is not None or len(item) > NUMBER_OF_LEASED + 1:
                 changing.hear(broker, sender, job, changing.read_number(item, NUMBER_OF_LEASED))
                 if job.is_errored:
-                    job.attempt = max(job.attempt, min(attempt, ATTEMPT_MAX))
+                    if attempt > job.attempt:
+                        job.attempt = min(attempt, ATTEMPT_MAX)
+                        lifecycle.mark_dirty(broker, job)
                     continue  # Either the sender hears our part now, or we hear its newer one.
                 part = job.part
                 if part is not None and attempt > part.ended:
@@ -234,7 +236,8 @@ def on_queued(broker: Broker, sender: Node, items: list[Any]) -> None:
                 is_current = changing.hear(broker, sender, job, changing.read_number(later, 1))
                 part = job.part
                 if part is not None and (part.is_errored or (part.is_delayed and not is_current)):
-                    _merge(job, attempt, nacks, deliveries)
+                    if _merge(job, attempt, nacks, deliveries):
+                        lifecycle.mark_dirty(broker, job)
                     continue  # Either the sender hears our part now, or we hear its newer one.
                 if part is not None:
                     part.is_delayed = False

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cluster_bus.messages import HINT, INTEREST, NEEDJOBS, PAUSE, QUEUED, QUEUED_WAITING, WILLQUEUE
 from cluster_bus.node import LEAVING, Node
-from disque_py.core.ids import is_valid_id
+from disque_py.core.ids import is_retried_id, is_valid_id
 from disque_py.core.job import Handover, Job
 from disque_py.simulator.checks import backups
 from disque_py.simulator.checks.cluster_invariants import jobs_of, look, tell
@@ -44,6 +44,7 @@ ANSWERED_MS: Final = 4_000
 LEFT_MS: Final = 30_000
 DRAINED_MS: Final = 60_000
 FETCH_MS: Final = 400
+CANCEL_MS: Final = 500
 SETTLE_MS: Final = 4_000
 IDLE_MS: Final = 3_000
 # Shorter ones may be over before the end.
@@ -91,6 +92,35 @@ class Drainer(Connection):
             self.world.later(1, self.fetch)
         else:
             raise RuleBrokenError("no odd errors", f"{reply!r} in good weather")
+
+
+class Canceller(Connection):
+    """Cancels the errored jobs of one node: no consumer gets them, and they would stay for days."""
+
+    __slots__ = ("_phase",)
+
+    def __init__(self, phase: LivenessPhase) -> None:
+        super().__init__(phase.simulation.world)
+        self._phase = phase
+
+    def look(self) -> None:
+        """Look for errored jobs."""
+        if self.is_open and self._phase.is_draining:
+            self.send([words("JSCAN", 0, "BUSYLOOP", "STATUS", "errored")], 1)
+
+    def on_reply(self, reply: Any) -> None:
+        """Cancel the jobs that were found. At-most-once jobs that were lost stay until their TTL."""
+        ids = [job_id for job_id in reply[1] if is_retried_id(job_id)] if isinstance(reply, list) else []
+        if not ids:
+            self.world.later(CANCEL_MS, self.look)
+            return
+        oracle = self._phase.simulation.oracle
+        for job_id in ids:
+            promise = oracle.by_id.get(job_id)
+            if promise is not None:
+                promise.cancels += 1
+                oracle.acknowledging(promise, self.world.now_ms)
+        self.send([words("CANCELJOB", *ids)], 1)
 
 
 class LivenessPhase:
@@ -268,6 +298,10 @@ class LivenessPhase:
             drainer = Drainer(self)
             self.world.connect(machine, drainer)
             drainer.fetch()
+        for machine in self.world.running():
+            canceller = Canceller(self)
+            self.world.connect(machine, canceller)
+            canceller.look()
         # A job that its consumer kept comes back after its RETRY, of minutes perhaps.
         longest_ms = max((promise.retry_ms for promise in self.simulation.oracle.open), default=0)
         within_ms = DRAINED_MS + longest_ms

@@ -63,6 +63,7 @@ class SimulatedWorld(World):
         self.simulation.collections.pauses.died(machine, power=power)
         self.simulation.targets.called[machine.membership.me.id] = None
         self.simulation.deaths += 1
+        self.simulation.oracle.deaths += 1
         self.later(0, self.simulation.look)
 
     def on_reload(self, machine: Machine) -> None:
@@ -95,6 +96,7 @@ class Simulation:
         self.plan = plan
         self.trace = trace if trace is not None else Trace()
         self.oracle = Oracle()
+        self.oracle.sides = plan.nodes
         self.losses = Losses(self.oracle)
         self.deaths = 0
         self.replays = 0

@@ -51,6 +51,10 @@ _EVENTS: Final[dict[int, tuple[str, int]]] = {
     15: ("expired", 7),
     16: ("dropped", 7),
     17: ("lost", 6),
+    18: ("errored", 6),
+    19: ("dead-lettered", 2),
+    20: ("dead-lettered", 1),
+    21: ("canceled", 5),
     32: ("started", 0),
     33: ("flushed", 0),
 }

@@ -301,7 +301,7 @@ def check_books(machine: Machine) -> None:
         if isinstance(job.work, Handover):
             pending = job.work.node.core.pending.get(job.work.number)
             _expect(machine, pending is not None and job in pending.jobs, "a hand-over that no node waits for", job)
-        elif state == ACTIVE and job.retry_ms:
+        elif state == ACTIVE and job.retry_ms and not job.is_errored:
             _expect(machine, job.requeue_at_ms > 0, "an active job without a timer", job)
         if not job.awake_at_ms and state != WAIT_REPL and job.id not in in_line:
             due_ms = min(job.expire_at_ms, job.requeue_at_ms or job.expire_at_ms)

@@ -30,7 +30,7 @@ TRAVEL_MS: Final = 3
 # Answers that a well-behaved client must be prepared for.
 EXPECTED_ERRORS: Final = (
     "NOREPL", "LEAVING", "PAUSED", "OOM", "MAXLEN", "NOJOB", "TOOLATE", "MISCONF", "LOADING", "UNREACHABLE", "NOLOG",
-    "TRIMMED",
+    "TRIMMED", "STALE", "CANCELED",
 )  # fmt: skip
 RETRIES_S: Final = (0, 1, 1, 2, 3, 5)
 # The last lies beyond the horizon of the schedule (core/schedule.py): a sweep has to find it.
@@ -302,6 +302,8 @@ class Consumer(Actor):
         line = self._line_to(machine)
         if line is not None:
             self.oracle.freeing(promise)
+            promise.renewed += command == "ENQUEUE"
+            promise.nacks += command == "NACK"
             line.ask([(words(command, promise.id), self._said, promise)], self.travel())
 
     def _said(self, reply: Any, promise: Promise) -> None:
