@@ -220,8 +220,8 @@ def working(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     if job.state != WAIT_REPL:
         if job.state == QUEUED:
             lifecycle.dequeue(broker, job)
-        if broker.deferred:
-            broker.deferred.pop(job, None)
+        if broker.pauses.deferred:
+            broker.pauses.deferred.pop(job, None)
         job.work = None
         if part is not None:
             part.is_delayed = False
@@ -341,7 +341,7 @@ def _give_back(broker: Broker, job: Job, how: NackWords) -> int:
             changing.delay(broker, job, part, delay_ms)
         changing.change(broker, job)
     if delay_ms:
-        if broker.tokened:
+        if broker.tokens.by_job:
             broker.tokens.drop(job)
     elif is_paused:
         pausing.defer(broker, job)
@@ -357,7 +357,7 @@ def enqueue(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 
 def _refuse_paused(broker: Broker, ids: list[bytes]) -> None:
-    if broker.paused_count:
+    if broker.pauses.paused_count:
         for job in map(broker.find, ids):
             if job is None or not pausing.is_paused_in(broker, job):
                 continue
@@ -372,7 +372,7 @@ def _enqueue(broker: Broker, job_id: bytes) -> int:
     is_errored = job.state == ACTIVE and job.is_errored
     if not is_errored and not requeue.is_queueable(job):
         return 0
-    if broker.paused_count and pausing.is_paused_in(broker, job):
+    if broker.pauses.paused_count and pausing.is_paused_in(broker, job):
         return 0  # The queue was paused since the check: other commands ran in between.
     part = job.part
     if is_errored:

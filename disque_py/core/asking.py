@@ -119,13 +119,13 @@ def _answered(
     fields: tuple[Any, ...],
 ) -> Generator[None, None, dict[Node, bytes]]:
     """Ask nodes, and wait for their answers of `count` bytes until the deadline."""
-    broker.question_number += 1
-    number = broker.question_number
+    broker.producers.question_number += 1
+    number = broker.producers.question_number
     question = broker.questions[number] = Question(client, count, nodes)
     broker.send(nodes, kind, (number, *fields))
     broker.schedule.call_at(deadline_ms, partial(_end, broker, number))
     while number in broker.questions:
-        broker.stalled[client] = None
+        broker.waits.stalled[client] = None
         yield
     return question.answers
 
@@ -133,8 +133,8 @@ def _answered(
 def _end(broker: Broker, number: int) -> None:
     """End a question: all have answered, or its time is over."""
     question = broker.questions.pop(number, None)
-    if question is not None and question.client in broker.stalled:
-        del broker.stalled[question.client]
+    if question is not None and question.client in broker.waits.stalled:
+        del broker.waits.stalled[question.client]
         broker.schedule.call_at(broker.now_ms, _go_on)  # The command goes on with the next tick, which is now due.
 
 

@@ -74,8 +74,8 @@ def measure(broker: Broker, job: Job, attributes: JobAttributes) -> None:
 
 
 def _count_record(broker: Broker, job: Job, more: int) -> None:
-    if job.place >= broker.first_place:
-        broker.live_bytes[job.place] += more
+    if job.place >= broker.journal.first_place:
+        broker.journal.live_bytes[job.place] += more
 
 
 def fail(broker: Broker, job: Job, error: bytes | None) -> None:
@@ -128,9 +128,9 @@ def give_up(broker: Broker, job: Job, error: bytes | None) -> bool:
     job.is_leased_here = False
     if job.work is not None:
         job.work = None
-    if broker.deferred:
-        broker.deferred.pop(job, None)
-    if broker.tokened:
+    if broker.pauses.deferred:
+        broker.pauses.deferred.pop(job, None)
+    if broker.tokens.by_job:
         broker.tokens.drop(job)
     rules = broker.queue_settings.of(job.queue)
     if rules.dead_letter and rules.dead_letter != job.queue and not part.is_dead_letter:
@@ -166,7 +166,7 @@ def _move(broker: Broker, job: Job, part: Changeable, name: bytes) -> bool:
     if is_paused:
         lifecycle.postpone(broker, job, broker.now_ms + job.retry_ms + broker.jitter())
         lifecycle.arm(broker, job)
-        broker.deferred[job] = job.requeue_at_ms
+        broker.pauses.deferred[job] = job.requeue_at_ms
         return False
     lifecycle.enqueue(broker, job)
     return True
@@ -333,8 +333,8 @@ def adopt(broker: Broker, job: Job, part: Changeable, field: Any) -> None:
         if isinstance(job.work, Handover):
             job.work = None
         events.learn(broker, job, events.ERRORED)
-        if broker.deferred:
-            broker.deferred.pop(job, None)
+        if broker.pauses.deferred:
+            broker.pauses.deferred.pop(job, None)
         lifecycle.rest(broker, job)
         return
     if due_ms and not (job.is_leased_here and job.attempt > part.ended):
