@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import re
 
 import pytest
 
@@ -39,6 +40,12 @@ def test_no_module_outside_these_folders_claims_to_stay_python(build, modules):
     """The mark would say nothing there."""
     elsewhere = [m for m in modules if not m.name.startswith(tuple(f"{folder}/" for folder in build.FOLDERS))]
     assert [m.name for m in elsewhere if build.STAYS_PYTHON.search(m.text)] == []
+
+
+def test_a_mark_in_other_words_would_be_no_mark(build, modules):
+    """setup.py would compile a module whose comment says so in its own way, and mypyc would refuse the whole build."""
+    said = [m for m in modules if re.search(r"^# .*\bstays python\b", m.text, re.MULTILINE | re.IGNORECASE)]
+    assert [m.name for m in said if not build.STAYS_PYTHON.search(m.text)] == []
 
 
 def test_modules_that_know_the_outside_are_not_compiled(build, modules):
