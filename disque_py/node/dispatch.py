@@ -55,6 +55,9 @@ from disque_py.resp.replies import OK, error
 # ADDJOBs of one client that may wait for copies at the same time.
 OVERLAP_MAX: Final = 1_000
 
+# Larger than any time and any reply, and still a small number for compiled code.
+NO_LIMIT: Final = 1 << 60
+
 # An unknown command is quoted in the error, cut to a readable length.
 UNKNOWN_BYTES_MAX: Final = 128
 HTTP_REPLY: Final = error("ERR this is no HTTP server, the connection is closed")
@@ -130,8 +133,8 @@ def execute(
     client: Client,
     requests: list[list[bytes]],
     at: int = 0,
-    until_ns: int = 1 << 63,
-    room: int = 1 << 62,
+    until_ns: int = NO_LIMIT,
+    room: int = NO_LIMIT,
 ) -> int:
     """Run requests from index `at` on. Return the index of the first request that was not run.
 
@@ -254,7 +257,7 @@ def _slow_ns(broker: Broker) -> int:
     """Return the duration from which a command may belong into SLOWLOG or LATENCY."""
     settings = broker.settings
     slow_us = settings.slowlog_log_slower_than
-    slow_ns = slow_us * 1_000 if slow_us >= 0 else 1 << 62
+    slow_ns = slow_us * 1_000 if slow_us >= 0 else NO_LIMIT
     threshold_ms = settings.latency_monitor_threshold
     return min(slow_ns, threshold_ms * 1_000_000) if threshold_ms > 0 else slow_ns
 
