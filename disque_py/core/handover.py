@@ -26,6 +26,7 @@ from cluster_bus.messages import (
     YOURJOBS,
 )
 from cluster_bus.node import Node
+from disque_py import event_format
 from disque_py.core import events, lifecycle, replication
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
@@ -275,7 +276,7 @@ def _refused(broker: Broker, job: Job, handover: Handover) -> None:
         lifecycle.put_back(broker, job)
         lifecycle.arm_queued(broker, job)
     else:  # It was given away as soon as it was added, and its producer is gone.
-        events.note(broker, job, events.QUEUED)
+        events.note(broker, job, event_format.QUEUED)
         lifecycle.enqueue(broker, job)
     queue = broker.queues[job.queue]
     broker.hint_due.pop(queue, None)
@@ -393,5 +394,5 @@ def _given_up(broker: Broker, job: Job, handover: Handover) -> None:
     if handover.client is not None:
         replication.end_wait(broker, job, replication.NOREPL_TIMEOUT)
     else:
-        events.ended(broker, job, events.LOST, "nobody answered whether its hand-over was taken")
+        events.ended(broker, job, event_format.LOST, "nobody answered whether its hand-over was taken")
     lifecycle.forget(broker, job)

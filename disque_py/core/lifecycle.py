@@ -15,21 +15,13 @@ from __future__ import annotations
 from typing import Final
 
 from disque_py.core.broker import Broker
-from disque_py.core.events import (
-    ADDED,
-    DELIVERED,
-    EXPIRED_EVENT,
-    PENDING,
-    RUNNING,
-    added,
-    event_of,
-    note,
-)
+from disque_py.core.events import added, event_of, note
 from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, NAME_BYTES_FREE, QUEUED, WAIT_REPL, Collection, Job
 from disque_py.core.job_attributes import JobAttributes
 from disque_py.core.job_snapshot import ATTEMPT_MAX
 from disque_py.core.queue import DEAD_ENTRIES_MIN, Queue
 from disque_py.core.spilled import Spilled, released
+from disque_py.event_format import ADDED, DELIVERED, EXPIRED_EVENT, PENDING, RUNNING
 
 # WILLQUEUE goes out this long before a job is requeued, so that a node that has it can object (spec N8).
 WILLQUEUE_LEAD_MS: Final = 500

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from cluster_bus.node import ID_BYTES, Node
+from disque_py import event_format
 from disque_py.core import events, lifecycle, requeue
 from disque_py.core.broker import Broker
 from disque_py.core.job import Job
@@ -57,7 +58,7 @@ def _input_resumed(broker: Broker, queue: Queue) -> None:
         if job.queue == queue.name:
             del broker.deferred[job]
             if job.requeue_at_ms == requeue_at_ms and requeue.is_queueable(job):
-                events.note(broker, job, events.QUEUED)
+                events.note(broker, job, event_format.QUEUED)
                 requeue.release(broker, job)
 
 

@@ -27,6 +27,7 @@ from collections.abc import Callable, Generator, Iterable
 from itertools import islice
 from typing import Final
 
+from disque_py import event_format
 from disque_py.core import events, replication
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.client import RUNNING, WAITS_FOR_ROOM, Client
@@ -371,7 +372,7 @@ def lost(broker: Broker, job: Job, reason: str) -> None:
     spill.lost += 1
     where = "its other holders will queue it" if job.retry_ms and job.holders is not broker.sets.mine else "it is lost"
     tell(broker.host, "spill-lost", job=job.id.decode("ascii", "replace"), reason=reason, consequence=where)
-    events.ended(broker, job, events.LOST, "its body can't be read")
+    events.ended(broker, job, event_format.LOST, "its body can't be read")
     replication.remove(broker, job)
 
 

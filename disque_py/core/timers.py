@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from disque_py import event_format
 from disque_py.core import acks, delivery, events, handover, incremental, leaving, memory, pulls, replication, requeue
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, Handover, Job, Replication
@@ -86,7 +87,7 @@ def visit(broker: Broker, job: Job) -> None:
             broker.tombstones.add(job.id, now_ms)  # A copy that was on its way for long begins its life when it comes.
         else:
             broker.stats.jobs_expired += 1
-        events.ended(broker, job, events.EXPIRED_EVENT)
+        events.ended(broker, job, event_format.EXPIRED_EVENT)
         replication.remove(broker, job)
         return
     due_ms = job.requeue_at_ms

@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disque_py.spark.event_schema import FINAL_RANKS
+from disque_py.event_format import FINAL_RANKS
 from disque_py.spark.index_schema import FINAL, STICKY
 
 # The largest 64 bit number has this many digits. Keys are compared as text.

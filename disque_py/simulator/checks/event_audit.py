@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from disque_py.core.events import ACKED, CANCELED, CODES, COMPLETED, DELIVERED, EXPIRED
+from disque_py.event_format import ACKED, CANCELED, CODES, COMPLETED, DELIVERED, EXPIRED
 from disque_py.simulator.checks.event_log_history import job_of, version_of
 from disque_py.simulator.clients.connection import Connection, words
 from disque_py.simulator.clients.event_readers import Question, check_info, check_lines, check_refusal

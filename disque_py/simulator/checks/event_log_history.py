@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from disque_py.core.event_lines import Lines
-from disque_py.core.events import DELIVERED, VERSION_FIRST
+from disque_py.event_format import DELIVERED, VERSION_FIRST
 from disque_py.simulator.oracle import RuleBrokenError
 
 # Of an event of a node, and of the shortest one of a job (core/events.py).

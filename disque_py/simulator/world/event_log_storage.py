@@ -14,8 +14,8 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from disque_py.core.events import ACKED, DELETED, DELETED_COPY, DROPPED, EXPIRED_EVENT, FLUSHED, LOST, PENDING
 from disque_py.core.job import QUEUED
+from disque_py.event_format import ACKED, DELETED, DELETED_COPY, DROPPED, EXPIRED_EVENT, FLUSHED, LOST, PENDING
 from disque_py.simulator.checks.event_log_history import Written, job_of, version_of
 from disque_py.simulator.faults.disks import Health
 from disque_py.simulator.oracle import RuleBrokenError

@@ -18,7 +18,7 @@ from cluster_bus.node import Node
 from cluster_bus.nodes_file import parse, parse_notes
 from disque_py.config.settings import Settings
 from disque_py.core.broker import Broker
-from disque_py.core.events import ADDED, ADDED_ANYHOW, ADDED_INVISIBLE
+from disque_py.event_format import ADDED, ADDED_ANYHOW, ADDED_INVISIBLE
 from disque_py.node import dispatch
 from disque_py.node.turn import Driver
 from disque_py.simulator.checks.durability import DurabilityChecker
