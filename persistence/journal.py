@@ -247,6 +247,11 @@ class Journal:
         return self._write_queue.oldest_ms(self.now_ms)
 
     @property
+    def has_unsynced(self) -> bool:
+        """Return whether there is such a record."""
+        return self._write_queue.has_ages
+
+    @property
     def unwritten_bytes(self) -> int:
         """Return the bytes of blocks that are not written."""
         return self._write_queue.queued_bytes + (self._write_queue.kept_bytes if self._is_writing else 0)

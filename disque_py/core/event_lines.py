@@ -118,7 +118,7 @@ class Lines:
 def _change(code: int, left: int) -> str:
     if code == ACKED:
         return _ACKED_TO % _QUOTED_STATES[left]
-    name, entered = _CODES.get(code, UNKNOWN_EVENT)
+    name, entered = _CODES.get(code) or UNKNOWN_EVENT
     return f'"event":"{name}","from_state":{_QUOTED_STATES[left]},"to_state":{_QUOTED_STATES[entered]},"since":'
 
 

@@ -15,7 +15,7 @@ that may go on.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from cluster_bus.messages import (
@@ -174,6 +174,11 @@ class OutputCommit:
         self._clients.clear()
         self._broker.outbox.messages.runs[:0] = [run for _, runs in self._messages for run in runs]
         self._messages.clear()
+
+    def waiting_runs(self) -> Iterator[Run]:
+        """Yield the messages to other nodes that wait, oldest first."""
+        for _, runs in self._messages:
+            yield from runs
 
     @property
     def has_messages(self) -> bool:

@@ -151,7 +151,7 @@ class EventLogStorage:
             if log is not None:
                 is_written = not log.error and (not power or log.syncs_each)
                 current.durable = log.durable_seq
-                current.safe = log._written_seq if is_written else log.durable_seq
+                current.safe = log.written_seq if is_written else log.durable_seq
             elif power:
                 current.safe = current.durable
         self._watched = None
