@@ -119,7 +119,7 @@ class Simulation:
         self.targets = self.weather.targets
         self.collections = CollectionChecker(self.world, self.oracle, self.losses, plan.node_timeout_ms)
         self.leases = Leases(self.world, self.oracle, self.losses)
-        self.world.network.tap = self.collections.hear
+        self.world.traffic.tap = self.collections.hear
         self.liveness = LivenessPhase(self)
         for at in range(plan.nodes):
             self.world.add(
@@ -164,7 +164,7 @@ class Simulation:
         """Return the sums; see docs/simulator.md."""
         machines = self.world.machines.values()
         oracle = self.oracle
-        network = self.world.network
+        traffic = self.world.traffic
         commands = sum(machine.count("commands_processed") for machine in machines)
         messages = sum(machine.count("messages_received") for machine in machines)
         return {
@@ -173,8 +173,8 @@ class Simulation:
             "commands": commands,
             "messages": messages,
             "timers": sum(machine.ticks for machine in machines),
-            "frames": network.frames,
-            "bytes": network.bytes,
+            "frames": traffic.frames,
+            "bytes": traffic.bytes,
             "faults": len(self.weather.done),
             "deaths": self.deaths,
             "replays": self.replays,

@@ -74,11 +74,11 @@ class World(SimulatedWorld):
     @property
     def drop(self) -> Filter | None:
         """Which messages are lost."""
-        return self.network.filter
+        return self.traffic.filter
 
     @drop.setter
     def drop(self, taken: Filter | None) -> None:
-        self.network.filter = taken
+        self.traffic.filter = taken
 
     def client(self, name: str) -> Talker:
         """A new connection to a node."""

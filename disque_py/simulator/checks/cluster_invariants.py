@@ -188,7 +188,7 @@ def is_owed(promise: Promise | None, now_ms: int) -> bool:
 
 def look(world: World, oracle: Oracle, losses: Losses) -> None:
     """Compare promises with the jobs that are there; RuleBrokenError."""
-    oldest_ms = min(world.network.oldest_ms(), world.now_ms - losses.settle_ms)
+    oldest_ms = min(world.traffic.oldest_ms(), world.now_ms - losses.settle_ms)
     alive: dict[bytes, int] = {}
     once: dict[bytes, int] = {}  # At-most-once jobs that may still be delivered.
     unsent: dict[bytes, None] = {}  # Jobs that leave a node later, whatever becomes of them meanwhile.

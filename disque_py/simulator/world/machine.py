@@ -274,7 +274,7 @@ class Machine:
             call(*args)
         if not self.is_up:
             return
-        self.world.network.read_landed(self)
+        self.world.traffic.read_landed(self)
         self.open()
         self.driver.tick()
         self.close()
@@ -420,7 +420,7 @@ class Machine:
         durability = self._durability()
         if durability is not None:
             durability.check_frame(node, frame)
-        self.world.network.send(self, node, frame)
+        self.world.traffic.send(self, node, frame)
 
     def lose_incoming(self, node: Node) -> None:
         """The link on which the node spoke to us is gone; within a turn."""

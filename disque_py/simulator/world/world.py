@@ -22,8 +22,10 @@ from cluster_bus.outgoing import Outgoing, Run
 from disque_py.simulator.clients.connection import Connection
 from disque_py.simulator.trace import Trace
 from disque_py.simulator.world.codecs import OLD
+from disque_py.simulator.world.cuts import Cuts
 from disque_py.simulator.world.machine import DeathError, Machine
 from disque_py.simulator.world.network import Network
+from disque_py.simulator.world.traffic import Traffic
 
 if TYPE_CHECKING:
     from disque_py.core.broker import Broker
@@ -46,6 +48,7 @@ class World:
     """All nodes, the network between them, and time.
 
     now_ms      the world's time
+    traffic, network, cuts   frames on their way; connections that begin and end; where no bytes pass
     machines    nodes by name, in order of arrival; those that are down included
     events      how many have happened, in steps of EVENTS_PER_LOOK
     is_prompt   see the module
@@ -75,7 +78,10 @@ class World:
         self._clients = 0
         self._since_look = 0
         self._timer_ms = 0
-        self.network = Network(self, self.stream("network"), delay_ms)
+        self.cuts = Cuts()
+        rng = self.stream("network")
+        self.traffic = Traffic(self, rng, self.cuts, delay_ms)
+        self.network = Network(self, rng, self.cuts, self.traffic)
         self.machines: dict[str, Machine] = {}
         self.connections: dict[Connection, None] = {}
         for name in names:

@@ -104,7 +104,7 @@ def test_a_holder_that_the_leasing_node_does_not_know_may_deliver():
 @pytest.mark.parametrize("is_linked", [True, False])
 def test_a_holder_that_is_linked_has_heard_of_an_ack(is_linked):
     scene = Scene()
-    scene.world.network.filter = lambda *_: True
+    scene.world.traffic.filter = lambda *_: True
     scene.acknowledge("a")
     scene.deliver("b")  # The word may be under way.
     scene.world.run(1_500)
@@ -149,7 +149,7 @@ class Returned:
         self.oracle.acknowledged(self.promise, self.world.now_ms)  # By which node is another rule's business.
         self.world.run(4_000)
         self.world.on_loaded = self.leases.loaded
-        self.world.network.filter = lambda *_: True  # No word of the ack gets through.
+        self.world.traffic.filter = lambda *_: True  # No word of the ack gets through.
         self.world.restart("b")
         self.world.run(2_000)
 
