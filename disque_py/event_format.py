@@ -126,7 +126,8 @@ PACKED_MARK: Final = b"\x01"
 BLOCK_HEAD: Final = struct.Struct("<IIQQ")
 
 # Readers order the events of a job by (final, version, node, seq). `final` is the rank of the state entered, else 0.
-FINAL_RANKS: Final[dict[str, int]] = {"completed": 3, "canceled": 2, "expired": 1}
+FINAL_RANKS: Final[dict[int, int]] = {COMPLETED: 3, CANCELED: 2, EXPIRED: 1}
+FINAL_RANKS_BY_NAME: Final[dict[str, int]] = {str(STATUS_NAMES[state]): rank for state, rank in FINAL_RANKS.items()}
 
 # The column `v` of lines, and of the rows that are made of blocks.
 SCHEMA_VERSION: Final = 1

@@ -82,7 +82,7 @@ class Drainer(Connection):
         elif isinstance(reply, list):
             oracle, now_ms = self._phase.simulation.oracle, self.world.now_ms
             promises = [oracle.deliver(queue, job_id, body, now_ms) for queue, job_id, body in reply]
-            self.world.on_delivered(self.machine, reply)
+            self.world.watcher.on_delivered(self.machine, reply)
             for promise in promises:
                 oracle.acknowledging(promise, now_ms)
             self._phase.acknowledging[self] = promises if self.broker.cluster.linked else []

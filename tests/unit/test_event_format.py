@@ -50,7 +50,7 @@ def test_codes_on_disk_keep_their_meaning():
 
 
 def test_final_ranks_are_ranks_of_states():
-    assert set(event_format.FINAL_RANKS) < set(STATUS_NAMES)
+    assert set(event_format.FINAL_RANKS_BY_NAME) < set(STATUS_NAMES)
 
 
 def test_the_fields_of_an_event_of_the_node_name_no_job():

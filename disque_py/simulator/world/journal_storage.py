@@ -145,12 +145,12 @@ class JournalStorage:
         self.is_loaded = True
         self.read_back()
         self.machine.loaded(has_journal=self.journal_service.last_load is not None)
-        self.machine.world.on_loaded(self.machine)
+        self.machine.world.watcher.on_loaded(self.machine)
 
     def reload(self, done: Callable[[OSError | None], None]) -> None:
         """DEBUG LOADAOF: what memory has goes, and comes back from the journal; or stays, if that can't be read."""
         machine = self.machine
-        machine.world.on_reload(machine)
+        machine.world.watcher.on_reload(machine)
         self.is_loaded = False
         run = machine.runs
 
@@ -160,7 +160,7 @@ class JournalStorage:
                 if failure is None:
                     self.noted = {}
                     self.read_back()
-                machine.world.on_loaded(machine)
+                machine.world.watcher.on_loaded(machine)
             done(failure)
 
         self.journal_service.reload(over)

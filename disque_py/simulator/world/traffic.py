@@ -22,7 +22,7 @@ from cluster_bus.handshake import Hello
 from cluster_bus.messages import FIRST_JOB_KIND
 from cluster_bus.node import FORGOTTEN, Node
 from disque_py.simulator.transcript import Ids, tell_frame
-from disque_py.simulator.world.codecs import NEW, common, decoder, renewed
+from disque_py.simulator.world.codecs import NEW, decoder, renewed
 from disque_py.simulator.world.cuts import Cuts
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Pipe:
         self.target_run = target.runs
         self.hello = hello
         # That of the process: a machine whose next process is another version still runs this one until it ends.
-        self.version = common(target.membership.version, hello.versions)
+        self.version = target.membership.protocol_with(hello)
         self.ends = (dialer.runs, hello.id, target.runs, target.membership.me.id, self.version)
         self.decoder: Decoder = decoder(self.version)
         self.node: Node | None = None
@@ -228,7 +228,7 @@ class Traffic:
         for run in jobs:
             lost = [item for item in run[1:] if self.filter(sender, receiver, run[0], item)]
             for item in lost:
-                self.world.on_lost(sender, receiver, run[0], item)
+                self.world.watcher.on_lost(sender, receiver, run[0], item)
             if len(lost) < len(run) - 1:
                 kept.append([run[0], *(item for item in run[1:] if not any(item is other for other in lost))])
         return kept

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mypy_extensions import mypyc_attr
 
-from cluster_bus.outgoing import Outgoing, Run
 from disque_py.simulator.clients.connection import Connection
 from disque_py.simulator.trace import Trace
 from disque_py.simulator.world.codecs import OLD
@@ -26,6 +25,7 @@ from disque_py.simulator.world.cuts import Cuts
 from disque_py.simulator.world.machine import DeathError, Machine
 from disque_py.simulator.world.network import Network
 from disque_py.simulator.world.traffic import Traffic
+from disque_py.simulator.world.watcher import Watcher
 
 if TYPE_CHECKING:
     from disque_py.core.broker import Broker
@@ -52,6 +52,7 @@ class World:
     machines    nodes by name, in order of arrival; those that are down included
     events      how many have happened, in steps of EVENTS_PER_LOOK
     is_prompt   see the module
+    watcher     is told what happens; it may be replaced at any time
     trace       what happened: a running hash, and text if a person wants to read it
     """
 
@@ -64,6 +65,7 @@ class World:
         is_prompt: bool = True,
         chance: Callable[[str], Random] = Random,
         trace: Trace | None = None,
+        watcher: Watcher | None = None,
         **settings: Any,
     ) -> None:
         self.seed = seed
@@ -72,6 +74,7 @@ class World:
         self.is_prompt = is_prompt
         self.settings = settings
         self.trace = trace if trace is not None else Trace()
+        self.watcher = watcher if watcher is not None else Watcher()
         self._chance = chance
         self._heap: list[Event] = []
         self._serial = 0
@@ -141,7 +144,7 @@ class World:
             if count == EVENTS_PER_LOOK:
                 self.events += count
                 count = 0
-                self.on_look()
+                self.watcher.on_look()
         self._since_look = count
         self.now_ms = end_ms
 
@@ -237,39 +240,3 @@ class World:
         self.connections[connection] = None
         connection.open(machine, self._clients)
         return connection
-
-    # -- what a watcher may want to see (tests/scenarios) --------------------------------------------
-
-    def outgoing_of(self, machine: Machine) -> Outgoing:
-        """Where a node's messages are gathered."""
-        return Outgoing()
-
-    def on_runs(self, machine: Machine, runs: list[Run]) -> None:
-        """This turn's messages of a node are about to leave; only if `outgoing_of` says so."""
-
-    def on_turn(self, machine: Machine) -> None:
-        """A turn of this node is over."""
-
-    def on_look(self) -> None:
-        """EVENTS_PER_LOOK events have happened since the last look."""
-
-    def on_death(self, machine: Machine, *, power: bool) -> None:
-        """A process is about to lose its memory."""
-
-    def on_reload(self, machine: Machine) -> None:
-        """A process is about to forget all its jobs and to read them back (DEBUG LOADAOF)."""
-
-    def on_loaded(self, machine: Machine) -> None:
-        """A process has read its journal."""
-
-    def on_asked(self, machine: Machine, command: tuple[str | bytes | int, ...]) -> None:
-        """An operator's command is about to reach a node."""
-
-    def on_answered(self, machine: Machine, command: tuple[str | bytes | int, ...], reply: Any) -> None:
-        """An operator's command is answered."""
-
-    def on_delivered(self, machine: Machine, entries: list[Any]) -> None:
-        """A consumer got these from a node, [queue, id, …] each."""
-
-    def on_lost(self, sender: str, receiver: str, kind: int, item: Any) -> None:
-        """The network's filter took this message."""

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, write_deltalake
 
-from disque_py.event_format import FINAL_RANKS
+from disque_py.event_format import FINAL_RANKS_BY_NAME
 from disque_py.spark.delta_store import Store, read_column
 from disque_py.spark.index_reading import files_of, read_rows
 from disque_py.spark.index_schema import DAY, HISTORY, arrow_schema, open_existing
@@ -36,7 +36,7 @@ NOTE: Final = "disque.made_of"
 CTIMES_PER_MS: Final = 1_000_000
 UTC_NAMES: Final = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
 
-_RANKS: Final = " ".join(f"WHEN '{state}' THEN {rank}" for state, rank in FINAL_RANKS.items())
+_RANKS: Final = " ".join(f"WHEN '{state}' THEN {rank}" for state, rank in FINAL_RANKS_BY_NAME.items())
 # The order within a job.
 ORDERED_SQL: Final = """
     SELECT *, max(ts) OVER job AS at, lead(ts) OVER steps AS next_ts, lag(ts) OVER steps AS last_ts,

@@ -6,6 +6,7 @@ import pytest
 
 from disque_py.core import handover, lifecycle
 from disque_py.simulator.world.traffic import Pipe
+from disque_py.simulator.world.watcher import Watcher
 from disque_py.simulator.world.world import World
 from simulated import ask, joined
 
@@ -102,12 +103,12 @@ def test_jobs_survive_connections_that_break_again_and_again(is_rough):
 def test_the_filter_takes_single_messages():
     """And says which."""
 
-    class Watched(World):
+    class Losses(Watcher):
         def on_lost(self, sender, receiver, kind, item):
             lost.append((sender, receiver, kind))
 
     lost: list[tuple[str, str, int]] = []
-    world = Watched("ab")
+    world = World("ab", watcher=Losses())
     world.join()
     world.traffic.filter = lambda sender, receiver, kind, item: kind == 32 and len(lost) < 1
     assert ask(world, "a", "ADDJOB", "q", "x", 0, "REPLICATE", 2).startswith(b"D-")
