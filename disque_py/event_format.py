@@ -128,6 +128,11 @@ BLOCK_HEAD: Final = struct.Struct("<IIQQ")
 # Readers order the events of a job by (final, version, node, seq). `final` is the rank of the state entered, else 0.
 FINAL_RANKS: Final[dict[int, int]] = {COMPLETED: 3, CANCELED: 2, EXPIRED: 1}
 FINAL_RANKS_BY_NAME: Final[dict[str, int]] = {str(STATUS_NAMES[state]): rank for state, rank in FINAL_RANKS.items()}
+_RANKS: Final = " ".join(f"WHEN '{name}' THEN {rank}" for name, rank in FINAL_RANKS_BY_NAME.items())
+# The rank as an expression of SQL, and the names of the other states as a list of SQL.
+FINAL_RANK_SQL: Final = f"CASE to_state {_RANKS} ELSE 0 END"
+_LIVE: Final = ", ".join(f"'{name}'" for name in STATUS_NAMES if name and name not in FINAL_RANKS_BY_NAME)
+LIVE_SQL: Final = f"({_LIVE})"
 
 # The column `v` of lines, and of the rows that are made of blocks.
 SCHEMA_VERSION: Final = 1

@@ -23,6 +23,11 @@ STATES_MIN = 3
 EVENTS_MIN = 5
 
 
+def in_sql(text):
+    """How many names of states a text has, in SQL's quotes."""
+    return sum(f"'{state}'" in text for state in STATES)
+
+
 def repetitions(name, tree):
     """Yield each place of a module that repeats a part of the format."""
     for node in ast.walk(tree):
@@ -30,6 +35,8 @@ def repetitions(name, tree):
             words = {each.value for each in ast.walk(node) if isinstance(each, ast.Constant)}
             if len(words & STATES) >= STATES_MIN or len(words & EVENTS) >= EVENTS_MIN:
                 yield f"{name}:{node.lineno}: names of states or events"
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and in_sql(node.value) >= STATES_MIN:
+            yield f"{name}:{node.lineno}: names of states in SQL"
         elif isinstance(node, ast.Constant) and node.value == event_format.BLOCK_HEAD.format:
             yield f"{name}:{node.lineno}: the head of a block"
         elif isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Constant):
@@ -50,6 +57,7 @@ def test_no_module_repeats_a_part_of_the_format_of_events(modules):
         "PENDING = 2",
         'STATES = (None, "invisible", "pending", "running")',
         'CODES = {1: ("added", 2), 2: ("delivered", 3), 3: ("acked", 4), 6: ("queued", 2), 7: ("requeued", 2)}',
+        "sql = \"to_state IN ('pending', 'running', 'invisible')\"",
         'head = struct.Struct("<IIQQ")',
     ],
 )

@@ -49,8 +49,12 @@ def test_codes_on_disk_keep_their_meaning():
     )  # fmt: skip
 
 
-def test_final_ranks_are_ranks_of_states():
-    assert set(event_format.FINAL_RANKS_BY_NAME) < set(STATUS_NAMES)
+def test_a_state_is_final_or_live():
+    assert event_format.FINAL_RANKS_BY_NAME == {"completed": 3, "canceled": 2, "expired": 1}
+    assert event_format.FINAL_RANK_SQL == (
+        "CASE to_state WHEN 'completed' THEN 3 WHEN 'canceled' THEN 2 WHEN 'expired' THEN 1 ELSE 0 END"
+    )
+    assert event_format.LIVE_SQL == "('invisible', 'pending', 'running', 'errored')"
 
 
 def test_the_fields_of_an_event_of_the_node_name_no_job():
