@@ -139,6 +139,7 @@ class Broker:
       outcome_waits        job id -> nodes that want to know its outcome
       question_number      the number of the last question
       caller_count         ADDJOBs that wait until it is known whether their key is used
+      is_repeating         whether the one timer that repeats unanswered questions is pending
 
     Journal (journaling.py)
       is_journaling        whether a journal is written
@@ -234,6 +235,7 @@ class Broker:
         self.outcome_waits: dict[bytes, dict[Node, None]] = {}
         self.question_number = 0
         self.caller_count = 0
+        self.is_repeating = False
         self.incremental: dict[Client, Steps] = {}
         self.recollect: Iterator[None] | None = None
         self.asked_all_ms = 0

@@ -174,7 +174,8 @@ def _refuse_unsure(broker: Broker, job: Job, asked: dict[Node, int]) -> None:
 def _search(broker: Broker, chars: bytes) -> Search:
     search = broker.searches.get(chars)
     if search is None:
-        if not broker.searches:
+        if not broker.is_repeating:
+            broker.is_repeating = True
             broker.schedule.call_at(broker.now_ms + REPEAT_MS, partial(_repeat, broker))
         search = broker.searches[chars] = Search()
     return search
@@ -453,7 +454,8 @@ def _repeat(broker: Broker) -> None:
             broker.send(broker.sets.only(node), ISKEY, (number, chars))
         search.creator = None
         _look(broker, chars, search)
-    if broker.searches:
+    broker.is_repeating = bool(broker.searches)
+    if broker.is_repeating:
         broker.schedule.call_at(broker.now_ms + REPEAT_MS, partial(_repeat, broker))
 
 
