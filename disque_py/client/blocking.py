@@ -149,7 +149,7 @@ class Disque(BlockingCommands):
                     if reply is None and request.wait_word is not None and (until is None or time.monotonic() < until):
                         continue
                     return self._value(request, reply, connection)
-                pool.left(connection.address)
+                pool.refused(connection.address, reply)
                 if patience.is_over(time.monotonic()):
                     raise reply
             time.sleep(patience.pause_s())
@@ -247,8 +247,8 @@ class Disque(BlockingCommands):
             bulk.end_round(replies, connection.sent_count, failure)
             if bulk.made_progress:
                 patience.renew()
-            if bulk.wants_elsewhere:
-                pool.left(connection.address)
+            if bulk.refusal is not None:
+                pool.refused(connection.address, bulk.refusal)
             if bulk.is_done or patience.is_over(time.monotonic()):
                 return connection.address
             time.sleep(patience.pause_s())

@@ -234,6 +234,7 @@ def test_an_addjob_without_replicate_waits_for_missing_nodes():
     with Node(answers={"ADDJOB": in_turn(MISSING, added, MISSING, added)}) as node, client_of(node) as client:
         assert client.add_job("q", "") == JOB_A
         assert client.add_jobs("q", [b"1", b"2"]) == [JOB_A, JOB_A]
+        assert client._pool.cluster.is_good(client.node)
     with (
         Node(answers={"ADDJOB": in_turn(MISSING, added)}) as node,
         client_of(node) as client,
