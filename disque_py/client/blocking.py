@@ -6,6 +6,7 @@ has a connection of its own. Any number of threads may share one client.
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections import deque
@@ -104,7 +105,8 @@ class Disque(BlockingCommands):
     def close(self) -> None:
         """Close all connections. Threads that wait on one get ConnectionLostError.
 
-        Before that, iterators over jobs put back the jobs that they have fetched and not handed out.
+        Before that, iterators over jobs put back the jobs that they have fetched and not handed out. In a forked child
+        they leave the parent's jobs alone.
         """
         for stream in list(self._streams):
             with suppress(ValueError):  # Another thread runs it, and is about to meet the closed client.
@@ -187,12 +189,13 @@ class Disque(BlockingCommands):
     def _iterate(self, request: Request[list[Job]]) -> Jobs:
         while batch := self.run(request):
             found = deque(batch)
+            pid = os.getpid()
             try:
-                while found:
+                while found and pid == os.getpid():  # In a forked child these jobs are still the parent's.
                     yield found.popleft()
             finally:
                 # The loop was left, perhaps because the node is gone. So there is one attempt; RETRY does the rest.
-                for group in commands.by_node(found).values():
+                for group in commands.by_node(found).values() if pid == os.getpid() else ():
                     with suppress(DisqueError):
                         self._run(commands.nack(*group), Patience(0.0, self._rng))
 
