@@ -75,7 +75,7 @@ class Bulk:
         `error` is the reason why there are fewer replies than commands. Commands that may be repeated form the next
         round.
         """
-        self.refusal: Reply = None
+        self.refusal = None
         self.made_progress = False
         again: list[int] = []
         for position, index in enumerate(self._todo):

@@ -30,6 +30,7 @@ from disque_py.core.job_attributes import JobAttributes
 from disque_py.core.job_snapshot import ATTEMPT_MAX
 from disque_py.core.queue import DEAD_ENTRIES_MIN, Queue
 from disque_py.core.spilled import Spilled, released
+from persistence.layouts import BASE_BYTES
 
 # WILLQUEUE goes out this long before a job is requeued, so that a node that has it can object (spec N8).
 WILLQUEUE_LEAD_MS: Final = 500
@@ -38,8 +39,6 @@ WILLQUEUE_LEAD_MS: Final = 500
 ANNOUNCE_MARGIN_MS: Final = 2_500
 # A job with a shorter RETRY is not announced: the batch would come too late, and WILLQUEUE has the same effect.
 ANNOUNCE_RETRY_MS_MIN: Final = 2 * ANNOUNCE_MARGIN_MS
-# About the bytes of a base in the journal, besides queue and body.
-BASE_BYTES: Final = 130
 # Expired jobs removed from a queue's head in one call; their timers remove the rest.
 EXPIRED_PER_FETCH: Final = 1_000
 # A queue's next jobs are read back from disk when fewer than this are known to be in memory.
