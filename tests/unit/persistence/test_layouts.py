@@ -20,7 +20,7 @@ HERE = ("persistence", "disque_py/core/journaling.py", "disque_py/core/restoring
 
 
 def recorded():
-    """What a broker records of a job's whole life, with all that may hang on it → kind: the last item of that kind."""
+    """Return the id of a job, and kind → the last item of that kind that a broker records of the job's whole life."""
     broker = make_broker()
     broker.is_journaling = True
     broker.first_place = broker.place = 1
