@@ -10,7 +10,7 @@ import os
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, Unpack
@@ -19,7 +19,6 @@ from weakref import WeakSet
 from disque_py.client import commands
 from disque_py.client.address import Address
 from disque_py.client.bulk import Bulk
-from disque_py.client.commands import JobState
 from disque_py.client.errors import DisqueConnectionError, DisqueError, NotConnectedError
 from disque_py.client.events import COUNT, TAIL_BLOCK_MS, Event
 from disque_py.client.faces import BlockingCommands, Jobs
@@ -29,8 +28,9 @@ from disque_py.client.pipeline import Pipeline, envelope, read_all
 from disque_py.client.pool import Pool
 from disque_py.client.protocol import Reply
 from disque_py.client.request import Request
-from disque_py.client.results import Job, JobInfo
+from disque_py.client.results import Job
 from disque_py.client.retry import Patience, is_refused_for_now, may_repeat
+from disque_py.client.scans import Scan
 from disque_py.client.socket_connection import SocketConnection
 from disque_py.client.spans import Milliseconds, milliseconds
 from disque_py.client.templates import Adding
@@ -256,7 +256,7 @@ class Disque(BlockingCommands):
                 return connection.address
             time.sleep(patience.pause_s())
 
-    # Iterators: a scan belongs to one node, whose cursors mean nothing elsewhere (aio_scan.py).
+    # Iterators: a scan belongs to one node, whose cursors mean nothing elsewhere (scans.py).
 
     def scanned_node(self) -> Address:
         """Return the node that a scan lists: the one that commands go to. Raises NotConnectedError."""
@@ -265,7 +265,8 @@ class Disque(BlockingCommands):
         self._pool.give_back(connection)
         return connection.address
 
-    def _scan(self, page: Callable[[int], Request[tuple[int, list[T]]]]) -> Iterator[T]:
+    def scan(self, page: Scan[T]) -> Iterator[T]:
+        """Iterate over all pages of a scan. Raises DisqueConnectionError if its node is lost."""
         node = self.scanned_node()
         cursor = 0
         while True:
@@ -276,55 +277,6 @@ class Disque(BlockingCommands):
             yield from items
             if cursor == 0:
                 return
-
-    def qscan(
-        self,
-        *,
-        count: int | None = None,
-        minlen: int | None = None,
-        maxlen: int | None = None,
-        importrate: int | None = None,
-    ) -> Iterator[str]:
-        """Iterate over the names of one node's queues; a name may come twice.
-
-        count        number of queues that the node looks at in one step; by default the node chooses
-        minlen       only queues with as many jobs; by default all
-        maxlen       only queues with no more jobs; by default all
-        importrate   only queues that import as many jobs a second; by default all
-
-        Raises DisqueConnectionError if the node is lost.
-        """
-        return self._scan(
-            lambda cursor: commands.qscan_page(cursor, count=count, minlen=minlen, maxlen=maxlen, importrate=importrate)
-        )
-
-    def jscan(
-        self, *, count: int | None = None, queue: str | bytes | None = None, states: Iterable[JobState] = ()
-    ) -> Iterator[str]:
-        """Iterate over the ids of one node's jobs; an id may come twice.
-
-        count    number of jobs that the node looks at in one step; by default the node chooses
-        queue    only jobs of this queue; by default of all
-        states   only jobs in one of these states; none by default, which means all
-
-        Raises DisqueConnectionError if the node is lost.
-        """
-        wanted = tuple(states)
-        return self._scan(lambda cursor: commands.jscan_page(cursor, count=count, queue=queue, states=wanted))
-
-    def jscan_info(
-        self, *, count: int | None = None, queue: str | bytes | None = None, states: Iterable[JobState] = ()
-    ) -> Iterator[JobInfo]:
-        """Iterate over one node's jobs as SHOW shows them; a job may come twice.
-
-        count    number of jobs that the node looks at in one step; by default the node chooses
-        queue    only jobs of this queue; by default of all
-        states   only jobs in one of these states; none by default, which means all
-
-        Raises DisqueConnectionError if the node is lost.
-        """
-        wanted = tuple(states)
-        return self._scan(lambda cursor: commands.jscan_info_page(cursor, count=count, queue=queue, states=wanted))
 
     def events_tail(
         self,
