@@ -23,7 +23,7 @@ def recorded():
     """Return the id of a job, and kind → the last item of that kind that a broker records of the job's whole life."""
     broker = make_broker()
     broker.is_journaling = True
-    broker.first_place = broker.place = 1
+    broker.journal.first_place = broker.journal.place = 1
     client = make_client(broker)
     found = {}
 
