@@ -114,6 +114,7 @@ class Broker:
     Clients
       clients, monitors    by id; clients in MONITOR
       blocked_count        clients and requests that wait for jobs or copies
+      arrivals             how many clients have begun to wait for jobs: the order among them
       ready                queues that may have both jobs and waiting clients
       timeouts             when blocked clients are answered at the latest
       incremental          client -> its long command, done a part per turn (incremental.py)
@@ -210,6 +211,7 @@ class Broker:
         self.told_interest: dict[bytes, int] = {}
         self.told_plain: dict[bytes, int] = {}
         self.plain_interest: dict[bytes, dict[Node, int]] = {}
+        self.arrivals = 0
         self.timeouts: Timetable[Client] = Timetable()
         self.eviction_shard = 0
         self.sweep_shard = 0
@@ -302,7 +304,16 @@ class Broker:
 
     def look_again(self, queue: Queue) -> None:
         """Serve the queue's clients again in a turn soon, because something kept us from finishing with it."""
-        self.schedule.call_at(self.now_ms + 1, lambda: self.ready.setdefault(queue))
+        self.schedule.call_at(self.now_ms + 1, lambda: self.wake(queue))
+
+    def wake(self, queue: Queue) -> None:
+        """Serve the queue's clients at the end of the turn: what kept them from its jobs is over."""
+        if queue.waiting:
+            self.ready[queue] = None
+        filters = queue.filters
+        if filters is not None and filters.waiting:
+            filters.all_due()
+            self.ready[queue] = None
 
     def drop_queue(self, queue: Queue) -> None:
         """Forget an idle queue that has no entries, not even dead ones."""

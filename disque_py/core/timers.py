@@ -184,7 +184,7 @@ def is_idle(broker: Broker, queue: Queue, idle_ms: int) -> bool:
     """Whether no part of the queue is worth keeping."""
     return (
         not queue.length
-        and not queue.waiting
+        and not queue.has_clients
         and not queue.paused
         and queue.name not in broker.told_interest
         and (broker.now_ms - queue.active_ms >= idle_ms or _is_unused(broker, queue))
