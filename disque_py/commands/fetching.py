@@ -124,7 +124,12 @@ def _getjob_of_none(
             MISCONF + broker.journal.disk_trouble
         )  # The jobs are at-most-once ones, or very many are asked for.
     if nohang and options.where is not None:
+        if interest.is_told(broker) and broker.consumers.filter_lines < filters.LINES_MAX:
+            for queue in queues:
+                filters.filters_of(broker, queue).asked(options.where)
         return nil_array(client.protocol)
+    if options.where is not None and broker.consumers.filter_lines + len(names) > filters.LINES_MAX:
+        raise CommandError(f"ERR too many waiting filters, at most {filters.LINES_MAX}")
     if nohang:
         if len(queues) < len(names) and (interest.is_told(broker) or memory.has_spare_queues(broker, names)):
             queues = [broker.queue(name) for name in names]

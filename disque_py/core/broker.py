@@ -19,6 +19,7 @@ from cluster_bus.node import HANDSHAKE, LEAVING, MYSELF, Node
 from cluster_bus.outgoing import Outgoing
 from disque_py.config.settings import Settings
 from disque_py.core.broker_parts import Acks, Consumers, Copies, JournalState, Memory, Pauses, Producers, Upkeep, Waits
+from disque_py.core.filters import adopt
 from disque_py.core.ids import IdSource
 from disque_py.core.job import Job
 from disque_py.core.node_sets import NodeSets
@@ -194,6 +195,8 @@ class Broker:
             self.queue_serial += 1
             queue.serial = self.queue_serial
             self.queue_order.append(queue)
+            if self.consumers.filters:
+                adopt(self, queue)
         return queue
 
     def owe_hint(self, queue: Queue) -> None:

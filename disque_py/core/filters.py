@@ -23,11 +23,14 @@ from disque_py.core.priority_queue import Key
 from disque_py.core.sorted_jobs import SortedJobs
 
 if TYPE_CHECKING:
+    from cluster_bus.node import Node
     from disque_py.core.broker import Broker
     from disque_py.core.client import Client
     from disque_py.core.queue import Queue
 
 PAIRS_MAX: Final = 8
+# Filters that clients of a node wait with: other nodes keep no more of one node.
+LINES_MAX: Final = 100_000
 # An index without clients is dropped when it was not used for so long.
 INDEX_IDLE_MS: Final = 60_000
 # Jobs looked at per part while an index is built; also the most that are looked at in one go, through the queue.
@@ -35,6 +38,12 @@ LOOKED_PER_PART: Final = 2_000
 # Memory of an entry of an index and of a group, besides the bytes of its values, as measured.
 ENTRY_BYTES: Final = 160
 GROUP_BYTES: Final = 700
+
+# Most groups have no at-most-once job. They share this as `once`; no job is ever added to it.
+NO_JOBS: Final = SortedJobs()
+
+# The number of waiting clients that stands for: none, and none lately.
+GONE: Final = -1
 
 Names = tuple[bytes, ...]
 Values = tuple[bytes, ...]
@@ -71,20 +80,78 @@ def values_of(job: Job, names: Names) -> Values | None:
     return tuple(found)
 
 
+class Demand:
+    """The part of a group that only clients on this or other nodes make necessary (filter_interest.py).
+
+    interested      node -> its clients that wait for such jobs, and those of them that take RETRY 0
+    told, told_plain   the same numbers of this node, as other nodes were told
+    asked_ms        when a client of this node last stopped waiting, or asked in vain
+    is_timed        a lower number will be told soon
+    hints           node -> hints that it was sent
+    hint_node, hint_until_ms   the node hinted at last, and until when its answer is waited for
+    hint_repeats    how often that node was hinted at in a row
+    """
+
+    __slots__ = (
+        "asked_ms",
+        "hint_node",
+        "hint_repeats",
+        "hint_until_ms",
+        "hints",
+        "interested",
+        "is_timed",
+        "told",
+        "told_plain",
+    )
+
+    def __init__(self) -> None:
+        self.interested: dict[Node, tuple[int, int]] = {}
+        self.told = GONE
+        self.told_plain = GONE
+        self.asked_ms = 0
+        self.is_timed = False
+        self.hints: dict[Node, int] = {}
+        self.hint_node: Node | None = None
+        self.hint_until_ms = 0
+        self.hint_repeats = 0
+
+
 class Group:
     """The ready jobs of a queue with one combination of values, and the clients that wait for them.
 
+    names, values   the pairs that its jobs carry
     retried, once   its jobs: at least once, at most once
-    waiting         clients in order of arrival
+    waiting         clients in order of arrival; `picky` of them skip at-most-once jobs
+    demand          clients that other nodes have, or are told of; None: there are none
     """
 
-    __slots__ = ("once", "retried", "values", "waiting")
+    __slots__ = ("demand", "names", "once", "picky", "retried", "values", "waiting")
 
-    def __init__(self, values: Values) -> None:
+    def __init__(self, names: Names, values: Values) -> None:
+        self.names = names
         self.values = values
         self.retried = SortedJobs()
-        self.once = SortedJobs()
+        self.once = NO_JOBS
         self.waiting: dict[Client, None] = {}
+        self.picky = 0
+        self.demand: Demand | None = None
+
+    @property
+    def pairs(self) -> tuple[bytes, ...]:
+        """Its names and values as they travel: name, value, name, value …"""
+        return tuple([word for at in range(len(self.names)) for word in (self.names[at], self.values[at])])
+
+    def add(self, job: Job) -> bool:
+        """Add a job. Return whether it was not there."""
+        if job.retry_ms:
+            return self.retried.add(job)
+        if self.once is NO_JOBS:
+            self.once = SortedJobs()
+        return self.once.add(job)
+
+    def remove(self, job: Job) -> bool:
+        """Remove a job. Return whether it was there."""
+        return (self.retried if job.retry_ms else self.once).remove(job)
 
     @property
     def length(self) -> int:
@@ -130,18 +197,22 @@ class Index:
     groups       values -> their group
     used_ms      when a client last asked with it
     build        the walk that fills it; None when it is complete
+    is_building  it is built without a client that waits for that
     waiting      clients in its groups
+    demands      groups that have a `demand`
     entries      jobs in its groups
     """
 
-    __slots__ = ("build", "entries", "groups", "names", "used_ms", "waiting")
+    __slots__ = ("build", "demands", "entries", "groups", "is_building", "names", "used_ms", "waiting")
 
     def __init__(self, names: Names) -> None:
         self.names = names
         self.groups: dict[Values, Group] = {}
         self.used_ms = 0
         self.build: Iterator[None] | None = None
+        self.is_building = False
         self.waiting = 0
+        self.demands = 0
         self.entries = 0
 
 
@@ -151,9 +222,10 @@ class Filters:
     indexes      names -> index
     due          groups whose clients may be served
     waiting      clients that wait with a filter
+    is_closed    no other node is told of clients here: the queue is paused, say
     """
 
-    __slots__ = ("broker", "due", "indexes", "is_timed", "queue", "waiting")
+    __slots__ = ("broker", "due", "indexes", "is_closed", "is_timed", "queue", "waiting")
 
     def __init__(self, broker: Broker, queue: Queue) -> None:
         self.broker = broker
@@ -161,7 +233,18 @@ class Filters:
         self.indexes: dict[Names, Index] = {}
         self.due: dict[Group, None] = {}
         self.waiting = 0
+        self.is_closed = False
         self.is_timed = False
+
+    @property
+    def is_told(self) -> bool:
+        """Whether other nodes know of clients that wait here with a filter."""
+        return any(
+            group.demand is not None and group.demand.told != GONE
+            for index in self.indexes.values()
+            if index.demands
+            for group in index.groups.values()
+        )
 
     # -- the queue's side: it calls these for each job ---------------------------------------------
 
@@ -174,6 +257,8 @@ class Filters:
                 if group.waiting:
                     self.due[group] = None
                     self.broker.ready[self.queue] = None
+                if group.demand is not None and group.demand.interested:
+                    self.broker.consumers.filter_hints[group] = self.queue
 
     def left(self, job: Job) -> None:
         """Remove a job that is no longer ready."""
@@ -182,14 +267,14 @@ class Filters:
             if values is None:
                 continue
             group = index.groups.get(values)
-            if group is not None and (group.retried if job.retry_ms else group.once).remove(job):
+            if group is not None and group.remove(job):
                 index.entries -= 1
                 self.broker.used_memory -= ENTRY_BYTES
                 self._drop_if_empty(index, group)
 
     def _add(self, index: Index, values: Values, job: Job) -> Group:
         group = self._group(index, values)
-        if (group.retried if job.retry_ms else group.once).add(job):
+        if group.add(job):
             index.entries += 1
             self.broker.used_memory += ENTRY_BYTES
         return group
@@ -197,12 +282,18 @@ class Filters:
     def _group(self, index: Index, values: Values) -> Group:
         group = index.groups.get(values)
         if group is None:
-            group = index.groups[values] = Group(values)
+            group = index.groups[values] = Group(index.names, values)
             self.broker.used_memory += GROUP_BYTES + sum(map(len, values))
         return group
 
+    def drop_if_unused(self, group: Group) -> None:
+        """Drop the group if it has no job, and no client anywhere waits for one."""
+        index = self.indexes.get(group.names)
+        if index is not None and index.groups.get(group.values) is group:
+            self._drop_if_empty(index, group)
+
     def _drop_if_empty(self, index: Index, group: Group) -> None:
-        if not group.waiting and not group.length:
+        if not group.waiting and not group.length and group.demand is None:
             del index.groups[group.values]
             self.broker.used_memory -= GROUP_BYTES + sum(map(len, group.values))
             self.due.pop(group, None)
@@ -229,19 +320,74 @@ class Filters:
     def wait(self, client: Client, wanted: Filter) -> None:
         """Let the client wait for jobs that the filter takes."""
         index = self.index(wanted.names)
-        self._group(index, wanted.values).waiting[client] = None
+        group = self._group(index, wanted.values)
+        if not group.waiting:
+            self.broker.consumers.filter_lines += 1
+        group.waiting[client] = None
+        if client.options.is_picky:
+            group.picky += 1
         index.waiting += 1
         self.waiting += 1
+        self.broker.consumers.filter_due[group] = self.queue
 
     def stop_waiting(self, client: Client, wanted: Filter) -> None:
         """Take the client out of its line."""
         index = self.indexes[wanted.names]
         group = index.groups[wanted.values]
         del group.waiting[client]
+        if client.options.is_picky:
+            group.picky -= 1
+        if not group.waiting:
+            self.broker.consumers.filter_lines -= 1
         index.waiting -= 1
         index.used_ms = self.broker.now_ms
         self.waiting -= 1
+        if group.demand is not None:
+            group.demand.asked_ms = self.broker.now_ms
+            self.broker.consumers.filter_due[group] = self.queue
+            if group.length and group.demand.interested:
+                self.broker.consumers.filter_hints[group] = self.queue
         self._drop_if_empty(index, group)
+
+    def asked(self, wanted: Filter) -> None:
+        """Note that a client asked in vain and did not wait."""
+        group = self._group(self.index(wanted.names), wanted.values)
+        self.demand(group).asked_ms = self.broker.now_ms
+        self.broker.consumers.filter_due[group] = self.queue
+
+    def demand(self, group: Group) -> Demand:
+        """Return what is known of the group's clients anywhere; from now on the group is kept for it."""
+        if group.demand is None:
+            group.demand = Demand()
+            self.indexes[group.names].demands += 1
+        return group.demand
+
+    def end_demand(self, group: Group) -> None:
+        """Forget a group's demand if no client of any node is left in it."""
+        demand = group.demand
+        if demand is not None and not demand.interested and demand.told == GONE and not demand.is_timed:
+            group.demand = None
+            index = self.indexes.get(group.names)
+            if index is not None:
+                index.demands -= 1
+            self.drop_if_unused(group)
+
+    def group_of(self, pairs: tuple[bytes, ...]) -> Group:
+        """Return the group of these pairs, which are sorted by name; it is made if it is missing."""
+        return self._group(self.index(pairs[::2]), pairs[1::2])
+
+    def build_soon(self, index: Index) -> None:
+        """Build an index that no client of this node waits for, a part per millisecond."""
+        if index.build is not None and not index.is_building:
+            index.is_building = True
+            self._build_part(index)
+
+    def _build_part(self, index: Index) -> None:
+        build = index.build
+        if build is not None and not self.queue.is_dropped:
+            next(build, None)
+            if index.build is not None:
+                self.broker.schedule.call_at(self.broker.now_ms + 1, lambda: self._build_part(index))
 
     def all_due(self) -> None:
         """Mark every group with clients and jobs: something kept its clients from being served."""
@@ -270,6 +416,9 @@ class Filters:
                     looked = 0
                     yield
         index.build = None
+        for group in index.groups.values():
+            if group.length and group.demand is not None and group.demand.interested:
+                self.broker.consumers.filter_hints[group] = queue
 
     def _fill(self, index: Index, jobs: list[Job]) -> None:
         name = self.queue.name
@@ -286,7 +435,7 @@ class Filters:
         if self.queue.is_dropped:
             return
         for names, index in list(self.indexes.items()):
-            if not index.waiting and broker.now_ms - index.used_ms >= INDEX_IDLE_MS:
+            if not index.waiting and not index.demands and broker.now_ms - index.used_ms >= INDEX_IDLE_MS:
                 del self.indexes[names]
                 broker.used_memory -= index.entries * ENTRY_BYTES
                 for group in index.groups.values():
@@ -346,3 +495,14 @@ def built(broker: Broker, name: bytes, wanted: Filter) -> Iterator[None]:
         next(index.build, None)
         if index.build is not None:
             yield
+
+
+def adopt(broker: Broker, queue: Queue) -> None:
+    """Give a new queue the interest that other nodes have in its jobs."""
+    wanted = broker.consumers.filters.get(queue.name)
+    if wanted:
+        filters = filters_of(broker, queue)
+        for pairs, nodes in wanted.items():
+            filters.demand(filters.group_of(pairs)).interested = nodes
+        for index in filters.indexes.values():
+            filters.build_soon(index)
