@@ -19,6 +19,7 @@ from cluster_bus.node import HANDSHAKE, LEAVING, MYSELF, Node
 from cluster_bus.outgoing import Outgoing
 from disque_py.config.settings import Settings
 from disque_py.core.broker_parts import Acks, Consumers, Copies, JournalState, Memory, Pauses, Producers, Upkeep, Waits
+from disque_py.core.filters import adopt
 from disque_py.core.ids import IdSource
 from disque_py.core.job import Job
 from disque_py.core.node_sets import NodeSets
@@ -91,6 +92,7 @@ class Broker:
 
     Clients
       clients, monitors    by id; clients in MONITOR
+      arrivals             how many clients have begun to wait for jobs: the order among them
       ready                queues that may have both jobs and waiting clients
       waits                clients whose reply comes later
       tokens               deliveries that can be repeated (tokens.py)
@@ -148,6 +150,7 @@ class Broker:
         self.clients: dict[int, Client] = {}
         self.monitors: dict[Client, None] = {}
         self.ready: dict[Queue, None] = {}
+        self.arrivals = 0
         self.drain: Drain | None = None
         self.used_memory = 0
         self.tokens = Tokens(self)
@@ -192,6 +195,8 @@ class Broker:
             self.queue_serial += 1
             queue.serial = self.queue_serial
             self.queue_order.append(queue)
+            if self.consumers.filters:
+                adopt(self, queue)
         return queue
 
     def owe_hint(self, queue: Queue) -> None:
@@ -200,7 +205,16 @@ class Broker:
 
     def look_again(self, queue: Queue) -> None:
         """Serve the queue's clients again in a turn soon, because something kept us from finishing with it."""
-        self.schedule.call_at(self.now_ms + 1, lambda: self.ready.setdefault(queue))
+        self.schedule.call_at(self.now_ms + 1, lambda: self.wake(queue))
+
+    def wake(self, queue: Queue) -> None:
+        """Serve the queue's clients at the end of the turn: what kept them from its jobs is over."""
+        if queue.waiting:
+            self.ready[queue] = None
+        filters = queue.filters
+        if filters is not None and filters.waiting:
+            filters.all_due()
+            self.ready[queue] = None
 
     def drop_queue(self, queue: Queue) -> None:
         """Forget an idle queue that has no entries, not even dead ones."""
