@@ -25,6 +25,7 @@ from disque_py.core.events import (
     event_of,
     note,
 )
+from disque_py.core.filters import Filter
 from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, NAME_BYTES_FREE, QUEUED, WAIT_REPL, Collection, Job
 from disque_py.core.job_attributes import JobAttributes
 from disque_py.core.job_snapshot import ATTEMPT_MAX
@@ -249,6 +250,35 @@ def fetch_retried(broker: Broker, queue: Queue) -> Job | None:
         job.state = ACTIVE
         if job.expire_at_ms > broker.now_ms:
             return _if_in_memory(broker, queue, job) if broker.memory.spilled_count else job
+        broker.stats.jobs_expired += 1
+        note(broker, job, EXPIRED_EVENT)
+        forget(broker, job)
+        left -= 1
+        if not left:
+            broker.look_again(queue)
+            return None
+    return None
+
+
+def fetch_matching(broker: Broker, queue: Queue, wanted: Filter, *, is_picky: bool) -> Job | None:
+    """Take the first job that carries all pairs out of a queue, as `fetch` does; its index must be there."""
+    is_picky = is_picky or bool(broker.journal.disk_level)
+    left = EXPIRED_PER_FETCH
+    while queue.filters is not None and (group := queue.filters.group(wanted)) is not None:
+        job = group.first(is_picky=is_picky)
+        if job is None:
+            return None
+        job.state = ACTIVE
+        _left(broker, queue, job)
+        if job.expire_at_ms > broker.now_ms:
+            if type(job.body) is Spilled:
+                job.state = QUEUED
+                queue.push(job)
+                if not queue.is_stalled:
+                    queue.is_stalled = True
+                    broker.spill.heads[queue] = job
+                return None
+            return job
         broker.stats.jobs_expired += 1
         note(broker, job, EXPIRED_EVENT)
         forget(broker, job)
