@@ -99,30 +99,7 @@ class Broker:
       consumers            interest of consumers, here and on other nodes
       producers            producers with a KEY
 
-<<<<<<< HEAD
-    Interest of consumers (interest.py, pulls.py)
-      interest             queue -> (node -> clients waiting there); a Queue of that name shares the inner dict
-      plain_interest       queue -> (node -> clients waiting there that take every job), where these are not all
-      told_interest, told_plain   what we told other nodes of our clients: all; those that take every job, where that
-                                  differs
-      interest_due         queues whose interest may have to be told at the end of the turn
-      hint_due             queues whose jobs might interest another node
-      asked_all_ms, asking the last walk that asked all nodes for jobs, and that walk while it lasts
-
-    Producers with a KEY (keys.py, keying.py)
-      keys                 keys that were used here
-      searches             characters of a key -> what is asked about it
-      key_events           ids of jobs whose outcome another node or a producer may wait for
-      key_conflicts        jobs that another node refused because it knows another job with their key
-      outcome_waits        job id -> nodes that want to know its outcome
-      question_number      the number of the last question
-      caller_count         ADDJOBs that wait until it is known whether their key is used
-      is_repeating         whether the one timer that repeats unanswered questions is pending
-
-    Journal (journaling.py)
-=======
     Journal
->>>>>>> 278e67d8b3daf712f8f4b256fbc07c677469dbeb
       is_journaling        whether a journal is written
       is_loading           the journal is being read
       dirty                jobs changed this turn -> whether their holders did
@@ -177,7 +154,6 @@ class Broker:
         self.drain: Drain | None = None
         self.used_memory = 0
         self.tokens = Tokens(self)
-        self.is_repeating = False
         self.is_loading = False
         self.commands: dict[bytes, CommandEntry] = {}
         self.is_journaling = False

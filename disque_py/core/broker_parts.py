@@ -208,10 +208,12 @@ class Producers:
     outcome_waits     job id -> nodes that want to know its outcome
     question_number   the number of the last question; no two questions of a process have the same
     caller_count      ADDJOBs that wait until it is known whether their key is used
+    is_repeating      whether the one timer that repeats unanswered questions is pending
     """
 
     __slots__ = (
         "caller_count",
+        "is_repeating",
         "key_conflicts",
         "key_events",
         "keys",
@@ -228,6 +230,7 @@ class Producers:
         self.outcome_waits: dict[bytes, dict[Node, None]] = {}
         self.question_number = 0
         self.caller_count = 0
+        self.is_repeating = False
 
 
 class JournalState:
