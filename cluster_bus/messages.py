@@ -50,8 +50,6 @@ KEYIS: Final = 54  # number of the question, the characters, job id or b"": last
 OUTCOME_IS: Final = 55  # job id: it is; a DELJOB, if there was one, came before
 # Filters have kinds of their own: an older node would take them for interest in every job of the queue.
 FILTER_INTEREST: Final = 70  # queue, pairs (name, value …), waiting clients (as INTEREST), those that take RETRY 0
-    70  # queue, pairs (name, value …), waiting clients (0, -1 as INTEREST), those that take RETRY 0
-)
 FILTER_HINT: Final = 71  # queue, pairs, length
 FILTER_NEED: Final = 72  # queue, pairs, count, flags as NEEDJOBS
 
