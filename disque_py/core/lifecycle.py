@@ -15,31 +15,15 @@ from __future__ import annotations
 from typing import Final
 
 from disque_py.core.broker import Broker
-<<<<<<< HEAD
 from disque_py.core.events import added, event_of, note
-=======
-from disque_py.core.events import (
-    ADDED,
-    DELIVERED,
-    EXPIRED_EVENT,
-    PENDING,
-    RUNNING,
-    added,
-    event_of,
-    note,
-)
 from disque_py.core.filters import Filter
->>>>>>> 80f4d95a8647c650c67aa3e1370fbf68d99c2ffd
 from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, NAME_BYTES_FREE, QUEUED, WAIT_REPL, Collection, Job
 from disque_py.core.job_attributes import JobAttributes
 from disque_py.core.job_snapshot import ATTEMPT_MAX
 from disque_py.core.queue import DEAD_ENTRIES_MIN, Queue
 from disque_py.core.spilled import Spilled, released
-<<<<<<< HEAD
 from disque_py.event_format import ADDED, DELIVERED, EXPIRED_EVENT, PENDING, RUNNING
-=======
 from persistence.layouts import BASE_BYTES
->>>>>>> 80f4d95a8647c650c67aa3e1370fbf68d99c2ffd
 
 # WILLQUEUE goes out this long before a job is requeued, so that a node that has it can object (spec N8).
 WILLQUEUE_LEAD_MS: Final = 500

@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-<<<<<<< HEAD
 from disque_py import event_format
-from disque_py.core import acks, delivery, events, handover, incremental, leaving, memory, pulls, replication, requeue
-=======
 from disque_py.core import (
     acks,
     delivery,
@@ -26,7 +23,6 @@ from disque_py.core import (
     replication,
     requeue,
 )
->>>>>>> 80f4d95a8647c650c67aa3e1370fbf68d99c2ffd
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, Handover, Job, Replication
 from disque_py.core.lifecycle import announce_span_ms, arm
