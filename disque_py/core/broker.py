@@ -147,6 +147,7 @@ class Broker:
       live_bytes           segment -> bytes of its bases that still count
       live_records         segment -> bases, tokens and keys that still count. A segment is dropped only when none is
                            left, whatever the sums say
+      stale_places         segments with bases that later ones replaced: a GONE of a later base counts there, too
       disk_level, disk_trouble   which commands are refused since the disk failed (persistence/journal.py), and why it
                                  did
       is_loading           the journal is being read
@@ -251,6 +252,7 @@ class Broker:
         self.first_place = NO_PLACE
         self.live_bytes: dict[int, int] = {}
         self.live_records: dict[int, int] = {}
+        self.stale_places: set[int] = set()
         self.disk_level = 0
         self.disk_trouble = ""
         self.events: Noted | None = None

@@ -159,6 +159,7 @@ class Driver:
         broker.first_place = NO_PLACE
         broker.live_bytes = {}
         broker.live_records = {}
+        broker.stale_places = set()
         broker.disk_level = 0
         broker.disk_trouble = ""
 

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from disque_py.core import journaling
+from disque_py.core import acks, journaling, lifecycle
 from journaled import JournaledNode
 
 
@@ -170,6 +170,52 @@ def test_a_job_that_ends_in_the_turn_in_which_it_is_moved_does_not_come_back():
     node.settle()
     node.folder.kill()
     assert job_id not in node.check_states()
+
+
+def add_large(node, count=1):
+    ids = [job_id for _ in range(count) for job_id in node.ask("ADDJOB", "q", b"x" * 20_000, 0)]
+    node.settle()
+    return ids + node.taken()
+
+
+def rewrite_what_is_mostly_dead(node):
+    node.ask("CONFIG", "SET", "auto-aof-rewrite-min-size", 0)
+    node.ask("CONFIG", "SET", "auto-aof-rewrite-percentage", 1)
+    node.settle(1_000)
+    node.ask("CONFIG", "SET", "auto-aof-rewrite-percentage", 0)
+    node.settle()
+    node.taken()
+
+
+def test_a_job_that_came_back_and_was_moved_does_not_come_again():
+    """A GONE that is carried on moves the job that came back, and its former base stays in a segment of its own."""
+    node = start(segment_bytes=1 << 20)
+    rotate = node.journal_service.journal.rotate
+    (job_id,) = fill(node, 1)
+    first = add_large(node)
+    rotate()
+    acknowledge(node, [job_id, *add_large(node)])
+    rotate()
+    node.driver.begin()
+    acks.dummy_ack(node.broker, job_id)
+    node.end_turn()
+    kept = add_large(node)
+    rotate()
+    node.settle()
+    rewrite_what_is_mostly_dead(node)
+    assert [number for number in (1, 2, 3) if node.journal_service.journal.parts_of(number)] == [1, 3]
+    acknowledge(node, first)
+    acknowledge(node, add_large(node))
+    rotate()
+    node.driver.begin()
+    lifecycle.forget(node.broker, node.broker.find(job_id))
+    node.end_turn()
+    acknowledge(node, add_large(node))
+    rotate()
+    node.settle()
+    rewrite_what_is_mostly_dead(node)
+    node.folder.kill()
+    assert set(node.check_states()) == set(kept)
 
 
 def test_flushall_while_all_jobs_are_being_recorded_leaves_nothing():
