@@ -247,6 +247,8 @@ class Compaction:
     def _make_room(self) -> None:
         """Rewrite segments into the reserved room, because the disk is full."""
         journal = self._journal
+        if not journal.may_remove:
+            return
         number = -1
         if not self._fitting():
             number = journal.number

@@ -96,6 +96,26 @@ def test_a_full_disk_is_freed_however_small_the_journal_is(policy):
     assert [again.broker.find(ids[at]) is not None for at in (0, 2, 3, 99)] == [True, True, False, False]
 
 
+def test_on_a_full_disk_a_segment_that_cannot_be_removed_is_not_rewritten_again_at_once():
+    """Each try takes of the reserved room, which is all that acks have."""
+    node = JournaledNode(segment_bytes=1 << 20, reserve_bytes=64 << 10)
+    node.settle(3_000)
+    ids = fill(node, 100)
+    node.folder.capacity_bytes = node.folder.used_bytes
+    while not node.broker.disk_level:
+        ids += node.ask("ADDJOB", "q", b"x" * 1000, 0) + node.taken()
+        node.settle(100)
+    node.folder.fail("remove", errno.EIO, times=-1)
+    acknowledge(node, [job_id for shard in node.broker.shards for job_id in shard if job_id not in ids[:3]])
+    node.settle(1_000)
+    position = node.journal_service.journal.position
+    node.settle(8_000)
+    assert (node.broker.disk_level, node.journal_service.journal.position) == (1, position)
+    node.folder.heal()
+    node.settle(12_000)
+    assert node.broker.disk_level == 0
+
+
 def test_dead_segments_are_removed_without_being_read():
     node = start()
     acknowledge(node, fill(node, 40))
