@@ -46,7 +46,7 @@ def test_bgrewriteaof_leaves_little_more_than_the_living_records():
         node.settle(1_000)
         journal = node.journal_service.journal
         assert journal.size < before / 3
-        assert journal.size < 2 * sum(node.broker.live_bytes.values()) + 1_000
+        assert journal.size < 2 * sum(node.broker.journal.live_bytes.values()) + 1_000
         assert not node.driver.compaction.is_running
         node.check_folder(at_least=node.promised)
         node.recount()
@@ -79,7 +79,7 @@ def test_a_full_disk_is_freed_however_small_the_journal_is(policy):
     ids = fill(node, 100)
     node.folder.capacity_bytes = used = node.folder.used_bytes
     node.settle(3_000)
-    while not node.broker.disk_level:
+    while not node.broker.journal.disk_level:
         node.ask("ADDJOB", "q", b"x" * 1000, 0)
         node.settle(100)
     node.settle(2_000)
@@ -88,7 +88,7 @@ def test_a_full_disk_is_freed_however_small_the_journal_is(policy):
         node.ask("ACKJOB", job_id, client=1)
         node.settle()
     node.settle(5_000)
-    assert (node.broker.disk_level, node.broker.disk_trouble) == (0, "")
+    assert (node.broker.journal.disk_level, node.broker.journal.disk_trouble) == (0, "")
     assert node.folder.used_bytes < used * 0.8
     node.taken()
     assert str(node.answer("ADDJOB", "q", "body", 0)).startswith("b'D-")
@@ -102,7 +102,7 @@ def test_on_a_full_disk_a_segment_that_cannot_be_removed_is_not_rewritten_again_
     node.settle(3_000)
     ids = fill(node, 100)
     node.folder.capacity_bytes = node.folder.used_bytes
-    while not node.broker.disk_level:
+    while not node.broker.journal.disk_level:
         ids += node.ask("ADDJOB", "q", b"x" * 1000, 0) + node.taken()
         node.settle(100)
     node.folder.fail("remove", errno.EIO, times=-1)
@@ -110,10 +110,10 @@ def test_on_a_full_disk_a_segment_that_cannot_be_removed_is_not_rewritten_again_
     node.settle(1_000)
     position = node.journal_service.journal.position
     node.settle(8_000)
-    assert (node.broker.disk_level, node.journal_service.journal.position) == (1, position)
+    assert (node.broker.journal.disk_level, node.journal_service.journal.position) == (1, position)
     node.folder.heal()
     node.settle(12_000)
-    assert node.broker.disk_level == 0
+    assert node.broker.journal.disk_level == 0
 
 
 def test_dead_segments_are_removed_without_being_read():
@@ -134,7 +134,7 @@ def test_pauses_survive_the_segment_that_has_their_records():
     node.settle(1_000)
     again = node.restart()
     assert {name: queue.paused for name, queue in again.broker.queues.items() if queue.paused} == {b"p": 1, b"r": 2}
-    assert b"r" in again.broker.pause_versions
+    assert b"r" in again.broker.pauses.versions
 
 
 def test_a_file_that_can_not_be_removed_brings_nothing_back():
@@ -242,7 +242,7 @@ def test_flushall_while_all_jobs_are_being_recorded_leaves_nothing():
     node = start(appendonly=False)
     fill(node, 1_200)
     node.ask("CONFIG", "SET", "appendonly", "yes")
-    while not (node.driver.compaction is not None and node.broker.live_bytes):
+    while not (node.driver.compaction is not None and node.broker.journal.live_bytes):
         node.work()
         node.tick()
     node.ask("DEBUG", "FLUSHALL")
@@ -257,8 +257,8 @@ def test_flushall_during_a_rewrite_ends_it():
     node.tick()
     node.ask("DEBUG", "FLUSHALL")
     node.settle(1_000)
-    assert (node.driver.compaction.is_running, node.broker.live_bytes) == (False, {}) or not any(
-        node.broker.live_bytes.values()
+    assert (node.driver.compaction.is_running, node.broker.journal.live_bytes) == (False, {}) or not any(
+        node.broker.journal.live_bytes.values()
     )
     node.check_folder(at_least=node.promised)
 
