@@ -101,17 +101,6 @@ class Broker:
 
     Journal
       is_journaling        whether a journal is written
-<<<<<<< HEAD
-      dirty                jobs changed this turn -> whether their holders did
-      place, first_place   the segment that new bases go to, and the first that any may be in
-      live_bytes           segment -> bytes of its bases that still count
-      live_records         segment -> bases, tokens and keys that still count. A segment is dropped only when none is
-                           left, whatever the sums say
-      stale_places         segments with bases that later ones replaced: a GONE of a later base counts there, too
-      disk_level, disk_trouble   which commands are refused since the disk failed (persistence/journal.py), and why it
-                                 did
-=======
->>>>>>> 1ec306c280ae732069045ffb70df2fd10ae4fed5
       is_loading           the journal is being read
       dirty                jobs changed this turn -> whether their holders did
       journal              its segments, as far as the broker knows them, and trouble with the disk
@@ -169,7 +158,6 @@ class Broker:
         self.commands: dict[bytes, CommandEntry] = {}
         self.is_journaling = False
         self.dirty: dict[Job, bool] = {}
-        self.stale_places: set[int] = set()
         self.events: Noted | None = None
         self.event_source: EventSource | None = None
         self.spill = Spill()

@@ -88,7 +88,7 @@ def _unplace(broker: Broker) -> None:
     for job in moved:
         if job.state != GONE and job.place >= broker.journal.first_place:
             if job.place != broker.journal.place:
-                broker.stale_places.add(job.place)
+                broker.journal.stale_places.add(job.place)
             broker.journal.live_bytes[job.place] -= base_bytes(job)
             broker.journal.live_records[job.place] -= 1
             job.place = 0

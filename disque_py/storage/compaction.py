@@ -53,7 +53,7 @@ class Compaction:
         self._journal = journal
         self._disk = disk
         self._wake = wake
-        self._stale = broker.stale_places = stale
+        self._stale = broker.journal.stale_places = stale
         self._recovery = BodyRecovery(broker, journal, disk, wake)
         self._rewrite: Rewrite | None = None
         self._closing = -1  # The segment that has to be closed before a rewrite can begin; 0: any; -1: none begins.

@@ -166,7 +166,7 @@ def test_the_segment_of_a_base_that_was_replaced_is_stale():
     broker.journal.place = 5
     keep(broker, 3, GONE, (job.id, 2), may_matter=True)
     collect(broker)
-    assert broker.stale_places == {4}
+    assert broker.journal.stale_places == {4}
 
 
 def test_a_state_in_a_segment_that_goes_is_recorded_again_for_a_base_before_it():
