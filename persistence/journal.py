@@ -560,7 +560,8 @@ class Journal:
         offset = file.header_bytes + start - file.start
         chunks = self._write_queue.take(file.number, BATCH_BYTES_MAX, file.end_max)
         if not chunks:
-            self._fail(OSError(errno.ENOSPC, "No space left on device, nor in the reserved file"))
+            if not self._is_syncing:  # Else the sync in progress comes here again.
+                self._save_written(file, OSError(errno.ENOSPC, "No space left on device, nor in the reserved file"))
             return
         end = start + sum(map(len, chunks))
         is_synced = self.policy == ALWAYS
@@ -600,7 +601,8 @@ class Journal:
     def _save_written(self, file: _File, error: OSError) -> None:
         """The disk is full, and earlier blocks are well: sync them, for they have room already.
 
-        Otherwise they would have to be written a second time, beside the first. Bytes behind them are cut off.
+        Otherwise they would have to be written a second time, beside the first. Bytes behind them are cut off: the
+        rest of a reserved file is room for the next file.
         """
         end = self.written
         size = file.header_bytes + end - file.start

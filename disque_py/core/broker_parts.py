@@ -243,9 +243,10 @@ class JournalState:
     live_records         segment -> bases, tokens and keys that still count
     disk_level, disk_trouble   which commands are refused since the disk failed (persistence/journal.py), and why it
                          did
+    stale_places    segments with bases that later ones replaced: a GONE of a later base counts there, too
     """
 
-    __slots__ = ("disk_level", "disk_trouble", "first_place", "live_bytes", "live_records", "place")
+    __slots__ = ("disk_level", "disk_trouble", "first_place", "live_bytes", "live_records", "place", "stale_places")
 
     def __init__(self) -> None:
         self.place = 0
@@ -254,6 +255,7 @@ class JournalState:
         self.live_records: dict[int, int] = {}
         self.disk_level = 0
         self.disk_trouble = ""
+        self.stale_places: set[int] = set()
 
 
 class Memory:

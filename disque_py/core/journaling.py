@@ -80,10 +80,15 @@ def collect(broker: Broker) -> list[list[Any]]:
 
 
 def _unplace(broker: Broker) -> None:
-    """Let jobs that need a new base have none from now on. Not earlier: one forgotten meanwhile leaves a GONE."""
+    """Let jobs that need a new base have none from now on. Not earlier: one forgotten meanwhile leaves a GONE.
+
+    The base of a job that came back may be in another segment than the GONE that moves it. That segment stays.
+    """
     moved, broker.outbox.moved = broker.outbox.moved, {}
     for job in moved:
         if job.state != GONE and job.place >= broker.journal.first_place:
+            if job.place != broker.journal.place:
+                broker.journal.stale_places.add(job.place)
             broker.journal.live_bytes[job.place] -= base_bytes(job)
             broker.journal.live_records[job.place] -= 1
             job.place = 0

@@ -160,6 +160,7 @@ class Driver:
         broker.journal.first_place = NO_PLACE
         broker.journal.live_bytes = {}
         broker.journal.live_records = {}
+        broker.journal.stale_places = set()
         broker.journal.disk_level = 0
         broker.journal.disk_trouble = ""
 

@@ -159,6 +159,16 @@ def test_a_gone_that_is_recorded_again_does_not_end_a_later_job():
     assert [run[0] for run in collect(broker)] == [GONE, JOB]
 
 
+def test_the_segment_of_a_base_that_was_replaced_is_stale():
+    """It may not be the segment that goes: a GONE that is carried on moves a job that came back."""
+    broker = listening()
+    job = _known(broker, 1, place=4)
+    broker.journal.place = 5
+    keep(broker, 3, GONE, (job.id, 2), may_matter=True)
+    collect(broker)
+    assert broker.journal.stale_places == {4}
+
+
 def test_a_state_in_a_segment_that_goes_is_recorded_again_for_a_base_before_it():
     broker = listening()
     before, after = _known(broker, 1), _known(broker, 2, place=7)
