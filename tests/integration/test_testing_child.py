@@ -8,7 +8,6 @@ import sys
 
 from servers import INSTALLED, until
 
-
 CHILD = """
 import sys, time
 from disque_py import testing

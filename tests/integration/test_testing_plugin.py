@@ -8,7 +8,6 @@ import sys
 
 from servers import INSTALLED
 
-
 RUN_SECONDS = 60
 
 
