@@ -76,9 +76,13 @@ def parse_url(url: str) -> ClusterUrl:
     scheme, colon, rest = url.partition("://")
     if not colon or scheme not in SCHEMES:
         raise ValueError(f"a URL starts with disque://, disques://, redis://, rediss:// or unix://, not {scheme!r}")
-    rest, _, query = rest.partition("?")
+    if "@" in rest.partition("?")[0]:
+        rest, _, query = rest.partition("?")
+        credentials, at, places = rest.rpartition("@")
+    else:  # No login, or one that holds a question mark.
+        credentials, at, places = rest.rpartition("@")
+        places, _, query = places.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
-    credentials, at, places = rest.rpartition("@")
     username: str | None = None
     password: str | None = None
     if at:

@@ -18,6 +18,7 @@ import click
 from rich.console import Console
 
 from disque_py.cli.demo.__main__ import delivered, drained, kill_and_restart
+from disque_py.cli.demo.display import table_of
 from disque_py.cli.demo.flights import FlightsError, read_flights
 from disque_py.cli.demo.link import LinkLostError, ask
 from disque_py.cli.demo.load import WORKERS_PER_NODE
@@ -192,8 +193,7 @@ def print_end(console: Console, report: Report, agreement: Agreement, seconds: f
         ("seconds in all", f"{seconds:.0f}"),
     )
     console.print()
-    for name, value in lines:
-        console.print(f"{name:<26}{value:>12}", highlight=False)
+    console.print(table_of(lines), highlight=False)
     if report.foreign:
         console.print(f"{report.foreign:,} deliveries differ from what was read", style="bold red")
     for fault in agreement.faults:

@@ -62,3 +62,10 @@ def test_a_url_that_names_no_cluster_is_refused(url):
     """A path would be a database number in Redis; here it is a mistake."""
     with pytest.raises(ValueError, match=r"."):
         parse_url(url)
+
+
+def test_a_login_may_hold_a_question_mark():
+    """It begins no options there, and no part of it gets into an error."""
+    parts = parse_url("disque://:a?b/c@node:7712?timeout=2")
+    assert (parts.password, parts.nodes, parts.options) == ("a?b/c", (Address("node", 7712),), {"timeout": "2"})
+    assert parse_url("disque://:pw@node?name=a@b").options == {"name": "a@b"}
