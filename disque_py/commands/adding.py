@@ -91,7 +91,7 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     if delay_s >= ttl_s:
         raise CommandError("ERR The specified DELAY is greater than TTL. Job refused since would never be delivered")
     is_external = False
-    if broker.used_memory > broker.memory_limits[0] or broker.me.flags & IS_LEAVING:
+    if broker.used_memory > broker.memory.limits[0] or broker.me.flags & IS_LEAVING:
         is_external = memory.replicates_externally(
             broker, replicate or replication.default_copies(broker, is_external=True)
         )
@@ -126,7 +126,7 @@ def addjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
             job.id = broker.ids.keyed(keys.key_chars(name, more.key), job.id)
             deadline_ms = broker.now_ms + timeout_ms if timeout_ms else 0
             create: keying.Create = partial(_create_with_key, deadline_ms, is_default, is_external, is_async, maxlen)
-            if broker.used_memory > broker.memory_limits[1] and memory.is_full(broker):
+            if broker.used_memory > broker.memory.limits[1] and memory.is_full(broker):
                 job.body = b""  # Other nodes are asked whether there is such a job. There is no room for a new one.
                 create = _refuse_full
             return keying.add(broker, client, job, timeout_ms, create)
@@ -181,7 +181,7 @@ def _create_with_key(
     if is_default:
         job.replicate = replication.default_copies(broker, is_external=is_external)
     _refuse(broker, broker.queues.get(job.queue), job.replicate, is_external, maxlen)
-    if broker.used_memory > broker.memory_limits[1] and memory.is_full(broker):
+    if broker.used_memory > broker.memory.limits[1] and memory.is_full(broker):
         raise CommandError(OOM)
     timeout_ms = max(1, deadline_ms - broker.now_ms) if deadline_ms else 0
     if is_external and not job.retry_ms:

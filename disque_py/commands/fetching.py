@@ -86,7 +86,7 @@ def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
     entries = delivery.collect(broker, queues, count, options, delivery.REPLY_BYTES_MAX)
     if entries:
         return b"*%d\r\n%b" % (len(entries), b"".join(entries))
-    if broker.spilled_count and any(queue.is_stalled for queue in queues):
+    if broker.memory.spilled_count and any(queue.is_stalled for queue in queues):
         asked = _Asked(names, count, options, nohang, timeout_ms)
         return incremental.begin(broker, client, _getjob_from_disk(broker, client, asked))
     return _getjob_of_none(broker, client, names, queues, options, nohang, timeout_ms)
@@ -107,8 +107,10 @@ def _getjob_of_none(
     waiting client, or a poll that other nodes are told of. For a poll of few queues they are made in any case, as in
     Disque.
     """
-    if broker.disk_level and any(_is_held_up(queue, options) for queue in queues):
-        raise CommandError(MISCONF + broker.disk_trouble)  # The jobs are at-most-once ones, or very many are asked for.
+    if broker.journal.disk_level and any(_is_held_up(queue, options) for queue in queues):
+        raise CommandError(
+            MISCONF + broker.journal.disk_trouble
+        )  # The jobs are at-most-once ones, or very many are asked for.
     if nohang:
         if len(queues) < len(names) and (interest.is_told(broker) or memory.has_spare_queues(broker, names)):
             queues = [broker.queue(name) for name in names]
@@ -118,7 +120,7 @@ def _getjob_of_none(
                 queue.picky_ms = broker.now_ms
             else:
                 queue.waited_ms = broker.now_ms
-            broker.interest_due[queue] = None
+            broker.consumers.interest_due[queue] = None
             pulls.ask_sources(broker, queue, is_urgent=False)
             pulls.ask_all_nodes(broker, queue)
         return nil_array(client.protocol)
@@ -154,7 +156,7 @@ def _getjob_from_disk(broker: Broker, client: Client, asked: _Asked) -> incremen
     is_stalled = True
     queues: list[Queue] = []
     while is_stalled:
-        broker.stalled[client] = None
+        broker.waits.stalled[client] = None
         yield
         if broker.ready:
             delivery.serve_ready(broker)
@@ -185,7 +187,7 @@ def _getjob_in_parts(broker: Broker, client: Client, asked: _Asked) -> increment
         if not part:
             if entries or not any(queue.is_stalled for queue in queues):
                 break
-            broker.stalled[client] = None
+            broker.waits.stalled[client] = None
         entries += part
         size += sum(map(len, part))
         yield

@@ -110,8 +110,8 @@ def working(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
     if job.state != WAIT_REPL:
         if job.state == QUEUED:
             lifecycle.dequeue(broker, job)
-        if broker.deferred:
-            broker.deferred.pop(job, None)
+        if broker.pauses.deferred:
+            broker.pauses.deferred.pop(job, None)
         job.work = None
         if events.status_of(job) != events.RUNNING:
             events.note(broker, job, events.WORKING)
@@ -150,7 +150,7 @@ def enqueue(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
 
 
 def _refuse_paused(broker: Broker, ids: list[bytes]) -> None:
-    if broker.paused_count:
+    if broker.pauses.paused_count:
         for job in map(broker.find, ids):
             if job is not None and requeue.is_queueable(job) and pausing.is_paused_in(broker, job):
                 raise CommandError(PAUSED)
@@ -160,7 +160,7 @@ def _enqueue(broker: Broker, job_id: bytes) -> int:
     job = broker.find(job_id)
     if job is None or not requeue.is_queueable(job):
         return 0
-    if broker.paused_count and pausing.is_paused_in(broker, job):
+    if broker.pauses.paused_count and pausing.is_paused_in(broker, job):
         return 0  # The queue was paused since the check: other commands ran in between.
     if job.was_queued:
         if job.deliveries < COUNTER_MAX:

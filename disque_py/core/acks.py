@@ -25,7 +25,8 @@ from typing import Any, Final
 from cluster_bus.messages import DELJOB, GOTACK, SETACK
 from cluster_bus.node import FORGOTTEN, Node
 from disque_py.core import events, lifecycle, replication
-from disque_py.core.broker import ACK_ASKED_MS, SHARDS, Broker
+from disque_py.core.broker import SHARDS, Broker
+from disque_py.core.broker_parts import ACK_ASKED_MS
 from disque_py.core.ids import is_retried_id, is_valid_id, ttl_minutes
 from disque_py.core.job import ACKED, WAIT_REPL, Collection, Job, Replication
 from disque_py.core.journaling import mark_holders_dirty
@@ -134,7 +135,7 @@ def try_collect(broker: Broker, job: Job) -> None:
         job.requeue_at_ms = broker.now_ms + span_ms + broker.jitter()
         lifecycle.arm(broker, job)
     else:
-        _look_later(broker, job, broker.asked)
+        _look_later(broker, job, broker.acks.asked)
 
 
 def _linked(broker: Broker, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -158,7 +159,7 @@ def _look_later(broker: Broker, job: Job, line: Line) -> None:
 def look_again(broker: Broker, count_max: int) -> int:
     """Ask again for acks asked for, or heard of, a second ago. Return the number of ids that were looked at."""
     looked = 0
-    for line in (broker.asked, broker.heard):
+    for line in (broker.acks.asked, broker.acks.heard):
         if not line:
             continue
         due = line.due(broker.now_ms, count_max)
@@ -236,7 +237,7 @@ def on_setack(broker: Broker, sender: Node, items: list[Any]) -> None:
             send(only, GOTACK, (job_id, packed, int(named)))
             if not was_acked:
                 # The sender collects; we take over if it doesn't come to an end.
-                _look_later(broker, job, broker.heard)
+                _look_later(broker, job, broker.acks.heard)
         else:
             send(only, GOTACK, (job_id, sets.pack(job.holders), int(named)))
             _collect_too(broker, job, theirs)
@@ -254,7 +255,7 @@ def _collect_too(broker: Broker, job: Job, theirs: NodeSet) -> None:
 
 def _may_remember(broker: Broker) -> bool:
     """Whether one more ack of a job that was never here may be kept."""
-    return broker.acked_count < ACKED_COUNT_MAX and broker.used_memory <= broker.memory_limits[1]
+    return broker.memory.acked_count < ACKED_COUNT_MAX and broker.used_memory <= broker.memory.limits[1]
 
 
 def _hold_ack(broker: Broker, job_id: bytes, holders: NodeSet) -> None:
@@ -268,7 +269,7 @@ def _hold_ack(broker: Broker, job_id: bytes, holders: NodeSet) -> None:
     ttl_ms = max(1, ttl_minutes(job_id)) * 60_000
     job = Job(job_id, b"", b"", 0, broker.now_ms + ttl_ms, 0, 0, 0, holders)
     lifecycle.register_acked(broker, job)
-    _look_later(broker, job, broker.heard)
+    _look_later(broker, job, broker.acks.heard)
 
 
 def on_gotack(broker: Broker, sender: Node, items: list[Any]) -> None:
@@ -387,8 +388,8 @@ def collect_again(broker: Broker) -> None:
 
     A walk looks at all of them, a part per tick.
     """
-    if broker.acked_count:
-        broker.recollect = _collect_again(broker)
+    if broker.memory.acked_count:
+        broker.acks.recollect = _collect_again(broker)
 
 
 def _collect_again(broker: Broker) -> Iterator[None]:

@@ -10,7 +10,6 @@ million entries. The shards also give JSCAN and the background sweep their order
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -19,14 +18,13 @@ from cluster_bus.messages import PAUSE
 from cluster_bus.node import HANDSHAKE, LEAVING, MYSELF, Node
 from cluster_bus.outgoing import Outgoing
 from disque_py.config.settings import Settings
+from disque_py.core.broker_parts import Acks, Consumers, Copies, JournalState, Memory, Pauses, Producers, Upkeep, Waits
 from disque_py.core.ids import IdSource
 from disque_py.core.job import Job
-from disque_py.core.keys import Keys
 from disque_py.core.node_sets import NodeSets
 from disque_py.core.outbox import Outbox
 from disque_py.core.queue import QUEUE_BYTES, Queue
-from disque_py.core.replica_sets import ReplicaSets
-from disque_py.core.schedule import Line, Schedule, Timetable
+from disque_py.core.schedule import Schedule
 from disque_py.core.spilled import NEVER, Spill
 from disque_py.core.stats import Stats
 from disque_py.core.tokens import Tokens
@@ -38,24 +36,14 @@ if TYPE_CHECKING:
     from disque_py.core.command_entry import CommandEntry
     from disque_py.core.event_packing import Noted
     from disque_py.core.event_source import EventSource
-    from disque_py.core.incremental import Steps
-    from disque_py.core.keying import Search
     from disque_py.core.leaving import Drain
     from disque_py.ports import Host
 
 SHARDS: Final = 4096
 
-# Above the number of every segment, so no job's `place` counts (journaling.py).
-NO_PLACE: Final = 1 << 62
-
 # Offsets that keep nodes from acting at the same moment (spec N8: +-250 ms), drawn in advance.
 JITTER_MS: Final = 250
 JITTERS: Final = 1024
-
-# The first retry of a collection comes soon, because a single lost packet is common. A node that was only told of the
-# ack leaves the asking to the node that told it, for a little longer (acks.py).
-ACK_ASKED_MS: Final = 1_000
-ACK_HEARD_MS: Final = 1_250
 
 
 def _jitters(rng: Random) -> Iterator[int]:
@@ -174,7 +162,6 @@ class Broker:
         self.now_ms = 0
         self.wall_ms = 0
         self.started_ms = 0
-        self.housekept_ms = 0
         self.stopwatch_ns: Callable[[], int] = lambda: 0
         self.me: Node = cluster.me
         self.outbox = Outbox(messages)
@@ -190,80 +177,32 @@ class Broker:
         self.queues: dict[bytes, Queue] = {}
         self.queue_order: list[Queue] = []
         self.queue_serial = 0
-        self.queue_gc: Iterator[Queue] = iter(())
-        self.waiting_repl: dict[Job, None] = {}
-        self.counted_epoch = 0
-        self.extensions: deque[tuple[int, list[Job]]] = deque()
-        self.extending: list[Job] = []
-        self.extending_ms = -1
-        self.asked = Line(ACK_ASKED_MS)
-        self.heard = Line(ACK_HEARD_MS)
-        self.replica_sets = ReplicaSets()
-        self.paused_count = 0
+        self.copies = Copies()
+        self.acks = Acks()
+        self.pauses = Pauses()
+        self.waits = Waits()
+        self.consumers = Consumers()
+        self.producers = Producers(self)
+        self.journal = JournalState()
+        self.memory = Memory()
+        self.upkeep = Upkeep()
         self.clients: dict[int, Client] = {}
         self.monitors: dict[Client, None] = {}
-        self.blocked_count = 0
         self.ready: dict[Queue, None] = {}
-        self.hint_due: dict[Queue, None] = {}
-        self.interest_due: dict[Queue, None] = {}
-        self.interest: dict[bytes, dict[Node, int]] = {}
-        self.told_interest: dict[bytes, int] = {}
-        self.told_plain: dict[bytes, int] = {}
-        self.plain_interest: dict[bytes, dict[Node, int]] = {}
-        self.timeouts: Timetable[Client] = Timetable()
-        self.eviction_shard = 0
-        self.sweep_shard = 0
-        self.sweep_position_ms = 0
-        self.sweep_due = 0
         self.drain: Drain | None = None
         self.used_memory = 0
-        self.peak_memory = 0
-        self.acked_count = 0
-        self.once_delivered_count = 0
-        self.pause_versions: dict[bytes, tuple[int, int, bytes]] = {}
-        self.pause_name_bytes = 0
-        self.pauses_ended: dict[bytes, None] = {}
-        self.deferred: dict[Job, int] = {}
         self.tokens = Tokens(self)
-        self.tokened = self.tokens.by_job
-        self.token_waits: dict[bytes, dict[Client, None]] = {}
-        self.keys = Keys(self)
-        self.searches: dict[bytes, Search] = {}
-        self.key_events: dict[bytes, None] = {}
-        self.key_conflicts: list[Job] = []
-        self.outcome_waits: dict[bytes, dict[Node, None]] = {}
-        self.question_number = 0
-        self.caller_count = 0
-        self.incremental: dict[Client, Steps] = {}
-        self.recollect: Iterator[None] | None = None
-        self.asked_all_ms = 0
-        self.asking: Iterator[bytes] = iter(())
-        self.announcements: dict[tuple[Node, ...], list[Job]] = {}
-        self.sweeps: dict[Queue, Iterator[None]] = {}
-        self.clients_paused_until_ms = 0
         self.is_loading = False
-        self.loading_wait_until_ms = 0
-        self.early: dict[Client, None] = {}
         self.commands: dict[bytes, CommandEntry] = {}
         self.is_journaling = False
         self.dirty: dict[Job, bool] = {}
-        self.place = 0
-        self.first_place = NO_PLACE
-        self.live_bytes: dict[int, int] = {}
-        self.live_records: dict[int, int] = {}
-        self.disk_level = 0
-        self.disk_trouble = ""
         self.events: Noted | None = None
         self.event_source: EventSource | None = None
         self.spill = Spill()
-        self.spilled_count = 0
-        self.is_spilling = False
-        self.stalled: dict[Client, None] = {}
         self.run = cluster.me.run
         self.run_name = rng.randbytes(20).hex()
         self._last_ctime = 0
         self.jitter: Callable[[], int] = _jitters(rng).__next__
-        self.memory_limits = (0, 0, 0)
         self.apply_maxmemory()
 
     # -- jobs -------------------------------------------------------------------------------------
@@ -287,7 +226,7 @@ class Broker:
         queue = self.queues.get(name)
         if queue is None:
             queue = self.queues[name] = Queue(name, self.now_ms)
-            interested = self.interest.get(name)
+            interested = self.consumers.interest.get(name)
             if interested is not None:
                 queue.interested = interested
             self.used_memory += QUEUE_BYTES + len(name)
@@ -298,7 +237,7 @@ class Broker:
 
     def owe_hint(self, queue: Queue) -> None:
         """Check at the end of the turn whether other nodes are interested in this queue's jobs (interest.py)."""
-        self.hint_due[queue] = None
+        self.consumers.hint_due[queue] = None
 
     def look_again(self, queue: Queue) -> None:
         """Serve the queue's clients again in a turn soon, because something kept us from finishing with it."""
@@ -308,13 +247,13 @@ class Broker:
         """Forget an idle queue that has no entries, not even dead ones."""
         del self.queues[queue.name]
         self.used_memory -= QUEUE_BYTES + len(queue.name)
-        self.hint_due.pop(queue, None)
-        self.interest_due.pop(queue, None)
+        self.consumers.hint_due.pop(queue, None)
+        self.consumers.interest_due.pop(queue, None)
         self.ready.pop(queue, None)
-        self.sweeps.pop(queue, None)
+        self.upkeep.sweeps.pop(queue, None)
         queue.is_dropped = True
         if not queue.interested:
-            self.interest.pop(queue.name, None)
+            self.consumers.interest.pop(queue.name, None)
         if len(self.queue_order) > 2 * len(self.queues) + 1024:
             self.queue_order = [kept for kept in self.queue_order if not kept.is_dropped]
 
@@ -331,7 +270,7 @@ class Broker:
 
     def tell_pause(self, nodes: tuple[Node, ...], name: bytes) -> None:
         """Send a queue's pause state, as set with BCAST, to these nodes."""
-        flags, version_ms, version_node = self.pause_versions[name]
+        flags, version_ms, version_node = self.pauses.versions[name]
         self.send(nodes, PAUSE, (name, flags, version_ms, version_node))
 
     # -- memory ------------------------------------------------------------------------------------
@@ -343,19 +282,19 @@ class Broker:
         """
         limit = self.settings.maxmemory
         if limit:
-            self.memory_limits = (limit // 100 * 75, limit // 100 * 95, limit)
+            self.memory.limits = (limit // 100 * 75, limit // 100 * 95, limit)
         else:
-            self.memory_limits = (1 << 62, 1 << 62, 1 << 62)
-        self.is_spilling = bool(limit) and self.spill.is_on
-        self.spill.above = limit // 100 * 60 if self.is_spilling else NEVER
-        if not self.is_spilling:
+            self.memory.limits = (1 << 62, 1 << 62, 1 << 62)
+        self.memory.is_spilling = bool(limit) and self.spill.is_on
+        self.spill.above = limit // 100 * 60 if self.memory.is_spilling else NEVER
+        if not self.memory.is_spilling:
             self.spill.fresh, self.spill.older = [], []
 
     @property
     def memory_level(self) -> int:
         """Return 0; 1 above 75 %; 2 above 95 %; 3 at 100 % of maxmemory and more."""
         used = self.used_memory
-        above, high, full = self.memory_limits
+        above, high, full = self.memory.limits
         if used <= above:
             return 0
         if used <= high:

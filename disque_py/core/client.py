@@ -52,7 +52,7 @@ class Client:
     slots                  replies in the order of requests while ADDJOBs wait, else None
     queues                 the queues a blocked GETJOB waits on
     options                … and its options for each job (fetch_options.py)
-    awake_at_ms            … and until when (0: for ever); its entry in broker.timeouts
+    awake_at_ms            … and until when (0: for ever); its entry in broker.waits.timeouts
     reply_mode, is_silenced  CLIENT REPLY; its effect on the command that is waited for
     wrote                  whether this turn's replies wait for the journal (WROTE…)
     held, held_bytes       replies that wait for the journal: (position, replies), oldest first (node/output_commit.py);

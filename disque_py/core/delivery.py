@@ -120,17 +120,17 @@ def wait(broker: Broker, client: Client, queues: list[Queue], timeout_ms: int, o
     client.queues = distinct
     client.options = options
     client.waiting = WAITS_FOR_JOBS
-    broker.blocked_count += 1
+    broker.waits.blocked_count += 1
     broker.used_memory += LINE_BYTES * len(distinct)
     if timeout_ms:
-        broker.timeouts.set(client, broker.now_ms + timeout_ms)
+        broker.waits.timeouts.set(client, broker.now_ms + timeout_ms)
     if options.token:
-        broker.token_waits.setdefault(options.token, {})[client] = None
+        broker.tokens.waits.setdefault(options.token, {})[client] = None
     for queue in distinct:
         queue.waiting[client] = None
         if options.is_picky:
             queue.picky += 1
-        broker.interest_due[queue] = None
+        broker.consumers.interest_due[queue] = None
         pulls.ask_sources(broker, queue, is_urgent=False)
         pulls.ask_all_nodes(broker, queue)
 
@@ -146,19 +146,19 @@ def stop_waiting(broker: Broker, client: Client) -> None:
             queue.picky_ms = broker.now_ms
         else:
             queue.waited_ms = broker.now_ms
-        broker.interest_due[queue] = None
+        broker.consumers.interest_due[queue] = None
         if queue.length and queue.picky == len(queue.waiting):
-            broker.hint_due[queue] = None
+            broker.consumers.hint_due[queue] = None
     client.queues = ()
     client.waiting = RUNNING
-    broker.blocked_count -= 1
+    broker.waits.blocked_count -= 1
     if client.awake_at_ms:
-        broker.timeouts.cancel(client)
+        broker.waits.timeouts.cancel(client)
     if options.token:
-        waiting = broker.token_waits[options.token]
+        waiting = broker.tokens.waits[options.token]
         del waiting[client]
         if not waiting:
-            del broker.token_waits[options.token]
+            del broker.tokens.waits[options.token]
 
 
 def serve_ready(broker: Broker) -> None:
@@ -178,7 +178,7 @@ def serve_ready(broker: Broker) -> None:
                 options = client.options
                 stop_waiting(broker, client)
                 send(broker, client, b"*1\r\n" + deliver(broker, queue, job, options))
-                if options.token and options.token in broker.token_waits:
+                if options.token and options.token in broker.tokens.waits:
                     _repeat_to_others(broker, options.token, job)
                 if not queue.length:
                     ran_dry(broker, queue)
@@ -199,7 +199,7 @@ def _match(broker: Broker, queue: Queue) -> tuple[Job | None, Client]:
 def _repeat_to_others(broker: Broker, token: bytes, job: Job) -> None:
     """Repeat a delivery to other clients that wait with its token: a client came back before it was served."""
     body: Any = job.body
-    for client in list(broker.token_waits[token]):
+    for client in list(broker.tokens.waits[token]):
         shows = client.options.shows
         stop_waiting(broker, client)
         send(broker, client, b"*1\r\n" + entry_of(broker, job, body, shows))
@@ -209,7 +209,7 @@ def send(broker: Broker, client: Client, reply: bytes) -> None:
     """Send a late reply, in the client's own reply mode; its pipeline goes on."""
     if not client.is_silenced:
         client.reply(reply)
-    client.wrote = max(client.wrote, WROTE_IN_TROUBLE if broker.disk_level else WROTE)
+    client.wrote = max(client.wrote, WROTE_IN_TROUBLE if broker.journal.disk_level else WROTE)
     broker.outbox.clients[client] = None
 
 
@@ -243,10 +243,10 @@ def drop_client(broker: Broker, client: Client) -> None:
         stop_waiting(broker, client)
     if client.waiting_jobs:
         replication.drop_client(broker, client, None)
-    broker.incremental.pop(client, None)
-    broker.stalled.pop(client, None)
+    broker.waits.incremental.pop(client, None)
+    broker.waits.stalled.pop(client, None)
     broker.spill.blocked_producers.pop(client, None)
-    broker.early.pop(client, None)
+    broker.waits.early.pop(client, None)
     broker.clients.pop(client.id, None)
     broker.monitors.pop(client, None)
     broker.outbox.clients.pop(client, None)

@@ -278,7 +278,7 @@ def _refused(broker: Broker, job: Job, handover: Handover) -> None:
         events.note(broker, job, events.QUEUED)
         lifecycle.enqueue(broker, job)
     queue = broker.queues[job.queue]
-    broker.hint_due.pop(queue, None)
+    broker.consumers.hint_due.pop(queue, None)
     broker.schedule.call_at(broker.now_ms + REFUSED_MS, partial(broker.owe_hint, queue))
 
 
@@ -300,7 +300,7 @@ def start_once(
     """Hand over an at-most-once job of which we keep no copy; answer when it was taken (spec Q3, Q39)."""
     if slot is None:
         slot = replication.wait_for_copies(client, job)
-        broker.blocked_count += 1
+        broker.waits.blocked_count += 1
     lifecycle.register(broker, job)
     first = Handover(broker.me, 0, broker.now_ms + job.delay_ms if job.delay_ms else 0)
     first.client = client

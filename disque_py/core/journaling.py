@@ -5,9 +5,9 @@ looked at once. A job that the journal doesn't know gets a *base*, with everythi
 with the fields that may have changed. A job that came and went within the turn leaves no trace. So the journal always
 says what memory says, however many rules had a hand in it.
 
-`job.place` is the segment that holds its base, 0 while it has none. A place below `broker.first_place` is a segment of
-an earlier journal, and counts as none. Forgetting a job that has a place leaves a GONE, with the place: as long as that
-segment exists, a record must say that the job is over.
+`job.place` is the segment that holds its base, 0 while it has none. A place below `broker.journal.first_place` is a
+segment of an earlier journal, and counts as none. Forgetting a job that has a place leaves a GONE, with the place: as
+long as that segment exists, a record must say that the job is over.
 
 Times are spans, counted from the wall clock in the block's head (spec T3). A job that still waits for its copies never
 gets a base: its producer has no promise yet.
@@ -75,7 +75,7 @@ def collect(broker: Broker) -> list[list[Any]]:
         if tokens:
             runs.append([TOKEN, *tokens])
     if outbox.keys:
-        keys = broker.keys.take_records()
+        keys = broker.producers.keys.take_records()
         if keys:
             runs.append([KEY, *keys])
     return runs
@@ -85,9 +85,9 @@ def _unplace(broker: Broker) -> None:
     """Let jobs that need a new base have none from now on. Not earlier: one forgotten meanwhile leaves a GONE."""
     moved, broker.outbox.moved = broker.outbox.moved, {}
     for job in moved:
-        if job.state != GONE and job.place >= broker.first_place:
-            broker.live_bytes[job.place] -= base_bytes(job)
-            broker.live_records[job.place] -= 1
+        if job.state != GONE and job.place >= broker.journal.first_place:
+            broker.journal.live_bytes[job.place] -= base_bytes(job)
+            broker.journal.live_records[job.place] -= 1
             job.place = 0
             broker.dirty[job] = True
 
@@ -96,9 +96,9 @@ def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
     """Collect bases and states of dirty jobs in one loop, because every job comes here."""
     bases: list[Any] = [JOB]
     states: list[Any] = [STATE]
-    place = broker.place
-    first_place = broker.first_place
-    live = broker.live_bytes
+    place = broker.journal.place
+    first_place = broker.journal.first_place
+    live = broker.journal.live_bytes
     now_ms = broker.now_ms
     mine = broker.sets.mine
     me = broker.me.id
@@ -178,7 +178,7 @@ def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
         broker.spill.lent = {}
     if added:
         live[place] = live.get(place, 0) + added
-        broker.live_records[place] = broker.live_records.get(place, 0) + len(bases) - 1
+        broker.journal.live_records[place] = broker.journal.live_records.get(place, 0) + len(bases) - 1
     if len(bases) > 1:
         runs.append(bases)
     if len(states) > 1:
@@ -211,7 +211,7 @@ def pause_of(broker: Broker, name: bytes) -> tuple[bytes, int, int, bytes]:
     """Return how a queue is paused, with the version if it was set with BCAST."""
     queue = broker.queues.get(name)
     flags = queue.paused if queue is not None else 0
-    known = broker.pause_versions.get(name)
+    known = broker.pauses.versions.get(name)
     return (name, flags, known[1], known[2]) if known is not None else (name, flags, 0, b"")
 
 
@@ -231,23 +231,23 @@ def keep(broker: Broker, number: int, kind: int, item: Any, *, may_matter: bool)
                 broker.spill.lent[job] = item[3]
     elif kind == STATE:
         job = broker.find(item[0])
-        if job is not None and broker.first_place <= job.place < number:
+        if job is not None and broker.journal.first_place <= job.place < number:
             broker.dirty[job] = True
     elif kind == GONE_RECORD and may_matter:
         job = broker.find(item[0])
-        if job is not None and job.place >= broker.first_place and type(job.body) is Spilled:
+        if job is not None and job.place >= broker.journal.first_place and type(job.body) is Spilled:
             # Recorded when the body of the job that came back is read; until then the base that it has now stands.
             broker.spill.readings.append((job, partial(_gone_read, item)))
             return
         broker.outbox.gone.append((item[0], item[1]))
-        if job is not None and job.place >= broker.first_place:
+        if job is not None and job.place >= broker.journal.first_place:
             rebase(broker, job)  # It came back meanwhile: its base follows the GONE.
     elif kind == PAUSE:
         broker.outbox.pauses[item[0]] = None
     elif kind == TOKEN:
         broker.tokens.record_again(item[0])
     elif kind == KEY:
-        broker.keys.record_again(item[0], number)
+        broker.producers.keys.record_again(item[0], number)
 
 
 def _gone_read(item: Any, broker: Broker, job: Job, body: bytes | None) -> None:
@@ -256,7 +256,7 @@ def _gone_read(item: Any, broker: Broker, job: Job, body: bytes | None) -> None:
         return
     broker.outbox.gone.append((item[0], item[1]))
     known = broker.find(item[0])
-    if known is not None and known.place >= broker.first_place:
+    if known is not None and known.place >= broker.journal.first_place:
         rebase(broker, known)
         if known is job and body is not None:
             broker.spill.lent[job] = body
@@ -264,7 +264,7 @@ def _gone_read(item: Any, broker: Broker, job: Job, body: bytes | None) -> None:
 
 def record_read(broker: Broker, job: Job, body: bytes | None) -> None:
     """Record a job whose body is read for that, and stays on disk."""
-    if broker.is_journaling and body is not None and job.place < broker.first_place and job.state != GONE:
+    if broker.is_journaling and body is not None and job.place < broker.journal.first_place and job.state != GONE:
         broker.spill.lent[job] = body
         broker.dirty[job] = True
 

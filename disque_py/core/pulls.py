@@ -69,7 +69,7 @@ def on_needjobs(broker: Broker, sender: Node, items: list[Any]) -> None:
         if length:
             give(broker, sender, queue, count if length >= 2 * count else max(1, length // 2), is_picky=is_picky)
         if not queue.is_stalled:
-            broker.hint_due[queue] = None
+            broker.consumers.hint_due[queue] = None
 
 
 def give(broker: Broker, node: Node, queue: Queue, count: int, *, is_picky: bool = False) -> int:
@@ -207,11 +207,11 @@ def ask_all_nodes(broker: Broker, queue: Queue) -> None:
 def ask_for_waiting(broker: Broker, count_max: int) -> None:
     """Do part of a walk over the queues where clients wait. It begins every BROADCAST_MS and asks all nodes."""
     for _ in range(count_max):
-        name = next(broker.asking, None)
+        name = next(broker.consumers.asking, None)
         if name is None:
-            if broker.now_ms - broker.asked_all_ms >= BROADCAST_MS:
-                broker.asked_all_ms = broker.now_ms
-                broker.asking = iter([name for name, queue in broker.queues.items() if queue.waiting])
+            if broker.now_ms - broker.consumers.asked_all_ms >= BROADCAST_MS:
+                broker.consumers.asked_all_ms = broker.now_ms
+                broker.consumers.asking = iter([name for name, queue in broker.queues.items() if queue.waiting])
             return
         queue = broker.queues.get(name)
         if queue is not None:

@@ -79,15 +79,15 @@ def announce_later(broker: Broker, job: Job) -> None:
     """Add a job that still waits in our queue to the next batch of announcements."""
     others = broker.sets.others(job.holders)
     if others:
-        if not broker.announcements:
+        if not broker.copies.announcements:
             broker.schedule.call_at(broker.now_ms + ANNOUNCE_EVERY_MS, lambda: send_announcements(broker))
-        broker.announcements.setdefault(others, []).append(job)
+        broker.copies.announcements.setdefault(others, []).append(job)
 
 
 def send_announcements(broker: Broker) -> None:
     """Send the announcements that still hold; very many are sent in parts."""
-    batches = broker.announcements
-    broker.announcements = {}
+    batches = broker.copies.announcements
+    broker.copies.announcements = {}
     left = ANNOUNCE_JOBS_MAX
     for others, jobs in batches.items():
         for job in jobs[:left]:
@@ -95,9 +95,9 @@ def send_announcements(broker: Broker) -> None:
                 item = (job.id, QUEUED_WAITING, job.attempt, job.nacks, job.deliveries, job.version)
                 broker.send(others, QUEUED, item)
         if len(jobs) > left:
-            broker.announcements[others] = jobs[left:]
+            broker.copies.announcements[others] = jobs[left:]
         left = max(0, left - len(jobs))
-    if broker.announcements:
+    if broker.copies.announcements:
         broker.schedule.call_at(broker.now_ms + ANNOUNCE_PART_MS, lambda: send_announcements(broker))
 
 
@@ -246,8 +246,8 @@ def on_timer(broker: Broker, job: Job) -> None:
     if job.retry_ms and queue is not None and queue.paused & PAUSED_IN:
         lifecycle.postpone(broker, job, now_ms + job.retry_ms + broker.jitter())
         lifecycle.arm(broker, job)
-        if job in broker.deferred:
-            broker.deferred[job] = job.requeue_at_ms
+        if job in broker.pauses.deferred:
+            broker.pauses.deferred[job] = job.requeue_at_ms
         return
     requeue(broker, job)
 

@@ -137,8 +137,8 @@ class Restoring:
         sets = self._sets
         serial = self._serial
         used = size = count = 0
-        broker.live_bytes.setdefault(number, 0)
-        broker.live_records.setdefault(number, 0)
+        broker.journal.live_bytes.setdefault(number, 0)
+        broker.journal.live_records.setdefault(number, 0)
         for job_id, header, name, body, packed, state, *later in items:
             ctime, left_ms, retry_ms, delay_ms, replicate, nacks, deliveries, attempt = _unpack_header(header)
             queue = names.get(name)
@@ -193,10 +193,10 @@ class Restoring:
             jobs.append(job)
         broker.job_count += count
         broker.used_memory += used + count * JOB_BYTES
-        if broker.is_spilling and count:
+        if broker.memory.is_spilling and count:
             broker.spill.fresh += jobs[-count:]
-        broker.live_bytes[number] = broker.live_bytes.get(number, 0) + size + count * BASE_BYTES
-        broker.live_records[number] = broker.live_records.get(number, 0) + count
+        broker.journal.live_bytes[number] = broker.journal.live_bytes.get(number, 0) + size + count * BASE_BYTES
+        broker.journal.live_records[number] = broker.journal.live_records.get(number, 0) + count
 
     def _states(self, items: list[Any], elapsed_ms: int) -> None:
         broker = self._broker
@@ -267,7 +267,7 @@ class Restoring:
     def _restore_keys(self) -> None:
         for job_id, (expire_at_ms, number) in self._keys.items():
             if number not in self.dropped:
-                self._broker.keys.restored(job_id, expire_at_ms, number)
+                self._broker.producers.keys.restored(job_id, expire_at_ms, number)
         self._keys = {}
 
     def end_reading(self) -> None:
@@ -275,7 +275,7 @@ class Restoring:
 
         All that still counted in them was recorded again before they were dropped.
         """
-        live = self._broker.live_bytes
+        live = self._broker.journal.live_bytes
         left = {number for number in self.dropped if live.get(number, 0) > 0}
         for job in self.jobs if left else ():
             if job.place in left and job.state != GONE:
@@ -293,11 +293,11 @@ class Restoring:
         if len(job.queue) > NAME_BYTES_FREE:
             broker.used_memory -= len(job.queue)
         self._drop_body(job)
-        broker.live_bytes[job.place] -= base_bytes(job)
-        broker.live_records[job.place] -= 1
+        broker.journal.live_bytes[job.place] -= base_bytes(job)
+        broker.journal.live_records[job.place] -= 1
         if job.attributes is not None:
             broker.used_memory -= job.attributes.size
-            broker.keys.leave(job.id)
+            broker.producers.keys.leave(job.id)
         if job.awake_at_ms:
             broker.schedule.cancel(job)  # The sweep over all jobs has met it meanwhile.
         job.state = GONE
@@ -310,7 +310,7 @@ class Restoring:
         if type(body) is Spilled:
             size = released(broker, body)
         if size:
-            broker.live_bytes[job.place] -= size
+            broker.journal.live_bytes[job.place] -= size
         job.body = b""
 
     def _renamed(self, packed: bytes) -> bytes:
@@ -397,7 +397,7 @@ class Restoring:
         was_in_queue = job.was_announced
         job.was_announced = False
         if job.is_delivered:
-            broker.once_delivered_count += 1
+            broker.memory.once_delivered_count += 1
             job.requeue_at_ms = 0
             if job.is_leased_here:
                 # The hand-over is over with the process that made it (spec H7).
@@ -410,7 +410,7 @@ class Restoring:
             broker.stats.once_lost_in_restart += 1
             events.ended(broker, job, events.LOST, "perhaps delivered before the restart")
             job.is_delivered = True
-            broker.once_delivered_count += 1
+            broker.memory.once_delivered_count += 1
             job.requeue_at_ms = 0
             broker.dirty[job] = False  # Recorded before the node serves, so that a later clean stop doesn't revive it.
         elif was_in_queue or not job.requeue_at_ms:
@@ -426,7 +426,7 @@ class Restoring:
         if job.state == ACKED:
             lifecycle.acked_again(self._broker, job)
         elif job.is_delivered and not job.retry_ms:
-            self._broker.once_delivered_count += 1
+            self._broker.memory.once_delivered_count += 1
         lifecycle.forget(self._broker, job)
 
     def _restore_pauses(self) -> None:
@@ -442,13 +442,18 @@ def give_up_once(broker: Broker) -> None:
     """Give up at-most-once jobs that the journal knows as undelivered: their delivery couldn't be recorded."""
     for shard in broker.shards:
         for job in shard.values():
-            if job.retry_ms or job.is_delivered or job.place < broker.first_place or job.state not in (ACTIVE, QUEUED):
+            if (
+                job.retry_ms
+                or job.is_delivered
+                or job.place < broker.journal.first_place
+                or job.state not in (ACTIVE, QUEUED)
+            ):
                 continue
             if job.state == QUEUED:
                 lifecycle.dequeue(broker, job)
             events.ended(broker, job, events.LOST, "its delivery could not be recorded")
             job.is_delivered = True
             job.requeue_at_ms = 0
-            broker.once_delivered_count += 1
+            broker.memory.once_delivered_count += 1
             broker.stats.once_lost_in_restart += 1
             lifecycle.arm(broker, job)

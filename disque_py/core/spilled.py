@@ -206,7 +206,7 @@ class Spill:
 def released(broker: Broker, body: Spilled) -> int:
     """Free the place of a body that the job needs no more, or has back. Return the body's length."""
     size = body.size
-    broker.spilled_count -= 1
+    broker.memory.spilled_count -= 1
     broker.spill.bytes_on_disk -= size
     broker.spill.released.append(body)
     return size

@@ -142,8 +142,8 @@ def execute(
     commands = broker.commands
     slow_ns = _slow_ns(broker)
     needs_checks = client.is_in_multi or _needs_checks(broker)
-    wrote = WROTE_IN_TROUBLE if broker.disk_level else WROTE
-    high_memory = broker.memory_limits[1]
+    wrote = WROTE_IN_TROUBLE if broker.journal.disk_level else WROTE
+    high_memory = broker.memory.limits[1]
     out = client.out
     first = at
     end = len(requests)
@@ -179,7 +179,7 @@ def execute(
         elif len(argv) != entry.arity and (entry.arity > 0 or len(argv) < -entry.arity or len(argv) > entry.words_max):
             reply = _wrong_count(entry, len(argv))
         elif needs_checks and (refusal := _refuse(broker, client, entry, argv)) is not None:
-            if refusal is LOADING_REPLY and entry.awaits_loading and broker.now_ms < broker.loading_wait_until_ms:
+            if refusal is LOADING_REPLY and entry.awaits_loading and broker.now_ms < broker.waits.loading_until_ms:
                 _wait_for_loading(broker, client)
                 at -= 1
                 break
@@ -211,7 +211,7 @@ def execute(
             if entry.is_admin:
                 needs_checks = _needs_checks(broker)
                 slow_ns = _slow_ns(broker)
-                high_memory = broker.memory_limits[1]
+                high_memory = broker.memory.limits[1]
         if reply is not None:
             if mode or client.reply_mode:
                 _reply_in_mode(client, mode, reply)
@@ -247,7 +247,9 @@ def _wrong_count(entry: CommandEntry, count: int) -> bytes:
 
 def _needs_checks(broker: Broker) -> bool:
     """Return whether a rare condition holds that each command must be checked against."""
-    return bool(broker.settings.requirepass) or bool(broker.monitors) or broker.is_loading or broker.disk_level > 0
+    return (
+        bool(broker.settings.requirepass) or bool(broker.monitors) or broker.is_loading or broker.journal.disk_level > 0
+    )
 
 
 def _slow_ns(broker: Broker) -> int:
@@ -276,8 +278,8 @@ def _refuse(broker: Broker, client: Client, entry: CommandEntry, argv: list[byte
         return NOAUTH_REPLY
     if broker.is_loading and not entry.is_for_loading:
         return LOADING_REPLY
-    if 0 < entry.disk_level <= broker.disk_level:
-        return error(MISCONF + broker.disk_trouble)
+    if 0 < entry.disk_level <= broker.journal.disk_level:
+        return error(MISCONF + broker.journal.disk_trouble)
     return None
 
 
@@ -285,15 +287,15 @@ def _wait_for_loading(broker: Broker, client: Client) -> None:
     """Keep the client's next request until the journal is read or `loading-wait` is over (`settle`)."""
     if client.waiting == RUNNING:
         client.waiting = WAITS_FOR_LOADING
-        broker.early[client] = None
+        broker.waits.early[client] = None
 
 
 def _let_early_in(broker: Broker) -> None:
     """Let clients go on that waited for the loading: they are served, or get -LOADING."""
-    for client in broker.early:
+    for client in broker.waits.early:
         client.waiting = RUNNING
         broker.outbox.clients[client] = None
-    broker.early = {}
+    broker.waits.early = {}
 
 
 def _show(broker: Broker, client: Client, argv: list[bytes]) -> None:
@@ -427,13 +429,13 @@ def tick(broker: Broker) -> bool:
 
 def settle(broker: Broker) -> None:
     """End a turn: serve waiting clients, and tell other nodes about changed interest and keys."""
-    if broker.early and not (broker.is_loading and broker.now_ms < broker.loading_wait_until_ms):
+    if broker.waits.early and not (broker.is_loading and broker.now_ms < broker.waits.loading_until_ms):
         _let_early_in(broker)
-    if broker.cluster.epoch != broker.counted_epoch:
+    if broker.cluster.epoch != broker.copies.counted_epoch:
         replication.count_again(broker)
-    if broker.key_events or broker.key_conflicts:
+    if broker.producers.key_events or broker.producers.key_conflicts:
         keying.settle(broker)
     delivery.serve_ready(broker)
     interest.tell_changes(broker)
-    if broker.hint_due:
+    if broker.consumers.hint_due:
         interest.send_hints(broker)

@@ -67,7 +67,7 @@ class OutputCommit:
         if broker.outbox.is_void:
             broker.outbox.is_void = False
             journal.restart()
-        broker.place = journal.number
+        broker.journal.place = journal.number
         outbox = broker.outbox
         if broker.dirty or outbox.gone or outbox.pauses or outbox.moved or outbox.tokens or outbox.keys:
             runs = journaling.collect(broker)

@@ -308,7 +308,7 @@ class ClientConnection(asyncio.Protocol):
     def _is_held(self) -> bool:
         """Return whether CLIENT PAUSE holds the commands of all clients."""
         broker = self._turns.driver.broker
-        left_ms = broker.clients_paused_until_ms - broker.now_ms
+        left_ms = broker.waits.clients_paused_until_ms - broker.now_ms
         if left_ms <= 0:
             return False
         alarm_ms = broker.now_ms + min(left_ms, ALARM_MS_MAX)
@@ -454,7 +454,7 @@ class ClientConnection(asyncio.Protocol):
             self._abort()
 
     def _is_paused(self, now_ms: int) -> bool:
-        return self._turns.driver.broker.clients_paused_until_ms > now_ms
+        return self._turns.driver.broker.waits.clients_paused_until_ms > now_ms
 
 
 def is_protected(settings: Settings) -> bool:

@@ -153,7 +153,7 @@ class NodeLifecycle:
             self._saver.save()  # The file has our id already, so the save may take its time.
         # Set before the first message: a copy that is confirmed before the journal is open would be in no journal.
         self._broker.is_loading = settings.appendonly or settings.aof_enqueue_jobs_once
-        self._broker.loading_wait_until_ms = self._broker.now_ms + 1000 * settings.loading_wait
+        self._broker.waits.loading_until_ms = self._broker.now_ms + 1000 * settings.loading_wait
         await self._open_bus()
         self._host.bus = self._bus
         self._host.listeners = self._listeners

@@ -155,8 +155,8 @@ class LivenessPhase:
         self._until(
             "a pause ends everywhere",
             AGREED_MS,
-            lambda: not any(machine.broker.paused_count for machine in self.world.running()),
-            lambda: " ".join(f"{m.name} {m.broker.pause_versions}" for m in self.world.running()),
+            lambda: not any(machine.broker.pauses.paused_count for machine in self.world.running()),
+            lambda: " ".join(f"{m.name} {m.broker.pauses.versions}" for m in self.world.running()),
         )
 
     def _end_pauses(self) -> None:
@@ -186,8 +186,8 @@ class LivenessPhase:
         """Return a queue whose pause two nodes know in different versions; empty if there is none."""
         targets = self.simulation.targets
         up = [machine for machine in self.world.running() if targets.flushed.get(machine.name) != machine.runs]
-        for queue in dict.fromkeys(name for machine in up for name in machine.broker.pause_versions):
-            versions = {machine.name: machine.broker.pause_versions.get(queue) for machine in up}
+        for queue in dict.fromkeys(name for machine in up for name in machine.broker.pauses.versions):
+            versions = {machine.name: machine.broker.pauses.versions.get(queue) for machine in up}
             if len(set(versions.values())) > 1:
                 return f"{queue!r}: {versions}"
         return ""
@@ -402,11 +402,11 @@ def _tell_drain(machine: Machine) -> str:
 def _remains(broker: Broker) -> dict[str, int]:
     """Return sizes that must be zero on a quiet node."""
     remains = {
-        "announcements": len(broker.announcements),
-        "deferred jobs": len(broker.deferred),
-        "told interests": len(broker.told_interest),
-        "incremental commands": len(broker.incremental),
-        "blocked clients": broker.blocked_count,
+        "announcements": len(broker.copies.announcements),
+        "deferred jobs": len(broker.pauses.deferred),
+        "told interests": len(broker.consumers.told_interest),
+        "incremental commands": len(broker.waits.incremental),
+        "blocked clients": broker.waits.blocked_count,
     }
     for node in broker.cluster.nodes.values():
         if node.core is not None:

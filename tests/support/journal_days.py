@@ -164,7 +164,7 @@ class Day:
         """Copies that clients wait for are confirmed."""
         from cluster_bus.messages import GOTJOB
 
-        ids = [job.id for job in self.node.broker.waiting_repl]
+        ids = [job.id for job in self.node.broker.copies.waiting_repl]
         if ids:
             self.node.say(self.node.other(), GOTJOB, *ids)
 

@@ -258,7 +258,7 @@ class JournaledNode:
         if port.client.waiting:
             return
         argv = [word if isinstance(word, bytes) else str(word).encode() for word in words]
-        port.asked.append((tuple(argv), -1, self.broker.disk_level, self.journal_service.journal))
+        port.asked.append((tuple(argv), -1, self.broker.journal.disk_level, self.journal_service.journal))
         port.request = [argv]
         self._run(port)
 
@@ -482,7 +482,7 @@ def state_of(broker: Broker, *, is_raw: bool = False) -> State:
 
 def pauses_of(broker: Broker) -> dict[bytes, Any]:
     """Queue -> how it is paused, with the version, if it was set with BCAST."""
-    names = [name for name, queue in broker.queues.items() if queue.paused] + list(broker.pause_versions)
+    names = [name for name, queue in broker.queues.items() if queue.paused] + list(broker.pauses.versions)
     return {name: journaling.pause_of(broker, name)[1:] for name in names}
 
 
@@ -510,10 +510,10 @@ def recount_jobs(broker: Broker) -> None:
     jobs = [job for shard in filter(None, broker.shards) for job in shard.values()]
     assert broker.job_count == len(jobs)
     # Lower ones are those of a journal that is over.
-    first_place = broker.first_place if broker.is_journaling or not broker.live_bytes else 1
+    first_place = broker.journal.first_place if broker.is_journaling or not broker.journal.live_bytes else 1
     living = live_bytes([job for job in jobs if job.place >= first_place])
-    assert {number: size for number, size in broker.live_bytes.items() if size} == living
-    counted = {number: count for number, count in broker.live_records.items() if count}
+    assert {number: size for number, size in broker.journal.live_bytes.items() if size} == living
+    counted = {number: count for number, count in broker.journal.live_records.items() if count}
     places = [job.place for job in jobs if job.place >= max(first_place, 1)]
     assert counted == {place: places.count(place) for place in dict.fromkeys(places)}
 
@@ -525,8 +525,8 @@ def recount(broker: Broker) -> None:
     assert broker.used_memory == sum(JOB_BYTES + len(job.body) for job in jobs) + sum(
         QUEUE_BYTES + len(name) + LINE_BYTES * len(queue.waiting) for name, queue in broker.queues.items()
     )
-    assert broker.acked_count == sum(job.state == ACKED for job in jobs)
-    assert broker.once_delivered_count == sum(
+    assert broker.memory.acked_count == sum(job.state == ACKED for job in jobs)
+    assert broker.memory.once_delivered_count == sum(
         not job.retry_ms and job.is_delivered and job.state != ACKED for job in jobs
     )
     for name, queue in broker.queues.items():

@@ -97,7 +97,7 @@ class Losses:
                 if job.state != ACKED and job.id in recorded  # A job of this turn was promised to no client.
             }
             asleep.acked = [job.id for job in jobs_of(machine.broker) if job.state == ACKED and job.id in recorded]
-            asleep.named = list(machine.broker.keys.over)
+            asleep.named = list(machine.broker.producers.keys.over)
         elif power and machine in self.asleep:
             self.asleep[machine].may_lose |= journal_storage.may_lose(power=True)
 
@@ -276,17 +276,17 @@ def check_books(machine: Machine) -> None:
     broker = machine.broker
     jobs = list(jobs_of(broker))
     used = sum(map(memory_of, jobs))
-    used += USED_BYTES * len(broker.keys.over) + ENTRY_BYTES * len(broker.tokens.by_job)
+    used += USED_BYTES * len(broker.producers.keys.over) + ENTRY_BYTES * len(broker.tokens.by_job)
     used += sum(TOKEN_BYTES + len(name) for name in broker.tokens.by_name)
     used += sum(QUEUE_BYTES + len(name) for name in broker.queues)
-    for search in broker.searches.values():
+    for search in broker.producers.searches.values():
         used += sum(memory_of(job) for job in search.callers if isinstance(job.work, Wanted) and not job.work.is_over)
     used += LINE_BYTES * sum(len(client.queues) for client in broker.clients.values())
     queued: dict[bytes, int] = {}
     acked = once = scheduled = 0
     waiting: dict[Job, None] = {}
     soon_ms = broker.now_ms + HORIZON_MS - SWEEP_MS - MARGIN_MS
-    in_line = {job_id for line in (broker.asked, broker.heard) for _, ids in line._parts for job_id in ids}
+    in_line = {job_id for line in (broker.acks.asked, broker.acks.heard) for _, ids in line._parts for job_id in ids}
     for job in jobs:
         state = job.state
         scheduled += job.awake_at_ms != 0
@@ -308,17 +308,19 @@ def check_books(machine: Machine) -> None:
             _expect(machine, due_ms > soon_ms, "a job that is due soon and not scheduled", job)
     _same(machine, "job_count", broker.job_count, len(jobs))
     _same(machine, "used_memory", broker.used_memory, used)
-    _same(machine, "acked_count", broker.acked_count, acked)
-    _same(machine, "once_delivered_count", broker.once_delivered_count, once)
+    _same(machine, "acked_count", broker.memory.acked_count, acked)
+    _same(machine, "once_delivered_count", broker.memory.once_delivered_count, once)
     _same(machine, "jobs in the schedule", sum(map(len, broker.schedule._buckets.values())), scheduled)
-    _same(machine, "waiting for copies", list(broker.waiting_repl), list(waiting), unordered=True)
+    _same(machine, "waiting for copies", list(broker.copies.waiting_repl), list(waiting), unordered=True)
     for name, queue in broker.queues.items():
         _same(machine, f"length of {name!r}", queue.length, queued.pop(name, 0))
         _same(machine, f"entries of {name!r}", sum(1 for _ in queue.oldest()), queue.length)
     _same(machine, "jobs in queues that don't exist", queued, {})
     blocked = sum((client.waiting == WAITS_FOR_JOBS) + len(client.waiting_jobs) for client in broker.clients.values())
-    _same(machine, "blocked_count", broker.blocked_count, blocked)
-    _same(machine, "paused_count", broker.paused_count, sum(bool(queue.paused) for queue in broker.queues.values()))
+    _same(machine, "blocked_count", broker.waits.blocked_count, blocked)
+    _same(
+        machine, "paused_count", broker.pauses.paused_count, sum(bool(queue.paused) for queue in broker.queues.values())
+    )
     _check_growth(machine)
 
 
@@ -327,7 +329,7 @@ def _check_growth(machine: Machine) -> None:
     sizes = {
         "tasks": len(broker.schedule._tasks),
         "clients": len(broker.clients) - len(machine.clients) - 50,
-        "announcements": len(broker.announcements),
+        "announcements": len(broker.copies.announcements),
         "nodes named": len(broker.cluster._interned),
     }
     for node in broker.cluster.nodes.values():

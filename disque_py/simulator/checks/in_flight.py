@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def unseen_jobs(machine: Machine) -> Iterator[bytes]:
     """Yield the ids of jobs in replies that wait for the journal."""
     for connection in machine.clients:
-        if connection.client.held or connection.client.out or connection.client in machine.broker.incremental:
+        if connection.client.held or connection.client.out or connection.client in machine.broker.waits.incremental:
             for reply in connection.unseen():
                 yield from ids_in(reply)
 

@@ -163,7 +163,7 @@ class Machine:
         if self.journal_storage is not None:
             # As in node_lifecycle.py: a copy that is confirmed before the journal is open would be in no journal.
             self.broker.is_loading = True
-            self.broker.loading_wait_until_ms = self.broker.now_ms + 1000 * values.loading_wait
+            self.broker.waits.loading_until_ms = self.broker.now_ms + 1000 * values.loading_wait
             self.journal_storage.begin()
         self.is_deaf = True
         if self.event_logs is not None:

@@ -29,8 +29,8 @@ from persistence.records import GONE, JOB, PAUSE, STATE
 def listening(place=1):
     broker = make_broker()
     broker.is_journaling = True
-    broker.first_place = 1
-    broker.place = place
+    broker.journal.first_place = 1
+    broker.journal.place = place
     return broker
 
 
@@ -46,7 +46,7 @@ def test_a_new_job_is_recorded_with_all_its_fields():
     assert kind == JOB
     assert base[:1] + base[2:5] == (job.id, b"q", b"body", broker.me.id)
     assert BASE_STATE.unpack(base[5]) == (IS_QUEUED | WAS_QUEUED, -1)
-    assert (job.place, broker.live_bytes) == (3, {3: journaling.base_bytes(job)})
+    assert (job.place, broker.journal.live_bytes) == (3, {3: journaling.base_bytes(job)})
 
 
 def test_later_records_have_only_fields_that_may_have_changed():
@@ -100,7 +100,7 @@ def test_jobs_that_are_gone_come_before_new_ones():
 def _known(broker, number, *, place=1):
     """A job that the journal knows."""
     job = hold_queued(broker, number=number)
-    broker.place = place
+    broker.journal.place = place
     collect(broker)
     assert job.place == place
     return job
@@ -117,11 +117,11 @@ def test_a_pause_is_recorded_as_it_is_at_the_end_of_the_turn():
 def test_living_records_of_a_segment_are_written_anew_at_the_journals_end():
     broker = listening()
     job = _known(broker, 1)
-    broker.place = 5
+    broker.journal.place = 5
     move(broker, job, 1)
     ((kind, base),) = collect(broker)
     assert (kind, base[0], job.place) == (JOB, job.id, 5)
-    assert broker.live_bytes == {1: 0, 5: journaling.base_bytes(job)}
+    assert broker.journal.live_bytes == {1: 0, 5: journaling.base_bytes(job)}
 
 
 def test_a_base_that_was_replaced_lives_elsewhere():
@@ -135,11 +135,11 @@ def test_a_job_that_ends_in_the_turn_in_which_it_is_moved_leaves_a_gone():
     """Otherwise the base that it still has would bring it back."""
     broker = listening()
     job = _known(broker, 1)
-    broker.place = 5
+    broker.journal.place = 5
     move(broker, job, 1)
     lifecycle.forget(broker, job)
     assert collect(broker) == [[GONE, (job.id, 1)]]
-    assert broker.live_bytes == {1: 0}
+    assert broker.journal.live_bytes == {1: 0}
 
 
 def test_a_gone_is_recorded_again_as_long_as_it_matters():
@@ -170,7 +170,7 @@ def test_places_of_an_earlier_journal_do_not_count():
     """The journal was switched off and on: every job is new to it, and its going needs no record."""
     broker = listening()
     stays, goes = _known(broker, 1), _known(broker, 2)
-    broker.first_place, broker.place, broker.live_bytes = 9, 9, {}
+    broker.journal.first_place, broker.journal.place, broker.journal.live_bytes = 9, 9, {}
     lifecycle.forget(broker, goes)
     lifecycle.acknowledge(broker, stays)
     assert [(run[0], [item[0] for item in run[1:]]) for run in collect(broker)] == [(JOB, [stays.id])]

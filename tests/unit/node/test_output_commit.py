@@ -115,7 +115,7 @@ def test_a_request_from_before_the_disk_failed_is_answered_when_it_is_recorded()
         node.folder.fail("write", errno.EIO)
         node.ask("ADDJOB", "q", "x", 0)
         node.settle(100)
-        assert (node.taken(), node.broker.disk_level > 0) == ([], True)
+        assert (node.taken(), node.broker.journal.disk_level > 0) == ([], True)
         node.settle(3_000)
         assert len(node.taken()) == 1
 
@@ -129,7 +129,7 @@ def test_in_the_turn_in_which_the_disk_fails_replies_wait_too():
     node.put("ADDJOB", "q", "y", 0)
     node.disk.run_one()
     node.end_turn()
-    assert (node.taken(), node.broker.disk_level > 0) == ([], True)
+    assert (node.taken(), node.broker.journal.disk_level > 0) == ([], True)
     node.settle(3_000)
     assert len(node.taken()) == 1
 
@@ -138,11 +138,11 @@ def test_an_addjob_whose_copies_are_confirmed_while_the_disk_fails_is_answered_w
     node = start()
     other = node.other()
     node.ask("ADDJOB", "q", "x", 0, "REPLICATE", 2, "RETRY", 5)
-    (job,) = node.broker.waiting_repl
+    (job,) = node.broker.copies.waiting_repl
     node.folder.fail("write create", errno.EIO, times=2)
     node.ask("ADDJOB", "q", "y", 0, "REPLICATE", 1, client=1)
     node.settle(10)
-    assert node.broker.disk_level > 0
+    assert node.broker.journal.disk_level > 0
     node.say(other, GOTJOB, job.id)
     assert node.taken() == []
     node.settle(5_000)

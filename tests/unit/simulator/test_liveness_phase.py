@@ -50,7 +50,7 @@ def test_a_pause_of_all_nodes_is_lifted_on_nodes_that_hear_of_it_late():
     world.run(100)
     world.network.hiccup("a", "b")
     world.run(1_000)
-    assert [machine.broker.paused_count for machine in world.running()] == [0] * len(world.machines)
+    assert [machine.broker.pauses.paused_count for machine in world.running()] == [0] * len(world.machines)
 
 
 @pytest.mark.parametrize(

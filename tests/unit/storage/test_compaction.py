@@ -46,7 +46,7 @@ def test_bgrewriteaof_leaves_little_more_than_the_living_records():
         node.settle(1_000)
         journal = node.journal_service.journal
         assert journal.size < before / 3
-        assert journal.size < 2 * sum(node.broker.live_bytes.values()) + 1_000
+        assert journal.size < 2 * sum(node.broker.journal.live_bytes.values()) + 1_000
         assert not node.driver.compaction.is_running
         node.check_folder(at_least=node.promised)
         node.recount()
@@ -79,7 +79,7 @@ def test_a_full_disk_is_freed_however_small_the_journal_is(policy):
     ids = fill(node, 100)
     node.folder.capacity_bytes = used = node.folder.used_bytes
     node.settle(3_000)
-    while not node.broker.disk_level:
+    while not node.broker.journal.disk_level:
         node.ask("ADDJOB", "q", b"x" * 1000, 0)
         node.settle(100)
     node.settle(2_000)
@@ -88,7 +88,7 @@ def test_a_full_disk_is_freed_however_small_the_journal_is(policy):
         node.ask("ACKJOB", job_id, client=1)
         node.settle()
     node.settle(5_000)
-    assert (node.broker.disk_level, node.broker.disk_trouble) == (0, "")
+    assert (node.broker.journal.disk_level, node.broker.journal.disk_trouble) == (0, "")
     assert node.folder.used_bytes < used * 0.8
     node.taken()
     assert str(node.answer("ADDJOB", "q", "body", 0)).startswith("b'D-")
@@ -114,7 +114,7 @@ def test_pauses_survive_the_segment_that_has_their_records():
     node.settle(1_000)
     again = node.restart()
     assert {name: queue.paused for name, queue in again.broker.queues.items() if queue.paused} == {b"p": 1, b"r": 2}
-    assert b"r" in again.broker.pause_versions
+    assert b"r" in again.broker.pauses.versions
 
 
 def test_a_file_that_can_not_be_removed_brings_nothing_back():
@@ -176,7 +176,7 @@ def test_flushall_while_all_jobs_are_being_recorded_leaves_nothing():
     node = start(appendonly=False)
     fill(node, 1_200)
     node.ask("CONFIG", "SET", "appendonly", "yes")
-    while not (node.driver.compaction is not None and node.broker.live_bytes):
+    while not (node.driver.compaction is not None and node.broker.journal.live_bytes):
         node.work()
         node.tick()
     node.ask("DEBUG", "FLUSHALL")
@@ -191,8 +191,8 @@ def test_flushall_during_a_rewrite_ends_it():
     node.tick()
     node.ask("DEBUG", "FLUSHALL")
     node.settle(1_000)
-    assert (node.driver.compaction.is_running, node.broker.live_bytes) == (False, {}) or not any(
-        node.broker.live_bytes.values()
+    assert (node.driver.compaction.is_running, node.broker.journal.live_bytes) == (False, {}) or not any(
+        node.broker.journal.live_bytes.values()
     )
     node.check_folder(at_least=node.promised)
 
