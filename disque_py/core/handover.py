@@ -74,6 +74,7 @@ class Exchange:
     answers          number of its hand-over to us -> our answer, until settled
     answers_from     its numbers below this are settled
     interest         queue -> how many of its clients wait for it; `interest_bytes` are the bytes of these names
+    filters          (queue, pairs) that its clients wait for (filter_interest.py); `filter_bytes` are their bytes
     refused          queue -> until when no job of it is offered to the node
     is_timed         a `resend` is scheduled
     """
@@ -81,6 +82,8 @@ class Exchange:
     __slots__ = (
         "answers",
         "answers_from",
+        "filter_bytes",
+        "filters",
         "interest",
         "interest_bytes",
         "is_timed",
@@ -102,6 +105,8 @@ class Exchange:
         self.answers_from = 1
         self.interest: dict[bytes, int] = {}
         self.interest_bytes = 0
+        self.filters: dict[tuple[bytes, tuple[bytes, ...]], None] = {}
+        self.filter_bytes = 0
         self.refused: dict[bytes, int] = {}
         self.is_timed = False
 

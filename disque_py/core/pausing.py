@@ -44,8 +44,7 @@ def set_pause(broker: Broker, name: bytes, flags: int) -> None:
     if broker.is_journaling:
         broker.outbox.pauses[name] = None
     if before & PAUSED_OUT and not flags & PAUSED_OUT:
-        if queue.waiting:
-            broker.ready[queue] = None
+        broker.wake(queue)
         broker.consumers.hint_due[queue] = None
     if before & PAUSED_IN and not flags & PAUSED_IN:
         _input_resumed(broker, queue)

@@ -27,25 +27,25 @@ from disque_py.core import events, lifecycle, pausing, requeue
 from disque_py.core.broker import Broker
 from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, NAME_BYTES_FREE, QUEUED, Job
 from disque_py.core.job_attributes import unpack as unpack_attributes
-from disque_py.core.job_snapshot import HEADER, VERSION
-from disque_py.core.journaling import (
+from disque_py.core.journaling import QUEUED_BASE, base_bytes
+from disque_py.core.node_sets import NodeSet
+from disque_py.core.queue import PAUSED_IN, PAUSED_OUT
+from disque_py.core.spilled import Spilled, released
+from persistence.layouts import (
+    BASE_BYTES,
     BASE_STATE,
+    HEADER,
     IS_ACKED,
     IS_DELIVERED,
     IS_GIVEN,
     IS_LEASED,
     IS_QUEUED,
-    QUEUED_BASE,
     STATE_FIELDS,
     STATE_FIELDS_V1,
     STATE_FIELDS_V2,
+    VERSION,
     WAS_QUEUED,
-    base_bytes,
 )
-from disque_py.core.lifecycle import BASE_BYTES
-from disque_py.core.node_sets import NodeSet
-from disque_py.core.queue import PAUSED_IN, PAUSED_OUT
-from disque_py.core.spilled import Spilled, released
 from persistence.records import DROPPED, IS_ALWAYS, JOB, KEY, PAUSE, STATE, TOKEN, FormatError
 from persistence.records import GONE as GONE_RECORD
 
@@ -241,10 +241,10 @@ class Restoring:
 
     def _gone(self, items: list[Any]) -> None:
         broker = self._broker
-        for item in items:
-            job = broker.find(item[0])
+        for job_id, place, *_ in items:
+            job = broker.find(job_id)
             if job is not None:
-                if job.place != item[1]:
+                if job.place != place:
                     self.stale.add(job.place)  # It ended with another base, which is no longer there.
                 self._forget(job)
 

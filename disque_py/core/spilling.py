@@ -228,7 +228,7 @@ def may_go(broker: Broker, job: Job, eviction_level: int, near: Near) -> bool:
 
 def is_near(broker: Broker, queue: Queue, job: Job, eviction_level: int, near: Near) -> bool:
     """Whether a job is so near the head of its queue that it will be wanted soon. `near` remembers the keys there."""
-    if eviction_level == KEEP_USED and not queue.waiting and broker.now_ms - queue.active_ms > USED_MS:
+    if eviction_level == KEEP_USED and not queue.has_clients and broker.now_ms - queue.active_ms > USED_MS:
         return False
     position = min(broker.spill.near_bytes // len(job.body), broker.spill.near_jobs)
     if queue.length <= position:
@@ -324,8 +324,7 @@ def go_on(broker: Broker, queue: Queue) -> None:
     """Serve the clients of a stalled queue: its head is in memory, or another job is the head."""
     queue.is_stalled = False
     broker.waits.stalled.clear()
-    if queue.waiting:
-        broker.ready[queue] = None
+    broker.wake(queue)
     if queue.interested:
         broker.consumers.hint_due[queue] = None
 

@@ -20,6 +20,9 @@ from typing import Final
 
 from cluster_bus.messages import (
     FAIL_NODE,
+    FILTER_HINT,
+    FILTER_INTEREST,
+    FILTER_NEED,
     GOTJOB,
     HINT,
     INTEREST,
@@ -40,7 +43,22 @@ from persistence.journal import ALWAYS, Journal
 
 # Messages that promise nothing. A copy travels while our own record is written. The others are questions, and signs of
 # life: if the disk could delay these, other nodes would take this node for dead.
-FREE: Final = frozenset((REPLJOB, NEEDJOBS, HINT, INTEREST, ISKEY, PING, PONG, MEET, FAIL_NODE))
+FREE: Final = frozenset(
+    (
+        REPLJOB,
+        NEEDJOBS,
+        HINT,
+        INTEREST,
+        FILTER_NEED,
+        FILTER_HINT,
+        FILTER_INTEREST,
+        ISKEY,
+        PING,
+        PONG,
+        MEET,
+        FAIL_NODE,
+    )
+)
 
 
 class OutputCommit:

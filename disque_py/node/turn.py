@@ -210,8 +210,8 @@ class Driver:
             elif not journal.level:
                 self._notice(line("journal-recovered"))
                 for queue in broker.queues.values():
-                    if queue.length and queue.waiting:
-                        broker.ready[queue] = None
+                    if queue.length:
+                        broker.wake(queue)
             broker.journal.disk_level = journal.level
         broker.journal.disk_trouble = journal.refusal_reason
 

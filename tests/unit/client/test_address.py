@@ -64,8 +64,40 @@ def test_a_url_that_names_no_cluster_is_refused(url):
         parse_url(url)
 
 
+<<<<<<< HEAD
 def test_a_login_may_hold_a_question_mark():
     """It begins no options there, and no part of it gets into an error."""
     parts = parse_url("disque://:a?b/c@node:7712?timeout=2")
     assert (parts.password, parts.nodes, parts.options) == ("a?b/c", (Address("node", 7712),), {"timeout": "2"})
     assert parse_url("disque://:pw@node?name=a@b").options == {"name": "a@b"}
+=======
+@pytest.mark.parametrize(
+    "url",
+    [
+        "disque://:secret?secret@h:7711",
+        "disque://ann:7711?secret@h",
+        "disque://ann:7711?timeout=secret@h",
+        "disque://ann:a@secret?secret@h",
+        "disque://ann:secret%40h",
+        "disque://ann:7711/secret",
+        "disque://h1,:secret",
+        "disque://ann:/secret",
+        "disque:ann:secret@h",
+        "ann:secret@h://",
+        ":secret@h:7711",
+    ],
+)
+def test_no_part_of_a_password_is_in_an_error(url):
+    """Errors stand in logs; neither is it in the error's cause."""
+    with pytest.raises(ValueError, match=r"URL") as caught:
+        parse_url(url)
+    assert "secret" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+def test_a_question_mark_in_a_password_is_escaped():
+    """The error says how."""
+    assert parse_url("disque://:pa%3Fss@h?name=a%40b").password == "pa?ss"
+    with pytest.raises(ValueError, match=r"URL.*%3F.*%40"):
+        parse_url("disque://:pa?ss@h")
+>>>>>>> 3155a54954a35acf7f85b5ab24905949f4355631

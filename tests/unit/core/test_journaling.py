@@ -10,19 +10,20 @@ from brokers import add_node, ask, make_broker, make_client
 from cluster_bus.messages import LEASED, REPLJOB
 from copies import deliver, hold, hold_queued, make_job, say, snapshot
 from disque_py.core import journaling, lifecycle
-from disque_py.core.job_snapshot import HEADER, SPAN_BITS, VERSION
-from disque_py.core.journaling import (
+from disque_py.core.job_snapshot import SPAN_BITS
+from disque_py.core.journaling import collect, keep
+from disque_py.node import dispatch
+from persistence.layouts import (
     BASE_STATE,
+    HEADER,
     IS_ACKED,
     IS_DELIVERED,
     IS_LEASED,
     IS_QUEUED,
     STATE_FIELDS,
+    VERSION,
     WAS_QUEUED,
-    collect,
-    keep,
 )
-from disque_py.node import dispatch
 from persistence.records import GONE, JOB, PAUSE, STATE
 
 
