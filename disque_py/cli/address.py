@@ -93,7 +93,7 @@ def parse_target(url: str) -> Target:
 
     Of a cluster's URL it is the first node. Error texts leave the login out, because they stand on screens and in logs.
     """
-    parts = library.parse_url(url)
+    parts = library.parse_url(_with_host(url))
     if unknown := sorted(parts.options.keys() - TLS_OPTIONS):
         raise ValueError(f"the option {unknown[0]!r} of the URL is for clients of the library")
     if parts.options and not parts.tls:
@@ -107,3 +107,17 @@ def parse_target(url: str) -> Target:
         password=parts.password or "",
         tls=tls if parts.tls else None,
     )
+
+
+def _with_host(url: str) -> str:
+    """Return the URL as the library reads it.
+
+    At a prompt `disque://` is this machine. The last @ ends the login, so a question mark before it needs no escape.
+    """
+    scheme, colon, rest = url.partition("://")
+    if scheme == "unix" or not colon:
+        return url
+    login, at, place = rest.rpartition("@")
+    if not place or place[0] in ":/?":
+        place = HOST_DEFAULT + place
+    return f"{scheme}://{login.replace('?', '%3F')}{at}{place}"

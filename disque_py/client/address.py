@@ -80,21 +80,12 @@ def parse_url(url: str) -> ClusterUrl:
     """
     scheme, colon, rest = url.partition("://")
     if not colon or scheme not in SCHEMES:
-<<<<<<< HEAD
-        raise ValueError(f"a URL starts with disque://, disques://, redis://, rediss:// or unix://, not {scheme!r}")
-    if "@" in rest.partition("?")[0]:
-        rest, _, query = rest.partition("?")
-        credentials, at, places = rest.rpartition("@")
-    else:  # No login, or one that holds a question mark.
-        credentials, at, places = rest.rpartition("@")
-        places, _, query = places.partition("?")
-=======
         raise ValueError("a URL starts with disque://, disques://, redis://, rediss:// or unix://")
     rest, _, query = rest.partition("?")
     if "@" in query:
         raise ValueError("the URL has an @ behind a ?: write ? in a password as %3F, and @ in an option as %40")
->>>>>>> 3155a54954a35acf7f85b5ab24905949f4355631
     options = dict(parse_qsl(query, keep_blank_values=True))
+    credentials, at, places = rest.rpartition("@")
     username: str | None = None
     password: str | None = None
     if at:

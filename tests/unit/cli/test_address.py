@@ -63,8 +63,13 @@ def test_a_url_that_is_wrong_is_refused_without_its_password(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["disque://", "disque://node/3", "disque://node:x", "node:7711", "disque://n?pool_size=2"]
+    "text", ["disque://a,b:x", "disque://node/3", "disque://node:x", "node:7711", "disque://n?pool_size=2"]
 )
 def test_other_urls_are_refused(text):
     with pytest.raises(ValueError, match=r"URL|port|path"):
         parse_target(text)
+
+
+@pytest.mark.parametrize("url", ["disque://", "disque://:7711", "disque://ann:pw@", "disque://ann:pw@:7711"])
+def test_a_url_without_a_host_is_this_machine(url):
+    assert parse_target(url).address == Address("127.0.0.1", 7711)

@@ -64,13 +64,6 @@ def test_a_url_that_names_no_cluster_is_refused(url):
         parse_url(url)
 
 
-<<<<<<< HEAD
-def test_a_login_may_hold_a_question_mark():
-    """It begins no options there, and no part of it gets into an error."""
-    parts = parse_url("disque://:a?b/c@node:7712?timeout=2")
-    assert (parts.password, parts.nodes, parts.options) == ("a?b/c", (Address("node", 7712),), {"timeout": "2"})
-    assert parse_url("disque://:pw@node?name=a@b").options == {"name": "a@b"}
-=======
 @pytest.mark.parametrize(
     "url",
     [
@@ -100,4 +93,3 @@ def test_a_question_mark_in_a_password_is_escaped():
     assert parse_url("disque://:pa%3Fss@h?name=a%40b").password == "pa?ss"
     with pytest.raises(ValueError, match=r"URL.*%3F.*%40"):
         parse_url("disque://:pa?ss@h")
->>>>>>> 3155a54954a35acf7f85b5ab24905949f4355631
