@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from disque_py import event_format
 from disque_py.commands.options import read_ids, read_lease
 from disque_py.core import acks, events, incremental, lifecycle, pausing, replication, requeue, spilling
 from disque_py.core.broker import Broker
@@ -80,9 +81,9 @@ def _delete(broker: Broker, job_id: bytes) -> int:
     if job is None:
         return 0
     if job.holders is broker.sets.mine:
-        events.ended(broker, job, events.DELETED)
+        events.ended(broker, job, event_format.DELETED)
     elif job.state == QUEUED:
-        events.note(broker, job, events.DELETED_COPY)  # Another holder will queue the job.
+        events.note(broker, job, event_format.DELETED_COPY)  # Another holder will queue the job.
     replication.remove(broker, job)
     return 1
 
@@ -113,8 +114,8 @@ def working(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
         if broker.pauses.deferred:
             broker.pauses.deferred.pop(job, None)
         job.work = None
-        if events.status_of(job) != events.RUNNING:
-            events.note(broker, job, events.WORKING)
+        if events.status_of(job) != event_format.RUNNING:
+            events.note(broker, job, event_format.WORKING)
         job.is_leased_here = True
         lifecycle.extend(broker, job, lease_ms)
         requeue.tell_leased(broker, job)
@@ -134,11 +135,11 @@ def nack_one(broker: Broker, job_id: bytes) -> int:
     if job.nacks < COUNTER_MAX:
         job.nacks += 1
     if pausing.is_paused_in(broker, job):
-        events.note(broker, job, events.NACKED_INVISIBLE)
+        events.note(broker, job, event_format.NACKED_INVISIBLE)
         pausing.defer(broker, job)
         lifecycle.mark_dirty(broker, job)
     else:
-        events.note(broker, job, events.NACKED)
+        events.note(broker, job, event_format.NACKED)
         requeue.release(broker, job)
     broker.stats.jobs_nacked += 1
     return 1
@@ -165,10 +166,10 @@ def _enqueue(broker: Broker, job_id: bytes) -> int:
     if job.was_queued:
         if job.deliveries < COUNTER_MAX:
             job.deliveries += 1
-        events.note(broker, job, events.ENQUEUED)
+        events.note(broker, job, event_format.ENQUEUED)
         requeue.release(broker, job)
     else:
-        events.note(broker, job, events.ENQUEUED)
+        events.note(broker, job, event_format.ENQUEUED)
         lifecycle.enqueue(broker, job)
     return 1
 
@@ -182,7 +183,7 @@ def _dequeue(broker: Broker, job_id: bytes) -> int:
     job = broker.find(job_id)
     if job is None or job.state != QUEUED:
         return 0
-    events.note(broker, job, events.DEQUEUED)
+    events.note(broker, job, event_format.DEQUEUED)
     lifecycle.dequeue(broker, job)
     if job.retry_ms:
         job.requeue_at_ms = broker.now_ms + job.retry_ms + broker.jitter()

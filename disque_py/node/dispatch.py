@@ -22,6 +22,7 @@ from disque_py.commands.table import COMMANDS, Command
 from disque_py.core import (
     acks,
     delivery,
+    filter_interest,
     handover,
     interest,
     keying,
@@ -91,6 +92,9 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.SETTLED: taking.on_settled,
     messages.INTEREST: interest.on_interest,
     messages.HINT: interest.on_hint,
+    messages.FILTER_NEED: filter_interest.on_need,
+    messages.FILTER_INTEREST: filter_interest.on_interest,
+    messages.FILTER_HINT: filter_interest.on_hint,
     messages.PAUSE: pausing.on_pause,
     messages.LEFT: leaving.on_left,
     messages.LEFT_OK: leaving.on_left_ok,
@@ -102,7 +106,7 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
 
 
 # Messages that a node accepts while it reads its journal: they promise nothing and touch no job.
-WHILE_LOADING: Final = (messages.PAUSE, messages.INTEREST)
+WHILE_LOADING: Final = (messages.PAUSE, messages.INTEREST, messages.FILTER_INTEREST)
 
 
 class MalformedMessageError(Exception):
@@ -391,6 +395,7 @@ def link_up(broker: Broker, node: Node) -> None:
     broker.sets.forget_packed()
     pausing.on_link_up(broker, node)
     interest.on_link_up(broker, node)
+    filter_interest.on_link_up(broker, node)
     replication.on_link_up(broker, node)
     handover.on_link_up(broker, node)
     acks.collect_again(broker)
@@ -405,18 +410,21 @@ def link_lost(broker: Broker, node: Node) -> None:
 def incoming_lost(broker: Broker, node: Node) -> None:
     """The node's link to us broke: its interest ends. The node announces it again on its next link."""
     interest.forget_node(broker, node)
+    filter_interest.forget_node(broker, node)
     keying.on_link_lost(broker, node)
 
 
 def new_run(broker: Broker, node: Node) -> None:
     """The node has a new process: what was agreed with the old one is void."""
     interest.forget_node(broker, node)
+    filter_interest.forget_node(broker, node)
     handover.on_run_over(broker, node)
 
 
 def forgotten(broker: Broker, node: Node) -> None:
     """The node left the table: acks no longer wait for it, and hand-overs to it are over."""
     interest.forget_node(broker, node)
+    filter_interest.forget_node(broker, node)
     handover.on_run_over(broker, node)
     broker.sets.forget_all()
     acks.collect_again(broker)
@@ -439,6 +447,11 @@ def settle(broker: Broker) -> None:
     if broker.producers.key_events or broker.producers.key_conflicts:
         keying.settle(broker)
     delivery.serve_ready(broker)
+    consumers = broker.consumers
+    if consumers.filter_due or consumers.told_filters or consumers.filter_lines:
+        filter_interest.tell_changes(broker)
     interest.tell_changes(broker)
-    if broker.consumers.hint_due:
+    if consumers.hint_due:
         interest.send_hints(broker)
+    if consumers.filter_hints:
+        filter_interest.send_hints(broker)
