@@ -48,6 +48,10 @@ OUTCOME: Final = 52  # job id: to its creator, is it decided whether this job ex
 ISKEY: Final = 53  # number, 18 characters of an id: do you know a job with this key?
 KEYIS: Final = 54  # number of the question, the characters, job id or b"": last word on a key
 OUTCOME_IS: Final = 55  # job id: it is; a DELJOB, if there was one, came before
+# Filters have kinds of their own: an older node would take them for interest in every job of the queue.
+FILTER_INTEREST: Final = 70  # queue, pairs (name, value …), waiting clients (as INTEREST), those that take RETRY 0
+FILTER_HINT: Final = 71  # queue, pairs, length
+FILTER_NEED: Final = 72  # queue, pairs, count, flags as NEEDJOBS
 
 CHANGED: Final = 56  # job id, its changeable part (core/changeable.py)
 ASKCHANGED: Final = 57  # job id: tell its changeable part

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+<<<<<<< HEAD
 from cluster_bus.messages import QUEUED_RELEASED
 from disque_py.commands.options import (
     LEASEMS_ERROR,
@@ -37,6 +38,11 @@ from disque_py.core import (
     spilling,
     versions,
 )
+=======
+from disque_py import event_format
+from disque_py.commands.options import read_ids, read_lease
+from disque_py.core import acks, events, incremental, lifecycle, pausing, replication, requeue, spilling
+>>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
 from disque_py.core.broker import Broker
 from disque_py.core.changeable import REASON_BYTES_MAX, backoff_ms
 from disque_py.core.client import Client
@@ -167,9 +173,9 @@ def _delete(broker: Broker, job_id: bytes) -> int:
     if job is None:
         return 0
     if job.holders is broker.sets.mine:
-        events.ended(broker, job, events.DELETED)
+        events.ended(broker, job, event_format.DELETED)
     elif job.state == QUEUED:
-        events.note(broker, job, events.DELETED_COPY)  # Another holder will queue the job.
+        events.note(broker, job, event_format.DELETED_COPY)  # Another holder will queue the job.
     replication.remove(broker, job)
     return 1
 
@@ -223,10 +229,15 @@ def working(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
         if broker.pauses.deferred:
             broker.pauses.deferred.pop(job, None)
         job.work = None
+<<<<<<< HEAD
         if part is not None:
             part.is_delayed = False
         if events.status_of(job) != events.RUNNING:
             events.note(broker, job, events.WORKING)
+=======
+        if events.status_of(job) != event_format.RUNNING:
+            events.note(broker, job, event_format.WORKING)
+>>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
         job.is_leased_here = True
         lifecycle.extend(broker, job, lease_ms)
         requeue.tell_leased(broker, job)
@@ -307,11 +318,11 @@ def nack_one(broker: Broker, job_id: bytes, how: NackWords | None = None) -> int
     if job.retry_ms and (how is not None or part is not None or broker.queue_settings.in_force):
         return _give_back(broker, job, how if how is not None else NackWords())
     if pausing.is_paused_in(broker, job):
-        events.note(broker, job, events.NACKED_INVISIBLE)
+        events.note(broker, job, event_format.NACKED_INVISIBLE)
         pausing.defer(broker, job)
         lifecycle.mark_dirty(broker, job)
     else:
-        events.note(broker, job, events.NACKED)
+        events.note(broker, job, event_format.NACKED)
         requeue.release(broker, job)
     broker.stats.jobs_nacked += 1
     return 1
@@ -388,10 +399,10 @@ def _enqueue(broker: Broker, job_id: bytes) -> int:
     if job.was_queued:
         if job.deliveries < COUNTER_MAX:
             job.deliveries += 1
-        events.note(broker, job, events.ENQUEUED)
+        events.note(broker, job, event_format.ENQUEUED)
         requeue.release(broker, job)
     else:
-        events.note(broker, job, events.ENQUEUED)
+        events.note(broker, job, event_format.ENQUEUED)
         lifecycle.enqueue(broker, job)
     return 1
 
@@ -405,7 +416,7 @@ def _dequeue(broker: Broker, job_id: bytes) -> int:
     job = broker.find(job_id)
     if job is None or job.state != QUEUED:
         return 0
-    events.note(broker, job, events.DEQUEUED)
+    events.note(broker, job, event_format.DEQUEUED)
     lifecycle.dequeue(broker, job)
     if job.retry_ms:
         job.requeue_at_ms = broker.now_ms + job.retry_ms + broker.jitter()

@@ -54,7 +54,12 @@ ADDJOB: Final = (
     " [PRIORITY n] [META name value ...] [KEY key] [ATTEMPTS n] [BACKOFF policy] [DELAYMS ms] [RETRYMS ms] [TTLMS ms]"
 )
 GETJOB: Final = (
+<<<<<<< HEAD
     "[NOHANG] [TIMEOUT ms] [COUNT count] [WITHCOUNTERS] [WITHMETA] [WITHLEASE] [LEASE sec] [LEASEMS ms] [TOKEN token]"
+=======
+    "[NOHANG] [TIMEOUT ms] [COUNT count] [WITHCOUNTERS] [WITHMETA] [WITHLEASE] [LEASE sec] [TOKEN token]"
+    " [WHERE name value ...]"
+>>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
     " FROM queue [queue ...]"
 )
 JSCAN: Final = (
@@ -131,8 +136,16 @@ COMMANDS: Final = (
     _c("show", jobs.show, 2, "readonly fast", "jobs", "id", "Describe a job."),
     _c("loadjob", jobs.loadjob, 2, "write", "jobs", "blob", "Internal record of the original's journal; refused."),
     _c("bgrewriteaof", server.bgrewriteaof, 1, "readonly admin", "server", "", "Write the journal anew, in the background."),
-    _c("qlen", queues.qlen, 2, "readonly fast", "queues", "queue", "Number of jobs ready in a queue of this node."),
-    _c("qpeek", queues.qpeek, 3, "readonly", "queues", "queue count", "Look at jobs of a queue without taking them."),
+    _c("qlen", queues.qlen, -2, "readonly fast", "queues", "queue [WHERE name value ...]", "Number of jobs ready in a queue of this node."),
+    _c(
+        "qpeek",
+        queues.qpeek,
+        -3,
+        "readonly",
+        "queues",
+        "queue count [WHERE name value ...] [WITHMETA]",
+        "Look at jobs of a queue without taking them.",
+    ),
     _c("qstat", queues.qstat, 2, "readonly fast", "queues", "queue", "Describe a queue."),
     _c("qscan", scanning.qscan, -1, "readonly", "queues", QSCAN, "Walk over the queues of this node."),
     _c("jscan", scanning.jscan, -1, "readonly", "jobs", JSCAN, "Walk over the jobs of this node."),
@@ -145,6 +158,15 @@ COMMANDS: Final = (
     _c("echo", connection.echo, 2, "readonly fast", "connection", "message", "Reply with the given message."),
     _c("select", connection.select, 2, "readonly fast", "connection", "index", "Accept database 0, for clients that insist on choosing one."),
     _c("reset", connection.reset, 1, "readonly loading fast", "connection", "", "Bring the connection back to the state it had when it was opened."),
+    _c(
+        "qdepth",
+        queues.qdepth,
+        -4,
+        "readonly",
+        "queues",
+        "queue BY name [COUNT n]",
+        "Number of ready jobs for each value of a metadata name.",
+    ),
     # Commands for deliveries with a token.
     _c("acktoken", tokens.acktoken, -2, "write fast", "jobs", "token [token ...]", "Acknowledge all jobs of deliveries."),
     _c("nacktoken", tokens.nacktoken, -2, "write denyoom fast", "jobs", "token [token ...] [DELAY sec] [DELAYMS ms] [REASON text]", "Give all jobs of deliveries back."),

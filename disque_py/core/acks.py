@@ -28,6 +28,7 @@ from typing import Any, Final
 
 from cluster_bus.messages import ACKATTEMPT, DELJOB, GOTACK, SETACK
 from cluster_bus.node import FORGOTTEN, Node
+from disque_py import event_format
 from disque_py.core import events, lifecycle, replication
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.broker_parts import ACK_ASKED_MS
@@ -71,13 +72,13 @@ def acknowledge(broker: Broker, job: Job, *, is_news: bool = False, is_canceled:
         if isinstance(work, Replication) and work.is_external:
             # We hold no copy to look after; the nodes that hold one have heard, or will hear, of the ack.
             lifecycle.achieve(broker, job)
-            events.added(broker, job, events.ADDED_INVISIBLE)
+            events.added(broker, job, event_format.ADDED_INVISIBLE)
             replication.answer(broker, work.client, job, work.slot, b"+%b\r\n" % job.id)
         elif isinstance(work, Replication):
             # A consumer got a replica: the producer's job exists and was processed (spec Q11).
             reply = b"+%b\r\n" % job.id
             lifecycle.achieve(broker, job)
-            events.added(broker, job, events.ADDED)
+            events.added(broker, job, event_format.ADDED)
             broker.stats.jobs_added += 1
             replication.answer(broker, work.client, job, work.slot, reply)
     elif job.work is not None:
@@ -440,7 +441,7 @@ def on_deljob(broker: Broker, sender: Node, items: list[Any]) -> None:
             else:
                 flag = item[2] if len(item) > 2 else 0
                 if flag == IS_DONE:
-                    events.ended(broker, job, events.ACKED)
+                    events.ended(broker, job, event_format.ACKED)
                 elif flag == replication.CREATION_ABORTED:
                     if job.attributes is not None and not job.attributes.is_open:
                         broker.stats.ignored("deljob of a job that was named meanwhile")
@@ -488,7 +489,7 @@ def fast_ack(broker: Broker, job_id: bytes) -> int:
     if others and job.retry_ms:
         broker.tombstones.add(job_id, broker.now_ms)
     broker.stats.jobs_acked += job.state != ACKED
-    events.ended(broker, job, events.ACKED)
+    events.ended(broker, job, event_format.ACKED)
     replication.remove(broker, job)
     return 1
 

@@ -19,6 +19,7 @@ from cluster_bus.node import HANDSHAKE, LEAVING, MYSELF, Node
 from cluster_bus.outgoing import Outgoing
 from disque_py.config.settings import Settings
 from disque_py.core.broker_parts import Acks, Consumers, Copies, JournalState, Memory, Pauses, Producers, Upkeep, Waits
+from disque_py.core.filters import adopt
 from disque_py.core.ids import IdSource
 from disque_py.core.job import Job
 from disque_py.core.node_sets import NodeSets
@@ -58,6 +59,9 @@ def _jitters(rng: Random) -> Iterator[int]:
 class Broker:
     """One node's memory.
 
+    Fields of one topic are a part (broker_parts.py), such as `broker.pauses`. Fields that many commands read several
+    times stay here: a part would cost each of them one more look-up.
+
     The world outside
       cluster              the table of nodes (cluster_bus/membership.py)
       me, run, run_name    this node, the number of its process, and 40 random hex digits that name the process
@@ -66,7 +70,7 @@ class Broker:
       host                 the process (ports.Host)
       rng, jitter          the generator of all chance; a call of `jitter` gives an offset of -250 … +249 ms
       now_ms, wall_ms      this turn's monotonic and Unix time
-      started_ms, housekept_ms   when the node started, and when `timers` last kept house
+      started_ms           when the node started
       stopwatch_ns         a clock for LATENCY and SLOWLOG, in nanoseconds
       outbox, send, send_all   work for the end of the turn; the two methods that leave a message for nodes there
       stats                counters of INFO, LATENCY and SLOWLOG
@@ -75,46 +79,46 @@ class Broker:
       shards, job_count    jobs by id (see `find`)
       ids, _last_ctime     the source of new job ids; the creation time of the last new job
       schedule             timers of jobs, and tasks for later
+      upkeep               walks that go on a part per tick
       tombstones           ids of jobs that were deleted lately
+<<<<<<< HEAD
       sweep_shard, sweep_position_ms, sweep_due   the sweep for jobs beyond the schedule's horizon (timers.py)
       deferred             job that was given back while its queue's input was paused -> its requeue_at_ms then
                            (pausing.py)
       behind               job whose changeable part is newer on another node -> how often it is still asked for
                            (changing.py)
+=======
+>>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
 
     Copies and acks
-      sets, replica_sets   interned sets of nodes; the groups of nodes that new copies may go to
-      waiting_repl         jobs in WAIT_REPL, in order of creation
-      counted_epoch        the state of the cluster in which default numbers of copies were last counted
-                           (replication.py)
-      extensions           (when to ask one more node, jobs of one millisecond) for jobs in WAIT_REPL, oldest first
-      extending, extending_ms   the newest of these lists, and its millisecond
-      asked, heard         acked jobs whose other holders we asked once; acked jobs that other nodes collect (acks.py)
-      recollect            a walk over all acked records, a part per tick, after a node came back or was forgotten
-      announcements        group of holders -> our queued jobs that they hear of in the next batch (requeue.py)
+      sets                 interned sets of nodes
+      copies, acks         copies that are being made; acked jobs on their way out
       drain                the state of CLUSTER LEAVING; None while the node stays (leaving.py)
 
     Queues
       queues               by name
       queue_order, queue_serial   queues by serial, with gaps where one was dropped: QSCAN's cursor is a place in it
+<<<<<<< HEAD
       queue_gc             the walk that drops idle queues (timers.py)
       sweeps               queue -> its sweep of dead entries in progress
       paused_count         queues paused in either direction
       pause_versions       queue -> (flags, version) of pauses that were set with BCAST (pausing.py)
       queue_settings       the settings of QUEUE SET (queue_settings.py)
       pause_name_bytes, pauses_ended   bytes of all these names; those whose pause has ended, in order of their ends
+=======
+      pauses               paused queues
+>>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
 
     Clients
       clients, monitors    by id; clients in MONITOR
-      blocked_count        clients and requests that wait for jobs or copies
+      arrivals             how many clients have begun to wait for jobs: the order among them
       ready                queues that may have both jobs and waiting clients
-      timeouts             when blocked clients are answered at the latest
-      incremental          client -> its long command, done a part per turn (incremental.py)
-      stalled              clients whose long command waits for bodies from disk
-      clients_paused_until_ms   CLIENT PAUSE
-      tokens, tokened      deliveries that can be repeated (tokens.py); the same by job
-      token_waits          token -> clients that wait for its delivery
+      waits                clients whose reply comes later
+      tokens               deliveries that can be repeated (tokens.py)
+      consumers            interest of consumers, here and on other nodes
+      producers            producers with a KEY
 
+<<<<<<< HEAD
     Interest of consumers (interest.py, pulls.py)
       interest             queue -> (node -> clients waiting there); a Queue of that name shares the inner dict
       plain_interest       queue -> (node -> clients waiting there that take every job), where these are not all
@@ -135,29 +139,22 @@ class Broker:
       caller_count         ADDJOBs that wait until it is known whether their key is used
 
     Journal (journaling.py)
+=======
+    Journal
+>>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
       is_journaling        whether a journal is written
-      dirty                jobs changed this turn -> whether their holders did
-      place, first_place   the segment that new bases go to, and the first that any may be in
-      live_bytes           segment -> bytes of its bases that still count
-      live_records         segment -> bases, tokens and keys that still count. A segment is dropped only when none is
-                           left, whatever the sums say
-      disk_level, disk_trouble   which commands are refused since the disk failed (persistence/journal.py), and why it
-                                 did
       is_loading           the journal is being read
-      loading_wait_until_ms, early   until when requests wait for the loading instead of being refused; clients that do
-                                     so
+      dirty                jobs changed this turn -> whether their holders did
+      journal              its segments, as far as the broker knows them, and trouble with the disk
 
     Events
       events               this turn's transitions (events.py); None while no reader wants them
       event_source         the log of events as commands see it; None while there is none
 
     Memory
-      used_memory, peak_memory   accounted bytes of jobs and queues, which maxmemory limits; the highest value so far
-      memory_limits        the marks at 75, 95 and 100 %
-      acked_count, once_delivered_count   records that eviction may drop (memory.py)
-      eviction_shard       where the next eviction goes on
-      spill, spilled_count bodies on disk (spilling.py), and how many there are
-      is_spilling          whether more bodies may go there
+      used_memory          accounted bytes of jobs and queues, which maxmemory limits
+      memory               numbers that eviction and maxmemory go by
+      spill                bodies on disk (spilling.py)
     """
 
     def __init__(self, cluster: Membership, messages: Outgoing, settings: Settings, rng: Random, host: Host) -> None:
@@ -196,6 +193,7 @@ class Broker:
         self.clients: dict[int, Client] = {}
         self.monitors: dict[Client, None] = {}
         self.ready: dict[Queue, None] = {}
+        self.arrivals = 0
         self.drain: Drain | None = None
         self.used_memory = 0
         self.behind: dict[Job, int] = {}
@@ -242,6 +240,8 @@ class Broker:
             self.queue_serial += 1
             queue.serial = self.queue_serial
             self.queue_order.append(queue)
+            if self.consumers.filters:
+                adopt(self, queue)
         return queue
 
     def owe_hint(self, queue: Queue) -> None:
@@ -250,7 +250,16 @@ class Broker:
 
     def look_again(self, queue: Queue) -> None:
         """Serve the queue's clients again in a turn soon, because something kept us from finishing with it."""
-        self.schedule.call_at(self.now_ms + 1, lambda: self.ready.setdefault(queue))
+        self.schedule.call_at(self.now_ms + 1, lambda: self.wake(queue))
+
+    def wake(self, queue: Queue) -> None:
+        """Serve the queue's clients at the end of the turn: what kept them from its jobs is over."""
+        if queue.waiting:
+            self.ready[queue] = None
+        filters = queue.filters
+        if filters is not None and filters.waiting:
+            filters.all_due()
+            self.ready[queue] = None
 
     def drop_queue(self, queue: Queue) -> None:
         """Forget an idle queue that has no entries, not even dead ones."""

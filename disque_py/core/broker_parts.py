@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cluster_bus.node import Node
     from disque_py.core.broker import Broker
     from disque_py.core.client import Client
+    from disque_py.core.filters import Group
     from disque_py.core.incremental import Steps
     from disque_py.core.job import Job
     from disque_py.core.keying import Search
@@ -152,16 +153,29 @@ class Consumers:
     told_plain       … and those that take every job, where that differs
     interest_due     queues whose interest may have to be told at the end of the turn
     hint_due         queues whose jobs might interest another node
+    filters          the same for clients with WHERE: queue -> (pairs -> (node -> (waiting, those that take RETRY 0)))
+    told_filters     groups of jobs whose clients other nodes were told of (filter_interest.py) -> their queue
+    filter_due       groups whose interest may have to be told at the end of the turn
+    filter_hints     groups whose jobs might interest another node
+    filter_lines     groups that clients wait for here
+    filter_asked_ms, filter_asking   the last walk that asked all nodes for jobs with filters, while it lasts
     asked_all_ms, asking   the last walk that asked all nodes for jobs, and that walk while it lasts
     """
 
     __slots__ = (
         "asked_all_ms",
         "asking",
+        "filter_asked_ms",
+        "filter_asking",
+        "filter_due",
+        "filter_hints",
+        "filter_lines",
+        "filters",
         "hint_due",
         "interest",
         "interest_due",
         "plain_interest",
+        "told_filters",
         "told_interest",
         "told_plain",
     )
@@ -173,6 +187,13 @@ class Consumers:
         self.told_plain: dict[bytes, int] = {}
         self.interest_due: dict[Queue, None] = {}
         self.hint_due: dict[Queue, None] = {}
+        self.filters: dict[bytes, dict[tuple[bytes, ...], dict[Node, tuple[int, int]]]] = {}
+        self.told_filters: dict[Group, Queue] = {}
+        self.filter_due: dict[Group, Queue] = {}
+        self.filter_hints: dict[Group, Queue] = {}
+        self.filter_lines = 0
+        self.filter_asked_ms = 0
+        self.filter_asking: Iterator[tuple[Group, Queue]] = iter(())
         self.asked_all_ms = 0
         self.asking: Iterator[bytes] = iter(())
 
@@ -187,10 +208,12 @@ class Producers:
     outcome_waits     job id -> nodes that want to know its outcome
     question_number   the number of the last question; no two questions of a process have the same
     caller_count      ADDJOBs that wait until it is known whether their key is used
+    is_repeating      whether the one timer that repeats unanswered questions is pending
     """
 
     __slots__ = (
         "caller_count",
+        "is_repeating",
         "key_conflicts",
         "key_events",
         "keys",
@@ -207,6 +230,7 @@ class Producers:
         self.outcome_waits: dict[bytes, dict[Node, None]] = {}
         self.question_number = 0
         self.caller_count = 0
+        self.is_repeating = False
 
 
 class JournalState:
@@ -219,9 +243,10 @@ class JournalState:
     live_records         segment -> bases, tokens and keys that still count
     disk_level, disk_trouble   which commands are refused since the disk failed (persistence/journal.py), and why it
                          did
+    stale_places    segments with bases that later ones replaced: a GONE of a later base counts there, too
     """
 
-    __slots__ = ("disk_level", "disk_trouble", "first_place", "live_bytes", "live_records", "place")
+    __slots__ = ("disk_level", "disk_trouble", "first_place", "live_bytes", "live_records", "place", "stale_places")
 
     def __init__(self) -> None:
         self.place = 0
@@ -230,6 +255,7 @@ class JournalState:
         self.live_records: dict[int, int] = {}
         self.disk_level = 0
         self.disk_trouble = ""
+        self.stale_places: set[int] = set()
 
 
 class Memory:

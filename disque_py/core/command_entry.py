@@ -62,7 +62,7 @@ class CommandEntry:
         self.name = name
         self.handler = handler
         self.arity = arity
-        self.words_max = 1 << 62 if name in WITH_LISTS else WORDS_MAX
+        self.words_max = 1 << 60 if name in WITH_LISTS else WORDS_MAX
         self.is_denyoom = "denyoom" in flags
         self.is_write = "write" in flags or name in ("pause", "cluster", "debug")
         self.disk_level = _disk_level(name, flags)

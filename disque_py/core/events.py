@@ -11,13 +11,8 @@ seen plus one. Every message about the job carries it, and the journal records i
 written. A new job has version 1.
 
 `broker.events` exists while events are written, and is None otherwise. The core notes events down (event_packing.py),
-and the end of the turn takes them (storage/event_log_service.py). An event is a plain tuple, packed by msgpack:
-
-    (code, job id, version, state left, ms in which it was entered, attempt, nacks, additional deliveries, creation
-     time, queue, bytes of the body, rare fields: a dict)
-
-The three most common events have shorter tuples of their own (see CODES). event_lines.py turns events into lines for
-readers outside; docs/events.md describes those. Codes are on disk: one is never used for another meaning.
+and the end of the turn takes them (storage/event_log_service.py). event_format.py has the codes, the states and the
+layout of events. event_lines.py turns events into lines for readers outside; docs/events.md describes those.
 Spec E1, E2, E3.
 """
 
@@ -30,6 +25,19 @@ from disque_py.core.job import ACKED as ACKED_HERE
 from disque_py.core.job import QUEUED as QUEUED_HERE
 from disque_py.core.job import WAIT_REPL, Cancellation
 from disque_py.core.spilled import size_of
+from disque_py.event_format import (
+    ACKED,
+    ADDED,
+    ADDED_ANYHOW,
+    CODES,
+    COMPLETED,
+    INVISIBLE,
+    PENDING,
+    RUNNING,
+    UNKNOWN,
+    UNKNOWN_EVENT,
+    VERSION_FIRST,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,34 +45,13 @@ if TYPE_CHECKING:
     from disque_py.core.broker import Broker
     from disque_py.core.job import Job
 
-# The user's states, as `job.status`; UNKNOWN: this node has not seen the job enter its state.
-UNKNOWN: Final = 0
-INVISIBLE: Final = 1  # In no queue: its DELAY, a pause or a DEQUEUE holds it back.
-PENDING: Final = 2  # In a queue of some node.
-RUNNING: Final = 3  # With a consumer.
-COMPLETED: Final = 4
-CANCELED: Final = 5
-ERRORED: Final = 6  # Given up here, not for ever: ENQUEUE, or another node, may bring it back.
-EXPIRED: Final = 7
-
-STATUS_NAMES: Final = (
-    None,
-    "invisible",
-    "pending",
-    "running",
-    "completed",
-    "canceled",
-    "errored",
-    "expired",
-)
-
 # Jobs looked at per part of a walk over all of them.
 FORGOTTEN_PER_PART: Final = 5_000
 
-VERSION_FIRST: Final = 1
 # The highest version that another node may send. A packed version has 32 bits; no job is changed so often.
 VERSION_MAX: Final = 2**31
 
+<<<<<<< HEAD
 # -- codes ------------------------------------------------------------------------------------------
 
 ADDED: Final = 1  # (code, id, creation time, queue, bytes): queued at once, version 1
@@ -122,6 +109,9 @@ CODES: Final[dict[int, tuple[str, int]]] = {
 }
 
 _STATUS_OF: Final = tuple(CODES.get(code, ("", UNKNOWN))[1] for code in range(max(CODES) + 1))
+=======
+_STATUS_OF: Final = tuple(CODES.get(code, UNKNOWN_EVENT)[1] for code in range(max(CODES) + 1))
+>>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
 
 Event = tuple[Any, ...]
 

@@ -22,15 +22,17 @@ from disque_py.core import changeable
 from disque_py.core.events import heard
 from disque_py.core.ids import is_valid_id
 from disque_py.core.job import Job
+<<<<<<< HEAD
 from disque_py.core.job_attributes import JobAttributes, unpack
+=======
+from disque_py.core.job_attributes import unpack
+from persistence.layouts import ATTRIBUTES_AT, HEADER, VERSION
+>>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
 
 if TYPE_CHECKING:
     from disque_py.core.broker import Broker
     from disque_py.core.changeable import Changeable
 
-# ctime, ms of life left, retry ms, delay ms, replicate, nacks, additional deliveries, attempt
-HEADER: Final = struct.Struct("<QQQQHHHI")
-VERSION: Final = struct.Struct("<I")
 _VERSIONED_BYTES: Final = HEADER.size + VERSION.size
 _pack = HEADER.pack
 _unpack = HEADER.unpack_from
@@ -38,8 +40,12 @@ _unpack = HEADER.unpack_from
 Snapshot = tuple[Any, ...]
 
 AFTER: Final = 5
+<<<<<<< HEAD
 ATTRIBUTES: Final = 6
 PART: Final = 7
+=======
+ATTRIBUTES: Final = ATTRIBUTES_AT
+>>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
 
 # A client's spans are at most 2^63 / 1000 milliseconds. Those from other nodes may be no more than about that: a record
 # has 63 bits for the sum of some of them.
@@ -54,7 +60,15 @@ def snapshot_of(broker: Broker, job: Job, after_ms: int = 0) -> Snapshot:
     after_ms   the taker of a hand-over queues it only then
     Its body must be in memory. The codec would refuse a Spilled, and passing one is the caller's mistake.
     """
-    left_ms = job.expire_at_ms - broker.now_ms
+    snapshot = (job.id, header_of(job, broker.now_ms), job.queue, job.body, broker.sets.pack(job.holders))
+    if job.attributes is not None:
+        return (*snapshot, after_ms, job.attributes.pack())
+    return (*snapshot, after_ms) if after_ms else snapshot
+
+
+def header_of(job: Job, now_ms: int) -> bytes:
+    """Return the job's numbers, packed for the bus or the journal."""
+    left_ms = job.expire_at_ms - now_ms
     header = _pack(
         job.ctime,
         left_ms if left_ms > 0 else 0,
@@ -65,6 +79,7 @@ def snapshot_of(broker: Broker, job: Job, after_ms: int = 0) -> Snapshot:
         job.deliveries,
         job.attempt,
     )
+<<<<<<< HEAD
     snapshot = (
         job.id,
         header if job.version == 1 else header + VERSION.pack(job.version),
@@ -78,6 +93,9 @@ def snapshot_of(broker: Broker, job: Job, after_ms: int = 0) -> Snapshot:
             return (*snapshot, after_ms, attributes.pack(), pack_part(broker, job, attributes.part))
         return (*snapshot, after_ms, attributes.pack())
     return (*snapshot, after_ms) if after_ms else snapshot
+=======
+    return header if job.version == 1 else header + VERSION.pack(job.version)
+>>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
 
 
 def pack_part(broker: Broker, job: Job, part: Changeable) -> changeable.Packed:

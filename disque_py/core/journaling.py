@@ -15,18 +15,39 @@ gets a base: its producer has no promise yet.
 
 from __future__ import annotations
 
-import struct
 from functools import partial
 from typing import Any, Final
 
 from disque_py.core.broker import Broker
+<<<<<<< HEAD
 from disque_py.core.job import ACKED, ACTIVE, GONE, QUEUED, Cancellation, Handover, Job
 from disque_py.core.job_snapshot import HEADER, VERSION, pack_part
 from disque_py.core.lifecycle import BASE_BYTES
+=======
+from disque_py.core.job import ACKED, ACTIVE, GONE, QUEUED, Handover, Job
+from disque_py.core.job_snapshot import header_of
+>>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
 from disque_py.core.spilled import Spilled, size_of
+from persistence.layouts import (
+    BASE_BYTES,
+    BASE_STATE,
+    BODY_AT,
+    ID_AT,
+    IS_ACKED,
+    IS_DELIVERED,
+    IS_GIVEN,
+    IS_LEASED,
+    IS_QUEUED,
+    PAUSED_AT,
+    SEGMENT_AT,
+    STATE_FIELDS,
+    TOKEN_AT,
+    WAS_QUEUED,
+)
 from persistence.records import GONE as GONE_RECORD
 from persistence.records import JOB, KEY, PAUSE, STATE, TOKEN
 
+<<<<<<< HEAD
 # A base's state: flags, ms until it is to be queued (-1: no such moment).
 BASE_STATE: Final = struct.Struct("<Bq")
 # A STATE's: the same, attempt, nacks, additional deliveries, the job's version. Version 1 of the format ended after the
@@ -44,6 +65,8 @@ IS_GIVEN: Final = 32  # Being handed over to another node.
 IS_CANCELED: Final = 64  # Acknowledged with the outcome "canceled".
 
 _pack_header = HEADER.pack
+=======
+>>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
 _pack_base = BASE_STATE.pack
 _pack_state = STATE_FIELDS.pack
 
@@ -83,10 +106,15 @@ def collect(broker: Broker) -> list[list[Any]]:
 
 
 def _unplace(broker: Broker) -> None:
-    """Let jobs that need a new base have none from now on. Not earlier: one forgotten meanwhile leaves a GONE."""
+    """Let jobs that need a new base have none from now on. Not earlier: one forgotten meanwhile leaves a GONE.
+
+    The base of a job that came back may be in another segment than the GONE that moves it. That segment stays.
+    """
     moved, broker.outbox.moved = broker.outbox.moved, {}
     for job in moved:
         if job.state != GONE and job.place >= broker.journal.first_place:
+            if job.place != broker.journal.place:
+                broker.journal.stale_places.add(job.place)
             broker.journal.live_bytes[job.place] -= base_bytes(job)
             broker.journal.live_records[job.place] -= 1
             job.place = 0
@@ -139,7 +167,6 @@ def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
             )
             states.append(record if job.attributes is None else _with_part(broker, job, record))
             continue
-        left_ms = job.expire_at_ms - now_ms
         body = job.body
         if type(body) is Spilled:
             lent = broker.spill.lent.get(job)
@@ -151,19 +178,9 @@ def _collect_jobs(broker: Broker, runs: list[list[Any]]) -> None:
         queue = job.queue
         job.place = place
         added += BASE_BYTES + len(queue) + len(body)
-        header = _pack_header(
-            job.ctime,
-            left_ms if left_ms > 0 else 0,
-            job.retry_ms,
-            job.delay_ms,
-            job.replicate,
-            job.nacks,
-            job.deliveries,
-            job.attempt,
-        )
         base = (
             job.id,
-            header if job.version == 1 else header + VERSION.pack(job.version),
+            header_of(job, now_ms),
             queue,
             body,
             me if holders is mine else pack(holders),
@@ -234,38 +251,38 @@ def keep(broker: Broker, number: int, kind: int, item: Any, *, may_matter: bool)
     may_matter  (of a GONE) files that may hold a base of this id exist still
     """
     if kind == JOB:
-        job = broker.find(item[0])
+        job = broker.find(item[ID_AT])
         if job is not None and job.place == number:
             rebase(broker, job)
             if type(job.body) is Spilled:
-                broker.spill.lent[job] = item[3]
+                broker.spill.lent[job] = item[BODY_AT]
     elif kind == STATE:
-        job = broker.find(item[0])
+        job = broker.find(item[ID_AT])
         if job is not None and broker.journal.first_place <= job.place < number:
             broker.dirty[job] = True
     elif kind == GONE_RECORD and may_matter:
-        job = broker.find(item[0])
+        job = broker.find(item[ID_AT])
         if job is not None and job.place >= broker.journal.first_place and type(job.body) is Spilled:
             # Recorded when the body of the job that came back is read; until then the base that it has now stands.
             broker.spill.readings.append((job, partial(_gone_read, item)))
             return
-        broker.outbox.gone.append((item[0], item[1]))
+        broker.outbox.gone.append((item[ID_AT], item[SEGMENT_AT]))
         if job is not None and job.place >= broker.journal.first_place:
             rebase(broker, job)  # It came back meanwhile: its base follows the GONE.
     elif kind == PAUSE:
-        broker.outbox.pauses[item[0]] = None
+        broker.outbox.pauses[item[PAUSED_AT]] = None
     elif kind == TOKEN:
-        broker.tokens.record_again(item[0])
+        broker.tokens.record_again(item[TOKEN_AT])
     elif kind == KEY:
-        broker.producers.keys.record_again(item[0], number)
+        broker.producers.keys.record_again(item[ID_AT], number)
 
 
 def _gone_read(item: Any, broker: Broker, job: Job, body: bytes | None) -> None:
     """Record a job that came back after the GONE that is copied on: its body is read."""
     if not broker.is_journaling:
         return
-    broker.outbox.gone.append((item[0], item[1]))
-    known = broker.find(item[0])
+    broker.outbox.gone.append((item[ID_AT], item[SEGMENT_AT]))
+    known = broker.find(item[ID_AT])
     if known is not None and known.place >= broker.journal.first_place:
         rebase(broker, known)
         if known is job and body is not None:

@@ -174,7 +174,8 @@ def _refuse_unsure(broker: Broker, job: Job, asked: dict[Node, int]) -> None:
 def _search(broker: Broker, chars: bytes) -> Search:
     search = broker.producers.searches.get(chars)
     if search is None:
-        if not broker.producers.searches:
+        if not broker.producers.is_repeating:
+            broker.producers.is_repeating = True
             broker.schedule.call_at(broker.now_ms + REPEAT_MS, partial(_repeat, broker))
         search = broker.producers.searches[chars] = Search()
     return search
@@ -453,7 +454,8 @@ def _repeat(broker: Broker) -> None:
             broker.send(broker.sets.only(node), ISKEY, (number, chars))
         search.creator = None
         _look(broker, chars, search)
-    if broker.producers.searches:
+    broker.producers.is_repeating = bool(broker.producers.searches)
+    if broker.producers.is_repeating:
         broker.schedule.call_at(broker.now_ms + REPEAT_MS, partial(_repeat, broker))
 
 

@@ -17,7 +17,12 @@ from typing import Any, Final
 
 from cluster_bus.messages import HOLDERS, LEFT, LEFT_OK, REPLJOB, SETACK
 from cluster_bus.node import FORGOTTEN, ID_BYTES, Node
+<<<<<<< HEAD
 from disque_py.core import acks, changing, events, handover, lifecycle, pulls, spilling
+=======
+from disque_py import event_format
+from disque_py.core import acks, events, handover, lifecycle, pulls, spilling
+>>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import ACKED, ACTIVE, GONE, Job
 from disque_py.core.job_snapshot import snapshot_of
@@ -208,7 +213,7 @@ def _read_back(broker: Broker, drain: Drain, job: Job) -> None:
 def _move_once(broker: Broker, drain: Drain, job: Job, targets: list[Node]) -> None:
     if job.is_delivered:
         broker.stats.once_dropped_leaving += 1
-        events.ended(broker, job, events.DROPPED)
+        events.ended(broker, job, event_format.DROPPED)
         lifecycle.forget(broker, job)
     else:
         _hand_on(broker, drain, job, targets)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Final
 
 from disque_py.core.broker import Broker
+<<<<<<< HEAD
 from disque_py.core.events import (
     ADDED,
     DELIVERED,
@@ -37,10 +38,17 @@ from disque_py.core.job import (
     Collection,
     Job,
 )
+=======
+from disque_py.core.events import added, event_of, note
+from disque_py.core.filters import Filter
+from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, NAME_BYTES_FREE, QUEUED, WAIT_REPL, Collection, Job
+>>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
 from disque_py.core.job_attributes import JobAttributes
 from disque_py.core.job_snapshot import ATTEMPT_MAX
 from disque_py.core.queue import DEAD_ENTRIES_MIN, Queue
 from disque_py.core.spilled import Spilled, released
+from disque_py.event_format import ADDED, DELIVERED, EXPIRED_EVENT, PENDING, RUNNING
+from persistence.layouts import BASE_BYTES
 
 # WILLQUEUE goes out this long before a job is requeued, so that a node that has it can object (spec N8).
 WILLQUEUE_LEAD_MS: Final = 500
@@ -49,8 +57,6 @@ WILLQUEUE_LEAD_MS: Final = 500
 ANNOUNCE_MARGIN_MS: Final = 2_500
 # A job with a shorter RETRY is not announced: the batch would come too late, and WILLQUEUE has the same effect.
 ANNOUNCE_RETRY_MS_MIN: Final = 2 * ANNOUNCE_MARGIN_MS
-# About the bytes of a base in the journal, besides queue and body.
-BASE_BYTES: Final = 130
 # Expired jobs removed from a queue's head in one call; their timers remove the rest.
 EXPIRED_PER_FETCH: Final = 1_000
 # A queue's next jobs are read back from disk when fewer than this are known to be in memory.
@@ -261,6 +267,35 @@ def fetch_retried(broker: Broker, queue: Queue) -> Job | None:
         job.state = ACTIVE
         if job.expire_at_ms > broker.now_ms:
             return _if_in_memory(broker, queue, job) if broker.memory.spilled_count else job
+        broker.stats.jobs_expired += 1
+        note(broker, job, EXPIRED_EVENT)
+        forget(broker, job)
+        left -= 1
+        if not left:
+            broker.look_again(queue)
+            return None
+    return None
+
+
+def fetch_matching(broker: Broker, queue: Queue, wanted: Filter, *, is_picky: bool) -> Job | None:
+    """Take the first job that carries all pairs out of a queue, as `fetch` does; its index must be there."""
+    is_picky = is_picky or bool(broker.journal.disk_level)
+    left = EXPIRED_PER_FETCH
+    while queue.filters is not None and (group := queue.filters.group(wanted)) is not None:
+        job = group.first(is_picky=is_picky)
+        if job is None:
+            return None
+        job.state = ACTIVE
+        _left(broker, queue, job)
+        if job.expire_at_ms > broker.now_ms:
+            if type(job.body) is Spilled:
+                job.state = QUEUED
+                queue.push(job)
+                if not queue.is_stalled:
+                    queue.is_stalled = True
+                    broker.spill.heads[queue] = job
+                return None
+            return job
         broker.stats.jobs_expired += 1
         note(broker, job, EXPIRED_EVENT)
         forget(broker, job)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from disque_py import event_format
 from disque_py.core import events, lifecycle
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.errors import OOM, CommandError
@@ -49,7 +50,7 @@ def make_room(broker: Broker) -> bool:
         looked += len(shards[at])
         for job in [job for job in shards[at].values() if may_evict(job)]:
             broker.stats.jobs_evicted += 1
-            events.ended(broker, job, events.DROPPED)
+            events.ended(broker, job, event_format.DROPPED)
             if job.state == ACKED:
                 broker.tombstones.add(job.id, broker.now_ms)  # A late copy is not delivered while the tombstone lasts.
             lifecycle.forget(broker, job)

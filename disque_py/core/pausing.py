@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from cluster_bus.node import ID_BYTES, Node
+from disque_py import event_format
 from disque_py.core import events, lifecycle, requeue
 from disque_py.core.broker import Broker
 from disque_py.core.job import Job
@@ -44,8 +45,7 @@ def set_pause(broker: Broker, name: bytes, flags: int) -> None:
     if broker.is_journaling:
         broker.outbox.pauses[name] = None
     if before & PAUSED_OUT and not flags & PAUSED_OUT:
-        if queue.waiting:
-            broker.ready[queue] = None
+        broker.wake(queue)
         broker.consumers.hint_due[queue] = None
     if before & PAUSED_IN and not flags & PAUSED_IN:
         _input_resumed(broker, queue)
@@ -57,7 +57,7 @@ def _input_resumed(broker: Broker, queue: Queue) -> None:
         if job.queue == queue.name:
             del broker.pauses.deferred[job]
             if job.requeue_at_ms == requeue_at_ms and requeue.is_queueable(job):
-                events.note(broker, job, events.QUEUED)
+                events.note(broker, job, event_format.QUEUED)
                 requeue.release(broker, job)
 
 

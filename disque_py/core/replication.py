@@ -33,7 +33,12 @@ from cluster_bus.messages import (
     SETACK,
 )
 from cluster_bus.node import Node
+<<<<<<< HEAD
 from disque_py.core import changing, events, lifecycle
+=======
+from disque_py import event_format
+from disque_py.core import events, lifecycle
+>>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
 from disque_py.core.broker import Broker
 from disque_py.core.client import RUNNING, WAITS_FOR_COPIES, WROTE, Client
 from disque_py.core.job import (
@@ -313,7 +318,7 @@ def achieve(broker: Broker, job: Job, work: Replication) -> None:
     if work.is_external:
         first = broker.rng.choice(sorted(work.confirmed, key=_node_id))
         broker.send(broker.sets.only(first), ENQUEUE, (job.id, job.delay_ms))
-        events.added(broker, job, events.ADDED_INVISIBLE)
+        events.added(broker, job, event_format.ADDED_INVISIBLE)
         broker.stats.jobs_added += 1
         answer(broker, work.client, job, work.slot, reply)
         lifecycle.forget(broker, job)
@@ -354,9 +359,9 @@ def queue_or_delay(broker: Broker, job: Job) -> None:
         job.requeue_at_ms = broker.now_ms + job.delay_ms
         job.was_announced = True  # The first queueing concerns no other node.
         lifecycle.arm(broker, job)
-        events.added(broker, job, events.ADDED_INVISIBLE)
+        events.added(broker, job, event_format.ADDED_INVISIBLE)
     else:
-        events.added(broker, job, events.ADDED)
+        events.added(broker, job, event_format.ADDED)
         lifecycle.enqueue(broker, job)
 
 
@@ -407,7 +412,7 @@ def on_enqueue(broker: Broker, sender: Node, items: list[Any]) -> None:
             lifecycle.arm(broker, job)
             lifecycle.mark_dirty(broker, job)
         else:
-            events.note(broker, job, events.QUEUED)
+            events.note(broker, job, event_format.QUEUED)
             lifecycle.enqueue(broker, job)
 
 
@@ -424,7 +429,7 @@ def tell_taken(broker: Broker, job: Job) -> None:
     work = job.work
     if isinstance(work, Handover) and work.client is not None:
         broker.stats.jobs_added += 1
-        events.added(broker, job, events.ADDED_INVISIBLE if work.due_ms > broker.now_ms else events.ADDED)
+        events.added(broker, job, event_format.ADDED_INVISIBLE if work.due_ms > broker.now_ms else event_format.ADDED)
         end_wait(broker, job, b"+" + job.id + b"\r\n")
 
 

@@ -21,7 +21,12 @@ from typing import Any, Final
 
 from cluster_bus.messages import LEASED, QUEUED, QUEUED_RELEASED, QUEUED_WAITING, SETACK, WILLQUEUE
 from cluster_bus.node import Node
+<<<<<<< HEAD
 from disque_py.core import changing, events, lifecycle
+=======
+from disque_py import event_format
+from disque_py.core import events, lifecycle
+>>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
 from disque_py.core.broker import Broker
 from disque_py.core.changeable import LEASE_EXPIRED
 from disque_py.core.job import ACKED, ACTIVE, WAIT_REPL, Handover, Job
@@ -65,7 +70,7 @@ def requeue(broker: Broker, job: Job) -> None:
     again = job.was_queued
     if again and job.deliveries < COUNTER_MAX:
         job.deliveries += 1
-    events.note(broker, job, events.REQUEUED if again else events.QUEUED)
+    events.note(broker, job, event_format.REQUEUED if again else event_format.QUEUED)
     lifecycle.enqueue(broker, job)
     if again:
         broker.stats.jobs_requeued += 1
@@ -190,7 +195,7 @@ def on_leased(broker: Broker, sender: Node, items: list[Any]) -> None:
                 if part is not None and attempt > part.ended:
                     part.is_delayed = False
         if broker.events is not None:
-            events.learn(broker, job, events.RUNNING)
+            events.learn(broker, job, event_format.RUNNING)
         if attempt > job.attempt:
             job.attempt = min(attempt, ATTEMPT_MAX)
         job.was_queued = True
@@ -260,7 +265,7 @@ def on_queued(broker: Broker, sender: Node, items: list[Any]) -> None:
             lifecycle.dequeue(broker, job)
             job.requeue_at_ms = 0
         _moved_on(broker, job)
-        events.learn(broker, job, events.PENDING)
+        events.learn(broker, job, event_format.PENDING)
         job.is_leased_here = False
         until_ms = now_ms + job.retry_ms + broker.jitter()
         if until_ms > job.requeue_at_ms:

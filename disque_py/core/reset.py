@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from cluster_bus.messages import INTEREST
+from cluster_bus.messages import FILTER_INTEREST, INTEREST
 from disque_py.core import delivery, handover, interest, keying, replication, spilling
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import Job
@@ -94,6 +94,8 @@ def _drop_queues(broker: Broker) -> None:
         broker.ready,
         broker.consumers.hint_due,
         broker.consumers.interest_due,
+        broker.consumers.filter_due,
+        broker.consumers.filter_hints,
         broker.upkeep.sweeps,
         broker.pauses.versions,
     ):
@@ -107,6 +109,10 @@ def _drop_queues(broker: Broker) -> None:
     for name in broker.consumers.told_interest:
         if linked:
             broker.send(linked, INTEREST, (name, interest.GONE))
+    for group, queue in broker.consumers.told_filters.items():
+        if linked:
+            broker.send(linked, FILTER_INTEREST, (queue.name, group.pairs, interest.GONE, interest.GONE))
+    broker.consumers.told_filters.clear()
     broker.consumers.told_interest.clear()
     broker.consumers.told_plain.clear()
     for name in [name for name, nodes in broker.consumers.interest.items() if not nodes]:

@@ -23,32 +23,38 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from cluster_bus.node import ID_BYTES
+from disque_py import event_format
 from disque_py.core import events, lifecycle, pausing, requeue
 from disque_py.core.broker import Broker
 from disque_py.core.changeable import LEFT_AT, PRIORITY_AT, QUEUE_AT
 from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, NAME_BYTES_FREE, QUEUED, Cancellation, Job
 from disque_py.core.job_attributes import JobAttributes
 from disque_py.core.job_attributes import unpack as unpack_attributes
+<<<<<<< HEAD
 from disque_py.core.job_snapshot import HEADER, VERSION, set_part
 from disque_py.core.journaling import (
+=======
+from disque_py.core.journaling import QUEUED_BASE, base_bytes
+from disque_py.core.node_sets import NodeSet
+from disque_py.core.queue import PAUSED_IN, PAUSED_OUT
+from disque_py.core.spilled import Spilled, released
+from persistence.layouts import (
+    BASE_BYTES,
+>>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
     BASE_STATE,
+    HEADER,
     IS_ACKED,
     IS_CANCELED,
     IS_DELIVERED,
     IS_GIVEN,
     IS_LEASED,
     IS_QUEUED,
-    QUEUED_BASE,
     STATE_FIELDS,
     STATE_FIELDS_V1,
     STATE_FIELDS_V2,
+    VERSION,
     WAS_QUEUED,
-    base_bytes,
 )
-from disque_py.core.lifecycle import BASE_BYTES
-from disque_py.core.node_sets import NodeSet
-from disque_py.core.queue import PAUSED_IN, PAUSED_OUT
-from disque_py.core.spilled import Spilled, released
 from persistence.records import DROPPED, IS_ALWAYS, JOB, KEY, PAUSE, STATE, TOKEN, FormatError
 from persistence.records import GONE as GONE_RECORD
 
@@ -272,10 +278,10 @@ class Restoring:
 
     def _gone(self, items: list[Any]) -> None:
         broker = self._broker
-        for item in items:
-            job = broker.find(item[0])
+        for job_id, place, *_ in items:
+            job = broker.find(job_id)
             if job is not None:
-                if job.place != item[1]:
+                if job.place != place:
                     self.stale.add(job.place)  # It ended with another base, which is no longer there.
                 self._forget(job)
 
@@ -438,12 +444,12 @@ class Restoring:
                 # The hand-over is over with the process that made it (spec H7).
                 job.is_leased_here = False
                 broker.stats.once_lost_in_handover += 1
-                events.ended(broker, job, events.LOST, "the node ended before its hand-over was answered")
+                events.ended(broker, job, event_format.LOST, "the node ended before its hand-over was answered")
                 broker.dirty[job] = False
         elif not is_sure:
             self.lost += 1
             broker.stats.once_lost_in_restart += 1
-            events.ended(broker, job, events.LOST, "perhaps delivered before the restart")
+            events.ended(broker, job, event_format.LOST, "perhaps delivered before the restart")
             job.is_delivered = True
             broker.memory.once_delivered_count += 1
             job.requeue_at_ms = 0
@@ -457,7 +463,7 @@ class Restoring:
         lifecycle.arm(broker, job)
 
     def _expire(self, job: Job) -> None:
-        events.ended(self._broker, job, events.EXPIRED_EVENT)
+        events.ended(self._broker, job, event_format.EXPIRED_EVENT)
         if job.state == ACKED:
             lifecycle.acked_again(self._broker, job)
         elif job.is_delivered and not job.retry_ms:
@@ -486,7 +492,7 @@ def give_up_once(broker: Broker) -> None:
                 continue
             if job.state == QUEUED:
                 lifecycle.dequeue(broker, job)
-            events.ended(broker, job, events.LOST, "its delivery could not be recorded")
+            events.ended(broker, job, event_format.LOST, "its delivery could not be recorded")
             job.is_delivered = True
             job.requeue_at_ms = 0
             broker.memory.once_delivered_count += 1

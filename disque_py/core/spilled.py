@@ -7,7 +7,7 @@ where that could be. `len` is its size in memory, so `used_memory` is the sum ov
 Files are numbered from 1 in the order in which they were begun (persistence/spill.py).
 """
 
-# This module stays Python: a class here derives from int, which compiled classes can't.
+# Stays Python: a class here derives from int, which compiled classes can't.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final

@@ -27,6 +27,7 @@ from collections.abc import Callable, Generator, Iterable
 from itertools import islice
 from typing import Final
 
+from disque_py import event_format
 from disque_py.core import events, replication
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.client import RUNNING, WAITS_FOR_ROOM, Client
@@ -228,7 +229,7 @@ def may_go(broker: Broker, job: Job, eviction_level: int, near: Near) -> bool:
 
 def is_near(broker: Broker, queue: Queue, job: Job, eviction_level: int, near: Near) -> bool:
     """Whether a job is so near the head of its queue that it will be wanted soon. `near` remembers the keys there."""
-    if eviction_level == KEEP_USED and not queue.waiting and broker.now_ms - queue.active_ms > USED_MS:
+    if eviction_level == KEEP_USED and not queue.has_clients and broker.now_ms - queue.active_ms > USED_MS:
         return False
     position = min(broker.spill.near_bytes // len(job.body), broker.spill.near_jobs)
     if queue.length <= position:
@@ -324,8 +325,7 @@ def go_on(broker: Broker, queue: Queue) -> None:
     """Serve the clients of a stalled queue: its head is in memory, or another job is the head."""
     queue.is_stalled = False
     broker.waits.stalled.clear()
-    if queue.waiting:
-        broker.ready[queue] = None
+    broker.wake(queue)
     if queue.interested:
         broker.consumers.hint_due[queue] = None
 
@@ -371,7 +371,7 @@ def lost(broker: Broker, job: Job, reason: str) -> None:
     spill.lost += 1
     where = "its other holders will queue it" if job.retry_ms and job.holders is not broker.sets.mine else "it is lost"
     tell(broker.host, "spill-lost", job=job.id.decode("ascii", "replace"), reason=reason, consequence=where)
-    events.ended(broker, job, events.LOST, "its body can't be read")
+    events.ended(broker, job, event_format.LOST, "its body can't be read")
     replication.remove(broker, job)
 
 

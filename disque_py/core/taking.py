@@ -11,7 +11,12 @@ from typing import Any, Final
 
 from cluster_bus.messages import REFUSED_BUSY, REFUSED_DONE, SETACK, TOOK
 from cluster_bus.node import Node
+<<<<<<< HEAD
 from disque_py.core import changing, events, lifecycle, replication
+=======
+from disque_py import event_format
+from disque_py.core import events, lifecycle, replication
+>>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
 from disque_py.core.broker import Broker
 from disque_py.core.handover import TAKEN, Exchange, answer_producer, exchange, taken
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Handover, Job
@@ -80,7 +85,7 @@ def _take(broker: Broker, sender: Node, snapshot: Any) -> int:
             return answer
         job = known
         if broker.events is not None:
-            events.learn(broker, job, events.INVISIBLE if after_ms else events.PENDING)
+            events.learn(broker, job, event_format.INVISIBLE if after_ms else event_format.PENDING)
     job.imported_at_ms = broker.now_ms
     if after_ms:
         job.requeue_at_ms = broker.now_ms + after_ms

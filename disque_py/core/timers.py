@@ -9,7 +9,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from disque_py.core import acks, delivery, events, handover, incremental, leaving, memory, pulls, replication, requeue
+from disque_py import event_format
+from disque_py.core import (
+    acks,
+    delivery,
+    events,
+    filter_interest,
+    handover,
+    incremental,
+    leaving,
+    memory,
+    pulls,
+    replication,
+    requeue,
+)
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, Handover, Job, Replication
 from disque_py.core.lifecycle import announce_span_ms, arm
@@ -86,7 +99,7 @@ def visit(broker: Broker, job: Job) -> None:
             broker.tombstones.add(job.id, now_ms)  # A copy that was on its way for long begins its life when it comes.
         else:
             broker.stats.jobs_expired += 1
-        events.ended(broker, job, events.EXPIRED_EVENT)
+        events.ended(broker, job, event_format.EXPIRED_EVENT)
         replication.remove(broker, job)
         return
     due_ms = job.requeue_at_ms
@@ -131,9 +144,12 @@ def _keep_house(broker: Broker) -> None:
     if (level == 2) != (broker.cluster.memory_level == 2):
         for name in broker.consumers.told_interest:
             broker.consumers.interest_due[broker.queue(name)] = None
+        for queue in broker.consumers.told_filters.values():
+            broker.consumers.interest_due[queue] = None
     broker.cluster.memory_level = level
     broker.tokens.look()
     pulls.ask_for_waiting(broker, ASKING_PER_TICK)
+    filter_interest.ask_for_waiting(broker, ASKING_PER_TICK)
     # While the journal is read, a job may be over already, and its leaving would not be recorded.
     if broker.is_leaving and not broker.is_loading:
         leaving.step(broker)
@@ -184,9 +200,10 @@ def is_idle(broker: Broker, queue: Queue, idle_ms: int) -> bool:
     """Whether no part of the queue is worth keeping."""
     return (
         not queue.length
-        and not queue.waiting
+        and not queue.has_clients
         and not queue.paused
         and queue.name not in broker.consumers.told_interest
+        and (queue.filters is None or not queue.filters.is_told)
         and (broker.now_ms - queue.active_ms >= idle_ms or _is_unused(broker, queue))
     )
 

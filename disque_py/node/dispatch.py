@@ -24,6 +24,7 @@ from disque_py.core import (
     asking,
     changing,
     delivery,
+    filter_interest,
     handover,
     interest,
     keying,
@@ -56,6 +57,9 @@ from disque_py.resp.replies import OK, error
 
 # ADDJOBs of one client that may wait for copies at the same time.
 OVERLAP_MAX: Final = 1_000
+
+# Larger than any time and any reply, and still a small number for compiled code.
+NO_LIMIT: Final = 1 << 60
 
 # An unknown command is quoted in the error, cut to a readable length.
 UNKNOWN_BYTES_MAX: Final = 128
@@ -90,6 +94,9 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
     messages.SETTLED: taking.on_settled,
     messages.INTEREST: interest.on_interest,
     messages.HINT: interest.on_hint,
+    messages.FILTER_NEED: filter_interest.on_need,
+    messages.FILTER_INTEREST: filter_interest.on_interest,
+    messages.FILTER_HINT: filter_interest.on_hint,
     messages.PAUSE: pausing.on_pause,
     messages.LEFT: leaving.on_left,
     messages.LEFT_OK: leaving.on_left_ok,
@@ -108,7 +115,7 @@ MESSAGES: Final[dict[int, MessageHandler]] = {
 
 
 # Messages that a node accepts while it reads its journal: they promise nothing and touch no job.
-WHILE_LOADING: Final = (messages.PAUSE, messages.INTEREST)
+WHILE_LOADING: Final = (messages.PAUSE, messages.INTEREST, messages.FILTER_INTEREST)
 
 
 class MalformedMessageError(Exception):
@@ -139,8 +146,8 @@ def execute(
     client: Client,
     requests: list[list[bytes]],
     at: int = 0,
-    until_ns: int = 1 << 63,
-    room: int = 1 << 62,
+    until_ns: int = NO_LIMIT,
+    room: int = NO_LIMIT,
 ) -> int:
     """Run requests from index `at` on. Return the index of the first request that was not run.
 
@@ -265,7 +272,7 @@ def _slow_ns(broker: Broker) -> int:
     """Return the duration from which a command may belong into SLOWLOG or LATENCY."""
     settings = broker.settings
     slow_us = settings.slowlog_log_slower_than
-    slow_ns = slow_us * 1_000 if slow_us >= 0 else 1 << 62
+    slow_ns = slow_us * 1_000 if slow_us >= 0 else NO_LIMIT
     threshold_ms = settings.latency_monitor_threshold
     return min(slow_ns, threshold_ms * 1_000_000) if threshold_ms > 0 else slow_ns
 
@@ -397,6 +404,7 @@ def link_up(broker: Broker, node: Node) -> None:
     broker.sets.forget_packed()
     pausing.on_link_up(broker, node)
     interest.on_link_up(broker, node)
+    filter_interest.on_link_up(broker, node)
     replication.on_link_up(broker, node)
     handover.on_link_up(broker, node)
     acks.collect_again(broker)
@@ -412,6 +420,7 @@ def link_lost(broker: Broker, node: Node) -> None:
 def incoming_lost(broker: Broker, node: Node) -> None:
     """The node's link to us broke: its interest ends. The node announces it again on its next link."""
     interest.forget_node(broker, node)
+    filter_interest.forget_node(broker, node)
     keying.on_link_lost(broker, node)
     asking.on_link_lost(broker, node)
 
@@ -419,12 +428,14 @@ def incoming_lost(broker: Broker, node: Node) -> None:
 def new_run(broker: Broker, node: Node) -> None:
     """The node has a new process: what was agreed with the old one is void."""
     interest.forget_node(broker, node)
+    filter_interest.forget_node(broker, node)
     handover.on_run_over(broker, node)
 
 
 def forgotten(broker: Broker, node: Node) -> None:
     """The node left the table: acks no longer wait for it, and hand-overs to it are over."""
     interest.forget_node(broker, node)
+    filter_interest.forget_node(broker, node)
     handover.on_run_over(broker, node)
     broker.sets.forget_all()
     acks.collect_again(broker)
@@ -447,6 +458,11 @@ def settle(broker: Broker) -> None:
     if broker.producers.key_events or broker.producers.key_conflicts:
         keying.settle(broker)
     delivery.serve_ready(broker)
+    consumers = broker.consumers
+    if consumers.filter_due or consumers.told_filters or consumers.filter_lines:
+        filter_interest.tell_changes(broker)
     interest.tell_changes(broker)
-    if broker.consumers.hint_due:
+    if consumers.hint_due:
         interest.send_hints(broker)
+    if consumers.filter_hints:
+        filter_interest.send_hints(broker)

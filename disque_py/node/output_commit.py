@@ -15,13 +15,16 @@ that may go on.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from cluster_bus.messages import (
     ASKCHANGED,
     ASKJOBS,
     FAIL_NODE,
+    FILTER_HINT,
+    FILTER_INTEREST,
+    FILTER_NEED,
     GOTJOB,
     HINT,
     INTEREST,
@@ -42,7 +45,26 @@ from persistence.journal import ALWAYS, Journal
 
 # Messages that promise nothing. A copy travels while our own record is written. The others are questions, and signs of
 # life: if the disk could delay these, other nodes would take this node for dead.
+<<<<<<< HEAD
 FREE: Final = frozenset((REPLJOB, NEEDJOBS, HINT, INTEREST, ISKEY, ASKCHANGED, ASKJOBS, PING, PONG, MEET, FAIL_NODE))
+=======
+FREE: Final = frozenset(
+    (
+        REPLJOB,
+        NEEDJOBS,
+        HINT,
+        INTEREST,
+        FILTER_NEED,
+        FILTER_HINT,
+        FILTER_INTEREST,
+        ISKEY,
+        PING,
+        PONG,
+        MEET,
+        FAIL_NODE,
+    )
+)
+>>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
 
 
 class OutputCommit:
@@ -176,6 +198,11 @@ class OutputCommit:
         self._clients.clear()
         self._broker.outbox.messages.runs[:0] = [run for _, runs in self._messages for run in runs]
         self._messages.clear()
+
+    def waiting_runs(self) -> Iterator[Run]:
+        """Yield the messages to other nodes that wait, oldest first."""
+        for _, runs in self._messages:
+            yield from runs
 
     @property
     def has_messages(self) -> bool:

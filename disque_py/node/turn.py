@@ -160,6 +160,7 @@ class Driver:
         broker.journal.first_place = NO_PLACE
         broker.journal.live_bytes = {}
         broker.journal.live_records = {}
+        broker.journal.stale_places = set()
         broker.journal.disk_level = 0
         broker.journal.disk_trouble = ""
 
@@ -210,8 +211,8 @@ class Driver:
             elif not journal.level:
                 self._notice(line("journal-recovered"))
                 for queue in broker.queues.values():
-                    if queue.length and queue.waiting:
-                        broker.ready[queue] = None
+                    if queue.length:
+                        broker.wake(queue)
             broker.journal.disk_level = journal.level
         broker.journal.disk_trouble = journal.refusal_reason
 

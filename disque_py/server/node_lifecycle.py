@@ -18,7 +18,7 @@ import os
 import signal
 from collections.abc import Callable
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from cluster_bus.bus import Bus, bind_addresses, is_loopback
 from cluster_bus.handshake import is_host
@@ -159,7 +159,7 @@ class NodeLifecycle:
         self._host.listeners = self._listeners
         self._host.watchdog = Watchdog(self._turns.loop, log)
         await self._events.open()
-        await self._listeners.serve(lambda: ClientConnection(self._turns))
+        await self._listeners.serve(lambda: cast(asyncio.Protocol, ClientConnection(self._turns)))
         self._warn()
         adapter.meet_seeds()
         self._turns.start()

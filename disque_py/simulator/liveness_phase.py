@@ -83,7 +83,7 @@ class Drainer(Connection):
         elif isinstance(reply, list):
             oracle, now_ms = self._phase.simulation.oracle, self.world.now_ms
             promises = [oracle.deliver(queue, job_id, body, now_ms) for queue, job_id, body in reply]
-            self.world.on_delivered(self.machine, reply)
+            self.world.watcher.on_delivered(self.machine, reply)
             for promise in promises:
                 oracle.acknowledging(promise, now_ms)
             self._phase.acknowledging[self] = promises if self.broker.cluster.linked else []
@@ -161,7 +161,7 @@ class LivenessPhase:
             actor.end()
         simulation.weather.end()
         world.network.heal()
-        world.network.is_rough = False
+        world.traffic.is_rough = False
         for machine in world.machines.values():
             machine.fuse = 0
             if machine.name not in targets.gone and not machine.is_up:
@@ -339,11 +339,11 @@ class LivenessPhase:
         world = self.world
         world.run(SETTLE_MS)
         heard: list[tuple[str, str, list[Any]]] = []
-        world.network.tap = lambda sender, receiver, runs: heard.extend((sender, receiver, run) for run in runs)
+        world.traffic.tap = lambda sender, receiver, runs: heard.extend((sender, receiver, run) for run in runs)
         start_ms = world.now_ms
         while not heard and world.now_ms - start_ms < IDLE_MS:
             world.run(STEP_MS)  # The first message that breaks it is the last in the transcript.
-        world.network.tap = self.simulation.collections.hear
+        world.traffic.tap = self.simulation.collections.hear
         if heard:
             said = [f"{sender}→{receiver} {tell_run(IDS, run)}" for sender, receiver, run in heard[:5]]
             raise RuleBrokenError(
@@ -388,12 +388,12 @@ class LivenessPhase:
                 return world.now_ms - asked.get((receiver, item[0]), 0) > ANSWER_MS_MAX
             return False
 
-        world.network.tap = tap
+        world.traffic.tap = tap
         is_deaf = self.simulation.plan.seed % 8 != 0
-        world.network.filter = is_announcement if is_deaf else None
+        world.traffic.filter = is_announcement if is_deaf else None
         world.run(WAITING_MS)
-        world.network.filter = None
-        world.network.tap = self.simulation.collections.hear
+        world.traffic.filter = None
+        world.traffic.tap = self.simulation.collections.hear
         # Seconds that begin somewhere may see the end of one batch and the next.
         often = [key for key, moments in told.items() if len(moments) > 2]
         if often and not is_deaf:

@@ -103,6 +103,10 @@ def seconds(span_ms: int) -> str:
     return f"{span_ms / 1000:g}s"
 
 
+def _where(pairs: tuple[bytes, ...]) -> str:
+    return " ".join(f"{pairs[at].decode()}={pairs[at + 1].decode()}" for at in range(0, len(pairs), 2))
+
+
 def tell_message(names: Ids, kind: int, item: Any) -> str:
     """The payload of one message."""
     match kind:
@@ -143,6 +147,13 @@ def tell_message(names: Ids, kind: int, item: Any) -> str:
             return f"{item[0].decode()} {INTEREST.get(item[1], item[1])}{plain}".lstrip()
         case m.HINT:
             return f"{item[0].decode()} {item[1]}"
+        case m.FILTER_NEED:
+            return f"{item[0].decode()} {_where(item[1])} {item[2]}{NEEDJOBS_FLAGS[item[3]]}"
+        case m.FILTER_INTEREST:
+            plain = f", {INTEREST.get(item[3], item[3])} for RETRY 0" if item[3] != item[2] else ""
+            return f"{item[0].decode()} {_where(item[1])} {INTEREST.get(item[2], item[2])}{plain}"
+        case m.FILTER_HINT:
+            return f"{item[0].decode()} {_where(item[1])} {item[2]}"
         case m.PAUSE:
             return f"{item[0].decode()} {PAUSE_NAMES[item[1]]}"
         case m.LEFT:

@@ -53,7 +53,7 @@ class Compaction:
         self._journal = journal
         self._disk = disk
         self._wake = wake
-        self._stale = stale
+        self._stale = broker.journal.stale_places = stale
         self._recovery = BodyRecovery(broker, journal, disk, wake)
         self._rewrite: Rewrite | None = None
         self._closing = -1  # The segment that has to be closed before a rewrite can begin; 0: any; -1: none begins.
@@ -247,6 +247,8 @@ class Compaction:
     def _make_room(self) -> None:
         """Rewrite segments into the reserved room, because the disk is full."""
         journal = self._journal
+        if not journal.may_remove:
+            return
         number = -1
         if not self._fitting():
             number = journal.number

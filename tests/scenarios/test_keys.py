@@ -17,7 +17,7 @@ class Day:
     def __init__(self, make, seed, names="abcd", **settings):
         self.rng = Random(seed)
         self.world = make(names, seed=seed, **settings)
-        self.world.network.delay_ms = (1, self.rng.choice((1, 4, 25)))
+        self.world.traffic.delay_ms = (1, self.rng.choice((1, 4, 25)))
         self.names = names
         self.down = set()
         self.callers = []

@@ -137,7 +137,7 @@ MUTATIONS = (
     Mutation("jobs are given away after the journal's end", "disque_py.storage.journal_service:JournalService.close",
              "self._broker.outbox.messages.take()", "pass", "restarts"),
     Mutation("a requeue is no event", "disque_py.core.requeue:requeue",
-             "events.note(broker, job, events.REQUEUED if again else events.QUEUED)", "pass", "pauses"),
+             "events.note(broker, job, event_format.REQUEUED if again else event_format.QUEUED)", "pass", "pauses"),
     Mutation("replies do not wait for the log of events", "persistence.event_log:EventLog.ready_position",
              "self.position if self.is_closed else self.written", "self.position"),
     Mutation("events can be read before they are on disk", "persistence.event_log:EventLog._on_written",

@@ -11,8 +11,8 @@ from random import Random
 from cluster_bus.messages import DELJOB, GOTACK, LEASED, QUEUED, REPLJOB, SETACK, TOOK, WILLQUEUE, YOURJOBS
 from copies import make_id
 from disque_py.core.job import ACKED, Handover
-from disque_py.core.job_snapshot import HEADER
 from journaled import OTHER, JournaledNode
+from persistence.layouts import HEADER
 
 QUEUES = ("q", "r", "s")
 POLICIES = ("always", "everysec", "no")

@@ -33,6 +33,7 @@ from disque_py.node.turn import Driver
 from disque_py.simulator.world.disk import InlineDisk
 from disque_py.simulator.world.folder import SimFolder
 from disque_py.storage.journal_service import JournalService
+from persistence import layouts
 from persistence.journal import Journal
 from persistence.records import JOB, STATE
 from persistence.recovery import DamagedJournalError, Recovery
@@ -455,12 +456,12 @@ def state_of(broker: Broker, *, is_raw: bool = False) -> State:
                 continue
             flags = journaling.flags_of(job)
             if is_raw and job.was_announced:
-                flags |= journaling.IS_QUEUED
+                flags |= layouts.IS_QUEUED
             if not job.retry_ms:  # Given away is as good as delivered.
-                flags |= journaling.IS_DELIVERED if flags & journaling.IS_GIVEN else 0
-                flags &= ~journaling.IS_LEASED
-            flags &= ~journaling.IS_GIVEN
-            is_waiting = job.state == ACTIVE and not flags & journaling.IS_QUEUED
+                flags |= layouts.IS_DELIVERED if flags & layouts.IS_GIVEN else 0
+                flags &= ~layouts.IS_LEASED
+            flags &= ~layouts.IS_GIVEN
+            is_waiting = job.state == ACTIVE and not flags & layouts.IS_QUEUED
             due_ms = job.requeue_at_ms - broker.now_ms + broker.wall_ms if is_waiting and job.requeue_at_ms else 0
             found[job.id] = (
                 flags,
@@ -500,7 +501,7 @@ def compare(found: State, expected: State, wall_ms: int) -> None:
         for theirs, ours in zip(said[-2:], known[-2:], strict=True):
             late_ms = max(theirs, wall_ms) - max(ours, wall_ms)
             # News of other holders postpones our timer. To forget such news costs one question.
-            is_free = theirs is said[-2] and (theirs <= wall_ms or not said[0] & journaling.IS_LEASED)
+            is_free = theirs is said[-2] and (theirs <= wall_ms or not said[0] & layouts.IS_LEASED)
             assert late_ms <= TOLERANCE_MS, (job_id, said, known)
             assert is_free or late_ms >= -TOLERANCE_MS, (job_id, said, known)
 

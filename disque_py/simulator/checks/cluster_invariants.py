@@ -188,7 +188,7 @@ def is_owed(promise: Promise | None, now_ms: int) -> bool:
 
 def look(world: World, oracle: Oracle, losses: Losses) -> None:
     """Compare promises with the jobs that are there; RuleBrokenError."""
-    oldest_ms = min(world.network.oldest_ms(), world.now_ms - losses.settle_ms)
+    oldest_ms = min(world.traffic.oldest_ms(), world.now_ms - losses.settle_ms)
     alive: dict[bytes, int] = {}
     once: dict[bytes, int] = {}  # At-most-once jobs that may still be delivered.
     unsent: dict[bytes, None] = {}  # Jobs that leave a node later, whatever becomes of them meanwhile.
@@ -286,7 +286,7 @@ def check_books(machine: Machine) -> None:
     acked = once = scheduled = 0
     waiting: dict[Job, None] = {}
     soon_ms = broker.now_ms + HORIZON_MS - SWEEP_MS - MARGIN_MS
-    in_line = {job_id for line in (broker.acks.asked, broker.acks.heard) for _, ids in line._parts for job_id in ids}
+    in_line = {job_id for line in (broker.acks.asked, broker.acks.heard) for job_id in line.ids()}
     for job in jobs:
         state = job.state
         scheduled += job.awake_at_ms != 0
@@ -310,7 +310,7 @@ def check_books(machine: Machine) -> None:
     _same(machine, "used_memory", broker.used_memory, used)
     _same(machine, "acked_count", broker.memory.acked_count, acked)
     _same(machine, "once_delivered_count", broker.memory.once_delivered_count, once)
-    _same(machine, "jobs in the schedule", sum(map(len, broker.schedule._buckets.values())), scheduled)
+    _same(machine, "jobs in the schedule", broker.schedule.count(), scheduled)
     _same(machine, "waiting for copies", list(broker.copies.waiting_repl), list(waiting), unordered=True)
     for name, queue in broker.queues.items():
         _same(machine, f"length of {name!r}", queue.length, queued.pop(name, 0))
@@ -327,10 +327,10 @@ def check_books(machine: Machine) -> None:
 def _check_growth(machine: Machine) -> None:
     broker = machine.broker
     sizes = {
-        "tasks": len(broker.schedule._tasks),
+        "tasks": broker.schedule.task_count,
         "clients": len(broker.clients) - len(machine.clients) - 50,
         "announcements": len(broker.copies.announcements),
-        "nodes named": len(broker.cluster._interned),
+        "nodes named": len(broker.cluster.known_nodes()),
     }
     for node in broker.cluster.nodes.values():
         if node.core is not None:

@@ -10,7 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+<<<<<<< HEAD
 from disque_py.core.events import ACKED, CANCELED, CANCELED_EVENT, CODES, COMPLETED, DELIVERED, ERRORED_EVENT, EXPIRED
+=======
+from disque_py.event_format import ACKED, CODES, COMPLETED, DELIVERED, FINAL_RANKS
+>>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
 from disque_py.simulator.checks.event_log_history import job_of, version_of
 from disque_py.simulator.clients.connection import Connection, words
 from disque_py.simulator.clients.event_readers import Question, check_info, check_lines, check_refusal
@@ -27,9 +31,6 @@ STEP_MS: Final = 50
 COUNT: Final = 10_000
 # Shorter ones may be over before the ack.
 LONG_TTL_MS: Final = 600_000
-# docs/events.md, section Order.
-FINAL: Final = {COMPLETED: 3, CANCELED: 2, EXPIRED: 1}
-
 # The events of a job over all nodes: (code, version, node, seq) each.
 History = list[tuple[int, int, bytes, int]]
 
@@ -132,7 +133,7 @@ def last_state(history: History) -> int:
 
 
 def _order(event: tuple[int, int, bytes, int]) -> tuple[int, int, bytes, int]:
-    return FINAL.get(CODES[event[0]][1], 0), *event[1:]
+    return FINAL_RANKS.get(CODES[event[0]][1], 0), *event[1:]
 
 
 def audit(world: World, oracle: Oracle) -> None:

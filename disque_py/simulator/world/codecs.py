@@ -7,15 +7,16 @@ and that two nodes speak the highest version both know. A world with nodes of ei
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any, Final
 
+<<<<<<< HEAD
 from cluster_bus.codec import PROTOCOL_MAX, Decoder, encode_run, frame
 from cluster_bus.handshake import Hello
 from cluster_bus.membership import Membership
+=======
+from cluster_bus.codec import Decoder, encode_run, frame
+>>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
 from cluster_bus.messages import FIRST_JOB_KIND
-from cluster_bus.node import Node
-from cluster_bus.outgoing import Outgoing
 
 OLD: Final = PROTOCOL_MAX
 NEW: Final = OLD + 1
@@ -23,6 +24,7 @@ NEW: Final = OLD + 1
 NEW_FIELD: Final = 7_654_321
 
 
+<<<<<<< HEAD
 def common(ours: int, theirs: tuple[int, int]) -> int:
     """The version two nodes speak whose highest are these; every version so far is still spoken."""
     return min(ours, theirs[1])
@@ -44,6 +46,8 @@ class VersionedMembership(Membership):
         return common(self.version, hello.versions)
 
 
+=======
+>>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
 def decoder(version: int) -> Decoder:
     """Return a decoder for the frames of a link of this version."""
     return Decoder(versions=(version, version))

@@ -21,7 +21,8 @@ from cluster_bus.messages import (
 from cluster_bus.messages import QUEUED as JOB_QUEUED
 from cluster_bus.node import FORGOTTEN
 from copies import advance, deliver, hold_queued, pack, queue_of, say, sent, sent_of, snapshot
-from disque_py.core import events, lifecycle
+from disque_py import event_format
+from disque_py.core import lifecycle
 from disque_py.core.event_packing import Noted
 from disque_py.core.handover import REFUSED_MS, TAKEN, exchange
 from disque_py.core.job import ACKED, ACTIVE, GONE, QUEUED, Handover
@@ -343,7 +344,7 @@ def test_a_producer_hears_of_its_job_with_the_event_that_it_was_added(comes_back
     assert producer.out == [b"+%b\r\n" % job.id]
     assert broker.stats.jobs_added == 1
     (payload, _), *_ = broker.events.take()
-    assert msgpack.unpackb(payload)[0][:2] == [events.ADDED, job.id]
+    assert msgpack.unpackb(payload)[0][:2] == [event_format.ADDED, job.id]
 
 
 # -- stories -------------------------------------------------------------------------------------------------

@@ -411,7 +411,7 @@ def test_a_silent_cluster_sends_no_messages():
         world.client(name).say("GETJOB", "FROM", f"queue of {name}")
     world.run(2_000)
     heard = []
-    world.network.tap = lambda sender, receiver, runs: heard.append((sender, receiver, runs))
+    world.traffic.tap = lambda sender, receiver, runs: heard.append((sender, receiver, runs))
     world.run(25_000)
     assert heard == []
 

@@ -10,19 +10,20 @@ from brokers import add_node, ask, make_broker, make_client
 from cluster_bus.messages import LEASED, REPLJOB
 from copies import deliver, hold, hold_queued, make_job, say, snapshot
 from disque_py.core import journaling, lifecycle
-from disque_py.core.job_snapshot import HEADER, SPAN_BITS, VERSION
-from disque_py.core.journaling import (
+from disque_py.core.job_snapshot import SPAN_BITS
+from disque_py.core.journaling import collect, keep
+from disque_py.node import dispatch
+from persistence.layouts import (
     BASE_STATE,
+    HEADER,
     IS_ACKED,
     IS_DELIVERED,
     IS_LEASED,
     IS_QUEUED,
     STATE_FIELDS,
+    VERSION,
     WAS_QUEUED,
-    collect,
-    keep,
 )
-from disque_py.node import dispatch
 from persistence.records import GONE, JOB, PAUSE, STATE
 
 
@@ -156,6 +157,16 @@ def test_a_gone_that_is_recorded_again_does_not_end_a_later_job():
     job = _known(broker, 1, place=4)
     keep(broker, 3, GONE, (job.id, 2), may_matter=True)
     assert [run[0] for run in collect(broker)] == [GONE, JOB]
+
+
+def test_the_segment_of_a_base_that_was_replaced_is_stale():
+    """It may not be the segment that goes: a GONE that is carried on moves a job that came back."""
+    broker = listening()
+    job = _known(broker, 1, place=4)
+    broker.journal.place = 5
+    keep(broker, 3, GONE, (job.id, 2), may_matter=True)
+    collect(broker)
+    assert broker.journal.stale_places == {4}
 
 
 def test_a_state_in_a_segment_that_goes_is_recorded_again_for_a_base_before_it():

@@ -9,7 +9,7 @@ import pytest
 from brokers import add_node, ask, make_broker, make_client
 from cluster_bus.messages import DELJOB, ISKEY, KEYIS, OUTCOME, OUTCOME_IS, REFUSED, REFUSED_KEY, REPLJOB
 from copies import advance, make_id, say, sent_of, snapshot
-from disque_py.core import keying, lifecycle
+from disque_py.core import keying, lifecycle, reset
 from disque_py.core.job_attributes import JobAttributes
 from disque_py.core.job_snapshot import snapshot_of
 from disque_py.core.keys import KEY_AT, KEY_END, key_chars
@@ -341,3 +341,20 @@ def test_a_far_deadline_is_kept():
     assert taken(client) == b""
     advance(broker, 116)
     assert taken(client).startswith(b"-NOREPL Timeout")
+
+
+@pytest.mark.parametrize("ending", ["answer", "flush"])
+def test_one_timer_repeats_the_questions_of_all_keys(ending):
+    """Or each key that is asked for alone would start another one, and a steady producer's questions multiply."""
+    broker, client, node = start()
+    for number in range(1, 30):
+        key = key_chars(b"q", b"%d" % number)
+        add(broker, client, 0, "REPLICATE", 1, "KEY", number)
+        say(broker, node, KEYIS, (number, key, b""))
+        if ending == "flush":
+            reset.flush(broker)
+        advance(broker, 50)
+    add(broker, client)
+    sent_of(broker, ISKEY)
+    advance(broker, 2 * keying.REPEAT_MS)
+    assert len(sent_of(broker, ISKEY)) == 2

@@ -14,6 +14,7 @@ from disque_py.core import lifecycle
 from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, QUEUED, WAIT_REPL, Collection
 from disque_py.core.queue import QUEUE_BYTES
 from disque_py.core.schedule import HORIZON_MS
+from persistence.layouts import BASE_BYTES
 
 
 def test_a_registered_job_is_found_counted_and_weighed():
@@ -238,7 +239,7 @@ def test_a_forgotten_job_is_gone_for_the_journal_if_that_knew_it():
     job = hold(broker)
     job.place = 3
     broker.journal.first_place = 1
-    broker.journal.live_bytes[3] = lifecycle.BASE_BYTES + len(job.queue) + len(job.body)
+    broker.journal.live_bytes[3] = BASE_BYTES + len(job.queue) + len(job.body)
     broker.journal.live_records[3] = 1
     lifecycle.forget(broker, job)
     assert (broker.outbox.gone, broker.journal.live_bytes, broker.journal.live_records) == (

@@ -14,6 +14,7 @@ from disque_py.core.restoring import Restoring, give_up_once
 from disque_py.core.schedule import SWEEP_MS
 from journal_files import ACKED_ID, GONE_ID, IS_DELIVERED, IS_QUEUED, ONCE_ID, QUEUED_ID, WAS_QUEUED, base, bases
 from journaled import recount
+from persistence import layouts
 from persistence.records import (
     DROPPED,
     GONE,
@@ -49,7 +50,7 @@ def finish(restoring, *, is_certain=False, is_whole=True, is_restored=False, wan
 
 
 def state(flags, due_ms, attempt=1):
-    return journaling.STATE_FIELDS_V2.pack(flags, due_ms, attempt, 0, 0)
+    return layouts.STATE_FIELDS_V2.pack(flags, due_ms, attempt, 0, 0)
 
 
 def test_a_job_that_turns_out_to_be_over_has_no_timer_left():
@@ -199,7 +200,7 @@ def test_a_delivered_at_most_once_job_is_never_queued_again():
 
 
 def test_one_that_was_being_handed_over_is_over_and_counted():
-    given = [STATE, (ONCE_ID, state(journaling.IS_GIVEN | WAS_QUEUED, -1), None)]
+    given = [STATE, (ONCE_ID, state(layouts.IS_GIVEN | WAS_QUEUED, -1), None)]
     broker, _ = restored([JOB, *bases()[3:]], given, is_certain=True)
     assert (broker.find(ONCE_ID).is_delivered, broker.stats.once_lost_in_handover) == (True, 1)
 
@@ -335,7 +336,7 @@ def test_jobs_that_a_cut_off_journal_knows_as_undelivered_are_given_up():
 
 def test_an_acked_base_may_be_the_first_of_its_segment():
     """It has no living record, but the segment is there (found by the simulator)."""
-    acked = base(ACKED_ID, b"q", b"two", retry_ms=30_000, flags=journaling.IS_ACKED | WAS_QUEUED)
+    acked = base(ACKED_ID, b"q", b"two", retry_ms=30_000, flags=layouts.IS_ACKED | WAS_QUEUED)
     broker, _ = restored([JOB, acked], number=6)
     assert broker.find(ACKED_ID).state == ACKED
     assert 6 in broker.journal.live_bytes

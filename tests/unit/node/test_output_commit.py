@@ -89,6 +89,16 @@ def test_a_copy_is_confirmed_when_it_is_recorded():
     assert [kind for kind, _ in sent(node)] == [GOTJOB]
 
 
+def test_messages_that_wait_can_be_looked_at():
+    node = start()
+    other = node.other()
+    node.say(other, REPLJOB, (snapshot(node.broker, other, node.broker.me), 0))
+    commit = node.driver.output_commit
+    assert [kind for _, kind, _ in commit.waiting_runs()] == [GOTJOB]
+    node.settle()
+    assert list(commit.waiting_runs()) == []
+
+
 def test_a_copy_is_asked_for_while_our_own_record_is_written():
     """A question promises nothing."""
     node = start()

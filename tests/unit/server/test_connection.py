@@ -139,6 +139,7 @@ def test_a_protocol_error_behind_an_addjob_that_waits_is_said_after_its_reply():
     serve(story)
 
 
+@pytest.mark.plain
 def test_a_protocol_error_is_said_also_when_the_slice_ended_before_it(monkeypatch):
     """No later event would send it."""
     monkeypatch.setattr("disque_py.server.connection.SLICE_NS", -1)
@@ -178,6 +179,7 @@ def test_quit_waits_for_the_copies_of_jobs_before_it():
     serve(story)
 
 
+@pytest.mark.plain
 def test_a_slice_that_ends_between_two_jobs_does_not_make_the_second_wait_for_the_copies_of_the_first(monkeypatch):
     monkeypatch.setattr(connection_module, "SLICE_NS", 0)
 

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from disque_py.core import journaling
+from disque_py.core import acks, journaling, lifecycle
 from journaled import JournaledNode
 
 
@@ -96,6 +96,26 @@ def test_a_full_disk_is_freed_however_small_the_journal_is(policy):
     assert [again.broker.find(ids[at]) is not None for at in (0, 2, 3, 99)] == [True, True, False, False]
 
 
+def test_on_a_full_disk_a_segment_that_cannot_be_removed_is_not_rewritten_again_at_once():
+    """Each try takes of the reserved room, which is all that acks have."""
+    node = JournaledNode(segment_bytes=1 << 20, reserve_bytes=64 << 10)
+    node.settle(3_000)
+    ids = fill(node, 100)
+    node.folder.capacity_bytes = node.folder.used_bytes
+    while not node.broker.journal.disk_level:
+        ids += node.ask("ADDJOB", "q", b"x" * 1000, 0) + node.taken()
+        node.settle(100)
+    node.folder.fail("remove", errno.EIO, times=-1)
+    acknowledge(node, [job_id for shard in node.broker.shards for job_id in shard if job_id not in ids[:3]])
+    node.settle(1_000)
+    position = node.journal_service.journal.position
+    node.settle(8_000)
+    assert (node.broker.journal.disk_level, node.journal_service.journal.position) == (1, position)
+    node.folder.heal()
+    node.settle(12_000)
+    assert node.broker.journal.disk_level == 0
+
+
 def test_dead_segments_are_removed_without_being_read():
     node = start()
     acknowledge(node, fill(node, 40))
@@ -170,6 +190,52 @@ def test_a_job_that_ends_in_the_turn_in_which_it_is_moved_does_not_come_back():
     node.settle()
     node.folder.kill()
     assert job_id not in node.check_states()
+
+
+def add_large(node, count=1):
+    ids = [job_id for _ in range(count) for job_id in node.ask("ADDJOB", "q", b"x" * 20_000, 0)]
+    node.settle()
+    return ids + node.taken()
+
+
+def rewrite_what_is_mostly_dead(node):
+    node.ask("CONFIG", "SET", "auto-aof-rewrite-min-size", 0)
+    node.ask("CONFIG", "SET", "auto-aof-rewrite-percentage", 1)
+    node.settle(1_000)
+    node.ask("CONFIG", "SET", "auto-aof-rewrite-percentage", 0)
+    node.settle()
+    node.taken()
+
+
+def test_a_job_that_came_back_and_was_moved_does_not_come_again():
+    """A GONE that is carried on moves the job that came back, and its former base stays in a segment of its own."""
+    node = start(segment_bytes=1 << 20)
+    rotate = node.journal_service.journal.rotate
+    (job_id,) = fill(node, 1)
+    first = add_large(node)
+    rotate()
+    acknowledge(node, [job_id, *add_large(node)])
+    rotate()
+    node.driver.begin()
+    acks.dummy_ack(node.broker, job_id)
+    node.end_turn()
+    kept = add_large(node)
+    rotate()
+    node.settle()
+    rewrite_what_is_mostly_dead(node)
+    assert [number for number in (1, 2, 3) if node.journal_service.journal.parts_of(number)] == [1, 3]
+    acknowledge(node, first)
+    acknowledge(node, add_large(node))
+    rotate()
+    node.driver.begin()
+    lifecycle.forget(node.broker, node.broker.find(job_id))
+    node.end_turn()
+    acknowledge(node, add_large(node))
+    rotate()
+    node.settle()
+    rewrite_what_is_mostly_dead(node)
+    node.folder.kill()
+    assert set(node.check_states()) == set(kept)
 
 
 def test_flushall_while_all_jobs_are_being_recorded_leaves_nothing():
