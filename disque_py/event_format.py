@@ -67,6 +67,10 @@ DELETED_COPY: Final = 14
 EXPIRED_EVENT: Final = 15
 DROPPED: Final = 16
 LOST: Final = 17
+ERRORED_EVENT: Final = 18
+DEAD_LETTERED: Final = 19
+DEAD_LETTERED_INVISIBLE: Final = 20
+CANCELED_EVENT: Final = 21
 # Events of the node.
 STARTED: Final = 32
 FLUSHED: Final = 33
@@ -90,6 +94,10 @@ CODES: Final[dict[int, tuple[str, int]]] = {
     EXPIRED_EVENT: ("expired", EXPIRED),
     DROPPED: ("dropped", EXPIRED),
     LOST: ("lost", ERRORED),
+    ERRORED_EVENT: ("errored", ERRORED),
+    DEAD_LETTERED: ("dead-lettered", PENDING),
+    DEAD_LETTERED_INVISIBLE: ("dead-lettered", INVISIBLE),
+    CANCELED_EVENT: ("canceled", CANCELED),
     STARTED: ("started", UNKNOWN),
     FLUSHED: ("flushed", UNKNOWN),
 }

@@ -20,8 +20,8 @@ from persistence.records import DROPPED, GONE, JOB, KEY, PAUSE, STATE, TOKEN
 
 # Later versions add fields at the end. The item of a DROPPED is a number instead.
 FIELDS: Final = {
-    JOB: ("id", "header", "queue", "body", "holders", "state", "attributes"),
-    STATE: ("id", "state", "holders"),
+    JOB: ("id", "header", "queue", "body", "holders", "state", "attributes", "part"),
+    STATE: ("id", "state", "holders", "part"),
     GONE: ("id", "segment"),
     PAUSE: ("queue", "flags", "version_ms", "version_node"),
     DROPPED: (),
@@ -41,12 +41,15 @@ BODY_AT: Final = _at(JOB, "body")
 HOLDERS_AT: Final = _at(JOB, "holders")
 BASE_STATE_AT: Final = _at(JOB, "state")
 ATTRIBUTES_AT: Final = _at(JOB, "attributes")
+PART_AT: Final = _at(JOB, "part")
 # Every version writes the fields of a JOB up to its state.
 BASE_LENGTH: Final = BASE_STATE_AT + 1
 STATE_AT: Final = _at(STATE, "state")
 # None while the holders are those of the base.
 STATE_HOLDERS_AT: Final = _at(STATE, "holders")
-STATE_LENGTH: Final = len(FIELDS[STATE])
+STATE_PART_AT: Final = _at(STATE, "part")
+# Every version writes the fields of a STATE up to its holders.
+STATE_LENGTH: Final = STATE_HOLDERS_AT + 1
 SEGMENT_AT: Final = _at(GONE, "segment")
 PAUSED_AT: Final = _at(PAUSE, "queue")
 PAUSE_FLAGS_AT: Final = _at(PAUSE, "flags")
@@ -82,3 +85,4 @@ IS_ACKED: Final = 4  # Done; kept for nodes that don't know.
 IS_LEASED: Final = 8  # Delivered by this node, and the lease is running.
 WAS_QUEUED: Final = 16  # Its next queueing is a re-queue.
 IS_GIVEN: Final = 32  # Being handed over to another node.
+IS_CANCELED: Final = 64  # Acknowledged with the outcome "canceled".

@@ -42,11 +42,7 @@ SHOWN: Final = {b"withcounters": COUNTERS, b"withmeta": META, b"withlease": LEAS
 
 
 def getjob(broker: Broker, client: Client, argv: list[bytes]) -> bytes | None:
-<<<<<<< HEAD
-    """GETJOB [NOHANG] [TIMEOUT ms] [COUNT n] [WITH…] [LEASE s] [LEASEMS ms] [TOKEN t] FROM queue [queue ...]."""
-=======
     """GETJOB [NOHANG] [TIMEOUT ms] [COUNT n] [WITH…] [LEASE s] [TOKEN t] [WHERE name value] … FROM queue [queue …]."""
->>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
     nohang = False
     timeout_ms = 0
     count = 1

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-<<<<<<< HEAD
 from cluster_bus.messages import QUEUED_RELEASED
+from disque_py import event_format
 from disque_py.commands.options import (
     LEASEMS_ERROR,
     MS_MAX,
@@ -38,11 +38,6 @@ from disque_py.core import (
     spilling,
     versions,
 )
-=======
-from disque_py import event_format
-from disque_py.commands.options import read_ids, read_lease
-from disque_py.core import acks, events, incremental, lifecycle, pausing, replication, requeue, spilling
->>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
 from disque_py.core.broker import Broker
 from disque_py.core.changeable import REASON_BYTES_MAX, backoff_ms
 from disque_py.core.client import Client
@@ -229,15 +224,10 @@ def working(broker: Broker, client: Client, argv: list[bytes]) -> bytes:
         if broker.pauses.deferred:
             broker.pauses.deferred.pop(job, None)
         job.work = None
-<<<<<<< HEAD
         if part is not None:
             part.is_delayed = False
-        if events.status_of(job) != events.RUNNING:
-            events.note(broker, job, events.WORKING)
-=======
         if events.status_of(job) != event_format.RUNNING:
             events.note(broker, job, event_format.WORKING)
->>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
         job.is_leased_here = True
         lifecycle.extend(broker, job, lease_ms)
         requeue.tell_leased(broker, job)
@@ -342,7 +332,7 @@ def _give_back(broker: Broker, job: Job, how: NackWords) -> int:
         spent = job.attempt - part.start if part is not None else job.attempt
         delay_ms = backoff_ms(policy or broker.queue_settings.of(job.queue).backoff, spent, broker.rng)
     is_paused = pausing.is_paused_in(broker, job)
-    events.note(broker, job, events.NACKED_INVISIBLE if delay_ms or is_paused else events.NACKED)
+    events.note(broker, job, event_format.NACKED_INVISIBLE if delay_ms or is_paused else event_format.NACKED)
     if part is not None or delay_ms or how.reason is not None or how.attempt:
         part = changing.begin(broker, job)
         part.error = how.reason
@@ -390,7 +380,7 @@ def _enqueue(broker: Broker, job_id: bytes) -> int:
         left = events.status_of(job)
         if job.deliveries < COUNTER_MAX:
             job.deliveries += 1
-        events.note(broker, job, events.ENQUEUED, left=left)
+        events.note(broker, job, event_format.ENQUEUED, left=left)
         changing.renew(broker, job)
         requeue.release(broker, job)
         return 1
@@ -486,7 +476,7 @@ def describe(broker: Broker, client: Client, job: Job, body: bytes) -> bytes:
         ("leased", integer(int(job.is_leased_here and job.requeue_at_ms > now_ms))),
         ("priority", integer(job.priority)),
         ("meta", bulk_array(job.meta)),
-        ("status", bulk(events.STATUS_NAMES[events.status_of(job)] or "")),
+        ("status", bulk(event_format.STATUS_NAMES[events.status_of(job)] or "")),
         ("attempts", integer(0 if part is None else part.limit)),
         ("attempts-left", nil if left is None else integer(left)),
         ("error", nil if error_text is None else bulk(error_text)),

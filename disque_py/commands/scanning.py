@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from disque_py import event_format
 from disque_py.commands.jobs import describe
 from disque_py.commands.options import read_cursor, read_integer
-from disque_py.core import events, incremental, scan, spilling
+from disque_py.core import incremental, scan, spilling
 from disque_py.core.broker import Broker
 from disque_py.core.client import Client
 from disque_py.core.errors import SYNTAX, CommandError
@@ -23,8 +24,8 @@ STATUS_ERROR = "ERR STATUS must be invisible, pending, running, completed, cance
 # The states that users see of a job that is there (events.py).
 _STATUSES = {
     name.encode(): status
-    for status, name in enumerate(events.STATUS_NAMES)
-    if name is not None and status != events.EXPIRED
+    for status, name in enumerate(event_format.STATUS_NAMES)
+    if name is not None and status != event_format.EXPIRED
 }
 _STATES = {STATE_NAMES[state].encode(): state for state in (WAIT_REPL, ACTIVE, QUEUED, ACKED)}
 

@@ -54,12 +54,8 @@ ADDJOB: Final = (
     " [PRIORITY n] [META name value ...] [KEY key] [ATTEMPTS n] [BACKOFF policy] [DELAYMS ms] [RETRYMS ms] [TTLMS ms]"
 )
 GETJOB: Final = (
-<<<<<<< HEAD
     "[NOHANG] [TIMEOUT ms] [COUNT count] [WITHCOUNTERS] [WITHMETA] [WITHLEASE] [LEASE sec] [LEASEMS ms] [TOKEN token]"
-=======
-    "[NOHANG] [TIMEOUT ms] [COUNT count] [WITHCOUNTERS] [WITHMETA] [WITHLEASE] [LEASE sec] [TOKEN token]"
     " [WHERE name value ...]"
->>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
     " FROM queue [queue ...]"
 )
 JSCAN: Final = (

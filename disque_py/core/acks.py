@@ -88,7 +88,7 @@ def acknowledge(broker: Broker, job: Job, *, is_news: bool = False, is_canceled:
             events.canceled(broker, job)
             broker.stats.jobs_canceled += 1
         elif broker.events is not None:
-            events.learn(broker, job, events.CANCELED)
+            events.learn(broker, job, event_format.CANCELED)
         kept_until_ms = job.requeue_at_ms if _is_running(broker, job) else 0
         lifecycle.acknowledge(broker, job, Cancellation(kept_until_ms))
         return
@@ -111,7 +111,7 @@ def _complete(broker: Broker, job: Job) -> None:
     done.attempts = work.attempts
     job.work = done
     if broker.events is not None:
-        events.learn(broker, job, events.COMPLETED)
+        events.learn(broker, job, event_format.COMPLETED)
     lifecycle.mark_dirty(broker, job)
 
 

@@ -81,14 +81,8 @@ class Broker:
       schedule             timers of jobs, and tasks for later
       upkeep               walks that go on a part per tick
       tombstones           ids of jobs that were deleted lately
-<<<<<<< HEAD
-      sweep_shard, sweep_position_ms, sweep_due   the sweep for jobs beyond the schedule's horizon (timers.py)
-      deferred             job that was given back while its queue's input was paused -> its requeue_at_ms then
-                           (pausing.py)
       behind               job whose changeable part is newer on another node -> how often it is still asked for
                            (changing.py)
-=======
->>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
 
     Copies and acks
       sets                 interned sets of nodes
@@ -98,16 +92,8 @@ class Broker:
     Queues
       queues               by name
       queue_order, queue_serial   queues by serial, with gaps where one was dropped: QSCAN's cursor is a place in it
-<<<<<<< HEAD
-      queue_gc             the walk that drops idle queues (timers.py)
-      sweeps               queue -> its sweep of dead entries in progress
-      paused_count         queues paused in either direction
-      pause_versions       queue -> (flags, version) of pauses that were set with BCAST (pausing.py)
-      queue_settings       the settings of QUEUE SET (queue_settings.py)
-      pause_name_bytes, pauses_ended   bytes of all these names; those whose pause has ended, in order of their ends
-=======
       pauses               paused queues
->>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
+      queue_settings       the settings of QUEUE SET (queue_settings.py)
 
     Clients
       clients, monitors    by id; clients in MONITOR
@@ -118,30 +104,9 @@ class Broker:
       consumers            interest of consumers, here and on other nodes
       producers            producers with a KEY
 
-<<<<<<< HEAD
-    Interest of consumers (interest.py, pulls.py)
-      interest             queue -> (node -> clients waiting there); a Queue of that name shares the inner dict
-      plain_interest       queue -> (node -> clients waiting there that take every job), where these are not all
-      told_interest, told_plain   what we told other nodes of our clients: all; those that take every job, where that
-                                  differs
-      interest_due         queues whose interest may have to be told at the end of the turn
-      hint_due             queues whose jobs might interest another node
-      asked_all_ms, asking the last walk that asked all nodes for jobs, and that walk while it lasts
-
-    Producers with a KEY (keys.py, keying.py)
-      keys                 keys that were used here
-      searches             characters of a key -> what is asked about it
-      key_events           ids of jobs whose outcome another node or a producer may wait for
-      key_conflicts        jobs that another node refused because it knows another job with their key
-      outcome_waits        job id -> nodes that want to know its outcome
-      question_number      the number of the last question
       questions            number -> what other nodes were asked about jobs (asking.py)
-      caller_count         ADDJOBs that wait until it is known whether their key is used
 
-    Journal (journaling.py)
-=======
     Journal
->>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
       is_journaling        whether a journal is written
       is_loading           the journal is being read
       dirty                jobs changed this turn -> whether their holders did

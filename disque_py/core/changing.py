@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from cluster_bus.messages import ASKCHANGED, CHANGED, SETACK
 from cluster_bus.node import Node
+from disque_py import event_format
 from disque_py.core import changeable, events, lifecycle
 from disque_py.core.broker import Broker
 from disque_py.core.changeable import LEASE_EXPIRED, Changeable
@@ -135,7 +136,7 @@ def give_up(broker: Broker, job: Job, error: bytes | None) -> bool:
     rules = broker.queue_settings.of(job.queue)
     if rules.dead_letter and rules.dead_letter != job.queue and not part.is_dead_letter:
         return _move(broker, job, part, rules.dead_letter)
-    events.note(broker, job, events.ERRORED_EVENT, None if error is None else {"error": _text(error)})
+    events.note(broker, job, event_format.ERRORED_EVENT, None if error is None else {"error": _text(error)})
     part.is_errored = True
     job.expire_at_ms = max(job.expire_at_ms, broker.now_ms + rules.retention_ms)
     lifecycle.rest(broker, job)
@@ -160,7 +161,7 @@ def _move(broker: Broker, job: Job, part: Changeable, name: bytes) -> bool:
     rare = {"error": _text(part.error or b""), "from_queue": _text(source)}
     queue = broker.queues.get(name)
     is_paused = queue is not None and bool(queue.paused & PAUSED_IN)
-    code = events.DEAD_LETTERED_INVISIBLE if is_paused else events.DEAD_LETTERED
+    code = event_format.DEAD_LETTERED_INVISIBLE if is_paused else event_format.DEAD_LETTERED
     events.note(broker, job, code, rare, left=left)
     change(broker, job)
     if is_paused:
@@ -332,7 +333,7 @@ def adopt(broker: Broker, job: Job, part: Changeable, field: Any) -> None:
         job.is_leased_here = False
         if isinstance(job.work, Handover):
             job.work = None
-        events.learn(broker, job, events.ERRORED)
+        events.learn(broker, job, event_format.ERRORED)
         if broker.pauses.deferred:
             broker.pauses.deferred.pop(job, None)
         lifecycle.rest(broker, job)
@@ -342,11 +343,11 @@ def adopt(broker: Broker, job: Job, part: Changeable, field: Any) -> None:
         part.is_delayed = True
         part.due_ms = broker.now_ms + due_ms
         job.is_leased_here = False
-        events.learn(broker, job, events.INVISIBLE)
+        events.learn(broker, job, event_format.INVISIBLE)
         if job.retry_ms and job.state == ACTIVE:
             margin_ms = 2 * lifecycle.WILLQUEUE_LEAD_MS + broker.jitter()
             lifecycle.postpone(broker, job, part.due_ms + margin_ms)
     elif was_held and job.state == ACTIVE and job.retry_ms and not job.is_leased_here:
-        events.learn(broker, job, events.PENDING)
+        events.learn(broker, job, event_format.PENDING)
         lifecycle.postpone(broker, job, retry_at_ms)
     lifecycle.arm(broker, job)

@@ -29,8 +29,11 @@ from disque_py.event_format import (
     ACKED,
     ADDED,
     ADDED_ANYHOW,
+    CANCELED,
+    CANCELED_EVENT,
     CODES,
     COMPLETED,
+    ERRORED,
     INVISIBLE,
     PENDING,
     RUNNING,
@@ -51,67 +54,7 @@ FORGOTTEN_PER_PART: Final = 5_000
 # The highest version that another node may send. A packed version has 32 bits; no job is changed so often.
 VERSION_MAX: Final = 2**31
 
-<<<<<<< HEAD
-# -- codes ------------------------------------------------------------------------------------------
-
-ADDED: Final = 1  # (code, id, creation time, queue, bytes): queued at once, version 1
-DELIVERED: Final = (
-    2  # (code, id, version, entered, attempt, nacks, deliveries, creation time, queue, bytes): was pending
-)
-ACKED: Final = 3
-ADDED_ANYHOW: Final = 4  # An ADDED with a rare field, or with a version.
-ADDED_INVISIBLE: Final = 5
-QUEUED: Final = 6
-REQUEUED: Final = 7
-NACKED: Final = 8
-NACKED_INVISIBLE: Final = 9
-ENQUEUED: Final = 10
-DEQUEUED: Final = 11
-WORKING: Final = 12
-DELETED: Final = 13
-DELETED_COPY: Final = 14
-EXPIRED_EVENT: Final = 15
-DROPPED: Final = 16
-LOST: Final = 17
-ERRORED_EVENT: Final = 18
-DEAD_LETTERED: Final = 19
-DEAD_LETTERED_INVISIBLE: Final = 20
-CANCELED_EVENT: Final = 21
-# An event of the node, not of a job: (code, dict).
-STARTED: Final = 32
-FLUSHED: Final = 33
-
-# Name of the event, state entered.
-CODES: Final[dict[int, tuple[str, int]]] = {
-    ADDED: ("added", PENDING),
-    DELIVERED: ("delivered", RUNNING),
-    ACKED: ("acked", COMPLETED),
-    ADDED_ANYHOW: ("added", PENDING),
-    ADDED_INVISIBLE: ("added", INVISIBLE),
-    QUEUED: ("queued", PENDING),
-    REQUEUED: ("requeued", PENDING),
-    NACKED: ("nacked", PENDING),
-    NACKED_INVISIBLE: ("nacked", INVISIBLE),
-    ENQUEUED: ("enqueued", PENDING),
-    DEQUEUED: ("dequeued", INVISIBLE),
-    WORKING: ("working", RUNNING),
-    DELETED: ("deleted", CANCELED),
-    DELETED_COPY: ("deleted", INVISIBLE),
-    EXPIRED_EVENT: ("expired", EXPIRED),
-    DROPPED: ("dropped", EXPIRED),
-    LOST: ("lost", ERRORED),
-    ERRORED_EVENT: ("errored", ERRORED),
-    DEAD_LETTERED: ("dead-lettered", PENDING),
-    DEAD_LETTERED_INVISIBLE: ("dead-lettered", INVISIBLE),
-    CANCELED_EVENT: ("canceled", CANCELED),
-    STARTED: ("started", UNKNOWN),
-    FLUSHED: ("flushed", UNKNOWN),
-}
-
-_STATUS_OF: Final = tuple(CODES.get(code, ("", UNKNOWN))[1] for code in range(max(CODES) + 1))
-=======
 _STATUS_OF: Final = tuple(CODES.get(code, UNKNOWN_EVENT)[1] for code in range(max(CODES) + 1))
->>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
 
 Event = tuple[Any, ...]
 

@@ -22,12 +22,8 @@ from disque_py.core import changeable
 from disque_py.core.events import heard
 from disque_py.core.ids import is_valid_id
 from disque_py.core.job import Job
-<<<<<<< HEAD
 from disque_py.core.job_attributes import JobAttributes, unpack
-=======
-from disque_py.core.job_attributes import unpack
-from persistence.layouts import ATTRIBUTES_AT, HEADER, VERSION
->>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
+from persistence.layouts import ATTRIBUTES_AT, HEADER, PART_AT, VERSION
 
 if TYPE_CHECKING:
     from disque_py.core.broker import Broker
@@ -40,12 +36,8 @@ _unpack = HEADER.unpack_from
 Snapshot = tuple[Any, ...]
 
 AFTER: Final = 5
-<<<<<<< HEAD
-ATTRIBUTES: Final = 6
-PART: Final = 7
-=======
 ATTRIBUTES: Final = ATTRIBUTES_AT
->>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
+PART: Final = PART_AT
 
 # A client's spans are at most 2^63 / 1000 milliseconds. Those from other nodes may be no more than about that: a record
 # has 63 bits for the sum of some of them.
@@ -61,8 +53,11 @@ def snapshot_of(broker: Broker, job: Job, after_ms: int = 0) -> Snapshot:
     Its body must be in memory. The codec would refuse a Spilled, and passing one is the caller's mistake.
     """
     snapshot = (job.id, header_of(job, broker.now_ms), job.queue, job.body, broker.sets.pack(job.holders))
-    if job.attributes is not None:
-        return (*snapshot, after_ms, job.attributes.pack())
+    attributes = job.attributes
+    if attributes is not None:
+        if attributes.part is not None:
+            return (*snapshot, after_ms, attributes.pack(), pack_part(broker, job, attributes.part))
+        return (*snapshot, after_ms, attributes.pack())
     return (*snapshot, after_ms) if after_ms else snapshot
 
 
@@ -79,23 +74,7 @@ def header_of(job: Job, now_ms: int) -> bytes:
         job.deliveries,
         job.attempt,
     )
-<<<<<<< HEAD
-    snapshot = (
-        job.id,
-        header if job.version == 1 else header + VERSION.pack(job.version),
-        job.queue,
-        job.body,
-        broker.sets.pack(job.holders),
-    )
-    attributes = job.attributes
-    if attributes is not None:
-        if attributes.part is not None:
-            return (*snapshot, after_ms, attributes.pack(), pack_part(broker, job, attributes.part))
-        return (*snapshot, after_ms, attributes.pack())
-    return (*snapshot, after_ms) if after_ms else snapshot
-=======
     return header if job.version == 1 else header + VERSION.pack(job.version)
->>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
 
 
 def pack_part(broker: Broker, job: Job, part: Changeable) -> changeable.Packed:

@@ -19,14 +19,8 @@ from functools import partial
 from typing import Any, Final
 
 from disque_py.core.broker import Broker
-<<<<<<< HEAD
 from disque_py.core.job import ACKED, ACTIVE, GONE, QUEUED, Cancellation, Handover, Job
-from disque_py.core.job_snapshot import HEADER, VERSION, pack_part
-from disque_py.core.lifecycle import BASE_BYTES
-=======
-from disque_py.core.job import ACKED, ACTIVE, GONE, QUEUED, Handover, Job
-from disque_py.core.job_snapshot import header_of
->>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
+from disque_py.core.job_snapshot import header_of, pack_part
 from disque_py.core.spilled import Spilled, size_of
 from persistence.layouts import (
     BASE_BYTES,
@@ -34,6 +28,7 @@ from persistence.layouts import (
     BODY_AT,
     ID_AT,
     IS_ACKED,
+    IS_CANCELED,
     IS_DELIVERED,
     IS_GIVEN,
     IS_LEASED,
@@ -47,26 +42,6 @@ from persistence.layouts import (
 from persistence.records import GONE as GONE_RECORD
 from persistence.records import JOB, KEY, PAUSE, STATE, TOKEN
 
-<<<<<<< HEAD
-# A base's state: flags, ms until it is to be queued (-1: no such moment).
-BASE_STATE: Final = struct.Struct("<Bq")
-# A STATE's: the same, attempt, nacks, additional deliveries, the job's version. Version 1 of the format ended after the
-# attempt, and before there were events nothing followed the counters.
-STATE_FIELDS: Final = struct.Struct("<BqIHHI")
-STATE_FIELDS_V2: Final = struct.Struct("<BqIHH")
-STATE_FIELDS_V1: Final = struct.Struct("<BqI")
-
-IS_QUEUED: Final = 1  # In a queue of this node.
-IS_DELIVERED: Final = 2  # Handed to a consumer, or given away, at least once.
-IS_ACKED: Final = 4  # Done; kept for nodes that don't know.
-IS_LEASED: Final = 8  # Delivered by this node, and the lease is running.
-WAS_QUEUED: Final = 16  # Its next queueing is a re-queue.
-IS_GIVEN: Final = 32  # Being handed over to another node.
-IS_CANCELED: Final = 64  # Acknowledged with the outcome "canceled".
-
-_pack_header = HEADER.pack
-=======
->>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
 _pack_base = BASE_STATE.pack
 _pack_state = STATE_FIELDS.pack
 

@@ -17,12 +17,8 @@ from typing import Any, Final
 
 from cluster_bus.messages import HOLDERS, LEFT, LEFT_OK, REPLJOB, SETACK
 from cluster_bus.node import FORGOTTEN, ID_BYTES, Node
-<<<<<<< HEAD
-from disque_py.core import acks, changing, events, handover, lifecycle, pulls, spilling
-=======
 from disque_py import event_format
-from disque_py.core import acks, events, handover, lifecycle, pulls, spilling
->>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
+from disque_py.core import acks, changing, events, handover, lifecycle, pulls, spilling
 from disque_py.core.broker import SHARDS, Broker
 from disque_py.core.job import ACKED, ACTIVE, GONE, Job
 from disque_py.core.job_snapshot import snapshot_of

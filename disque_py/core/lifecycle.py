@@ -15,17 +15,8 @@ from __future__ import annotations
 from typing import Final
 
 from disque_py.core.broker import Broker
-<<<<<<< HEAD
-from disque_py.core.events import (
-    ADDED,
-    DELIVERED,
-    EXPIRED_EVENT,
-    PENDING,
-    RUNNING,
-    added,
-    event_of,
-    note,
-)
+from disque_py.core.events import added, event_of, note
+from disque_py.core.filters import Filter
 from disque_py.core.job import (
     ACKED,
     ACTIVE,
@@ -38,11 +29,6 @@ from disque_py.core.job import (
     Collection,
     Job,
 )
-=======
-from disque_py.core.events import added, event_of, note
-from disque_py.core.filters import Filter
-from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, NAME_BYTES_FREE, QUEUED, WAIT_REPL, Collection, Job
->>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
 from disque_py.core.job_attributes import JobAttributes
 from disque_py.core.job_snapshot import ATTEMPT_MAX
 from disque_py.core.queue import DEAD_ENTRIES_MIN, Queue

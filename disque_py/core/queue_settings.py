@@ -9,7 +9,7 @@ A field that this version does not know is kept and passed on. So is a value tha
 this node goes by the default then.
 
 `QueueSettingsTable.of` gives the settings in force, parsed, for code that obeys them. This module is data: it knows no
-broker, no file and no other node (settings_sync.py). Spec W1, W2.
+broker, no file and no other node (settings_sync.py). Spec QS1, QS2.
 """
 
 from __future__ import annotations

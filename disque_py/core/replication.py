@@ -33,12 +33,8 @@ from cluster_bus.messages import (
     SETACK,
 )
 from cluster_bus.node import Node
-<<<<<<< HEAD
-from disque_py.core import changing, events, lifecycle
-=======
 from disque_py import event_format
-from disque_py.core import events, lifecycle
->>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
+from disque_py.core import changing, events, lifecycle
 from disque_py.core.broker import Broker
 from disque_py.core.client import RUNNING, WAITS_FOR_COPIES, WROTE, Client
 from disque_py.core.job import (

@@ -21,12 +21,8 @@ from typing import Any, Final
 
 from cluster_bus.messages import LEASED, QUEUED, QUEUED_RELEASED, QUEUED_WAITING, SETACK, WILLQUEUE
 from cluster_bus.node import Node
-<<<<<<< HEAD
-from disque_py.core import changing, events, lifecycle
-=======
 from disque_py import event_format
-from disque_py.core import events, lifecycle
->>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
+from disque_py.core import changing, events, lifecycle
 from disque_py.core.broker import Broker
 from disque_py.core.changeable import LEASE_EXPIRED
 from disque_py.core.job import ACKED, ACTIVE, WAIT_REPL, Handover, Job
@@ -92,7 +88,7 @@ def _is_held_back(broker: Broker, job: Job) -> bool:
         return True
     if part.is_delayed:
         part.is_delayed = False
-        events.note(broker, job, events.QUEUED)
+        events.note(broker, job, event_format.QUEUED)
         lifecycle.enqueue(broker, job)
         tell_queued(broker, job, 0)
         return True

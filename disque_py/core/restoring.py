@@ -30,17 +30,13 @@ from disque_py.core.changeable import LEFT_AT, PRIORITY_AT, QUEUE_AT
 from disque_py.core.job import ACKED, ACTIVE, GONE, JOB_BYTES, NAME_BYTES_FREE, QUEUED, Cancellation, Job
 from disque_py.core.job_attributes import JobAttributes
 from disque_py.core.job_attributes import unpack as unpack_attributes
-<<<<<<< HEAD
-from disque_py.core.job_snapshot import HEADER, VERSION, set_part
-from disque_py.core.journaling import (
-=======
+from disque_py.core.job_snapshot import set_part
 from disque_py.core.journaling import QUEUED_BASE, base_bytes
 from disque_py.core.node_sets import NodeSet
 from disque_py.core.queue import PAUSED_IN, PAUSED_OUT
 from disque_py.core.spilled import Spilled, released
 from persistence.layouts import (
     BASE_BYTES,
->>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
     BASE_STATE,
     HEADER,
     IS_ACKED,

@@ -11,12 +11,8 @@ from typing import Any, Final
 
 from cluster_bus.messages import REFUSED_BUSY, REFUSED_DONE, SETACK, TOOK
 from cluster_bus.node import Node
-<<<<<<< HEAD
-from disque_py.core import changing, events, lifecycle, replication
-=======
 from disque_py import event_format
-from disque_py.core import events, lifecycle, replication
->>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
+from disque_py.core import changing, events, lifecycle, replication
 from disque_py.core.broker import Broker
 from disque_py.core.handover import TAKEN, Exchange, answer_producer, exchange, taken
 from disque_py.core.job import ACKED, ACTIVE, QUEUED, WAIT_REPL, Handover, Job

@@ -45,9 +45,6 @@ from persistence.journal import ALWAYS, Journal
 
 # Messages that promise nothing. A copy travels while our own record is written. The others are questions, and signs of
 # life: if the disk could delay these, other nodes would take this node for dead.
-<<<<<<< HEAD
-FREE: Final = frozenset((REPLJOB, NEEDJOBS, HINT, INTEREST, ISKEY, ASKCHANGED, ASKJOBS, PING, PONG, MEET, FAIL_NODE))
-=======
 FREE: Final = frozenset(
     (
         REPLJOB,
@@ -58,13 +55,14 @@ FREE: Final = frozenset(
         FILTER_HINT,
         FILTER_INTEREST,
         ISKEY,
+        ASKCHANGED,
+        ASKJOBS,
         PING,
         PONG,
         MEET,
         FAIL_NODE,
     )
 )
->>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
 
 
 class OutputCommit:

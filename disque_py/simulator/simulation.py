@@ -61,20 +61,12 @@ class Reporter(Watcher):
 
     def on_death(self, machine: Machine, *, power: bool) -> None:
         """Note that a process is about to lose its memory."""
-<<<<<<< HEAD
-        self.simulation.losses.died(machine, power=power)
-        self.simulation.collections.pauses.died(machine, power=power)
-        self.simulation.targets.called[machine.membership.me.id] = None
-        self.simulation.deaths += 1
-        self.simulation.oracle.deaths += 1
-        self.later(0, self.simulation.look)
-=======
         self._simulation.losses.died(machine, power=power)
         self._simulation.collections.pauses.died(machine, power=power)
         self._simulation.targets.called[machine.membership.me.id] = None
         self._simulation.deaths += 1
+        self._simulation.oracle.deaths += 1
         self._simulation.world.later(0, self._simulation.look)
->>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
 
     def on_reload(self, machine: Machine) -> None:
         """Note that a node's jobs are on its disk alone for a while."""

@@ -42,48 +42,8 @@ _CODES: Final = max(CODES) + 2
 _NAMES: Final = tuple(CODES.get(code, UNKNOWN_EVENT)[0] for code in range(_CODES))
 _ENTERED: Final = np.array([CODES.get(code, UNKNOWN_EVENT)[1] for code in range(_CODES)])
 
-<<<<<<< HEAD
-_STATES: Final = (None, "invisible", "pending", "running", "completed", "canceled", "errored", "expired")
-_PENDING: Final = 2
-# Code → name of the event, and index of the entered state in _STATES.
-_EVENTS: Final[dict[int, tuple[str, int]]] = {
-    1: ("added", 2),
-    2: ("delivered", 3),
-    3: ("acked", 4),
-    4: ("added", 2),
-    5: ("added", 1),
-    6: ("queued", 2),
-    7: ("requeued", 2),
-    8: ("nacked", 2),
-    9: ("nacked", 1),
-    10: ("enqueued", 2),
-    11: ("dequeued", 1),
-    12: ("working", 3),
-    13: ("deleted", 5),
-    14: ("deleted", 1),
-    15: ("expired", 7),
-    16: ("dropped", 7),
-    17: ("lost", 6),
-    18: ("errored", 6),
-    19: ("dead-lettered", 2),
-    20: ("dead-lettered", 1),
-    21: ("canceled", 5),
-    32: ("started", 0),
-    33: ("flushed", 0),
-}
-_UNKNOWN: Final = ("unknown", 0)
-_CODES: Final = max(_EVENTS) + 2
-_NAMES: Final = tuple(_EVENTS.get(code, _UNKNOWN)[0] for code in range(_CODES))
-_ENTERED: Final = np.array([_EVENTS.get(code, _UNKNOWN)[1] for code in range(_CODES)])
-
-# The usual shapes, by their number of fields: added, delivered, any other event, any event with rare fields. All begin
-# with code and id. The first three end with creation time, queue and bytes.
-_ADDED, _DELIVERED, _OTHER, _MORE = 5, 10, 11, 12
-_SHAPES: Final = (_ADDED, _DELIVERED, _OTHER, _MORE)
-=======
 # All of them begin with code and id. The first three end with creation time, queue and bytes.
 _SHAPES: Final = (FIELDS_OF_ADDED, FIELDS_OF_DELIVERED, FIELDS_OF_CHANGE, FIELDS_WITH_RARE)
->>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
 # Rare fields that may nevertheless occur in most jobs of one application.
 _OFTEN: Final = frozenset(("meta", "priority", "error"))
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = ROOT / "docs/spec"
-HEADING = re.compile(r"^## ([A-Z]\d+)\. \S", re.MULTILINE)
+HEADING = re.compile(r"^## ([A-Z]{1,2}\d+)\. \S", re.MULTILINE)
 # `spec A3, A4`; a comment may break a list of rules between two lines.
 BREAK = r"(?: |[ ]?\n[ ]*(?:#[ ])?)"
-CITATION = re.compile(rf"\b[Ss]pec{BREAK}([A-Z]\d+\b(?:,{BREAK}[A-Z]\d+\b)*)")
-NUMBER = re.compile(r"[A-Z]\d+")
+CITATION = re.compile(rf"\b[Ss]pec{BREAK}([A-Z]{{1,2}}\d+\b(?:,{BREAK}[A-Z]{{1,2}}\d+\b)*)")
+NUMBER = re.compile(r"[A-Z]{1,2}\d+")
 # A test may be named after a defect: test_q02_q23_….
 NAMED = re.compile(r"\bdef test_((?:q\d+_)+)")
 # Pages that are not in this repository, and numbers that do not say where they lead.

@@ -10,11 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-<<<<<<< HEAD
-from disque_py.core.events import ACKED, CANCELED, CANCELED_EVENT, CODES, COMPLETED, DELIVERED, ERRORED_EVENT, EXPIRED
-=======
-from disque_py.event_format import ACKED, CODES, COMPLETED, DELIVERED, FINAL_RANKS
->>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
+from disque_py.event_format import (
+    ACKED,
+    CANCELED_EVENT,
+    CODES,
+    COMPLETED,
+    DELIVERED,
+    ERRORED_EVENT,
+    FINAL_RANKS,
+)
 from disque_py.simulator.checks.event_log_history import job_of, version_of
 from disque_py.simulator.clients.connection import Connection, words
 from disque_py.simulator.clients.event_readers import Question, check_info, check_lines, check_refusal

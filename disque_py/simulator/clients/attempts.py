@@ -84,14 +84,14 @@ class Quitter(Consumer):
             self._free(promise, where, "WORKING", promise.id, "LEASEMS", 1_500, "ATTEMPT", attempt)
 
     def _free(self, promise: Promise, machine: Machine | None, *command: str | bytes | int) -> None:
-        line = self._line_to(machine)
+        line = self._hands.line_to(machine)
         if line is not None:
             self.oracle.freeing(promise)
             promise.nacks += command[0] == "NACK"
-            line.ask([(words(*command), self._said, promise)], self.travel())
+            line.ask([(words(*command), self._hands.said, promise)], self.travel())
 
     def _end(self, promise: Promise, machine: Machine | None, *command: str | bytes | int) -> None:
-        line = self._line_to(machine)
+        line = self._hands.line_to(machine)
         if line is None:
             return
         self.oracle.acknowledging(promise, self.world.now_ms)

@@ -263,7 +263,7 @@ class Hands:
         """Send an ACKJOB to this node, or to any if it is None or down."""
         if self._actor.is_over:
             return
-        line = self._line_to(machine)
+        line = self.line_to(machine)
         if line is not None:
             for promise in promises:
                 self._actor.oracle.acknowledging(promise, self._actor.world.now_ms)
@@ -281,19 +281,22 @@ class Hands:
                 self._actor.oracle.acknowledged(promise, self._actor.world.now_ms, line.machine)
 
     def _say(self, command: str, promise: Promise, machine: Machine) -> None:
-        line = self._line_to(machine)
+        line = self.line_to(machine)
         if line is not None:
             self._actor.oracle.freeing(promise)
-            line.ask([(words(command, promise.id), self._said, promise)], self._actor.travel())
+            promise.renewed += command == "ENQUEUE"
+            promise.nacks += command == "NACK"
+            line.ask([(words(command, promise.id), self.said, promise)], self._actor.travel())
 
-    def _said(self, reply: Any, promise: Promise) -> None:
+    def said(self, reply: Any, promise: Promise) -> None:
+        """Note the answer to a command that frees a job."""
         self._actor.oracle.freed(promise, self._actor.world.now_ms)
 
     def _delete(self, command: str, promise: Promise, machine: Machine) -> None:
         self._actor.oracle.acknowledging(promise, self._actor.world.now_ms, is_deletion=True)
         self._say(command, promise, machine)
 
-    def _line_to(self, machine: Machine | None) -> Line | None:
+    def line_to(self, machine: Machine | None) -> Line | None:
         """A second connection, for what must not wait behind a GETJOB."""
         if machine is None or not machine.is_up:
             machine = self._actor.pick(anywhere=True)
@@ -335,85 +338,7 @@ class Consumer(Actor):
         return 1 + int(rng.expovariate(self.load / 10))
 
     def _got(self, reply: Any, line: Line) -> None:
-<<<<<<< HEAD
-        if not isinstance(reply, list):
-            return
-        deliver, now_ms = self.oracle.deliver, self.world.now_ms
-        promises = [deliver(entry[0], entry[1], entry[2], now_ms) for entry in reply]
-        line.machine.check_delivered(reply, line.since, [])
-        self.world.later(1 + int(self.rng.expovariate(1 / 15)), self._work, promises, line.machine)
-
-    def _work(self, promises: list[Promise], machine: Machine) -> None:
-        """The work is done, or not."""
-        rng = self.rng
-        done = []
-        for promise in promises:
-            dice = 0.0 if self.is_tidy else rng.random()
-            if dice < 0.70:
-                done.append(promise)
-            elif dice < 0.76:  # On another node, which may never have heard of it.
-                self.world.later(0, self._acknowledge, [promise], None)
-            elif dice < 0.82:  # Late: after it was delivered to another consumer.
-                self.world.later(promise.retry_ms + rng.randrange(3_000), self._acknowledge, [promise], machine)
-            elif dice < 0.86:  # Twice.
-                self.world.later(rng.randrange(500), self._acknowledge, [promise], None)
-                done.append(promise)
-            elif dice < 0.95:
-                self._say(rng.choice(("NACK", "NACK", "WORKING", "ENQUEUE", "DEQUEUE")), promise, machine)
-            elif dice < 0.98:
-                self._delete("FASTACK", promise, machine)
-        if done:
-            self._acknowledge(done, machine)
-
-    def _acknowledge(self, promises: list[Promise], machine: Machine | None) -> None:
-        if self.is_over:
-            return
-        line = self._line_to(machine)
-        if line is not None:
-            for promise in promises:
-                self.oracle.acknowledging(promise, self.world.now_ms)
-            # A leaving node makes no dummy acks (spec V6), and a lone one has no node to tell.
-            broker = line.broker
-            counts = not broker.is_leaving and bool(broker.cluster.linked)
-            request = words("ACKJOB", *(promise.id for promise in promises))
-            line.ask([(request, self._acknowledged, (line, promises, counts))], self.travel())
-
-    def _acknowledged(self, reply: Any, asked: tuple[Line, list[Promise], bool]) -> None:
-        line, promises, counts = asked
-        if isinstance(reply, int):
-            line.machine.check_acked([promise.id for promise in promises])
-            for promise in promises if counts else ():
-                self.oracle.acknowledged(promise, self.world.now_ms, line.machine)
-
-    def _say(self, command: str, promise: Promise, machine: Machine) -> None:
-        line = self._line_to(machine)
-        if line is not None:
-            self.oracle.freeing(promise)
-            promise.renewed += command == "ENQUEUE"
-            promise.nacks += command == "NACK"
-            line.ask([(words(command, promise.id), self._said, promise)], self.travel())
-
-    def _said(self, reply: Any, promise: Promise) -> None:
-        self.oracle.freed(promise, self.world.now_ms)
-
-    def _delete(self, command: str, promise: Promise, machine: Machine) -> None:
-        self.oracle.acknowledging(promise, self.world.now_ms, is_deletion=True)
-        self._say(command, promise, machine)
-
-    def _line_to(self, machine: Machine | None) -> Line | None:
-        """A second connection, for what must not wait behind a GETJOB."""
-        if machine is None or not machine.is_up:
-            machine = self.pick(anywhere=True)
-            if machine is None:
-                return None
-        line = self.side.get(machine.name)
-        if line is None or not line.is_open:
-            line = self.side[machine.name] = Line(self.world, self)
-            self.world.connect(machine, line)
-        return line
-=======
         self._hands.take(reply, line, self._hands.work)
->>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
 
 
 class PatientConsumer(Actor):

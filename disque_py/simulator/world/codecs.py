@@ -9,13 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-<<<<<<< HEAD
 from cluster_bus.codec import PROTOCOL_MAX, Decoder, encode_run, frame
-from cluster_bus.handshake import Hello
-from cluster_bus.membership import Membership
-=======
-from cluster_bus.codec import Decoder, encode_run, frame
->>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
 from cluster_bus.messages import FIRST_JOB_KIND
 
 OLD: Final = PROTOCOL_MAX
@@ -24,30 +18,6 @@ NEW: Final = OLD + 1
 NEW_FIELD: Final = 7_654_321
 
 
-<<<<<<< HEAD
-def common(ours: int, theirs: tuple[int, int]) -> int:
-    """The version two nodes speak whose highest are these; every version so far is still spoken."""
-    return min(ours, theirs[1])
-
-
-class VersionedMembership(Membership):
-    """Membership of a node that speaks versions OLD to `version`."""
-
-    def __init__(self, version: int, me: Node, outgoing: Outgoing, rng: Random, node_timeout_ms: int) -> None:
-        super().__init__(me, outgoing, rng, node_timeout_ms=node_timeout_ms)
-        self.version = version
-
-    def hello(self) -> Hello:
-        """Return the handshake of this node, the versions included."""
-        return super().hello()._replace(versions=(OLD, self.version))
-
-    def protocol_with(self, hello: Hello) -> int:
-        """Return the highest version that both speak."""
-        return common(self.version, hello.versions)
-
-
-=======
->>>>>>> 1b15e8fb2035ebb2433478397f17edfecca8b052
 def decoder(version: int) -> Decoder:
     """Return a decoder for the frames of a link of this version."""
     return Decoder(versions=(version, version))

@@ -109,7 +109,7 @@ def test_every_field_takes_effect():
 
 
 def test_versions_merge_in_any_order_to_the_same_state():
-    """Spec W1."""
+    """Spec QS1."""
     items = [
         (b"q", b"lease", b"30", 1, A),
         (b"q", b"lease", b"40", 1, B),
@@ -137,7 +137,7 @@ def test_operators_who_set_different_fields_both_succeed():
 
 
 def test_a_field_or_a_value_of_a_newer_version_is_kept():
-    """Spec W2."""
+    """Spec QS2."""
     table = table_of((b"q", b"colour", b"red", 1, A), (b"q", b"type", b"striped", 2, A))
     assert table.of(b"q") is DEFAULTS
     assert (b"q", b"colour", b"red", 1, A) in table.items_of(b"q")
